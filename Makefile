@@ -1,0 +1,54 @@
+# The commands of this project. `make demo` and `make test` prepare everything they need.
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+
+.PHONY: help setup demo up test unit check format lock clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(VENV)/.ready  ## virtual environment with the locked dependencies
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@started=$$(date +%s); \
+	{ [ -n "$(PYTHON)" ] || { echo "Switchboard needs Python 3.11 or 3.12: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }; } && \
+	{ [ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV); } && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)" && \
+	echo "Installing the locked dependencies into $(VENV) (first time: about 2 GB for PyTorch with CUDA) ..." && \
+	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock && \
+	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python -e . && \
+	touch $@ && echo "Set-up took $$(( $$(date +%s) - started )) s."
+
+demo: setup  ## start the service, send it eight sample calls, show the records
+	@$(BIN)/switchboard demo
+
+up: setup  ## start the service and keep it running
+	@$(BIN)/switchboard up
+
+test: setup  ## every test, with coverage
+	@$(BIN)/coverage erase
+	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered tests
+
+unit: setup  ## the tests that need no service
+	@$(BIN)/python -m pytest tests/unit
+
+check: setup  ## formatting, lint, types, import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup  ## format and mend what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock: setup  ## renew requirements.lock from pyproject.toml
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes \
+		--extra dev pyproject.toml --output-file requirements.lock
+
+clean:  ## remove the virtual environment and the local data
+	rm -rf $(VENV) .data

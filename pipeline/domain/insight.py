@@ -1,0 +1,105 @@
+"""What a call means: findings that point at their seconds of audio, and what is known beforehand."""
+
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from pipeline.domain.call import Call
+from pipeline.domain.speech import Span, Transcript, Voiceprint
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A verbatim quote of one turn and its seconds."""
+
+    turn: int
+    start: float
+    end: float
+    quote: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one step found. `value` holds JSON-able plain data, so that any new step can be stored and shown."""
+
+    step: str
+    version: int
+    value: dict[str, Any]
+    evidence: tuple[Evidence, ...] = ()
+    confidence: float | None = None  # 0..1; None where the value is computed, not judged
+    note: str | None = None  # why a value is missing or weak
+
+
+@dataclass(frozen=True, slots=True)
+class Tone:
+    """`label` is negative, neutral or positive; `score` runs from -1 to 1; `basis` says what it was read from."""
+
+    label: str
+    score: float
+    basis: tuple[str, ...] = ("words",)  # "words", "voice"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something still to be done after the call by somebody who undertook it."""
+
+    title: str
+    owner: str  # "rep", "customer", "other" or "unknown"
+    kind: str  # "commitment", "request", "follow-up" or "appointment"
+    evidence: Evidence
+    confidence: float
+    owner_user_id: str | None = None
+    beneficiary: str | None = None
+    due_expression: str | None = None  # as said
+    due_date: date | None = None  # resolved against the start of the call
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A person the workspace knows. Numbers are E.164."""
+
+    contact_id: str
+    name: str | None = None
+    company: str | None = None
+    email: str | None = None
+    phone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A person of the workspace; `user_id` is the sender's userId."""
+
+    user_id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberVoiceprint:
+    user_id: str
+    voiceprint: Voiceprint
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """What is known before a call is heard: its team's members, their voices, the workspace's contacts."""
+
+    members: tuple[Member, ...] = ()
+    voiceprints: tuple[MemberVoiceprint, ...] = ()
+    contacts: tuple[Contact, ...] = ()
+    default_country: str | None = None  # ISO 3166 alpha-2
+    time_zone: str = "UTC"  # IANA name, to resolve "tomorrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What an analysis step may look at. `findings` holds the results of the steps before it, by name.
+
+    `speech` holds, per speaker label, the spans with voice activity; without it the turns' own times count.
+    """
+
+    call: Call
+    transcript: Transcript
+    roster: Roster
+    speech: dict[str, tuple[Span, ...]] = field(default_factory=dict)
+    findings: dict[str, Finding] = field(default_factory=dict)

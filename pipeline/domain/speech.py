@@ -1,0 +1,209 @@
+"""Sound and words. Times are seconds from the start of the recording unless a name says otherwise."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+SAMPLE_RATE = 16_000  # Hz; everything after decoding works at this rate
+
+REP, CUSTOMER = 0, 1  # channel 0 is the sender's own line, channel 1 the other party: always
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A fetched file. `uri` is an fsspec address in our own storage, never the sender's URL."""
+
+    channel: int  # 0: recordingUrl, 1: recordingUrl2
+    uri: str
+    sha256: str
+    size_bytes: int
+    media_type: str | None = None  # as the server declared it; decoding does not trust it
+
+
+class LayoutKind(StrEnum):
+    """How the parties lie in the audio; decided from the samples, never from a flag."""
+
+    MONO = "mono"  # one channel, everybody in it
+    IDENTICAL = "identical"  # stereo whose channels carry the same audio: treated as mono
+    ONE_SIDED = "one_sided"  # stereo with one dead channel, or one of two files: treated as mono
+    STEREO = "stereo"  # one file, distinct channels: channel 0 rep, channel 1 customer
+    TWO_FILES = "two_files"  # one file per leg: channel 0 rep, channel 1 customer
+
+    @property
+    def separated(self) -> bool:
+        """True where the channel says who spoke."""
+        return self in (LayoutKind.STEREO, LayoutKind.TWO_FILES)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the channels were told apart, and why. `evidence` holds the measured figures by name."""
+
+    kind: LayoutKind
+    channels: int  # channels that go on to speech detection: 1 or 2
+    source_channels: int  # channels in the file or files
+    confidence: float  # 0..1
+    evidence: dict[str, float]
+    reason: str  # one sentence for people
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """start <= end, seconds."""
+
+    start: float
+    end: float
+
+    @property
+    def duration(self) -> float:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Audio:
+    """Decoded samples: int16, shape (channels, n), at `SAMPLE_RATE`. The only type that holds sound."""
+
+    samples: npt.NDArray[np.int16]
+
+    @property
+    def duration(self) -> float:
+        return self.samples.shape[1] / SAMPLE_RATE
+
+    def cut(self, channel: int, start: float, end: float) -> npt.NDArray[np.float32]:
+        """The samples of one channel between two times, float32 in -1..1, shape (n,)."""
+        first, last = round(start * SAMPLE_RATE), round(end * SAMPLE_RATE)
+        return self.samples[channel, max(0, first) : last].astype(np.float32) / 32768
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A span of speech of at most 30 s in one channel; it points at samples and does not hold them."""
+
+    channel: int
+    start: float
+    end: float
+    language: str | None = None  # ISO 639-1; None: the engine is to detect it
+
+    @property
+    def duration(self) -> float:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A timed word as recognised, punctuation attached. `confidence` is a probability, 0..1."""
+
+    start: float
+    end: float
+    text: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkText:
+    """What an engine heard in one chunk; word times count from the start of the recording."""
+
+    chunk: Chunk
+    language: str
+    language_probability: float
+    words: tuple[Word, ...]
+    mean_log_probability: float
+    no_speech_probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the audio stage learned: layout, length, where speech is (per channel) and the chunks to recognise."""
+
+    layout: Layout
+    duration: float
+    speech: tuple[tuple[Span, ...], ...]  # one tuple of spans per channel of the layout
+    chunks: tuple[Chunk, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class Role(StrEnum):
+    REP = "rep"
+    CUSTOMER = "customer"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """One voice of a call. `label` is unique in the call ("rep", "customer", "A", "B", ...)."""
+
+    label: str
+    role: Role
+    role_confidence: float  # 0..1; 1.0 where the channel says it
+    role_reason: str  # "channel", "voiceprint", "talk", ...
+    user_id: str | None = None  # the member, if known
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Consecutive words of one speaker. `speaker` is a `Speaker.label`."""
+
+    index: int
+    speaker: str
+    start: float
+    end: float
+    words: tuple[Word, ...]
+    language: str
+
+    @property
+    def text(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """One shape for every form of audio. An empty one carries the reason in `note`."""
+
+    language: str | None
+    language_probability: float | None
+    duration: float
+    speakers: tuple[Speaker, ...]
+    turns: tuple[Turn, ...]
+    layout: Layout
+    engine: str  # what recognised the words
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakerSpan:
+    """`speaker` is the diarizer's own label; spans of one recording do not overlap (exclusive diarization)."""
+
+    start: float
+    end: float
+    speaker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Voiceprint:
+    """An L2-normalised voice embedding, the model that made it, and the net speech it was made from."""
+
+    vector: tuple[float, ...]
+    model: str
+    speech_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Diarization:
+    """Who spoke when in a mixed recording, with a voiceprint per label where enough was heard."""
+
+    spans: tuple[SpeakerSpan, ...]
+    voiceprints: dict[str, Voiceprint]
+    engine: str
+
+
+STAGES: dict[str, object] = {
+    "fetch": tuple[Recording, ...],
+    "audio": Heard,
+    "asr": tuple[ChunkText, ...],
+    "diarization": Diarization,
+    "voiceprint": Voiceprint | None,  # of the rep channel, where channels are separated
+    "speakers": Transcript,
+}
+"""What each stage of `pipeline.process` records, by the stage's name."""

@@ -1,0 +1,191 @@
+"""Everything that can go wrong with a call, as a tree.
+
+CallError
+├── RecordingError                      the recording itself
+│   ├── RecordingNotReady       retry   404, 401, 403, 409, 425, 429: the sender may still be publishing it
+│   ├── RecordingUnreachable    retry   time-out, refused, 5xx, connection lost on the way
+│   ├── RecordingGone                   410
+│   ├── AddressForbidden                not an address we fetch from (SSRF guard, scheme, port)
+│   ├── TooManyRedirects
+│   ├── RecordingTooLarge
+│   ├── RecordingTooLong
+│   ├── RecordingEmpty                  zero bytes
+│   ├── RecordingTruncated      retry   the body ended before its declared length
+│   └── NotAudio                        HTML, text, or nothing that a decoder understands
+├── EngineError                 retry   recognition or diarization failed on this input
+│   ├── EngineLost              retry   its process died
+│   └── CheckpointMissing               neither hub nor cache nor path has the model
+├── StorageError                retry   our own storage cannot be written or read
+├── SubmissionError                     a submission that cannot be taken
+│   ├── UnknownTeam                     teamId names no team of the workspace
+│   ├── CallOfOtherTeam                 a team-scoped key names another team's call
+│   ├── KeyRevoked                      the key was revoked
+│   └── StateUnavailable        retry   PostgreSQL cannot take the call now
+├── LeaseLost                           the job belongs to somebody else now, or was superseded: nothing may be written
+└── WorkerLost                          the job's worker died each time it was taken up
+
+A caller acts on the class alone: `retryable` says whether trying again later can help, `code` is stored with a
+failed call. Facts travel as attributes set after construction through `with_facts`, so that every error survives
+pickling between processes.
+"""
+
+from typing import Any, ClassVar, Self
+
+
+class CallError(Exception):
+    """A call could not be processed."""
+
+    code: ClassVar[str] = "call_error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip())
+        self.facts: dict[str, Any] = {}
+
+    def with_facts(self, **facts: Any) -> Self:
+        """Attach facts (never a secret or a signed URL) and return the error."""
+        self.facts.update(facts)
+        return self
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+
+class RecordingError(CallError):
+    """The recording cannot be used."""
+
+    code = "recording_error"
+
+
+class RecordingNotReady(RecordingError):
+    """The sender's server does not hand out the recording yet."""
+
+    code = "recording_not_ready"
+    retryable = True
+
+
+class RecordingUnreachable(RecordingError):
+    """The sender's server could not be reached or broke off."""
+
+    code = "recording_unreachable"
+    retryable = True
+
+
+class RecordingGone(RecordingError):
+    """The sender's server says that the recording is gone for good."""
+
+    code = "recording_gone"
+
+
+class AddressForbidden(RecordingError):
+    """The recording's address is not one this service may fetch from."""
+
+    code = "address_forbidden"
+
+
+class TooManyRedirects(RecordingError):
+    """The recording's address redirects too many times."""
+
+    code = "too_many_redirects"
+
+
+class RecordingTooLarge(RecordingError):
+    """The recording is larger than the limit."""
+
+    code = "recording_too_large"
+
+
+class RecordingTooLong(RecordingError):
+    """The recording is longer than the limit."""
+
+    code = "recording_too_long"
+
+
+class RecordingEmpty(RecordingError):
+    """The recording has no bytes."""
+
+    code = "recording_empty"
+
+
+class RecordingTruncated(RecordingError):
+    """The recording ended before its declared length."""
+
+    code = "recording_truncated"
+    retryable = True
+
+
+class NotAudio(RecordingError):
+    """The file is not audio that can be decoded."""
+
+    code = "not_audio"
+
+
+class EngineError(CallError):
+    """A recognition or diarization engine failed on this call."""
+
+    code = "engine_error"
+    retryable = True
+
+
+class EngineLost(EngineError):
+    """The process of an engine died while it worked on this call."""
+
+    code = "engine_lost"
+
+
+class CheckpointMissing(EngineError):
+    """A model is neither at the given path, nor in the cache, nor to be had from the hub."""
+
+    code = "checkpoint_missing"
+    retryable = False
+
+
+class StorageError(CallError):
+    """The service's own recording storage failed."""
+
+    code = "storage_error"
+    retryable = True
+
+
+class SubmissionError(CallError):
+    """The submission cannot be taken."""
+
+    code = "submission_error"
+
+
+class UnknownTeam(SubmissionError):
+    """The team is not one of this workspace."""
+
+    code = "unknown_team"
+
+
+class CallOfOtherTeam(SubmissionError):
+    """The call belongs to another team."""
+
+    code = "call_of_other_team"
+
+
+class KeyRevoked(SubmissionError):
+    """The API key was revoked."""
+
+    code = "key_revoked"
+
+
+class StateUnavailable(SubmissionError):
+    """The state store cannot take the call at the moment."""
+
+    code = "state_unavailable"
+    retryable = True
+
+
+class LeaseLost(CallError):
+    """The job was taken over or superseded; its former holder must stop and may write nothing."""
+
+    code = "lease_lost"
+
+
+class WorkerLost(CallError):
+    """The process that worked on this call died every time the call was taken up."""
+
+    code = "worker_lost"
