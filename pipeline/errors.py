@@ -14,7 +14,8 @@ CallError
 │   └── NotAudio                        HTML, text, or nothing that a decoder understands
 ├── EngineError                 retry   recognition or diarization failed on this input
 │   ├── EngineLost              retry   its process died
-│   └── CheckpointMissing               neither hub nor cache nor path has the model
+│   ├── CheckpointMissing               neither hub nor cache nor path has the model
+│   └── CheckpointDamaged               a model's files are not what its checksums say
 ├── StorageError                retry   our own storage cannot be written or read
 ├── SubmissionError                     a submission that cannot be taken
 │   ├── UnknownTeam                     teamId names no team of the workspace
@@ -138,6 +139,13 @@ class CheckpointMissing(EngineError):
     """A model is neither at the given path, nor in the cache, nor to be had from the hub."""
 
     code = "checkpoint_missing"
+    retryable = False
+
+
+class CheckpointDamaged(EngineError):
+    """A model's files are not what its checksums or its manifest say; it is not loaded."""
+
+    code = "checkpoint_damaged"
     retryable = False
 
 
