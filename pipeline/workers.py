@@ -5,9 +5,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
+
+Samples = npt.NDArray[np.float32]
 
 
 class Held:
@@ -19,8 +25,22 @@ class Held:
         self.inside = inside
 
 
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """What the recogniser is called and how long a chunk it takes, in seconds."""
+
+    engine: str
+    max_chunk_seconds: float
+
+
 class Workers(Protocol):
-    """What `process` asks for. Every method may raise `EngineError`; `compute` and `hold` pass on what `fn` raises."""
+    """What `process` asks for. Every method may raise `EngineError`; `compute` and `hold` pass on what `fn` raises.
+
+    `audio` is always a `Held` of `pipeline.audio.hear.Loaded`.
+    """
+
+    async def recognition(self) -> Recognition:
+        """The recogniser at work."""
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Run a CPU function elsewhere than in the event loop; `Held` arguments arrive as what they hold."""
@@ -58,6 +78,11 @@ class LocalWorkers:
             engine = self._engines[name] = await asyncio.to_thread(engine)
         return engine
 
+    async def recognition(self) -> Recognition:
+        async with self._locks["transcriber"]:
+            engine = await self._engine("transcriber")
+        return Recognition(engine.name, engine.max_chunk_seconds)
+
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.to_thread(fn, *(_open(arg) for arg in args))
 
@@ -65,27 +90,35 @@ class LocalWorkers:
         return Held(await self.compute(fn, *args))
 
     async def detect_languages(self, audio: Held, chunks: Sequence[Chunk]) -> list[dict[str, float]]:
-        return await self._run("transcriber", "detect_languages", pieces(audio.inside, chunks), chunks)
+        return await self._run("transcriber", "detect_languages", pieces(audio.inside.audio, chunks), chunks)
 
     async def transcribe(self, audio: Held, chunks: Sequence[Chunk]) -> list[ChunkText]:
-        return await self._run("transcriber", "transcribe", pieces(audio.inside, chunks), chunks)
+        return await self._run("transcriber", "transcribe", pieces(audio.inside.audio, chunks), chunks)
 
     async def diarize(self, audio: Held) -> Diarization:
-        whole = audio.inside.cut(0, 0.0, audio.inside.duration)
-        return await self._run("diarizer", "diarize", whole)
+        return await self._run("diarizer", "diarize", whole(audio.inside.audio))
 
     async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
-        spoken = [audio.inside.cut(channel, span.start, span.end) for span in speech]
-        return await self._run("diarizer", "voiceprint", spoken)
+        return await self._run("diarizer", "voiceprint", spoken(audio.inside.audio, channel, speech))
 
     async def _run(self, name: str, method: str, *args: Any) -> Any:
         async with self._locks[name]:
             return await asyncio.to_thread(getattr(await self._engine(name), method), *args)
 
 
-def pieces(audio: Audio, chunks: Sequence[Chunk]) -> list[Any]:
+def pieces(audio: Audio, chunks: Sequence[Chunk]) -> list[Samples]:
     """The samples of each chunk, float32 mono at 16 kHz."""
     return [audio.cut(chunk.channel, chunk.start, chunk.end) for chunk in chunks]
+
+
+def whole(audio: Audio) -> Samples:
+    """All samples of channel 0."""
+    return audio.cut(0, 0.0, audio.duration)
+
+
+def spoken(audio: Audio, channel: int, speech: Sequence[Span]) -> list[Samples]:
+    """The samples of each span of speech of one channel."""
+    return [audio.cut(channel, span.start, span.end) for span in speech]
 
 
 def _open(arg: Any) -> Any:

@@ -124,6 +124,14 @@ class Heard:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Recognized:
+    """What recognition made of all chunks of a recording, and the engine that did it."""
+
+    texts: tuple[ChunkText, ...]
+    engine: str
+
+
 class Role(StrEnum):
     REP = "rep"
     CUSTOMER = "customer"
@@ -201,7 +209,7 @@ class Diarization:
 STAGES: dict[str, object] = {
     "fetch": tuple[Recording, ...],
     "audio": Heard,
-    "asr": tuple[ChunkText, ...],
+    "asr": Recognized,
     "diarization": Diarization,
     "voiceprint": Voiceprint | None,  # of the rep channel, where channels are separated
     "speakers": Transcript,

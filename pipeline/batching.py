@@ -1,0 +1,81 @@
+"""A queue that forms a batch when the device is free.
+
+Ray Serve's own `@serve.batch` freezes a batch when its waiting time ends, even while the device is busy; here items
+gather for as long as the device works on the batch before. One item that breaks a batch fails alone.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Batcher(Generic[Item, Result]):
+    """Collects items of many callers and runs them together in a thread.
+
+    `run` takes a list of items and returns their results in the same order. At most `in_flight` batches of at most
+    `size` items run at once.
+    """
+
+    def __init__(self, run: Callable[[list[Item]], Sequence[Result]], size: int, in_flight: int = 1) -> None:
+        self._run = run
+        self._size = size
+        self._free = in_flight
+        self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
+
+    async def submit(self, items: Sequence[Item]) -> list[Result]:
+        """The results of `items`, in order; raises what `run` raised for the first of them that fails alone."""
+        loop = asyncio.get_running_loop()
+        futures = [loop.create_future() for _ in items]
+        self._waiting.extend(zip(items, futures, strict=True))
+        self._start()
+        try:
+            return list(await asyncio.gather(*futures))
+        finally:
+            for future in futures:
+                future.cancel()
+
+    @property
+    def waiting(self) -> int:
+        """Items not yet in a batch."""
+        return len(self._waiting)
+
+    def _start(self) -> None:
+        while self._free and self._waiting:
+            batch, self._waiting = self._waiting[: self._size], self._waiting[self._size :]
+            batch = [(item, future) for item, future in batch if not future.cancelled()]
+            if not batch:
+                continue
+            self._free -= 1
+            task = asyncio.get_running_loop().create_task(self._work(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
+        try:
+            await self._try(batch)
+        finally:
+            self._free += 1
+            self._start()
+
+    async def _try(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
+        try:
+            results = await asyncio.to_thread(self._run, [item for item, _ in batch])
+        except Exception as error:
+            if len(batch) == 1:
+                _fail(batch[0][1], error)
+                return
+            for one in batch:
+                await self._try([one])
+            return
+        for (_, future), result in zip(batch, results, strict=True):
+            if not future.done():
+                future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Result]", error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

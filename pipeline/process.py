@@ -1,0 +1,241 @@
+"""The stages of a call, in order: the pipeline's table of contents.
+
+fetch -> audio -> asr beside diarization (or the rep's voiceprint) -> speakers -> analysis
+
+`process` knows every stage and no stage knows another. After each stage it calls `record(stage, result)`; before it,
+`recall(stage)` may hand back what an earlier attempt recorded, and the stage is skipped. It never looks inside audio:
+samples stay with the workers.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipeline import analysis
+from pipeline.audio import hear
+from pipeline.audio.chunks import SpeechOptions
+from pipeline.audio.decode import DecodeOptions
+from pipeline.audio.fetch import FetchOptions, fetch
+from pipeline.audio.storage import all_stored
+from pipeline.domain.call import Call
+from pipeline.domain.insight import Finding, Material, Roster
+from pipeline.domain.speech import (
+    CUSTOMER,
+    REP,
+    Chunk,
+    Diarization,
+    Heard,
+    Recognized,
+    Recording,
+    Role,
+    Span,
+    Transcript,
+    Voiceprint,
+)
+from pipeline.errors import RecordingError
+from pipeline.speakers import attribute, language
+from pipeline.workers import Held, Workers
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+Record = Callable[[str, Any], Awaitable[None]]
+Recall = Callable[[str], Awaitable[Any]]
+
+
+class ProcessOptions(BaseModel):
+    """What the stages need to know beside the call."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    storage: str = Field("file://.data/recordings", description="fsspec folder that keeps fetched recordings")
+    fetch: FetchOptions = Field(default_factory=FetchOptions)
+    decode: DecodeOptions = Field(default_factory=DecodeOptions)
+    speech: SpeechOptions = Field(default_factory=SpeechOptions)
+    language_chunks: int = Field(4, ge=1, description="longest chunks of a channel that language is detected on")
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """Everything that was heard; what remains is to say who it was and what it means."""
+
+    heard: Heard
+    recognized: Recognized
+    diarization: Diarization | None
+    voiceprint: Voiceprint | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What processing a call yields."""
+
+    transcript: Transcript
+    findings: tuple[Finding, ...]
+    spoken: Spoken  # what the findings rest on; the rep's voiceprint is in here
+    warnings: tuple[str, ...]
+
+
+async def _record_nothing(_stage: str, _result: Any) -> None: ...
+
+
+async def _recall_nothing(_stage: str) -> None: ...
+
+
+async def process(
+    call: Call,
+    workers: Workers,
+    roster: Roster,
+    record: Record = _record_nothing,
+    recall: Recall = _recall_nothing,
+    options: ProcessOptions | None = None,
+    last_try: bool = False,
+) -> Outcome:
+    """Everything from the recording's address to the findings.
+
+    `last_try`: of two files, one that still cannot be had is given up and the call goes on with the other.
+    Raises `CallError`: its class says whether another attempt can help.
+    """
+    walk = _Walk(call, workers, record, recall, options or ProcessOptions(), last_try)
+    walk.recordings = await walk.stage("fetch", walk.fetch)
+    if call.recording_url2 and len(walk.recordings) == 1 and not walk.warnings:  # an earlier attempt gave it up
+        walk.warnings = ("One of the two recordings could not be had.",)
+    heard = await walk.stage("audio", walk.hear)
+    words = walk.stage("asr", lambda: walk.recognise(heard))
+    if heard.layout.kind.separated:
+        recognized, voiceprint = await _both(words, walk.stage("voiceprint", lambda: walk.rep_voiceprint(heard)))
+        spoken = Spoken(heard, recognized, None, voiceprint, walk.warnings)
+    else:
+        recognized, diarization = await _both(words, walk.stage("diarization", lambda: walk.diarize(heard)))
+        spoken = Spoken(heard, recognized, diarization, None, walk.warnings)
+    return await conclude(call, workers, roster, spoken, record)
+
+
+async def conclude(
+    call: Call, workers: Workers, roster: Roster, spoken: Spoken, record: Record = _record_nothing
+) -> Outcome:
+    """Speakers and analysis: cheap, and depending on metadata, so they run anew whenever metadata changes."""
+    transcript: Transcript = await workers.compute(
+        attribute.attribute,
+        spoken.heard,
+        spoken.recognized.texts,
+        spoken.diarization,
+        spoken.voiceprint,
+        roster,
+        str(call.user_id) if call.user_id else None,
+        spoken.recognized.engine,
+    )
+    await record("speakers", transcript)
+    material = Material(call, transcript, roster, _speech_by_speaker(spoken, transcript))
+    findings = await workers.compute(analysis.analyze, material)
+    return Outcome(transcript, findings, spoken, (*spoken.warnings, *spoken.heard.warnings))
+
+
+async def _both(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
+    """Two stages side by side; when one fails the other is stopped and the failure passed on as it is."""
+    tasks = (asyncio.ensure_future(first), asyncio.ensure_future(second))
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One walk through the stages that need sound."""
+
+    call: Call
+    workers: Workers
+    record: Record
+    recall: Recall
+    options: ProcessOptions
+    last_try: bool
+    recordings: tuple[Recording, ...] = ()
+    warnings: tuple[str, ...] = ()
+    _audio: asyncio.Task[Held] | None = field(default=None)
+
+    async def stage(self, name: str, run: Callable[[], Awaitable[T]]) -> T:
+        known = await self.recall(name)
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        result = await run()
+        await self.record(name, result)
+        return result
+
+    async def fetch(self) -> tuple[Recording, ...]:
+        urls = [url for url in (self.call.recording_url, self.call.recording_url2) if url is not None]
+        legs = await asyncio.gather(
+            *(fetch(url, channel, self.options.storage, self.options.fetch) for channel, url in enumerate(urls)),
+            return_exceptions=True,
+        )
+        fetched = tuple(leg for leg in legs if isinstance(leg, Recording))
+        for leg in legs:
+            if not isinstance(leg, BaseException):
+                continue
+            given_up = isinstance(leg, RecordingError) and (self.last_try or not leg.retryable)
+            if not (fetched and given_up):
+                raise leg
+            self.warnings += (f"One of the two recordings could not be had: {leg}",)
+        if not fetched:
+            raise RecordingError("The call has no recording to fetch.")
+        return fetched
+
+    async def hear(self) -> Heard:
+        recognition = await self.workers.recognition()
+        return await self.workers.compute(  # type: ignore[no-any-return]
+            hear.examine, await self.audio(), self.options.speech, recognition.max_chunk_seconds
+        )
+
+    async def recognise(self, heard: Heard) -> Recognized:
+        recognition = await self.workers.recognition()
+        if not heard.chunks:
+            return Recognized((), recognition.engine)
+        audio = await self.audio()
+        chunks = await self.with_language(audio, heard.chunks)
+        return Recognized(tuple(await self.workers.transcribe(audio, chunks)), recognition.engine)
+
+    async def with_language(self, audio: Held, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """Language is decided per channel from its longest stretches of speech, not from the first seconds."""
+        asked = language.representative(chunks, self.options.language_chunks)
+        decided = language.decide(asked, await self.workers.detect_languages(audio, asked))
+        return [replace(chunk, language=decided[chunk.channel]) for chunk in chunks]
+
+    async def diarize(self, heard: Heard) -> Diarization:
+        if not heard.chunks:
+            return Diarization((), {}, "none: no speech was found")
+        return await self.workers.diarize(await self.audio())
+
+    async def rep_voiceprint(self, heard: Heard) -> Voiceprint | None:
+        if not heard.speech[REP]:
+            return None
+        return await self.workers.voiceprint(await self.audio(), REP, heard.speech[REP])
+
+    async def audio(self) -> Held:
+        """The decoded samples, loaded once and only when a stage needs them."""
+        if self._audio is None:
+            self._audio = asyncio.create_task(self._load())
+        return await asyncio.shield(self._audio)
+
+    async def _load(self) -> Held:
+        if not await self.workers.compute(all_stored, self.recordings):
+            self.recordings = await self.fetch()  # storage was emptied since an earlier attempt fetched
+            await self.record("fetch", self.recordings)
+        return await self.workers.hold(hear.load, self.recordings, self.options.decode)
+
+
+def _speech_by_speaker(spoken: Spoken, transcript: Transcript) -> dict[str, tuple[Span, ...]]:
+    """Spans with voice activity by speaker label, where the channel says whose they are."""
+    if not spoken.heard.layout.kind.separated:
+        return {}
+    by_role = {Role.REP: REP, Role.CUSTOMER: CUSTOMER}
+    return {
+        speaker.label: spoken.heard.speech[by_role[speaker.role]]
+        for speaker in transcript.speakers
+        if speaker.role in by_role
+    }
