@@ -1,0 +1,223 @@
+"""The guard before every connection: which addresses a recording may be fetched from.
+
+A URL is checked as text, its host is resolved once, every answer is checked, and the connection goes to a checked
+answer (`transport.py`), so that a name that resolves differently a moment later gains nothing.
+"""
+
+import asyncio
+import ipaddress
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import httpx
+
+from pipeline.errors import AddressForbidden, RecordingUnreachable
+
+IP = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+REFUSED_PORTS = (
+    *(1433, 1521, 3306, 5432, 6379, 9042, 9200, 9300, 11211, 27017),  # databases and caches
+    *(2049, 2375, 2376, 2379, 2380, 6443, 10250, 15672),  # file service, orchestration, queues
+    *(3389, 5900, 5985, 6000),  # remote control
+)
+
+# Clouds hand out credentials here. Refused even for an allowed host name: only the literal address opens them.
+METADATA = frozenset(
+    ipaddress.ip_address(text)
+    for text in (
+        "169.254.169.254",
+        "169.254.170.2",
+        "169.254.170.23",
+        "100.100.100.200",
+        "192.0.0.192",
+        "fd00:ec2::254",
+    )
+)
+
+# What `ipaddress.is_global` lets through, or does not look inside of.
+REFUSED_NETWORKS = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "100.64.0.0/10",  # carrier-grade NAT
+        "192.88.99.0/24",  # 6to4 relays
+        "::/96",  # IPv4-compatible
+        "64:ff9b::/96",  # NAT64, whatever it wraps
+        "64:ff9b:1::/48",
+        "2001::/23",  # Teredo, ORCHID and other protocol assignments
+        "2002::/16",  # 6to4
+        "fec0::/10",  # site-local
+        "5f00::/16",  # segment routing
+    )
+)
+
+# A last label that is a number makes inet_aton read the whole host as IPv4: 2130706433, 0177.0.0.1, 0x7f.1, 127.1.
+LOOKS_LIKE_IPV4 = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$", re.IGNORECASE)
+HOST_NAME = re.compile(
+    r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*", re.IGNORECASE
+)
+UNUSUAL_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a checked URL leads. `host` is lower case ASCII without a trailing dot; `path` holds the query too."""
+
+    scheme: str
+    host: str
+    port: int
+    path: bytes
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """The addresses of a host, from the system's resolver."""
+    answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+
+
+def is_public(ip: IP) -> bool:
+    """True for a unicast address on the open Internet; addresses that wrap another one never count as public."""
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        return False  # ::ffff:8.8.8.8 has no business in DNS
+    if ip in METADATA or not ip.is_global or ip.is_multicast or ip.is_reserved or ip.is_unspecified:
+        return False
+    return not any(ip in network for network in REFUSED_NETWORKS)
+
+
+class Guard:
+    """Decides by URL and by address; every refusal is an `AddressForbidden` that names the host and nothing more.
+
+    `allowed_hosts`: host names, addresses and networks (CIDR) inside one's own network, each perhaps with a port.
+    `ports`: single ports and ranges ("443", "1024-65535"); `refused_ports` are taken out of them.
+    """
+
+    def __init__(
+        self,
+        allowed_hosts: Sequence[str] = (),
+        ports: Sequence[str] = ("80", "443"),
+        refused_ports: Sequence[int] = (),
+        resolver: Resolver = resolve,
+    ) -> None:
+        self._allowed = [parse_allowed(entry) for entry in allowed_hosts]
+        self._ports = [parse_ports(entry) for entry in ports]
+        self._refused_ports = frozenset(refused_ports)
+        self._resolve = resolver
+
+    def check(self, url: str) -> Target:
+        """The URL as text: scheme, user-info, host, port. Raises `AddressForbidden`."""
+        if UNUSUAL_CHARACTERS.search(url):
+            raise AddressForbidden("The recording's address holds characters that a URL may not hold.")
+        try:
+            parsed = httpx.URL(url)
+        except (httpx.InvalidURL, ValueError):
+            raise AddressForbidden("The recording's address is not a valid URL.") from None
+        if parsed.scheme not in DEFAULT_PORTS:
+            raise AddressForbidden("The recording's address is neither http nor https.")
+        if parsed.userinfo or "@" in parsed.netloc.decode("ascii", "replace"):
+            raise AddressForbidden("The recording's address carries a user name or password.")
+        host = parsed.raw_host.decode("ascii").lower().removesuffix(".")
+        _check_host(host)
+        target = Target(parsed.scheme, host, parsed.port or DEFAULT_PORTS[parsed.scheme], parsed.raw_path)
+        if not self._port_allowed(host, target.port):
+            raise AddressForbidden(f"Port {target.port} of {host} is not one that recordings are fetched from.")
+        return target
+
+    async def addresses(self, host: str, port: int) -> Sequence[str]:
+        """The checked addresses of `host`. One forbidden answer forbids them all.
+
+        Raises `AddressForbidden`, or `RecordingUnreachable` where the name has no address.
+        """
+        literal = _literal(host)
+        answers = [str(literal)] if literal else await self._answers(host, port)
+        for answer in answers:
+            if not self._address_allowed(host, port, ipaddress.ip_address(answer)):
+                raise AddressForbidden(f"{host} leads to an address that recordings are not fetched from.").with_facts(
+                    host=host
+                )
+        return answers
+
+    async def _answers(self, host: str, port: int) -> Sequence[str]:
+        try:
+            answers = await self._resolve(host, port)
+        except (OSError, UnicodeError):
+            answers = []
+        if not answers:
+            raise RecordingUnreachable(f"The name {host} has no address.").with_facts(host=host)
+        if any("%" in answer for answer in answers):
+            raise AddressForbidden(f"{host} leads to an address that recordings are not fetched from.")
+        return answers
+
+    def _port_allowed(self, host: str, port: int) -> bool:
+        if any(rule.port == port and rule.names(host) for rule in self._allowed):
+            return True
+        return port not in self._refused_ports and any(port in span for span in self._ports)
+
+    def _address_allowed(self, host: str, port: int, ip: IP) -> bool:
+        if is_public(ip):
+            return True
+        rules = [rule for rule in self._allowed if rule.port in (None, port)]
+        if any(rule.network is not None and ip in rule.network for rule in rules):
+            return True
+        return ip not in METADATA and any(rule.name == host for rule in rules)
+
+
+@dataclass(frozen=True, slots=True)
+class AllowRule:
+    """One entry of the allow-list: a name or a network, and a port if only that one counts."""
+
+    name: str | None
+    network: ipaddress.IPv4Network | ipaddress.IPv6Network | None
+    port: int | None
+
+    def names(self, host: str) -> bool:
+        """True where the rule speaks of `host` as written in a URL."""
+        literal = _literal(host)
+        if self.network is not None:
+            return literal is not None and literal in self.network
+        return self.name == host
+
+
+def parse_allowed(entry: str) -> AllowRule:
+    """Read `pbx.local`, `pbx.local:8088`, `10.1.2.3`, `10.0.0.0/8`, `::1`, `[fd00::1]:8080`; else ValueError."""
+    text, port = entry.strip().lower().removesuffix("."), None
+    bracketed = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?", text)
+    if bracketed:
+        text, port = bracketed[1], int(bracketed[2]) if bracketed[2] else None
+    elif text.count(":") == 1:
+        text, _, digits = text.partition(":")
+        port = int(digits)
+    try:
+        return AllowRule(None, ipaddress.ip_network(text, strict=False), port)
+    except ValueError:
+        if HOST_NAME.fullmatch(text) and not LOOKS_LIKE_IPV4.search(text):
+            return AllowRule(text, None, port)
+    raise ValueError(f"{entry!r} is neither a host name, nor an address, nor a network")
+
+
+def parse_ports(entry: str) -> range:
+    """Read `443` or `1024-65535`. ValueError if it is neither."""
+    first, _, last = entry.partition("-")
+    span = range(int(first), int(last or first) + 1)
+    if not span or span.start < 1 or span.stop > 65536:
+        raise ValueError(f"{entry!r} is not a port or a range of ports")
+    return span
+
+
+def _check_host(host: str) -> None:
+    literal = _literal(host)
+    if literal is None and (LOOKS_LIKE_IPV4.search(host) or not HOST_NAME.fullmatch(host)):
+        raise AddressForbidden("The host of the recording's address is written in a form that is not accepted.")
+
+
+def _literal(host: str) -> IP | None:
+    """The address that a host is, in its plain textual form only (no zone, no octal, no short forms)."""
+    if "%" in host:
+        return None
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

@@ -1,0 +1,102 @@
+"""What a server's answer, or the lack of one, means for a recording."""
+
+import email.utils
+import ssl
+import time
+import zlib
+from typing import Any
+
+import httpcore
+import httpx
+
+from pipeline.errors import (
+    CallError,
+    RecordingError,
+    RecordingGone,
+    RecordingNotReady,
+    RecordingTruncated,
+    RecordingUnreachable,
+)
+
+LONGEST_RETRY_AFTER = 24 * 3600.0
+
+# 202 and 204 are how some telephony systems say "still being written"; the others are theirs for "not published yet".
+NOT_READY = frozenset({202, 204, 401, 403, 404, 409, 425, 429})
+
+CONNECTION_FAILURES = (
+    httpcore.TimeoutException,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    ssl.SSLError,
+    OSError,
+    zlib.error,
+)
+
+
+def check_status(status: int, headers: httpx.Headers, host: str) -> None:
+    """Raise what a status other than 200 means for the recording, with `status` and `retry_after` as facts."""
+    if status == 200:
+        return
+    facts: dict[str, Any] = {"status": status}
+    wait = retry_after(headers.get("retry-after"))
+    if wait is not None:
+        facts["retry_after"] = wait
+    raise _by_status(status, host).with_facts(**facts)
+
+
+def _by_status(status: int, host: str) -> RecordingError:
+    if status in NOT_READY:
+        return RecordingNotReady(f"{host} does not hand out the recording yet (status {status}).")
+    if status == 410:
+        return RecordingGone(f"{host} says that the recording is gone for good (status 410).")
+    if status >= 500 or status == 408:
+        return RecordingUnreachable(f"{host} failed to hand out the recording (status {status}).")
+    if status == 206:
+        return RecordingTruncated(f"{host} sent only a part of the recording (status 206).")
+    return RecordingError(f"{host} refused to hand out the recording (status {status}).")
+
+
+def retry_after(value: str | None, now: float | None = None) -> float | None:
+    """Seconds to wait as a Retry-After header says (seconds or an HTTP date), at most a day; None if it says nothing.
+
+    `now` is in seconds since the epoch.
+    """
+    if value is None:
+        return None
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        seconds = float(value)
+    else:
+        try:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - (time.time() if now is None else now)
+        except (ValueError, OverflowError):
+            return None
+    return min(max(0.0, seconds), LONGEST_RETRY_AFTER)
+
+
+def translate(error: Exception, host: str) -> CallError:
+    """What one of `CONNECTION_FAILURES` means for the recording."""
+    if _broke_off(error):
+        return RecordingTruncated(f"{host} broke off before the recording was complete.")
+    if isinstance(error, zlib.error):
+        return RecordingTruncated("The recording's compressed data is damaged.")
+    if isinstance(error, httpcore.TimeoutException):
+        return RecordingUnreachable(f"{host} did not answer in time.")
+    if isinstance(error, httpcore.ConnectError):
+        what = "TLS could not be agreed" if _is_tls(error) else "No connection could be made"
+        return RecordingUnreachable(f"{what} with {host}.")
+    if isinstance(error, httpcore.ProtocolError):
+        return RecordingUnreachable(f"{host} does not speak HTTP as it should.")
+    return RecordingUnreachable(f"The connection to {host} was lost.")
+
+
+def _broke_off(error: Exception) -> bool:
+    """The HTTP parser tells a body that ends too early from other faults by its words alone."""
+    words = ("without sending complete message body", "incomplete chunked read")
+    return isinstance(error, httpcore.RemoteProtocolError) and any(word in str(error) for word in words)
+
+
+def _is_tls(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error is not None
