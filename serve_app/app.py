@@ -1,0 +1,120 @@
+"""The system on one screen: which deployments there are, how they are bound, on what hardware.
+
+Two Serve applications, so that models can be exchanged while calls are taken in:
+
+    intake   Intake                                       HTTP, under `base_url`
+    calls    Conductor -> Transcriber, Diarizer           no HTTP: work comes from PostgreSQL
+
+Replicas read their settings from the environment of their node; nothing secret is passed as an argument, because
+Ray's dashboard shows arguments.
+"""
+
+import logging
+import os
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.config import AutoscalingPolicy
+from ray.serve.deployment import Application
+from ray.serve.handle import DeploymentHandle
+
+from pipeline.actors import Diarizer, RayWorkers, Transcriber
+from serve_app.scaling import QueuedCalls, gpu_share, replica_config
+from serve_app.settings import Settings
+
+log = logging.getLogger("ray.serve")
+
+
+@serve.deployment(name="Conductor")
+class Conductor:
+    """Thin wrapper: opens the database, runs the loop, reports its health, drains on shutdown."""
+
+    async def __init__(self, transcriber: DeploymentHandle, diarizer: DeploymentHandle) -> None:
+        from db.database import Database
+        from serve_app.conductor import Conducting
+
+        settings = Settings()
+        self._database = await Database.open(settings.require_database_url(), pool_size=settings.processing.pool_size)
+        workers = RayWorkers(transcriber, diarizer, settings.scaling.task_cpus)
+        self._loop = Conducting(self._database, workers, settings.processing, settings.process_options())
+        await self._loop.start()
+
+    async def check_health(self) -> None:
+        if not self._loop.alive:
+            raise RuntimeError("The Conductor's loop is dead or stuck.")
+
+    async def pid(self) -> int:
+        """The process that runs this replica, for operators and fault tests."""
+        return os.getpid()
+
+    async def __del__(self) -> None:
+        if hasattr(self, "_loop"):
+            await self._loop.stop()
+            await self._database.close()
+
+
+def build_intake(settings: Settings) -> Application:
+    """The application that takes calls in."""
+    from serve_app.intake import Intake
+
+    scaling = settings.scaling.intake
+    return Intake.options(  # type: ignore[no-any-return]
+        **replica_config(scaling, target_ongoing_requests=16),
+        ray_actor_options={"num_cpus": scaling.num_cpus},
+        max_ongoing_requests=settings.limits.concurrency,
+        max_queued_requests=settings.limits.queue,
+        max_surge_percent=100,  # a rolling update starts new replicas before it stops old ones
+        health_check_period_s=5,
+        health_check_timeout_s=10,
+        graceful_shutdown_wait_loop_s=0.5,
+    ).bind()
+
+
+def build_calls(settings: Settings) -> Application:
+    """The application that works on calls."""
+    cluster_gpus = ray.cluster_resources().get("GPU", 0.0) if ray.is_initialized() else 0.0
+    transcriber = Transcriber.options(
+        **_engine_options("transcriber", settings, cluster_gpus), max_ongoing_requests=64
+    ).bind(settings.asr.model_dump(mode="json"))
+    diarizer = Diarizer.options(**_engine_options("diarizer", settings, cluster_gpus), max_ongoing_requests=8).bind(
+        settings.diarization.model_dump(mode="json")
+    )
+    scaling, options = settings.scaling.conductor, settings.scaling
+    policy = AutoscalingPolicy(
+        policy_function=QueuedCalls,
+        policy_kwargs={"calls_per_replica": options.calls_per_conductor, "poll_seconds": options.poll_seconds},
+    )
+    return Conductor.options(  # type: ignore[no-any-return]
+        **replica_config(scaling, policy=policy, upscale_delay_s=2, downscale_delay_s=60),
+        ray_actor_options={"num_cpus": scaling.num_cpus},
+        health_check_period_s=5,
+        health_check_timeout_s=10,
+        graceful_shutdown_wait_loop_s=0.5,
+        graceful_shutdown_timeout_s=settings.processing.drain_seconds + 10,
+    ).bind(transcriber, diarizer)
+
+
+def _engine_options(name: str, settings: Settings, cluster_gpus: float) -> dict[str, Any]:
+    replicas = getattr(settings.scaling, name)
+    return {
+        **replica_config(replicas, target_ongoing_requests=4, upscale_delay_s=5, downscale_delay_s=120),
+        "ray_actor_options": {
+            "num_cpus": replicas.num_cpus,
+            "num_gpus": gpu_share(name, replicas, cluster_gpus),
+            "runtime_env": {"env_vars": {"PYANNOTE_METRICS_ENABLED": "0"}},
+        },
+        "health_check_period_s": 5,
+        "health_check_timeout_s": 30,
+        "graceful_shutdown_wait_loop_s": 0.5,
+    }
+
+
+def intake(args: dict[str, Any]) -> Application:
+    """Builder for `serve deploy`: `args` override settings of the environment."""
+    return build_intake(Settings(**args))
+
+
+def calls(args: dict[str, Any]) -> Application:
+    """Builder for `serve deploy`: `args` override settings of the environment."""
+    return build_calls(Settings(**args))

