@@ -1,0 +1,92 @@
+"""Decoded frames of any form gathered as int16 at 16 kHz, without ever holding the whole call as floats."""
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.domain.speech import SAMPLE_RATE
+
+Floats = npt.NDArray[np.float32]
+
+BLOCK = 1 << 15  # source samples resampled at once
+FULL_SCALE: dict[str, float] = {"u8": 128.0, "s16": 32768.0, "s32": 2147483648.0, "s64": 9223372036854775808.0}
+
+
+def as_floats(samples: npt.NDArray[np.generic], sample_format: str, channels: int) -> Floats:
+    """What a decoder hands out, packed (1, n * channels) or planar (channels, n), as (n, channels) in -1..1."""
+    planar = sample_format.endswith("p")
+    ordered = samples.T if planar else samples.reshape(-1, channels)
+    scale = FULL_SCALE.get(sample_format.removesuffix("p"))
+    if scale is None:  # flt, dbl
+        return np.nan_to_num(ordered.astype(np.float32), nan=0.0, posinf=1.0, neginf=-1.0)
+    floats = ordered.astype(np.float32) / np.float32(scale)
+    return floats - np.float32(1.0) if sample_format.startswith("u8") else floats
+
+
+def with_channels(block: Floats, channels: int) -> Floats:
+    """`block` (n, any) brought to 1 or 2 channels: the first ones, or the only one twice, or the mean of the two."""
+    if block.shape[1] == channels:
+        return block
+    if block.shape[1] == 1:
+        return np.repeat(block, channels, axis=1)
+    return block[:, :2].mean(axis=1, keepdims=True) if channels == 1 else block[:, :channels]
+
+
+class Collector:
+    """Takes frames in order, resamples them (soxr, high quality) and keeps int16 of shape (channels, n).
+
+    `expected_seconds` sizes the buffer; a wrong figure costs a copy, nothing else.
+    """
+
+    def __init__(self, channels: int, rate: int, expected_seconds: float) -> None:
+        self._channels = channels
+        self._samples = np.empty((channels, max(SAMPLE_RATE, int(expected_seconds * SAMPLE_RATE) + 4096)), np.int16)
+        self._pending: list[Floats] = []
+        self._pending_length = 0
+        self.length = 0  # samples kept so far
+        self._use_rate(rate)
+
+    def _use_rate(self, rate: int) -> None:
+        import soxr
+
+        self._rate = rate
+        self._resampler = (
+            None
+            if rate == SAMPLE_RATE
+            else soxr.ResampleStream(rate, SAMPLE_RATE, self._channels, dtype="float32", quality="HQ")
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Seconds taken in so far, those still in the resampler included."""
+        return self.length / SAMPLE_RATE + self._pending_length / self._rate
+
+    def add(self, block: Floats, rate: int) -> None:
+        """Add a block of shape (n, channels of the file) at `rate` Hz; the rate may change on the way."""
+        if rate != self._rate:
+            self._flush(last=True)
+            self._use_rate(rate)
+        self._pending.append(with_channels(block, self._channels))
+        self._pending_length += len(block)
+        if self._pending_length >= BLOCK:
+            self._flush(last=False)
+
+    def finish(self) -> npt.NDArray[np.int16]:
+        """Everything that was added: int16, shape (channels, n)."""
+        self._flush(last=True)
+        return self._samples[:, : self.length]
+
+    def _flush(self, last: bool) -> None:
+        block = np.concatenate(self._pending) if self._pending else np.empty((0, self._channels), np.float32)
+        self._pending, self._pending_length = [], 0
+        if self._resampler is not None:
+            block = self._resampler.resample_chunk(block, last=last)
+        self._keep(np.clip(np.rint(block * 32768.0), -32768, 32767).astype(np.int16))
+
+    def _keep(self, block: npt.NDArray[np.int16]) -> None:
+        end = self.length + len(block)
+        if end > self._samples.shape[1]:
+            grown = np.empty((self._channels, max(end, self._samples.shape[1] * 3 // 2)), np.int16)
+            grown[:, : self.length] = self._samples[:, : self.length]
+            self._samples = grown
+        self._samples[:, self.length : end] = block.T
+        self.length = end

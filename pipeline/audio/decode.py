@@ -1,0 +1,257 @@
+"""Decode a recording in any codec and container of telephony to int16 at 16 kHz.
+
+The decoder is given bytes and nothing else: an explicit list of containers, none of which refers to other files, and no
+protocol to reach any with. A playlist or a script is text, and text is not audio.
+"""
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipeline.audio import sniff, wav
+from pipeline.audio.collect import Collector, Floats, as_floats
+from pipeline.audio.storage import open_stored
+from pipeline.domain.speech import SAMPLE_RATE, Recording
+from pipeline.errors import NotAudio, RecordingEmpty, RecordingTooLong, StorageError
+
+CONTAINERS = (
+    "wav,w64,aiff,au,caf,voc,mp3,aac,flac,ogg,matroska,webm,mov,mp4,m4a,3gp,3g2,mj2,amr,amrnb,amrwb,gsm,asf,mpegts"
+)
+
+# Without a header only the declared type can say what the bytes are: (demuxer, its options).
+HEADERLESS: dict[str, tuple[str, dict[str, str]]] = {
+    "audio/basic": ("mulaw", {"sample_rate": "8000"}),
+    "audio/pcmu": ("mulaw", {"sample_rate": "8000"}),
+    "audio/x-mulaw": ("mulaw", {"sample_rate": "8000"}),
+    "audio/pcma": ("alaw", {"sample_rate": "8000"}),
+    "audio/x-alaw": ("alaw", {"sample_rate": "8000"}),
+    "audio/g722": ("g722", {}),
+    "audio/g729": ("g729", {}),
+    "audio/gsm": ("gsm", {}),
+}
+
+KNOWS_ITS_LENGTH = ("flac", "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm")  # the others estimate it
+HAS_GAPS = "matroska,webm"  # recorders of live calls leave lost packets out
+GAP = 0.1  # seconds between frames that count as missing audio
+
+
+class DecodeOptions(BaseModel):
+    """How recordings are decoded."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_seconds: float = Field(6 * 3600.0, gt=0, description="Longest recording, in seconds of decoded audio.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded:
+    """One file's sound: int16, shape (1 or 2, n), at `SAMPLE_RATE`.
+
+    `source_rate` is in Hz, `source_channels` counts the file's channels; `codec` and `container` are FFmpeg's names.
+    """
+
+    samples: npt.NDArray[np.int16]
+    source_rate: int
+    source_channels: int
+    codec: str
+    container: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def duration(self) -> float:
+        return float(self.samples.shape[1] / SAMPLE_RATE)
+
+
+def decode(recording: Recording, options: DecodeOptions) -> Decoded:
+    """Decode a fetched recording.
+
+    Raises `NotAudio` (nothing in it can be decoded), `RecordingEmpty`, `RecordingTooLong`, `StorageError`. What can be
+    decoded of a damaged or truncated file counts, with a warning.
+    """
+    with open_stored(recording.uri) as file:
+        return decode_file(file, options, recording.media_type)
+
+
+def decode_file(source: Path | str | IO[bytes], options: DecodeOptions, media_type: str | None = None) -> Decoded:
+    """Decode a local path or an open, seekable file. `media_type` matters for headerless files only. See `decode`."""
+    if isinstance(source, Path | str):
+        with Path(source).open("rb") as file:
+            return decode_file(file, options, media_type)
+    reader = _Reader(source)
+    if not reader.head:
+        raise RecordingEmpty("The recording has zero bytes.")
+    found = sniff.what_it_is(reader.head)
+    if found:
+        raise NotAudio(f"The recording is not audio but {found}.")
+    header = wav.read_header(reader, reader.size) if reader.head[:4] == b"RIFF" else None
+    with _open(reader, header, media_type) as container:
+        return _decode(container, header, options, reader)
+
+
+@dataclass
+class _Progress:
+    """What went wrong on the way; it does not end the decoding."""
+
+    damaged: int = 0
+    broke_off: bool = False
+    filled: float = 0.0
+    channels_change: bool = False
+
+
+class _Reader:
+    """The stored file as the decoder sees it. Failures of our storage are told from damage in the file."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.failure: StorageError | None = None
+        self.size = file.seek(0, io.SEEK_END)
+        file.seek(0)
+        self.head = self.read(sniff.HEAD_BYTES)
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            return self._file.read(size)
+        except Exception as error:  # each object store has its own exceptions
+            self.failure = StorageError(f"A stored recording cannot be read ({type(error).__name__}).")
+            raise self.failure from error
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+
+def _open(reader: _Reader, header: wav.WavHeader | None, media_type: str | None) -> Any:
+    """The container, probed from its bytes, else taken for the headerless form that `media_type` names."""
+    import av
+
+    options = {"format_whitelist": CONTAINERS, "protocol_whitelist": "none"}
+    if header is not None and header.lies:
+        options["ignore_length"] = "1"
+    attempts: list[tuple[str | None, dict[str, str]]] = [(None, options)]
+    forced = HEADERLESS.get((media_type or "").partition(";")[0].strip().lower())
+    if forced:
+        attempts.append((forced[0], {**forced[1], "format_whitelist": forced[0], "protocol_whitelist": "none"}))
+    for name, chosen in attempts:
+        reader.seek(0)
+        try:
+            container = av.open(reader, mode="r", format=name, metadata_errors="ignore", options=chosen)
+        except (av.FFmpegError, ValueError):
+            if reader.failure:
+                raise reader.failure from None
+            continue
+        if container.streams.audio:
+            return container
+        container.close()
+        raise NotAudio("The recording holds no audio track.")
+    raise NotAudio("The recording is in no audio format that can be decoded.")
+
+
+def _decode(container: Any, header: wav.WavHeader | None, options: DecodeOptions, reader: _Reader) -> Decoded:
+    stream = container.streams.audio[0]
+    if stream.codec_context is None:
+        raise NotAudio("The recording's audio is in a codec that cannot be decoded.")
+    progress = _Progress()
+    promised, collector, channels = _promised(container, stream, header, reader.head), None, 0
+    for rate, block in _blocks(container, stream, progress):
+        if collector is None:
+            channels = block.shape[1]
+            expected = min(promised or (container.duration or 0) / 1e6, options.max_seconds)
+            collector = Collector(min(channels, 2), rate, expected)
+        progress.channels_change |= block.shape[1] != channels
+        collector.add(block, rate)
+        if collector.seconds > options.max_seconds:
+            raise RecordingTooLong(f"The recording is longer than {options.max_seconds:g} s.").with_facts(
+                limit=options.max_seconds
+            )
+    if reader.failure:
+        raise reader.failure
+    samples = collector.finish() if collector else np.empty((1, 0), np.int16)
+    if not samples.shape[1]:
+        raise NotAudio("Nothing in the recording could be decoded.")
+    codec = stream.codec_context
+    return Decoded(
+        samples,
+        source_rate=codec.sample_rate,
+        source_channels=channels,
+        codec=codec.name,
+        container=container.format.name,
+        warnings=_warnings(progress, len(container.streams.audio), channels, samples.shape[1] / SAMPLE_RATE, promised),
+    )
+
+
+def _blocks(container: Any, stream: Any, progress: _Progress) -> Iterator[tuple[int, Floats]]:
+    """(rate, samples (n, channels)) in order, with silence where the container says that audio is missing."""
+    expected: float | None = None
+    for frame in _frames(container, stream, progress):
+        block = as_floats(frame.to_ndarray(), frame.format.name, frame.layout.nb_channels)
+        if container.format.name == HAS_GAPS and frame.time is not None:
+            missing = frame.time - expected if expected is not None else 0.0
+            while missing > GAP:
+                piece = min(missing, 1.0)
+                yield frame.sample_rate, np.zeros((round(piece * frame.sample_rate), block.shape[1]), np.float32)
+                progress.filled += piece
+                missing -= piece
+            expected = frame.time + len(block) / frame.sample_rate
+        yield frame.sample_rate, block
+
+
+def _frames(container: Any, stream: Any, progress: _Progress) -> Iterator[Any]:
+    """Every frame that can be decoded. Damage is counted and passed over."""
+    import av
+
+    packets = container.demux(stream)
+    while True:
+        try:
+            packet = next(packets)
+        except StopIteration:
+            return
+        except av.FFmpegError:
+            progress.broke_off = True
+            return
+        try:
+            frames = packet.decode()
+        except av.FFmpegError:
+            progress.damaged += 1
+            continue
+        yield from frames
+
+
+def _promised(container: Any, stream: Any, header: wav.WavHeader | None, head: bytes) -> float | None:
+    """The length in seconds that the file declares, if it declares one."""
+    if header is not None:
+        return header.promised
+    counted_mp3 = container.format.name == "mp3" and (b"Xing" in head or b"Info" in head)
+    if container.format.name not in KNOWS_ITS_LENGTH and not counted_mp3:
+        return None
+    if stream.duration:
+        return float(stream.duration * stream.time_base)
+    return container.duration / 1e6 if container.duration else None
+
+
+def _warnings(
+    progress: _Progress, tracks: int, channels: int, seconds: float, promised: float | None
+) -> tuple[str, ...]:
+    found = []
+    if channels > 2:
+        found.append(f"The recording has {channels} channels; the first two count.")
+    if progress.channels_change:
+        found.append("The number of channels changes within the recording.")
+    if tracks > 1:
+        found.append(f"The recording has {tracks} audio tracks; the first one counts.")
+    if progress.filled:
+        found.append(f"{progress.filled:.1f} s of audio are missing within the recording; silence stands in for them.")
+    if promised is not None and seconds < promised - max(0.25, 0.01 * promised):
+        found.append(f"The recording is incomplete: it declares {promised:.1f} s and {seconds:.1f} s are there.")
+    elif progress.broke_off:
+        found.append(f"The recording is damaged: it breaks off after {seconds:.1f} s.")
+    if progress.damaged:
+        found.append(f"{progress.damaged} damaged pieces of the recording were passed over.")
+    return tuple(found)
