@@ -1,0 +1,253 @@
+"""Refusals, as a tree, and how they become RFC 9457 answers.
+
+Refusal
+├── BodyRefused          400   one entry in `errors` for every fault
+├── NotAuthenticated     401   missing, malformed, unknown and revoked keys read alike where they must
+├── ScopeMissing         403   the key may not submit
+├── WrongTeam            403   the call belongs to another team
+├── NoSuchRoute          404
+├── MethodNotAllowed     405   with Allow
+├── BodyTooSlow          408
+├── BodyTooLarge         413
+├── MediaTypeRefused     415
+├── TooManyRequests      429   with Retry-After
+├── Broken               500   says nothing about why
+└── Unavailable          503   with Retry-After
+
+The docstring of a class is its default detail. No refusal repeats anything that was sent.
+"""
+
+import json
+import logging
+import re
+from typing import ClassVar
+from uuid import uuid4
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pipeline.errors import CallError, CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
+from serve_app.wire import Fault, InvalidBody
+
+PROBLEM = "application/problem+json"
+log = logging.getLogger("switchboard.intake")
+
+
+class Refusal(Exception):
+    """The request cannot be taken."""
+
+    status: ClassVar[int] = 400
+    kind: ClassVar[str] = "refused"
+    title: ClassVar[str] = "Request refused"
+
+    def __init__(self, detail: str | None = None, headers: dict[str, str] | None = None) -> None:
+        self.detail = detail or (type(self).__doc__ or "").strip()
+        super().__init__(self.detail)
+        self.headers = headers or {}
+        self.faults: list[Fault] = []
+
+
+class BodyRefused(Refusal):
+    """The body is not a submission; every fault is listed under errors."""
+
+    status, kind, title = 400, "invalid-body", "The body is not a submission"
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__()
+        self.faults = faults
+
+
+class NotAuthenticated(Refusal):
+    """The API key is not one that is in use."""
+
+    status, kind, title = 401, "not-authenticated", "An API key is needed"
+
+    def __init__(self, detail: str | None = None) -> None:
+        super().__init__(detail, {"WWW-Authenticate": "Bearer"})
+
+
+class ScopeMissing(Refusal):
+    """The API key may not submit calls."""
+
+    status, kind, title = 403, "scope-missing", "The key does not allow this"
+
+
+class WrongTeam(Refusal):
+    """The call belongs to another team than the API key; nothing was changed."""
+
+    status, kind, title = 403, "wrong-team", "The call belongs to another team"
+
+
+class NoSuchRoute(Refusal):
+    """Only POST {base_url}/submit answers here."""
+
+    status, kind, title = 404, "no-such-route", "There is nothing here"
+
+
+class MethodNotAllowed(Refusal):
+    """Calls are submitted with POST."""
+
+    status, kind, title = 405, "method-not-allowed", "Method not allowed"
+
+    def __init__(self) -> None:
+        super().__init__(None, {"Allow": "POST"})
+
+
+class BodyTooSlow(Refusal):
+    """The body did not arrive in time."""
+
+    status, kind, title = 408, "body-too-slow", "The body did not arrive in time"
+
+
+class BodyTooLarge(Refusal):
+    """The body is larger than the limit."""
+
+    status, kind, title = 413, "body-too-large", "The body is too large"
+
+
+class MediaTypeRefused(Refusal):
+    """Content-Type must be application/json or application/*+json, without a content coding."""
+
+    status, kind, title = 415, "media-type-refused", "The body must be JSON"
+
+
+class TooManyRequests(Refusal):
+    """The API key has sent more submissions than its limit allows; retry later, nothing was recorded."""
+
+    status, kind, title = 429, "too-many-requests", "Too many requests"
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(None, {"Retry-After": str(retry_after)})
+
+
+class Broken(Refusal):
+    """The service failed on this request. Retrying with the same callId is safe."""
+
+    status, kind, title = 500, "internal", "The service failed"
+
+
+class Unavailable(Refusal):
+    """The call cannot be taken at the moment. Retrying with the same callId is safe."""
+
+    status, kind, title = 503, "unavailable", "The service cannot take the call now"
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(None, {"Retry-After": str(retry_after)})
+
+
+REFUSALS: tuple[type[Refusal], ...] = (
+    BodyRefused,
+    NotAuthenticated,
+    ScopeMissing,
+    WrongTeam,
+    NoSuchRoute,
+    MethodNotAllowed,
+    BodyTooSlow,
+    BodyTooLarge,
+    MediaTypeRefused,
+    TooManyRequests,
+    Broken,
+    Unavailable,
+)
+
+
+def of_call_error(error: CallError, retry_after: int) -> Refusal:
+    """The answer to what the state store says about a submission."""
+    match error:
+        case UnknownTeam():
+            return BodyRefused([Fault("/teamId", "teamId does not name a team of this workspace.")])
+        case CallOfOtherTeam():
+            return WrongTeam()
+        case KeyRevoked():
+            return NotAuthenticated()
+        case StateUnavailable():
+            return Unavailable(retry_after)
+        case _:
+            return Broken()
+
+
+def problem_type(refusal: type[Refusal]) -> str:
+    """The stable URI of a kind of problem."""
+    return f"urn:switchboard:problem:{refusal.kind}"
+
+
+def answer(refusal: Refusal) -> Response:
+    """RFC 9457 problem details."""
+    problem = {
+        "type": problem_type(type(refusal)),
+        "title": refusal.title,
+        "status": refusal.status,
+        "detail": refusal.detail,
+    }
+    if refusal.faults:
+        problem["errors"] = [{"pointer": fault.pointer, "detail": fault.detail} for fault in refusal.faults]
+    return Response(json.dumps(problem), refusal.status, refusal.headers, PROBLEM)
+
+
+def install(api: FastAPI, stamp: bool = True) -> None:
+    """Every answer of `api` that is not a success becomes problem details; `stamp`: see `RequestIds`."""
+
+    async def refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, Refusal)
+        return answer(error)
+
+    async def body_refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, InvalidBody)
+        return answer(BodyRefused(error.faults))
+
+    async def not_routed(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return answer({404: NoSuchRoute, 405: MethodNotAllowed}.get(error.status_code, Broken)())
+
+    api.add_exception_handler(Refusal, refused)
+    api.add_exception_handler(InvalidBody, body_refused)
+    api.add_exception_handler(HTTPException, not_routed)
+    api.add_middleware(RequestIds, stamp=stamp)
+
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._~+/=:-]{1,128}")
+
+
+class RequestIds:
+    """Gives every request an id, writes it into the answer and the log, and turns a crash into a silent 500.
+
+    An id that the sender or a proxy brought along in X-Request-Id is kept if it is a plain token.
+    `stamp`: False where the server in front writes the header itself (Ray Serve does).
+    """
+
+    def __init__(self, app: ASGIApp, stamp: bool = True) -> None:
+        self._app = app
+        self._stamp = stamp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _brought_along(scope) or uuid4().hex.encode()
+        started = False
+
+        async def stamped(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                if self._stamp:
+                    message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, stamped)
+        except Exception:
+            log.exception("request %s crashed", request_id.decode())
+            if started:
+                raise
+            await answer(Broken())(scope, receive, stamped)
+
+
+def _brought_along(scope: Scope) -> bytes | None:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            return bytes(value) if _REQUEST_ID.fullmatch(value) else None
+    return None

@@ -1,0 +1,37 @@
+"""Intake: the Serve deployment that takes calls in. A thin wrapper around `serve_app.submit`."""
+
+import os
+
+from fastapi import FastAPI
+from ray import serve
+
+from serve_app.settings import Settings
+
+
+class IntakeReplica:
+    """Builds the API in the replica, from the settings of its own node.
+
+    `noop` adds POST /noop beside /submit: for measurements of the ingress only.
+    """
+
+    def __init__(self, noop: bool = False) -> None:
+        self._noop = noop
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        from serve_app.ledger import open_ledger
+        from serve_app.submit import build_api
+
+        settings = Settings()
+        url, limits = settings.require_database_url(), settings.limits
+        # Serve stamps X-Request-Id on every answer itself.
+        return build_api(limits, lambda: open_ledger(url, limits.pool_size), stamp=False, noop=self._noop)
+
+    async def check_health(self) -> None:
+        """Reached through the replica's event loop: a stuck loop fails it. PostgreSQL away is no fault of ours."""
+
+    async def pid(self) -> int:
+        """The process that runs this replica, for operators and fault tests."""
+        return os.getpid()
+
+
+Intake = serve.deployment(serve.ingress()(IntakeReplica), name="Intake")

@@ -1,0 +1,114 @@
+"""What a request may cost: size, time, form, rate and number at once."""
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import ClientDisconnect, Request
+
+from serve_app.errors import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, TooManyRequests, Unavailable
+
+
+class LimitOptions(BaseModel):
+    """Limits of the submission endpoint. Rates and numbers at once count for each Intake replica by itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    body_bytes: int = Field(64 * 1024, ge=1024, description="largest request body; a larger one is answered with 413")
+    body_seconds: float = Field(10.0, gt=0, description="time for a body to arrive; then 408")
+    per_minute: float = Field(600.0, gt=0, description="submissions a minute for one API key; more get 429")
+    burst: int = Field(200, ge=1, description="submissions that a rested API key may send at once")
+    concurrency: int = Field(256, ge=1, description="submissions in work at once in a replica; more get 503")
+    queue: int = Field(256, ge=0, description="further submissions that Serve holds back before it answers 503 itself")
+    database_seconds: float = Field(5.0, gt=0, description="time for PostgreSQL to take a call; then 503, never 202")
+    pool_size: int = Field(8, ge=1, description="connections to PostgreSQL that a replica keeps")
+    key_seconds: float = Field(5.0, ge=0, description="how long a replica remembers a key that it has looked up")
+    retry_after_seconds: int = Field(5, ge=1, description="Retry-After of a 503")
+
+
+_JSON = re.compile(r"application/(json|[a-z0-9!#$&^_.+-]+\+json)", re.ASCII)
+
+
+def check_media_type(content_types: Sequence[str], content_codings: Sequence[str]) -> None:
+    """Raises `MediaTypeRefused` unless the body is said to be plain JSON. Parameters are allowed and ignored."""
+    kinds = {value.split(";", 1)[0].strip().lower() for value in content_types}
+    if len(kinds) != 1 or not _JSON.fullmatch(kinds.pop()):
+        raise MediaTypeRefused
+    if any(coding.strip().lower() not in ("", "identity") for coding in content_codings):
+        raise MediaTypeRefused
+
+
+async def read_body(request: Request, options: LimitOptions) -> bytes:
+    """The body, of which no more than the limit is ever held.
+
+    A Content-Length over the limit is refused unread; what really arrives is counted whatever it said.
+    """
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and len(declared) < 20 and int(declared) > options.body_bytes:
+        raise BodyTooLarge
+    parts: list[bytes] = []
+    held = 0
+    try:
+        async with asyncio.timeout(options.body_seconds):
+            async for part in request.stream():
+                held += len(part)
+                if held > options.body_bytes:
+                    raise BodyTooLarge
+                parts.append(part)
+    except TimeoutError:
+        raise BodyTooSlow from None
+    except ClientDisconnect:
+        raise Refusal("The connection ended before the body did.") from None  # nobody is left to read it
+    return b"".join(parts)
+
+
+class Buckets:
+    """A token bucket for each key: `per_minute` tokens flow in, `burst` fit."""
+
+    SWEEP = 4096  # buckets; beyond that, full ones are forgotten: a new one is full as well
+
+    def __init__(self, per_minute: float, burst: int) -> None:
+        self._per_second = per_minute / 60.0
+        self._burst = float(burst)
+        self._levels: dict[UUID, tuple[float, float]] = {}  # level, when
+
+    def take(self, key: UUID, now: float | None = None) -> None:
+        """Take a token of `key`. Raises `TooManyRequests` that says when one will be there."""
+        now = time.monotonic() if now is None else now
+        level, since = self._levels.get(key, (self._burst, now))
+        level = min(self._burst, level + (now - since) * self._per_second)
+        if level < 1.0:
+            self._levels[key] = (level, now)
+            raise TooManyRequests(max(1, math.ceil((1.0 - level) / self._per_second)))
+        self._levels[key] = (level - 1.0, now)
+        if len(self._levels) > self.SWEEP:
+            self._sweep(now)
+
+    def _sweep(self, now: float) -> None:
+        filled_since = now - self._burst / self._per_second
+        self._levels = {key: kept for key, kept in self._levels.items() if kept[1] > filled_since}
+
+
+class Gate:
+    """Lets a bounded number of requests work at once; the others are sent away at once rather than kept waiting."""
+
+    def __init__(self, size: int, retry_after: int) -> None:
+        self._size = size
+        self._retry_after = retry_after
+        self.inside = 0
+
+    @contextmanager
+    def passage(self) -> Iterator[None]:
+        """Raises `Unavailable` when the bound is reached."""
+        if self.inside >= self._size:
+            raise Unavailable(self._retry_after)
+        self.inside += 1
+        try:
+            yield
+        finally:
+            self.inside -= 1

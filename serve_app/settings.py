@@ -1,0 +1,179 @@
+"""Every setting, from environment variables: SWITCHBOARD_HTTP__PORT=8080 sets `http.port`.
+
+Each part describes its own options beside its code; this file gathers them and is the only one that reads the
+environment. `python -m serve_app.settings` writes SETTINGS.md.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from rapidfuzz import fuzz, process
+
+from pipeline.audio.fetch import FetchOptions
+from serve_app.limits import LimitOptions
+from serve_app.retry import ProcessingOptions
+from serve_app.scaling import ScalingOptions
+
+PREFIX = "SWITCHBOARD_"
+DELIMITER = "__"
+log = logging.getLogger("switchboard.settings")
+
+
+class HttpOptions(BaseModel):
+    """Where the service listens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0 for every interface")
+    port: int = Field(8000, ge=1, le=65535, description="port to listen on")
+
+
+class Settings(BaseSettings):
+    """The whole service. Frozen: a process reads its settings once, at its edge."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter=DELIMITER, extra="forbid", frozen=True, title="Settings"
+    )
+
+    database_url: str | None = Field(
+        None, description="PostgreSQL, postgresql://...; left out: an embedded server in data_dir", repr=False
+    )
+    data_dir: Path = Field(Path(".data"), description="folder for the embedded PostgreSQL and for recordings")
+    storage: str | None = Field(
+        None, description="folder that keeps fetched recordings, as an fsspec URL (s3://...); left out: in data_dir"
+    )
+    route_prefix: str = Field("/", description="path of base_url: /v1 makes it POST /v1/submit")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="least severity that is logged")
+    http: HttpOptions = Field(default_factory=HttpOptions)
+    limits: LimitOptions = Field(default_factory=LimitOptions)
+    processing: ProcessingOptions = Field(default_factory=ProcessingOptions)
+    scaling: ScalingOptions = Field(default_factory=ScalingOptions)
+    fetch: FetchOptions = Field(default_factory=FetchOptions)
+
+    def model_post_init(self, _: Any) -> None:
+        _warn_of_unknown_variables(os.environ)
+
+    @field_validator("database_url")
+    @classmethod
+    def _postgresql(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("postgresql://", "postgres://")):
+            raise ValueError("must be a URL of the form postgresql://user:password@host/database")
+        return value
+
+    @field_validator("route_prefix")
+    @classmethod
+    def _prefix(cls, value: str) -> str:
+        if not value.startswith("/") or (value != "/" and value.endswith("/")) or "{" in value:
+            raise ValueError("must begin with a slash and not end with one, such as /v1")
+        return value
+
+    @property
+    def base_url(self) -> str:
+        """Where senders on this machine find the service."""
+        host = "127.0.0.1" if self.http.host in ("0.0.0.0", "::") else self.http.host  # noqa: S104 (compared only)
+        return f"http://{host}:{self.http.port}{self.route_prefix.rstrip('/')}"
+
+    @property
+    def storage_url(self) -> str:
+        """The fsspec URL of the folder that keeps recordings."""
+        return self.storage or (self.data_dir.expanduser().resolve() / "recordings").as_uri()
+
+    def require_database_url(self) -> str:
+        """The database's URL, in a process that cannot start an embedded one: a replica, a policy."""
+        if self.database_url is None:
+            raise ValueError(
+                f"{PREFIX}DATABASE_URL is not set. `switchboard up` starts an embedded PostgreSQL and sets it; "
+                "a service that is started in another way needs a server of its own."
+            )
+        return self.database_url
+
+
+class Documented(NamedTuple):
+    """One setting as people read about it."""
+
+    variable: str
+    default: str
+    description: str
+
+
+def documented(model: type[BaseModel] = Settings, prefix: str = PREFIX, default: Any = None) -> Iterator[Documented]:
+    """Every setting, nested ones by the name of their variable."""
+    for name, field in model.model_fields.items():
+        variable = f"{prefix}{name.upper()}"
+        value = getattr(default, name) if default is not None else field.get_default(call_default_factory=True)
+        inner = _nested_model(field)
+        if inner is not None:
+            yield from documented(inner, variable + DELIMITER, value)
+        else:
+            yield Documented(variable, _shown(value), field.description or "")
+
+
+def _nested_model(field: FieldInfo) -> type[BaseModel] | None:
+    kinds = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    if isinstance(value, list | tuple | set | frozenset | dict):
+        return json.dumps(value if isinstance(value, dict) else list(value), default=str)
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def table() -> str:
+    """SETTINGS.md."""
+    rows = [
+        f"| `{one.variable}` | {f'`{one.default}`' if one.default else ''} | {one.description} |"
+        for one in documented()
+    ]
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            "Environment variables; lists and objects are written as JSON. Written by `python -m serve_app.settings`.",
+            "",
+            "| Variable | Default | What it is |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def unknown_variables(environment: Iterable[str]) -> dict[str, str | None]:
+    """Variables with our prefix that name no setting, each with the closest one that does."""
+    known = {one.variable for one in documented()}
+    # A whole group may be given as one JSON object; keys within a group are checked by the group's own model.
+    groups = {PREFIX + name.upper() for name, field in Settings.model_fields.items() if _nested_model(field)}
+    unknown: dict[str, str | None] = {}
+    for given in environment:
+        name = given.upper()
+        if not name.startswith(PREFIX) or name in known | groups or name.split(DELIMITER)[0] in groups:
+            continue
+        closest = process.extractOne(name, sorted(known | groups), scorer=fuzz.ratio, score_cutoff=70)
+        unknown[given] = closest[0] if closest else None
+    return unknown
+
+
+_warned: set[str] = set()
+
+
+def _warn_of_unknown_variables(environment: Mapping[str, str]) -> None:
+    """Once for each variable and process: replicas read their settings more than once."""
+    for name, closest in unknown_variables(name for name in environment if name not in _warned).items():
+        _warned.add(name)
+        hint = f"did you mean {closest}?" if closest else "see SETTINGS.md for those there are."
+        log.warning("%s is not a setting and has no effect; %s", name, hint)
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("SETTINGS.md").write_text(table(), encoding="utf-8")

@@ -1,0 +1,139 @@
+"""POST /submit as an ASGI application: key, rate, form, body, record, answer. Nothing of Ray in here.
+
+A 202 is a promise, so it is written only after the ledger has committed; everything else is a refusal.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pipeline.domain.call import CallState, Sender, Submission
+from pipeline.errors import CallError, KeyRevoked, StateUnavailable
+from serve_app import errors
+from serve_app.auth import Authenticator
+from serve_app.errors import Unavailable
+from serve_app.limits import Buckets, Gate, LimitOptions, check_media_type, read_body
+from serve_app.schemas import ParsedBody, parse_body
+
+T = TypeVar("T")
+
+
+class Accepted(Protocol):
+    """What the ledger promises: `transcribing` with a job, or `received` without one."""
+
+    @property
+    def status(self) -> CallState: ...
+
+    @property
+    def job_id(self) -> UUID | None: ...
+
+
+class Ledger(Protocol):
+    """Where keys are looked up and calls are written down: PostgreSQL (`serve_app.ledger`)."""
+
+    async def find_key(self, secret: str) -> Sender | None:
+        """Whom an API key speaks for; None when it is unknown or revoked."""
+
+    async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any]) -> Accepted:
+        """Merge, record and enqueue in one transaction. Raises `pipeline.errors.SubmissionError`."""
+
+
+OpenLedger = Callable[[], AbstractAsyncContextManager[Ledger]]
+
+
+class Submit:
+    """The handler of the one route."""
+
+    def __init__(self, limits: LimitOptions) -> None:
+        self._limits = limits
+        self._gate = Gate(limits.concurrency, limits.retry_after_seconds)
+        self._buckets = Buckets(limits.per_minute, limits.burst)
+        self._ledger: Ledger
+        self._keys: Authenticator
+
+    def use(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._keys = Authenticator(self._find_key, self._limits.key_seconds)
+
+    async def handle(self, request: Request) -> Response:
+        headers = request.headers
+        with self._gate.passage():
+            sender = await self._keys.sender(headers.getlist("authorization"))
+            self._buckets.take(sender.key_id)
+            check_media_type(headers.getlist("content-type"), headers.getlist("content-encoding"))
+            parsed = parse_body(await read_body(request, self._limits), sender)
+            return _reply(parsed.submission.call_id, await self._record(sender, parsed))
+
+    async def _find_key(self, secret: str) -> Sender | None:
+        try:
+            return await self._in_time(self._ledger.find_key(secret))
+        except StateUnavailable:
+            raise Unavailable(self._limits.retry_after_seconds) from None
+
+    async def _record(self, sender: Sender, parsed: ParsedBody) -> Accepted:
+        try:
+            return await self._in_time(self._ledger.submit(sender, parsed.submission, parsed.sent))
+        except CallError as error:
+            if isinstance(error, KeyRevoked):
+                self._keys.forget(sender)
+            raise errors.of_call_error(error, self._limits.retry_after_seconds) from error
+
+    async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
+        """Raises `StateUnavailable` at the time limit, without waiting for the database to notice that it is given up.
+
+        The call may have been recorded all the same: the sender's retry with the same callId finds it.
+        """
+        task = asyncio.create_task(work)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=self._limits.database_seconds)
+        except asyncio.CancelledError:  # the sender hung up
+            _abandon(task)
+            raise
+        if not done:
+            _abandon(task)
+            raise StateUnavailable("PostgreSQL did not answer in time.")
+        return task.result()
+
+
+def _abandon(task: asyncio.Task[Any]) -> None:
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # heard, so that asyncio is silent
+    task.cancel()
+
+
+def _reply(call_id: UUID, accepted: Accepted) -> Response:
+    job = f',"jobId":"{accepted.job_id}"' if accepted.status == CallState.TRANSCRIBING else ""
+    return Response(
+        f'{{"status":"{accepted.status.value}","callId":"{call_id}"{job}}}', 202, media_type="application/json"
+    )
+
+
+def build_api(limits: LimitOptions, open_ledger: OpenLedger, *, stamp: bool = True, noop: bool = False) -> FastAPI:
+    """An application with exactly one route, POST /submit: no pages, no schema, no redirects.
+
+    `open_ledger` is entered when the application starts and left when it stops. `stamp`: write X-Request-Id (see
+    `errors.RequestIds`). `noop` adds POST /noop, which answers at once: for measurements only.
+    """
+    submit = Submit(limits)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with open_ledger() as ledger:
+            submit.use(ledger)
+            yield
+
+    api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    api.router.add_route("/submit", submit.handle, methods=["POST"])
+    if noop:
+        api.router.add_route("/noop", _noop, methods=["POST"])
+    errors.install(api, stamp)
+    return api
+
+
+async def _noop(_: Request) -> Response:
+    return Response(b"{}", 202, media_type="application/json")

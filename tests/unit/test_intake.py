@@ -1,0 +1,446 @@
+"""POST /submit over HTTP: sections 4, 5 and 7 of the specification and the decisions on errors and limits.
+
+The application is the real one; only the ledger is kept in memory (tests/integration/test_submit.py has PostgreSQL).
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.domain.call import CallState, Sender, Submission
+from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, SubmissionError, UnknownTeam
+from serve_app import errors
+from serve_app.limits import Buckets, LimitOptions
+from serve_app.submit import build_api
+
+JOB = UUID("b3d0f6f4-5a56-4f6a-8a29-0e2f5f1f7c11")
+BODY: dict[str, Any] = {
+    "callId": "7F1C6A52-3F0E-4D59-9A43-5B1F0C8DE210",
+    "from": "+493012345678",
+    "to": "+4940987654",
+    "startTime": "2026-11-20T09:30:00Z",
+}
+FINISHED = {**BODY, "recordingUrl": "https://pbx.example.com/a.wav"}
+
+
+@dataclass
+class Accepted:
+    status: CallState
+    job_id: UUID | None
+
+
+@dataclass
+class Memory:
+    """A ledger in memory. `fault` is raised, `pause` waited, in place of an answer."""
+
+    keys: dict[str, Sender]
+    fault: Exception | None = None
+    pause: float = 0.0
+    looked_up: int = 0
+    recorded: list[tuple[Sender, Submission, dict[str, Any]]] = field(default_factory=list)
+
+    async def find_key(self, secret: str) -> Sender | None:
+        self.looked_up += 1
+        return self.keys.get(secret)
+
+    async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any]) -> Accepted:
+        await asyncio.sleep(self.pause)
+        if self.fault:
+            raise self.fault
+        self.recorded.append((sender, submission, body))
+        job = JOB if submission.recording_url else None
+        return Accepted(CallState.TRANSCRIBING if job else CallState.RECEIVED, job)
+
+
+def sender(*scopes: str, team: UUID | None = None) -> Sender:
+    return Sender(uuid4(), uuid4(), team, frozenset(scopes))
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory({"sb_team": sender("submit", team=uuid4()), "sb_wide": sender("submit"), "sb_read": sender("read")})
+
+
+@asynccontextmanager
+async def service(memory: Memory, root_path: str = "", **limits: Any) -> AsyncIterator[httpx.AsyncClient]:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Memory]:
+        yield memory
+
+    api = build_api(LimitOptions(**limits), opened)
+    async with api.router.lifespan_context(api):
+        transport = httpx.ASGITransport(api, raise_app_exceptions=False, root_path=root_path)
+        headers = {"Authorization": "Bearer sb_team"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://service", headers=headers) as client:
+            yield client
+
+
+@pytest.fixture
+async def client(memory: Memory) -> AsyncIterator[httpx.AsyncClient]:
+    async with service(memory) as client:
+        yield client
+
+
+def is_problem(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    assert answer.headers["x-request-id"]
+    if answer.request.method == "HEAD":
+        return {}
+    problem: dict[str, Any] = answer.json()
+    assert set(problem) <= {"type", "title", "status", "detail", "errors"}
+    assert (problem["status"], problem["type"]) == (status, f"urn:switchboard:problem:{kind}")
+    assert problem["title"]
+    assert problem["detail"].endswith(".")
+    return problem
+
+
+async def test_without_a_recording_the_answer_is_received_and_the_call_id(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/submit", json=BODY)
+    assert (answer.status_code, answer.headers["content-type"]) == (202, "application/json")
+    assert answer.json() == {"status": "received", "callId": BODY["callId"].lower()}
+
+
+async def test_with_a_recording_the_answer_is_transcribing_with_a_job_id(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/submit", json=FINISHED)
+    assert answer.status_code == 202
+    assert answer.json() == {"status": "transcribing", "callId": BODY["callId"].lower(), "jobId": str(JOB)}
+
+
+async def test_the_ledger_gets_the_sender_the_submission_and_the_body_as_sent(
+    client: httpx.AsyncClient, memory: Memory
+) -> None:
+    sent = {**BODY, "duration": None, "teamId": "whatever"}
+    await client.post("/submit", json=sent)
+    [(who, submission, body)] = memory.recorded
+    assert (who, submission.team_id, body) == (memory.keys["sb_team"], None, sent)
+
+
+async def test_a_refused_body_lists_every_fault_and_repeats_nothing_of_it(
+    client: httpx.AsyncClient, memory: Memory
+) -> None:
+    answer = await client.post("/submit", json={"callId": "hush-value", "hush-key": "hush-value"})
+    problem = is_problem(answer, 400, "invalid-body")
+    assert [fault["pointer"] for fault in problem["errors"]] == ["/callId", "/from", "/to", "/startTime", ""]
+    assert "hush" not in answer.text
+    assert memory.recorded == []
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Basic c2JfdGVhbTo=",
+        "sb_team",
+        "Bearer sb_unknown",
+        "Bearer sb_team extra",
+        "Bearer sb_team, Bearer sb_team",
+        "Bearer " + "x" * 5000,
+    ],
+)
+async def test_a_request_without_a_key_in_use_gets_401(client: httpx.AsyncClient, authorization: str | None) -> None:
+    del client.headers["Authorization"]
+    headers = {} if authorization is None else {"Authorization": authorization}
+    answer = await client.post("/submit", json=BODY, headers=headers)
+    is_problem(answer, 401, "not-authenticated")
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_two_different_authorization_headers_get_401_and_twice_the_same_is_one(client: httpx.AsyncClient) -> None:
+    del client.headers["Authorization"]
+    one, other = ("Authorization", "Bearer sb_team"), ("Authorization", "Bearer sb_wide")
+    is_problem(await client.post("/submit", json=BODY, headers=[one, other]), 401, "not-authenticated")
+    assert (await client.post("/submit", json=BODY, headers=[one, one])).status_code == 202
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "BeArEr "])
+async def test_the_scheme_is_read_in_any_case(client: httpx.AsyncClient, scheme: str) -> None:
+    answer = await client.post("/submit", json=BODY, headers={"Authorization": f"{scheme} sb_team"})
+    assert answer.status_code == 202
+
+
+async def test_unknown_and_revoked_keys_read_alike(client: httpx.AsyncClient, memory: Memory) -> None:
+    memory.fault = KeyRevoked()
+    revoked = await client.post("/submit", json=BODY)
+    unknown = await client.post("/submit", json=BODY, headers={"Authorization": "Bearer sb_unknown"})
+    assert is_problem(revoked, 401, "not-authenticated") == is_problem(unknown, 401, "not-authenticated")
+
+
+async def test_a_key_is_looked_up_once_in_a_while_and_again_after_it_was_revoked(
+    client: httpx.AsyncClient, memory: Memory
+) -> None:
+    for _ in range(3):
+        await client.post("/submit", json=BODY)
+    assert memory.looked_up == 1
+    memory.fault = KeyRevoked()
+    await client.post("/submit", json=BODY)
+    await client.post("/submit", json=BODY)
+    assert memory.looked_up == 2
+
+
+async def test_an_unknown_key_is_not_remembered(client: httpx.AsyncClient, memory: Memory) -> None:
+    new = {"Authorization": "Bearer sb_new"}
+    assert (await client.post("/submit", json=BODY, headers=new)).status_code == 401
+    memory.keys["sb_new"] = sender("submit", team=uuid4())
+    assert (await client.post("/submit", json=BODY, headers=new)).status_code == 202
+
+
+async def test_a_key_without_the_submit_scope_gets_403(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/submit", json=BODY, headers={"Authorization": "Bearer sb_read"})
+    is_problem(answer, 403, "scope-missing")
+
+
+async def test_an_unknown_team_is_a_400_that_points_at_team_id(client: httpx.AsyncClient, memory: Memory) -> None:
+    memory.fault = UnknownTeam()
+    answer = await client.post(
+        "/submit", json={**BODY, "teamId": str(uuid4())}, headers={"Authorization": "Bearer sb_wide"}
+    )
+    assert is_problem(answer, 400, "invalid-body")["errors"] == [
+        {"pointer": "/teamId", "detail": "teamId does not name a team of this workspace."}
+    ]
+
+
+async def test_a_call_of_another_team_gets_403(client: httpx.AsyncClient, memory: Memory) -> None:
+    memory.fault = CallOfOtherTeam()
+    is_problem(await client.post("/submit", json=BODY), 403, "wrong-team")
+
+
+async def test_a_state_store_that_cannot_take_the_call_gets_503_with_retry_after(
+    client: httpx.AsyncClient, memory: Memory
+) -> None:
+    memory.fault = StateUnavailable("password=hush")
+    answer = await client.post("/submit", json=BODY)
+    is_problem(answer, 503, "unavailable")
+    assert answer.headers["retry-after"] == "5"
+    assert "hush" not in answer.text
+
+
+async def test_a_state_store_that_does_not_answer_in_time_gets_503_and_never_202(memory: Memory) -> None:
+    memory.pause = 30
+    async with service(memory, database_seconds=0.05) as client:
+        is_problem(await client.post("/submit", json=BODY), 503, "unavailable")
+    assert memory.recorded == []
+
+
+async def test_a_crash_gets_500_without_details(client: httpx.AsyncClient, memory: Memory) -> None:
+    memory.fault = RuntimeError("hush: internals")
+    answer = await client.post("/submit", json=BODY)
+    is_problem(answer, 500, "internal")
+    assert "hush" not in answer.text
+
+
+def test_every_error_of_a_submission_has_an_answer_of_its_own() -> None:
+    known = SubmissionError.__subclasses__()
+    assert {type(errors.of_call_error(kind(), 1)) for kind in known}.isdisjoint({errors.Broken})
+    assert len(known) == 4
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/submit/", "//submit", "/Submit", "/submit/x", "/docs", "/redoc", "/openapi.json", "/health", "/v1/submit"],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
+async def test_nothing_but_submit_answers_and_nothing_redirects(
+    client: httpx.AsyncClient, path: str, method: str
+) -> None:
+    is_problem(await client.request(method, f"http://service{path}", json=BODY), 404, "no-such-route")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "SEARCH"])
+async def test_another_method_gets_405_with_allow(client: httpx.AsyncClient, method: str) -> None:
+    answer = await client.request(method, "/submit", json=BODY)
+    is_problem(answer, 405, "method-not-allowed")
+    assert answer.headers["allow"] == "POST"
+
+
+async def test_under_a_route_prefix_submit_is_found_below_it(memory: Memory) -> None:
+    async with service(memory, root_path="/v1") as client:
+        assert (await client.post("/v1/submit", json=BODY)).status_code == 202
+        assert (await client.post("/v1/submit/", json=BODY)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json",
+        "application/json; charset=utf-8",
+        "Application/JSON;charset=UTF-8",
+        "application/vnd.pbx.call+json",
+        "application/ld+json ; profile=x",
+    ],
+)
+async def test_any_json_media_type_is_taken(client: httpx.AsyncClient, content_type: str) -> None:
+    answer = await client.post("/submit", content=json.dumps(BODY), headers={"Content-Type": content_type})
+    assert answer.status_code == 202
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        None,
+        "",
+        "text/json",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/jsonp",
+        "application/+json",
+        "application/json, text/plain",
+        "application/xml; x=application/json",
+        "json",
+    ],
+)
+async def test_another_media_type_gets_415(client: httpx.AsyncClient, content_type: str | None) -> None:
+    headers = {} if content_type is None else {"Content-Type": content_type}
+    is_problem(await client.post("/submit", content=json.dumps(BODY), headers=headers), 415, "media-type-refused")
+
+
+async def test_a_compressed_body_gets_415(client: httpx.AsyncClient) -> None:
+    is_problem(await client.post("/submit", json=BODY, headers={"Content-Encoding": "gzip"}), 415, "media-type-refused")
+
+
+def padded(size: int) -> bytes:
+    raw = json.dumps(BODY).encode()
+    return raw + b" " * (size - len(raw))
+
+
+async def in_parts(raw: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(raw), 4096):
+        yield raw[start : start + 4096]
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+async def test_a_body_of_64_kib_is_taken_and_one_byte_more_gets_413(client: httpx.AsyncClient) -> None:
+    assert (await client.post("/submit", content=padded(65536), headers=JSON)).status_code == 202
+    is_problem(await client.post("/submit", content=padded(65537), headers=JSON), 413, "body-too-large")
+
+
+async def test_a_chunked_body_is_counted_as_it_arrives(client: httpx.AsyncClient) -> None:
+    assert (await client.post("/submit", content=in_parts(padded(65536)), headers=JSON)).status_code == 202
+    is_problem(await client.post("/submit", content=in_parts(padded(65537)), headers=JSON), 413, "body-too-large")
+
+
+async def test_no_more_than_the_limit_is_read(client: httpx.AsyncClient) -> None:
+    read = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal read
+        while True:
+            read += 4096
+            yield b" " * 4096
+
+    is_problem(await client.post("/submit", content=endless(), headers=JSON), 413, "body-too-large")
+    assert read <= 65536 + 4096
+
+
+@pytest.mark.parametrize("declared", ["1", "0", "-5", "many", "١", "9" * 400])
+async def test_a_content_length_that_lies_changes_nothing(client: httpx.AsyncClient, declared: str) -> None:
+    # ASGI: the server's framing is in front of us; the count of what arrives is what decides.
+    headers = [(b"Content-Type", b"application/json"), (b"Content-Length", declared.encode())]
+    answer = await client.post("/submit", content=in_parts(padded(70000)), headers=headers)
+    is_problem(answer, 413, "body-too-large")
+
+
+async def test_a_body_that_does_not_arrive_gets_408(memory: Memory) -> None:
+    async def stuck() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(30)
+
+    async with service(memory, body_seconds=0.05) as client:
+        is_problem(await client.post("/submit", content=stuck(), headers=JSON), 408, "body-too-slow")
+
+
+async def test_a_key_over_its_rate_gets_429_with_retry_after_and_another_key_does_not(memory: Memory) -> None:
+    async with service(memory, per_minute=60, burst=3) as client:
+        answers = [await client.post("/submit", json=BODY) for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [202, 202, 202, 429]
+        is_problem(answers[3], 429, "too-many-requests")
+        assert answers[3].headers["retry-after"] == "1"
+        wide = {"Authorization": "Bearer sb_wide"}
+        other = await client.post("/submit", json={**BODY, "teamId": str(uuid4())}, headers=wide)
+        assert other.status_code == 202
+    assert len(memory.recorded) == 4
+
+
+def test_the_rate_of_a_key_is_600_a_minute_with_a_burst_of_200() -> None:
+    options = LimitOptions()
+    buckets, key = Buckets(options.per_minute, options.burst), uuid4()
+    granted = 0
+    for tenth in range(600):  # a minute, five requests every tenth of a second
+        for _ in range(5):
+            try:
+                buckets.take(key, now=tenth / 10)
+                granted += 1
+            except errors.TooManyRequests:
+                pass
+    assert granted == pytest.approx(200 + 599, abs=2)
+
+
+def test_a_bucket_that_is_full_again_is_forgotten() -> None:
+    buckets = Buckets(600, 200)
+    for number in range(Buckets.SWEEP + 1):
+        buckets.take(UUID(int=number), now=0.0)
+    buckets.take(UUID(int=0), now=1000.0)
+    assert len(buckets._levels) == 1
+
+
+async def test_over_the_bound_of_requests_at_once_the_answer_is_503_at_once(memory: Memory) -> None:
+    memory.pause = 0.2
+    async with service(memory, concurrency=4) as client:
+        answers = await asyncio.gather(*(client.post("/submit", json=BODY) for _ in range(10)))
+        assert sorted(answer.status_code for answer in answers) == [202] * 4 + [503] * 6
+        refused = next(answer for answer in answers if answer.status_code == 503)
+        assert refused.headers["retry-after"] == "5"
+        memory.pause = 0
+        assert (await client.post("/submit", json=BODY)).status_code == 202
+
+
+async def test_every_answer_has_a_request_id_and_a_plain_one_is_kept(client: httpx.AsyncClient) -> None:
+    first, second = [(await client.post("/submit", json=BODY)).headers["x-request-id"] for _ in range(2)]
+    assert first != second
+    for brought, kept in (("pbx-4711", True), ("a b", False), ("x" * 200, False)):
+        answer = await client.post("/submit", json=BODY, headers={"X-Request-Id": brought})
+        assert (answer.headers["x-request-id"] == brought) is kept
+
+
+bodies = st.fixed_dictionaries(
+    {},
+    optional={
+        name: st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False)
+        | st.text(max_size=40)
+        | st.just(good)
+        for name, good in {**FINISHED, "teamId": str(uuid4()), "duration": 3, "outgoing": True, "other": 1}.items()
+    },
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(raw=bodies.map(json.dumps).map(str.encode) | st.binary(max_size=60), key=st.sampled_from(["sb_team", "sb_wide"]))
+def test_whatever_is_sent_is_taken_or_refused_with_problem_details(raw: bytes, key: str) -> None:
+    async def send() -> None:
+        memory = Memory({"sb_team": sender("submit", team=uuid4()), "sb_wide": sender("submit")})
+        async with service(memory) as client:
+            headers = {**JSON, "Authorization": f"Bearer {key}"}
+            answer = await client.post("/submit", content=raw, headers=headers)
+        if answer.status_code == 202:
+            assert memory.recorded
+        else:
+            is_problem(answer, 400, "invalid-body")
+            assert not memory.recorded
+
+    asyncio.run(send())
