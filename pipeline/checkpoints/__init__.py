@@ -1,0 +1,6 @@
+"""From a model's name to a folder with its files: the shipped demo checkpoints, a path, the hub's cache, the hub."""
+
+from pipeline.checkpoints.manifest import Checkpoint
+from pipeline.checkpoints.resolve import DIARIZATION, RECOGNITION, Kind, resolve
+
+__all__ = ["DIARIZATION", "RECOGNITION", "Checkpoint", "Kind", "resolve"]

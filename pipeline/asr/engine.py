@@ -1,0 +1,93 @@
+"""What a recognition engine must do, how it is chosen, and what it can be told."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Literal, Protocol, cast, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipeline.domain.speech import Chunk, ChunkText
+
+Samples = npt.NDArray[np.float32]  # shape (n,), -1..1, mono at 16 kHz
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Recognises chunks. Those of one request may belong to several calls and languages. Not re-entrant."""
+
+    name: str  # what made the words, e.g. "faster-whisper large-v3-turbo float16"
+    max_chunk_seconds: float  # the longest chunk it takes
+
+    def detect_languages(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
+        """For each chunk, the probability of each language (ISO 639-1); `samples[i]` belongs to `chunks[i]`."""
+
+    def transcribe(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[ChunkText]:
+        """Recognise chunks, in the order given; a chunk whose language is None has it detected.
+
+        Word times count from the start of the recording, never decrease, and lie inside their chunk. A chunk
+        without speech has no words. Raises `EngineError`.
+        """
+
+
+ENGINES: dict[str, str] = {
+    "faster-whisper": "pipeline.asr.faster_whisper:FasterWhisper",
+}
+"""Engines by the name that settings use: "module:Class", imported only where it is loaded."""
+
+
+class AsrOptions(BaseModel):
+    """How to recognise speech."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    engine: str = Field("faster-whisper", description="Which engine of `ENGINES`.")
+    model: str = Field(
+        "auto",
+        description="A Whisper size, a repository of the Hugging Face hub, a folder, auto (large-v3-turbo on a GPU, "
+        "small on a CPU), or demo (the shipped checkpoint: synthetic speech only, no use on real voices).",
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where to compute; auto takes a GPU if there is."
+    )
+    compute_type: str = Field(
+        "auto", description="CTranslate2's number format; auto is int8 on a CPU and float16 on a GPU."
+    )
+    batch_size: int | None = Field(
+        None, ge=1, le=256, description="Chunks in one forward pass; none given: 4 on a CPU, 32 on a GPU."
+    )
+    beam_size: int = Field(5, ge=1, le=10, description="Hypotheses kept while decoding; 1 is greedy and faster.")
+    cpu_threads: int = Field(0, ge=0, description="Threads on a CPU; 0 lets CTranslate2 choose.")
+    max_chunk_seconds: float | None = Field(
+        None, gt=0, le=30, description="Longest chunk; none given: what the checkpoint's manifest says, else 30."
+    )
+    no_speech_threshold: float = Field(
+        0.6,
+        ge=0,
+        le=1,
+        description="A chunk is silent if its probability of no speech is above this and its text improbable.",
+    )
+    log_probability_threshold: float = Field(
+        -1.0, le=0, description="Text below this mean log probability per token is improbable: decoded again, warmer."
+    )
+    compression_threshold: float = Field(
+        2.4, gt=1, description="Text that gzip shrinks by more than this repeats itself: decoded again, warmer."
+    )
+    temperatures: tuple[float, ...] = Field(
+        (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+        min_length=1,
+        description="Sampling temperatures tried in turn until the text is neither improbable nor repetitive.",
+    )
+
+
+def load(options: AsrOptions) -> Engine:
+    """Load the engine that the options name.
+
+    Raises `ValueError` for a name that `ENGINES` lacks, `CheckpointMissing` or `CheckpointDamaged`.
+    """
+    try:
+        module, name = ENGINES[options.engine].split(":")
+    except KeyError:
+        raise ValueError(f"{options.engine!r} is no recognition engine; known: {', '.join(ENGINES)}") from None
+    return cast(Engine, getattr(import_module(module), name)(options))

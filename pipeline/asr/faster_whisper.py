@@ -1,0 +1,275 @@
+"""Whisper through faster-whisper and CTranslate2, with batches that cross calls and languages.
+
+faster-whisper's own batched pipeline takes one file in one language at a time. Here one `encode` and one `generate`
+serve chunks of any calls: every prompt carries its own language. Its post-processing (segments, word times) is
+used as it is.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline import checkpoints
+from pipeline.asr import words
+from pipeline.asr.engine import AsrOptions, Samples
+from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText
+from pipeline.errors import EngineError
+
+MAX_INITIAL_TIMESTAMP = 1.0  # seconds; OpenAI's default: text begins at most this far into a window
+CPU_BATCH, GPU_BATCH = 4, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """One hypothesis for one window, with what speaks for and against it."""
+
+    tokens: list[int]
+    mean_log_probability: float
+    no_speech_probability: float
+    compression: float
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A chunk with its log-mel features, shape (mels, 3000), and what is known of its language."""
+
+    chunk: Chunk
+    features: npt.NDArray[np.float32]
+    language: str
+    language_probability: float
+
+
+class FasterWhisper:
+    """A recognition engine; see `pipeline.asr.Engine`."""
+
+    def __init__(self, options: AsrOptions) -> None:
+        import ctranslate2
+        from faster_whisper import WhisperModel
+
+        device = options.device
+        if device == "auto":
+            device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
+        compute_type = options.compute_type
+        if compute_type == "auto":
+            compute_type = "float16" if device == "cuda" else "int8"
+        checkpoint = checkpoints.resolve(options.model, checkpoints.RECOGNITION, device)
+        self._model = WhisperModel(
+            str(checkpoint.folder),
+            device=device,
+            compute_type=compute_type,
+            cpu_threads=options.cpu_threads,
+            local_files_only=True,
+        )
+        self._options = options
+        self._batch_size = options.batch_size or (GPU_BATCH if device == "cuda" else CPU_BATCH)
+        self._languages = checkpoint.languages
+        self._tokenizers: dict[str, Any] = {}
+        self.name = f"faster-whisper {checkpoint.name} {compute_type}"
+        self.max_chunk_seconds = options.max_chunk_seconds or checkpoint.max_chunk_seconds or 30.0
+
+    def detect_languages(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
+        """See `pipeline.asr.Engine`. A checkpoint whose manifest lists languages is asked for those only."""
+        found: list[dict[str, float]] = []
+        for batch in _batches(range(len(chunks)), self._batch_size):
+            features = [self._features(samples[i], chunks[i]) for i in batch]
+            found += self._languages_of(self._encode(features))
+        return found
+
+    def transcribe(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[ChunkText]:
+        """See `pipeline.asr.Engine`. Chunks of like length share a batch: a batch decodes as long as its longest."""
+        order = sorted(range(len(chunks)), key=lambda i: chunks[i].duration)
+        done: dict[int, ChunkText] = {}
+        for batch in _batches(order, self._batch_size):
+            texts = self._transcribe_batch([samples[i] for i in batch], [chunks[i] for i in batch])
+            done.update(zip(batch, texts, strict=True))
+        return [done[i] for i in range(len(chunks))]
+
+    def _transcribe_batch(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[ChunkText]:
+        features = [self._features(x, chunk) for x, chunk in zip(samples, chunks, strict=True)]
+        encoded = self._encode(features)
+        windows = self._windows(chunks, features, encoded)
+        decodings = self._decode(encoded, windows)
+        spoken = [i for i, decoding in enumerate(decodings) if not self._silent(decoding)]
+        timed = self._align(encoded, windows, decodings, spoken)
+        return [
+            ChunkText(
+                chunk=window.chunk,
+                language=window.language,
+                language_probability=window.language_probability,
+                words=timed.get(i, ()),
+                mean_log_probability=decoding.mean_log_probability,
+                no_speech_probability=decoding.no_speech_probability,
+            )
+            for i, (window, decoding) in enumerate(zip(windows, decodings, strict=True))
+        ]
+
+    def _features(self, samples: Samples, chunk: Chunk) -> npt.NDArray[np.float32]:
+        from faster_whisper.audio import pad_or_trim
+
+        seconds = len(samples) / SAMPLE_RATE
+        if not 0 < seconds <= self.max_chunk_seconds + 0.5:
+            raise EngineError(f"A chunk has {seconds:.1f} s; this model takes up to {self.max_chunk_seconds:g} s.")
+        if not np.isfinite(samples).all():
+            raise EngineError(f"Samples of channel {chunk.channel} at {chunk.start:.1f} s are not finite numbers.")
+        mel = self._model.feature_extractor(samples)[..., :-1]
+        return np.asarray(pad_or_trim(mel), dtype=np.float32)
+
+    def _encode(self, features: Sequence[npt.NDArray[np.float32]]) -> Any:
+        try:
+            return self._model.encode(np.stack(features))
+        except RuntimeError as error:
+            raise EngineError(f"Recognition failed: {error}") from error
+
+    def _windows(
+        self, chunks: Sequence[Chunk], features: Sequence[npt.NDArray[np.float32]], encoded: Any
+    ) -> list[Window]:
+        unknown = [i for i, chunk in enumerate(chunks) if chunk.language is None]
+        detected = dict(zip(unknown, self._languages_of(_rows(encoded, unknown)), strict=True)) if unknown else {}
+        windows = []
+        for i, (chunk, mel) in enumerate(zip(chunks, features, strict=True)):
+            if chunk.language is not None:
+                language, probability = chunk.language, 1.0
+            else:
+                language, probability = max(detected[i].items(), key=lambda item: item[1])
+            windows.append(Window(chunk, mel, language, probability))
+        return windows
+
+    def _languages_of(self, encoded: Any) -> list[dict[str, float]]:
+        if not self._model.model.is_multilingual:
+            return [{"en": 1.0} for _ in range(encoded.shape[0])]
+        found = []
+        for ranked in self._model.model.detect_language(encoded):
+            probabilities = {token[2:-2]: float(p) for token, p in ranked}
+            if self._languages:
+                probabilities = {code: probabilities[code] for code in self._languages}
+                total = sum(probabilities.values()) or 1.0
+                probabilities = {code: p / total for code, p in probabilities.items()}
+            found.append(probabilities)
+        return found
+
+    def _decode(self, encoded: Any, windows: Sequence[Window]) -> list[Decoding]:
+        """Decode all windows; those whose text is suspect again at the next temperature, still in one batch."""
+        todo = list(range(len(windows)))
+        tried: dict[int, list[Decoding]] = defaultdict(list)
+        for temperature in self._options.temperatures:
+            decodings = self._generate(_rows(encoded, todo), [windows[i] for i in todo], temperature)
+            for i, decoding in zip(todo, decodings, strict=True):
+                tried[i].append(decoding)
+            todo = [i for i in todo if self._suspect(tried[i][-1])]
+            if not todo:
+                break
+        return [self._best(tried[i]) if i in todo else tried[i][-1] for i in range(len(windows))]
+
+    def _generate(self, encoded: Any, windows: Sequence[Window], temperature: float) -> list[Decoding]:
+        from faster_whisper.transcribe import get_compression_ratio, get_suppressed_tokens
+
+        # CTranslate2 wants prompts of one length with <|startoftranscript|> at one place: hence no previous text.
+        tokenizers = [self._tokenizer(window.language) for window in windows]
+        prompts = [self._model.get_prompt(tokenizer, previous_tokens=[]) for tokenizer in tokenizers]
+        how: dict[str, Any] = {"beam_size": self._options.beam_size, "patience": 1}
+        if temperature > 0:
+            how = {"beam_size": 1, "num_hypotheses": 5, "sampling_topk": 0, "sampling_temperature": temperature}
+        try:
+            results = self._model.model.generate(
+                encoded,
+                prompts,
+                max_length=self._model.max_length,
+                return_scores=True,
+                return_no_speech_prob=True,
+                suppress_blank=True,
+                suppress_tokens=get_suppressed_tokens(tokenizers[0], [-1]),
+                max_initial_timestamp_index=round(MAX_INITIAL_TIMESTAMP / self._model.time_precision),
+                **how,
+            )
+        except RuntimeError as error:
+            raise EngineError(f"Recognition failed: {error}") from error
+        decodings = []
+        for tokenizer, result in zip(tokenizers, results, strict=True):
+            tokens = list(result.sequences_ids[0])
+            text = tokenizer.decode(tokens).strip()
+            # CTranslate2's score is the mean over the tokens; Whisper's counts the end of text as one more.
+            score = result.scores[0] * len(tokens) / (len(tokens) + 1)
+            compression = get_compression_ratio(text) if text else 0.0
+            decodings.append(Decoding(tokens, score, result.no_speech_prob, compression))
+        return decodings
+
+    def _suspect(self, decoding: Decoding) -> bool:
+        if self._silent(decoding):
+            return False
+        improbable = decoding.mean_log_probability < self._options.log_probability_threshold
+        return improbable or decoding.compression > self._options.compression_threshold
+
+    def _silent(self, decoding: Decoding) -> bool:
+        return (
+            decoding.no_speech_probability > self._options.no_speech_threshold
+            and decoding.mean_log_probability < self._options.log_probability_threshold
+        )
+
+    def _best(self, tried: Sequence[Decoding]) -> Decoding:
+        plain = [d for d in tried if d.compression <= self._options.compression_threshold]
+        return max(plain or tried, key=lambda d: d.mean_log_probability)
+
+    def _align(
+        self, encoded: Any, windows: Sequence[Window], decodings: Sequence[Decoding], spoken: Sequence[int]
+    ) -> dict[int, tuple[Any, ...]]:
+        """Words with times for the windows in `spoken`; one pass per language, as `align` takes one start sequence."""
+        by_language: dict[str, list[int]] = defaultdict(list)
+        segments = {}
+        for i in spoken:
+            window = windows[i]
+            tokenizer = self._tokenizer(window.language)
+            segments[i] = words.segments(self._model, tokenizer, decodings[i].tokens, window.chunk.duration)
+            if words.text_tokens(segments[i], tokenizer):
+                by_language[window.language].append(i)
+        timed: dict[int, tuple[Any, ...]] = {}
+        for language, rows in by_language.items():
+            tokenizer = self._tokenizer(language)
+            try:
+                alignments = self._model.model.align(
+                    _rows(encoded, rows),
+                    tokenizer.sot_sequence,
+                    [words.text_tokens(segments[i], tokenizer) for i in rows],
+                    [words.frames(self._model, windows[i].chunk.duration) for i in rows],
+                    median_filter_width=7,
+                )
+            except RuntimeError as error:
+                raise EngineError(f"Recognition failed: {error}") from error
+            for i, alignment in zip(rows, alignments, strict=True):
+                timed[i] = words.timed(self._model, tokenizer, segments[i], alignment, windows[i].chunk)
+        return timed
+
+    def _tokenizer(self, language: str) -> Any:
+        from faster_whisper.tokenizer import _LANGUAGE_CODES, Tokenizer
+
+        if language not in self._tokenizers:
+            if language not in _LANGUAGE_CODES:
+                raise EngineError(f"Whisper does not know the language {language!r}.")
+            self._tokenizers[language] = Tokenizer(
+                self._model.hf_tokenizer, self._model.model.is_multilingual, task="transcribe", language=language
+            )
+        return self._tokenizers[language]
+
+
+def _batches(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
+
+
+def _rows(encoded: Any, rows: Sequence[int]) -> Any:
+    """Some rows of an encoder output, shape (rows, frames, dimension), without leaving its device."""
+    if len(rows) == encoded.shape[0] and list(rows) == list(range(len(rows))):
+        return encoded
+    if encoded.device == "cpu":
+        from faster_whisper.transcribe import get_ctranslate2_storage
+
+        return get_ctranslate2_storage(np.asarray(encoded)[list(rows)])
+    import ctranslate2
+    import torch
+
+    device = f"cuda:{encoded.device_index}"  # CTranslate2 and torch share the array through __cuda_array_interface__
+    taken = torch.as_tensor(encoded, device=device)[torch.as_tensor(list(rows), device=device)]
+    return ctranslate2.StorageView.from_array(taken.contiguous())

@@ -1,0 +1,80 @@
+"""A snapshot of a Hugging Face repository, from the cache if it is whole there, else downloaded with progress shown."""
+
+import io
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+LOG_EVERY = 5.0  # seconds between lines where there is no terminal for a progress bar
+ANSWER_TIMEOUT = 10.0  # seconds to wait for the hub's first answer
+
+logger = logging.getLogger(__name__)
+
+
+def cached(repository: str, patterns: Sequence[str], required: Sequence[str]) -> Path | None:
+    """The cached snapshot that holds all `required` files, or None. Never touches the network."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+
+    try:
+        folder = Path(snapshot_download(repository, allow_patterns=list(patterns), local_files_only=True))
+    except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError):
+        return None
+    return folder if all((folder / name).is_file() for name in required) else None
+
+
+def download(repository: str, patterns: Sequence[str]) -> Path:
+    """Download a snapshot; raises what huggingface_hub raises.
+
+    The hub is asked about the repository first, with a time-out: snapshot_download waits without one for a hub that
+    takes the connection and never answers.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+
+    HfApi().repo_info(repository, timeout=ANSWER_TIMEOUT)
+    logger.info("Downloading %s from the Hugging Face hub ...", repository)
+    bar = {} if sys.stderr.isatty() else {"tqdm_class": _log_progress()}
+    return Path(snapshot_download(repository, allow_patterns=list(patterns), etag_timeout=ANSWER_TIMEOUT, **bar))
+
+
+def why(error: BaseException) -> str:
+    """One clause for people: why the hub did not hand out a repository."""
+    from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled, RepositoryNotFoundError
+
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        current = current.__cause__ or current.__context__
+    if any(isinstance(e, GatedRepoError) for e in chain):
+        return "the hub wants its licence accepted and a token first"
+    if any(isinstance(e, RepositoryNotFoundError) for e in chain):
+        return "the hub knows no such repository, or does not show it without a token"
+    if any(isinstance(e, OfflineModeIsEnabled) for e in chain):
+        return "HF_HUB_OFFLINE is set"
+    root = chain[-1]
+    return f"the hub could not be reached ({type(root).__name__}: {str(root).splitlines()[0] if str(root) else ''})"
+
+
+def _log_progress() -> type[Any]:
+    """A tqdm that writes a log line every few seconds: replicas have no terminal."""
+    from huggingface_hub.utils import tqdm
+
+    class LogProgress(tqdm):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            kwargs.update(disable=False, file=io.StringIO(), mininterval=LOG_EVERY)
+            self._logged = time.monotonic()
+            super().__init__(*args, **kwargs)
+
+        def display(self, msg: str | None = None, pos: int | None = None) -> bool:
+            due = time.monotonic() - self._logged >= LOG_EVERY
+            if due and self.unit == "B" and self.total:
+                self._logged = time.monotonic()
+                megabytes = self.total / 1e6
+                logger.info("... %.0f of %.0f MB (%.0f %%)", self.n / 1e6, megabytes, 100 * self.n / self.total)
+            return True
+
+    return LogProgress

@@ -1,0 +1,73 @@
+"""What a checkpoint's folder says about itself (`switchboard.json`), and whether its files are whole (`SHA256SUMS`)."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.errors import CheckpointDamaged
+
+MANIFEST, CHECKSUMS = "switchboard.json", "SHA256SUMS"
+WEIGHTS = {".bin", ".ckpt", ".npz", ".pt", ".safetensors"}  # most of these are pickles: loading them runs code
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model on this machine. `name` is stored beside every result that it made."""
+
+    name: str
+    folder: Path
+    demo: bool = False  # trained on synthetic speech: no use on real voices
+    max_chunk_seconds: float | None = None  # the longest chunk a recogniser has learnt; None: what its kind allows
+    languages: tuple[str, ...] = ()  # ISO 639-1; empty: whatever its kind speaks
+    note: str = ""
+
+
+def read(name: str, folder: Path) -> Checkpoint:
+    """Check the folder's checksums, if it has any, and read its manifest, if it has one.
+
+    Folders from the hub have neither: the hub's client compares its own checksums while it downloads.
+    Raises `CheckpointDamaged`.
+    """
+    verify(folder)
+    path = folder / MANIFEST
+    if not path.is_file():
+        return Checkpoint(name, folder)
+    try:
+        manifest = json.loads(path.read_text())
+        return Checkpoint(
+            name=name,
+            folder=folder,
+            demo=bool(manifest.get("demo", False)),
+            max_chunk_seconds=manifest.get("max_chunk_seconds"),
+            languages=tuple(manifest.get("languages", ())),
+            note=str(manifest.get("note", "")),
+        )
+    except (ValueError, AttributeError, TypeError) as error:
+        raise CheckpointDamaged(f"{path} is not a manifest: {error}") from error
+
+
+def verify(folder: Path) -> None:
+    """Compare every file with SHA256SUMS; raises `CheckpointDamaged` on the first that differs or is not listed.
+
+    A folder without SHA256SUMS passes.
+    """
+    sums = folder / CHECKSUMS
+    if not sums.is_file():
+        return
+    lines = (line.split(maxsplit=1) for line in sums.read_text().splitlines() if line.strip())
+    listed = {name.strip(): checksum for checksum, name in lines}
+    for name, expected in listed.items():
+        path = folder / name
+        if not path.is_file():
+            raise CheckpointDamaged(f"{path} is listed in {CHECKSUMS} and is not there.")
+        if _sha256(path) != expected:
+            raise CheckpointDamaged(f"{path} is not the file that {CHECKSUMS} lists; it is not loaded.")
+    for path in folder.rglob("*"):
+        if path.suffix in WEIGHTS and path.relative_to(folder).as_posix() not in listed:
+            raise CheckpointDamaged(f"{path} is not listed in {CHECKSUMS}; nothing of this folder is loaded.")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
