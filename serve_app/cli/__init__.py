@@ -1,0 +1,33 @@
+"""The command line `switchboard`: one file per subject, each imported when its command is called for.
+
+`COMMANDS` is the table of contents. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 service or state not reachable.
+"""
+
+from serve_app.cli.shelf import Entry, make_app
+
+COMMANDS = (
+    Entry("demo", "serve_app.cli.demo:demo", "Start here: the service, eight sample calls, their records.", "Run"),
+    Entry("up", "serve_app.cli.up:up", "Start or join Ray, migrate the database, serve calls.", "Run"),
+    Entry("doctor", "serve_app.cli.doctor:doctor", "What is missing on this machine, and what to do about it.", "Run"),
+    Entry(
+        "submit", "serve_app.cli.submit:submit", "Send recordings to the service, as a telephony system does.", "Calls"
+    ),
+    Entry(
+        "calls", "serve_app.cli.calls:app", "List calls; read one: who said what, in what tone, what is to do.", "Calls"
+    ),
+    Entry("jobs", "serve_app.cli.jobs:app", "What is queued, at work, finished or given up.", "Calls"),
+    Entry(
+        "process", "serve_app.cli.process:process", "Run the pipeline on files in this process: no service.", "Calls"
+    ),
+    Entry("keys", "serve_app.cli.keys:app", "API keys: create, list, revoke.", "Workspace"),
+    Entry("workspaces", "serve_app.cli.workspaces:app", "Whose calls they are: create, list.", "Workspace"),
+    Entry("teams", "serve_app.cli.workspaces:teams_app", "Teams of a workspace: create, list.", "Workspace"),
+    Entry("members", "serve_app.cli.workspaces:members_app", "The people who handle calls: add, list.", "Workspace"),
+    Entry("contacts", "serve_app.cli.contacts:app", "The people who call: add, list, import a CSV file.", "Workspace"),
+)
+
+app = make_app(COMMANDS)
+
+
+def main() -> None:
+    app(prog_name="switchboard")

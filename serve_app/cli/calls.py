@@ -1,0 +1,171 @@
+"""`switchboard calls`: list them, read one, take one out as a file."""
+
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.domain.call import CallState
+from serve_app.cli import names, state
+from serve_app.cli.console import Json, err, moment, out, print_json, table
+from serve_app.cli.errors import FAILED, CommandError
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.views import CallRecord, CallSummary
+
+WATCH_SECONDS = 1.0
+ID_HELP = "`switchboard calls list` shows the ids."
+
+app = typer.Typer(
+    help="""Calls and what became of them.
+
+    Examples:
+
+      switchboard calls list --state failed
+
+      switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
+
+      switchboard calls export 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --format srt > call.srt
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+CallId = Annotated[str, typer.Argument(metavar="ID", help="The callId that was submitted.")]
+
+
+class Format(StrEnum):
+    JSON = "json"
+    TXT = "txt"
+    SRT = "srt"
+    VTT = "vtt"
+
+
+@app.command("list")
+def list_(
+    state_: Annotated[CallState | None, typer.Option("--state", help="Only calls in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Latest first, this many.")] = 20,
+    workspace: names.Workspace = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing until Ctrl-C.")] = False,
+    json_: Json = False,
+) -> None:
+    """List the latest calls: state, stage, attempts, next try, reason of a failure.
+
+    Examples:
+
+      switchboard calls list --watch
+
+      switchboard calls list --state failed --json
+    """
+
+    async def work(database: "Database") -> "list[CallSummary]":
+        from db import views
+
+        home = await names.workspace(database, workspace) if workspace else None
+        return await views.list_calls(database, home.workspace_id if home else None, state_, limit)
+
+    if watch and not json_ and out().is_terminal:
+        _watch(work)
+        return
+    found = state.run(work)
+    if json_:
+        print_json(found)
+    elif found:
+        out().print(summary_table(found))
+    else:
+        err().print("No calls yet." if state_ is None else f"No call is {state_}.")
+
+
+@app.command()
+def show(
+    call_id: CallId,
+    words: Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")] = False,
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Read a call: transcript, tone, tasks, contacts, statistics, how it was heard, what went wrong.
+
+    Examples:
+
+      switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
+
+      switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --json
+    """
+    from serve_app.cli.render import render_call
+
+    record = load(call_id, workspace)
+    if json_:
+        print_json(record)
+    else:
+        render_call(record, out(), words)
+
+
+@app.command()
+def export(
+    call_id: CallId,
+    format_: Annotated[Format, typer.Option("--format", "-f", help="json: the whole record.")] = Format.TXT,
+    workspace: names.Workspace = None,
+) -> None:
+    """Print a call's transcript as text or subtitles, or its record as JSON, for other programs.
+
+    Example:
+
+      switchboard calls export 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --format vtt > call.vtt
+    """
+    from serve_app.cli import export as formats
+
+    record = load(call_id, workspace)
+    if format_ is Format.JSON:
+        print_json(record)
+        return
+    if record.transcript is None:
+        raise CommandError(f"Call {record.call.call_id} has no transcript: it is {record.call.state}.", "", FAILED)
+    print(formats.FORMATS[format_](record.transcript), end="")
+
+
+def load(call_id: str, workspace: str | None) -> "CallRecord":
+    """The record of a call. Raises `CommandError` where there is none."""
+    wanted = names.need_uuid(call_id, ID_HELP)
+
+    async def work(database: "Database") -> "CallRecord | None":
+        from db import views
+
+        home = await names.workspace(database, workspace) if workspace else None
+        return await views.show_call(database, wanted, home.workspace_id if home else None)
+
+    record = state.run(work)
+    if record is None:
+        raise CommandError(f"No call {wanted}.", ID_HELP)
+    return record
+
+
+def summary_table(found: "Sequence[CallSummary]") -> Table:
+    from serve_app.cli.render import STATE_STYLES, where_it_stands
+
+    lines = table("!call", "!started", "from -> to", "!state", "about")
+    for call in found:
+        about = where_it_stands(call) or (call.language or "")
+        if call.failure:
+            about = f"{call.failure.code}: {call.failure.message}"
+        lines.add_row(
+            str(call.call_id),
+            moment(call.start_time),
+            Text(f"{call.from_number} -> {call.to_number}"),
+            Text(call.state, style=STATE_STYLES.get(call.state, "")),
+            Text(about),
+        )
+    return lines
+
+
+def _watch(work: "state.Work[list[CallSummary]]") -> None:
+    from rich.live import Live
+
+    with Live(console=out(), screen=False, auto_refresh=False) as live:
+        while True:
+            live.update(summary_table(state.run(work)), refresh=True)
+            time.sleep(WATCH_SECONDS)

@@ -1,0 +1,69 @@
+"""Where output goes: data on stdout, progress and errors on stderr; plain where there is no terminal."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+WIDTH_WITHOUT_TERMINAL = 140  # columns; wide enough for a table with an id in it
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
+
+
+def out() -> Console:
+    return _console(stderr=False)
+
+
+def err() -> Console:
+    return _console(stderr=True)
+
+
+def _console(stderr: bool) -> Console:
+    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(stderr=stderr, width=None if terminal else WIDTH_WITHOUT_TERMINAL, highlight=False)
+
+
+def print_json(data: Any) -> None:
+    """Dataclasses, mappings and lists of them, as indented JSON on stdout."""
+    print(json.dumps(plain(data), indent=2, ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """The JSON-able form: dataclasses as objects, times in ISO 8601, UUIDs as text, numpy and enum values unwrapped."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes):
+        return [plain(item) for item in value]
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def table(*columns: str, title: str | None = None) -> Table:
+    """A borderless table; a column named with a leading ! is never wrapped."""
+    made = Table(title=title, box=None, pad_edge=False, title_justify="left", header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column.lstrip("!"), no_wrap=column.startswith("!"), overflow="fold")
+    return made
+
+
+def moment(time: datetime | None) -> str:
+    """A time as people read it, in this machine's time zone; empty for None."""
+    return time.astimezone().strftime("%Y-%m-%d %H:%M:%S") if time else ""

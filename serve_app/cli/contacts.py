@@ -1,0 +1,190 @@
+"""`switchboard contacts`: the people who call, as the workspace knows them."""
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from serve_app.cli import names, state
+from serve_app.cli.console import Json, err, out, print_json, table
+from serve_app.cli.errors import FAILED, USAGE, CommandError
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from pipeline.domain.insight import Contact
+
+COLUMNS = ("name", "company", "email", "phone")
+NUMBERS = "Write numbers in international form (+49 30 123456), or give the workspace a country."
+OTHER_NAMES = {
+    "full name": "name",
+    "organisation": "company",
+    "organization": "company",
+    "e-mail": "email",
+    "email address": "email",
+    "telephone": "phone",
+    "phone number": "phone",
+    "number": "phone",
+}
+
+app = typer.Typer(
+    help="""Contacts: who calls. A call whose number or named person is known is linked to its contact.
+
+    Examples:
+
+      switchboard contacts add "Ana Costa" --phone +14155550100 --company Costa
+
+      switchboard contacts import people.csv
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command()
+def add(
+    name: Annotated[str, typer.Argument()],
+    workspace: names.Workspace = None,
+    company: Annotated[str | None, typer.Option(show_default=False)] = None,
+    email: Annotated[str | None, typer.Option(show_default=False)] = None,
+    phone: Annotated[str | None, typer.Option(help="Best in international form (+49...).", show_default=False)] = None,
+    json_: Json = False,
+) -> None:
+    """Add a contact.
+
+    Example:
+
+      switchboard contacts add "Ana Costa" --phone +14155550100 --email ana@example.com
+    """
+
+    async def work(database: "Database") -> "Contact":
+        from db import directory
+
+        home = await names.workspace(database, workspace)
+        try:
+            return await directory.add_contact(database, home.workspace_id, name, company, email, phone)
+        except ValueError as error:
+            raise CommandError(f"{error}.", NUMBERS, USAGE) from error
+
+    made = state.run(work)
+    if json_:
+        print_json(made)
+    else:
+        out().print(f"Created contact {name!r}: {made.contact_id}", markup=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
+    """List the contacts of a workspace.
+
+    Example:
+
+      switchboard contacts list --workspace acme
+    """
+
+    async def work(database: "Database") -> "list[Contact]":
+        from db import directory
+
+        home = await names.workspace(database, workspace)
+        return await directory.list_contacts(database, home.workspace_id)
+
+    found = state.run(work)
+    if json_:
+        print_json(found)
+        return
+    lines = table("!id", *COLUMNS)
+    for one in found:
+        lines.add_row(one.contact_id, *(str(getattr(one, column) or "") for column in COLUMNS))
+    if found:
+        out().print(lines)
+    else:
+        err().print("No contacts yet: `switchboard contacts add NAME` or `contacts import FILE`.")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="CSV", exists=True, dir_okay=False, readable=True)],
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Import contacts from a CSV file: columns name, company, email, phone (others are ignored), UTF-8.
+
+    The whole file is read before anything is stored. A row that is already there, field by field, is skipped, so that
+    an import may be repeated; a row whose number cannot be read is refused and named, and the others are stored.
+
+    Example:
+
+      switchboard contacts import people.csv --workspace acme
+    """
+    rows = read_rows(file)
+
+    async def work(database: "Database") -> tuple[int, list[str]]:
+        from db import directory
+
+        home = await names.workspace(database, workspace)
+        known = {_key(_fields(one)) for one in await directory.list_contacts(database, home.workspace_id)}
+        added, refused = 0, []
+        for line, row in rows:
+            if _key(row) in known:
+                continue
+            try:
+                made = await directory.add_contact(
+                    database, home.workspace_id, str(row["name"]), row["company"], row["email"], row["phone"]
+                )
+            except ValueError as error:
+                refused.append(f"line {line}: {error}")
+                continue
+            known |= {_key(row), _key(_fields(made))}
+            added += 1
+        return added, refused
+
+    added, refused = state.run(work)
+    skipped = len(rows) - added - len(refused)
+    if json_:
+        print_json({"added": added, "skipped": skipped, "refused": refused})
+    else:
+        out().print(f"{added} added, {skipped} known already, {len(refused)} refused.")
+        for fault in refused:
+            err().print(fault, style="red", markup=False, soft_wrap=True)
+    if refused:
+        raise typer.Exit(FAILED)
+
+
+def read_rows(file: Path) -> list[tuple[int, dict[str, str | None]]]:
+    """The rows as contacts, each with its line number. Raises `CommandError` for a file that is no list of contacts."""
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as source:
+            sample = source.read(4096)
+            source.seek(0)
+            delimiter = ";" if sample.split("\n", 1)[0].count(";") > sample.split("\n", 1)[0].count(",") else ","
+            reader = csv.DictReader(source, delimiter=delimiter)
+            columns = {heading: _column(heading) for heading in reader.fieldnames or []}
+            if "name" not in columns.values():
+                raise CommandError(
+                    f"{file} has no column `name`.", f"Its first line names columns: {', '.join(COLUMNS)}.", USAGE
+                )
+            rows = []
+            for row in reader:
+                contact: dict[str, str | None] = dict.fromkeys(COLUMNS)
+                contact |= {columns[h]: (row[h] or "").strip() or None for h in columns if columns[h] in COLUMNS}
+                if contact["name"] is None:
+                    raise CommandError(f"{file}, line {reader.line_num}: no name.", "Every contact needs one.", USAGE)
+                rows.append((reader.line_num, contact))
+            return rows
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{file} is not UTF-8 (byte {error.start}).", "Save it as CSV UTF-8.", USAGE) from error
+
+
+def _column(heading: str) -> str:
+    plain = (heading or "").strip().lower()
+    return OTHER_NAMES.get(plain, plain)
+
+
+def _fields(contact: "Contact") -> dict[str, str | None]:
+    return {column: getattr(contact, column) for column in COLUMNS}
+
+
+def _key(row: dict[str, str | None]) -> tuple[str, ...]:
+    """What makes two contacts the same; numbers are compared by their digits, as the directory rewrites them."""
+    phone = "".join(c for c in row["phone"] or "" if c.isdigit()).lstrip("0")
+    return (*((row[column] or "").casefold() for column in COLUMNS[:3]), phone)

@@ -1,0 +1,60 @@
+"""A transcript as plain text and as subtitles."""
+
+from collections.abc import Callable
+
+from pipeline.domain.speech import Transcript, Turn, Word
+
+LINE_SECONDS, LINE_CHARACTERS = 6.0, 80  # of one subtitle
+
+
+def text(transcript: Transcript) -> str:
+    return "".join(f"[{_time(turn.start, '.')[:8]}] {turn.speaker}: {turn.text}\n" for turn in transcript.turns)
+
+
+def srt(transcript: Transcript) -> str:
+    """SubRip."""
+    return "".join(
+        f"{number}\n{_time(words[0].start, ',')} --> {_time(words[-1].end, ',')}\n{turn.speaker}: {_text(words)}\n\n"
+        for number, (turn, words) in enumerate(_lines(transcript), 1)
+    )
+
+
+def vtt(transcript: Transcript) -> str:
+    """WebVTT; speakers are voice tags."""
+    cues = (
+        f"{_time(words[0].start, '.')} --> {_time(words[-1].end, '.')}\n<v {turn.speaker}>{_escaped(_text(words))}\n\n"
+        for turn, words in _lines(transcript)
+    )
+    return "WEBVTT\n\n" + "".join(cues)
+
+
+FORMATS: dict[str, Callable[[Transcript], str]] = {"txt": text, "srt": srt, "vtt": vtt}
+
+
+def _lines(transcript: Transcript) -> list[tuple[Turn, list[Word]]]:
+    """Turns cut into pieces that can be read while they are shown."""
+    lines: list[tuple[Turn, list[Word]]] = []
+    for turn in transcript.turns:
+        piece: list[Word] = []
+        for word in turn.words:
+            if piece and (word.end - piece[0].start > LINE_SECONDS or len(_text([*piece, word])) > LINE_CHARACTERS):
+                lines.append((turn, piece))
+                piece = []
+            piece.append(word)
+        if piece:
+            lines.append((turn, piece))
+    return lines
+
+
+def _text(words: list[Word]) -> str:
+    return " ".join(word.text for word in words)
+
+
+def _escaped(said: str) -> str:
+    return said.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _time(seconds: float, point: str) -> str:
+    milliseconds = round(seconds * 1000)
+    whole, rest = divmod(milliseconds, 1000)
+    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{point}{rest:03}"

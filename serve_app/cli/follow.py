@@ -1,0 +1,97 @@
+"""Waiting for calls: their states and stages as they change, until each is completed or failed."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from serve_app.cli import state
+from serve_app.cli.console import err, table
+from serve_app.cli.errors import FAILED, CommandError
+from serve_app.cli.render import STATE_STYLES, where_it_stands
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.views import CallRecord
+
+POLL_SECONDS = 0.5
+ENDED = ("completed", "failed")
+
+
+def follow_calls(call_ids: Sequence[UUID], key: str, patience: float) -> "list[CallRecord]":
+    """Show progress on stderr until all have ended; their records in the order asked for.
+
+    The calls are read from the database, in the workspace of `key`. Raises `CommandError` when some have not ended
+    after `patience` seconds.
+    """
+
+    async def work(database: "Database") -> "list[CallRecord]":
+        from db import keys
+
+        sender = await keys.find(database, key)
+        return await follow(database, call_ids, sender.workspace_id if sender else None, patience, err())
+
+    return state.run(work, start=False)
+
+
+async def follow(
+    database: "Database", call_ids: Sequence[UUID], workspace_id: UUID | None, patience: float, console: Console
+) -> "list[CallRecord]":
+    """As `follow_calls`, with a database and a console of one's own."""
+    from db import views
+
+    ends = time.monotonic() + patience
+    progress = _Progress(console)
+    with progress:
+        while True:
+            found = [await views.show_call(database, call_id, workspace_id) for call_id in call_ids]
+            records = [record for record in found if record is not None]
+            progress.show(records)
+            if len(records) == len(call_ids) and all(record.call.state in ENDED for record in records):
+                return records
+            if time.monotonic() > ends:
+                raise CommandError(
+                    f"After {patience:.0f} s not every call has ended.",
+                    "They go on; `switchboard calls list` shows where they stand.",
+                    FAILED,
+                )
+            await asyncio.sleep(POLL_SECONDS)
+
+
+class _Progress:
+    """A live table on a terminal; elsewhere one line for each change."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, transient=True) if console.is_terminal else None
+        self._told: dict[str, str] = {}
+
+    def __enter__(self) -> None:
+        if self._live:
+            self._live.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def show(self, records: "Sequence[CallRecord]") -> None:
+        if self._live:
+            lines = table("!call", "!state", "where it stands")
+            for record in records:
+                lines.add_row(
+                    str(record.call.call_id),
+                    Text(record.call.state, style=STATE_STYLES.get(record.call.state, "")),
+                    where_it_stands(record.call),
+                )
+            self._live.update(lines)
+            return
+        for record in records:
+            line = f"{record.call.call_id} {record.call.state} {where_it_stands(record.call)}".rstrip()
+            if self._told.get(str(record.call.call_id)) != line:
+                self._told[str(record.call.call_id)] = line
+                self._console.print(line, markup=False, soft_wrap=True)

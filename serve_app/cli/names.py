@@ -1,0 +1,120 @@
+"""Workspaces and teams as people name them: by name or by id."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from uuid import UUID
+
+import typer
+
+from serve_app.cli.console import err
+from serve_app.cli.errors import USAGE, CommandError
+
+if TYPE_CHECKING:
+    from db import directory
+    from db.database import Database
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=Named)
+
+DEFAULT = "default"  # the workspace and the team of somebody who named none
+
+Workspace = Annotated[
+    str | None,
+    typer.Option(
+        "--workspace", "-w", metavar="NAME|ID", help="Not needed while there is only one.", show_default=False
+    ),
+]
+Team = Annotated[str | None, typer.Option("--team", "-t", metavar="NAME|ID", show_default=False)]
+
+
+async def workspace(database: "Database", named: str | None, create: bool = False) -> "directory.Workspace":
+    """The workspace called `named`; without a name the only one.
+
+    With `create`, a name that is not taken yet, or "default" where there is no workspace at all, is created, and
+    stderr says so; a name that looks like a misspelt one is refused.
+    """
+    from db import directory
+
+    known = await directory.list_workspaces(database)
+    if named is None and len(known) == 1:
+        return known[0]
+    if named is None and known:
+        raise CommandError(
+            f"There are {len(known)} workspaces: {_quoted(known)}.", "Say which one with --workspace NAME.", USAGE
+        )
+    if named is None and not create:
+        raise CommandError("There is no workspace yet.", "`switchboard workspaces create NAME` makes one.")
+    found = _find(known, [one.workspace_id for one in known], named) if named else None
+    if found is not None:
+        return found
+    name = named or DEFAULT
+    _refuse_unless_new(known, name, "workspace", create)
+    made = await directory.create_workspace(database, name)
+    err().print(f"Created workspace {name!r}.", markup=False)
+    return made
+
+
+async def team(database: "Database", workspace_id: UUID, named: str, create: bool = False) -> "directory.Team":
+    """The team called `named` in a workspace; created as a workspace is."""
+    from db import directory
+
+    known = await directory.list_teams(database, workspace_id)
+    found = _find(known, [one.team_id for one in known], named)
+    if found is not None:
+        return found
+    _refuse_unless_new(known, named, "team", create)
+    made = await directory.create_team(database, workspace_id, named)
+    err().print(f"Created team {named!r}.", markup=False)
+    return made
+
+
+def as_uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def need_uuid(text: str, what: str) -> UUID:
+    """`what` names the thing and the command that lists its ids."""
+    found = as_uuid(text)
+    if found is None:
+        raise CommandError(f"{text!r} is not an id (a UUID).", what, USAGE)
+    return found
+
+
+def _find(known: Sequence[N], ids: Sequence[UUID], named: str) -> N | None:
+    wanted = as_uuid(named)
+    alike = [
+        (one, id_)
+        for one, id_ in zip(known, ids, strict=True)
+        if (id_ == wanted if wanted else one.name.casefold() == named.casefold())
+    ]
+    if len(alike) > 1:
+        told = ", ".join(str(id_) for _, id_ in alike)
+        raise CommandError(f"{len(alike)} are called {named!r}: {told}.", "Name it by its id.", USAGE)
+    return alike[0][0] if alike else None
+
+
+def _refuse_unless_new(known: Sequence[Named], name: str, kind: str, create: bool) -> None:
+    names = [one.name for one in known]
+    near = get_close_matches(name.casefold(), [other.casefold() for other in names], n=1, cutoff=0.8)
+    if create and not near and as_uuid(name) is None:
+        return
+    if near:
+        advice = f"Did you mean {near[0]!r}? `switchboard {kind}s create {name}` makes a new one."
+    elif names:
+        advice = f"There are: {_quoted(known)}."
+    else:
+        advice = f"`switchboard {kind}s create NAME` makes one."
+    raise CommandError(f"No {kind} {name!r}.", advice)
+
+
+def _quoted(known: Sequence[Named]) -> str:
+    return ", ".join(repr(one.name) for one in known[:10]) + (" ..." if len(known) > 10 else "")

@@ -1,0 +1,195 @@
+"""A call as people read it: who said what and when, in what tone, what is to do, and why it is so.
+
+`render_call` shows a stored record; `render_outcome` what the pipeline found in this process.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.domain.insight import Finding
+from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Turn, Word
+from serve_app.cli.console import moment
+from serve_app.cli.render_findings import render_finding
+
+if TYPE_CHECKING:
+    from db.views import CallRecord, CallSummary, Failure
+
+STATE_STYLES = {"received": "cyan", "transcribing": "yellow", "completed": "green", "failed": "bold red"}
+ROLE_STYLES = {Role.REP: "cyan", Role.CUSTOMER: "magenta"}
+OTHER_STYLES = ("green", "yellow", "blue", "bright_red")
+TONE_MARKS = {"positive": ("+", "green"), "negative": ("-", "red")}
+DOUBTFUL = 0.4  # words the engine gave less than this are dimmed
+ORDER = ("summary", "tasks", "contacts", "agent", "direction", "tone", "statistics")  # others follow
+
+LAYOUTS = {
+    "mono": "mono: one channel, speakers told apart by voice",
+    "identical": "stereo with identical channels, treated as mono",
+    "one_sided": "one channel carries speech, treated as mono",
+    "stereo": "stereo: left is the rep, right the customer",
+    "two_files": "two files: the first is the rep, the second the customer",
+}
+
+
+def render_call(record: "CallRecord", console: Console, words: bool = False) -> None:
+    """Print a stored call. `words` adds every word's time and confidence."""
+    console.print(_heading(record))
+    if record.call.failure is not None:
+        console.print(_failure(record.call.failure))
+    if record.transcript is not None:
+        _print_content(record.transcript, record.findings, record.layout, console, words)
+    _print_warnings(record.warnings, console)
+    _print_section("Timeline", [_timeline(record)] if record.timeline else [], console)
+
+
+def render_outcome(
+    name: str,
+    transcript: Transcript,
+    findings: Sequence[Finding],
+    warnings: Sequence[str],
+    console: Console,
+    words: bool = False,
+) -> None:
+    """Print what the pipeline found in the recording called `name`."""
+    console.print(Text(name, style="bold"))
+    _print_content(transcript, findings, transcript.layout, console, words)
+    _print_warnings(warnings, console)
+
+
+def clock(seconds: float) -> str:
+    """Seconds as m:ss, or h:mm:ss from an hour on."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def render_transcript(transcript: Transcript, tones: Mapping[int, str], words: bool = False) -> RenderableType:
+    """`tones` holds, per turn index, positive, neutral or negative."""
+    if not transcript.turns:
+        return Text(f"(nothing was said: {transcript.note or 'no reason is known'})", style="dim")
+    styles = speaker_styles(transcript.speakers)
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    lines.add_column(justify="right", style="dim", no_wrap=True)
+    lines.add_column(no_wrap=True)
+    lines.add_column(no_wrap=True)
+    lines.add_column(overflow="fold")
+    for turn in transcript.turns:
+        mark, mark_style = TONE_MARKS.get(tones.get(turn.index, ""), (" ", ""))
+        said: RenderableType = _said(turn)
+        if words:
+            said = Group(said, _word_times(turn.words))
+        style = styles.get(turn.speaker, "")
+        lines.add_row(clock(turn.start), Text(turn.speaker, style=style), Text(mark, style=mark_style), said)
+    return lines
+
+
+def speaker_styles(speakers: Sequence[Speaker]) -> dict[str, str]:
+    """A colour for each speaker's label: by role, else by order."""
+    others = iter(OTHER_STYLES * len(speakers))
+    return {speaker.label: ROLE_STYLES.get(speaker.role) or next(others) for speaker in speakers}
+
+
+def tones_by_turn(findings: Iterable[Finding]) -> dict[int, str]:
+    tone = next((finding for finding in findings if finding.step == "tone"), None)
+    turns = tone.value.get("turns") if tone else None
+    return {int(turn["turn"]): str(turn["label"]) for turn in turns or []}
+
+
+def _print_content(
+    transcript: Transcript, findings: Sequence[Finding], layout: Layout | None, console: Console, words: bool
+) -> None:
+    console.print(_about(transcript, layout))
+    console.print()
+    console.print(Padding(render_transcript(transcript, tones_by_turn(findings), words), (0, 0, 0, 2)))
+    for finding in in_reading_order(findings):
+        _print_section(finding.step.capitalize(), render_finding(finding), console)
+
+
+def in_reading_order(findings: Sequence[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: ORDER.index(finding.step) if finding.step in ORDER else len(ORDER))
+
+
+def _heading(record: "CallRecord") -> RenderableType:
+    call = record.call
+    direction = "direction not given" if call.outgoing is None else "outgoing" if call.outgoing else "incoming"
+    first = Text.assemble(
+        ("Call ", "bold"), (str(call.call_id), "bold"), "  ", (call.state, STATE_STYLES.get(call.state, ""))
+    )
+    standing = where_it_stands(call)
+    if standing:
+        first.append(f"  {standing}", style="dim")
+    second = Text(f"{call.from_number} -> {call.to_number}, {direction}, {moment(call.start_time)}")
+    return Group(first, second)
+
+
+def where_it_stands(call: "CallSummary") -> str:
+    """Stage, attempts and the next try of a call that is being worked on; empty for others."""
+    if call.state != "transcribing":
+        return ""
+    parts = [f"stage {call.stage}" if call.stage else "queued"]
+    if call.attempts > 1:
+        parts.append(f"attempt {call.attempts}")
+    if call.next_try and call.attempts:
+        parts.append(f"next try {moment(call.next_try)}")
+    return ", ".join(parts)
+
+
+def _failure(failure: "Failure") -> RenderableType:
+    help_ = (
+        "Trying again may help: submit the recording again under the same callId."
+        if failure.retryable
+        else "Trying again with the same recording will not help."
+    )
+    return Text.assemble((f"{failure.code}: ", "bold red"), failure.message, "\n", (help_, "yellow"))
+
+
+def _about(transcript: Transcript, layout: Layout | None) -> RenderableType:
+    parts = [clock(transcript.duration)]
+    if transcript.language:
+        sure = transcript.language_probability
+        parts.append(transcript.language + (f" ({sure:.0%})" if sure is not None else ""))
+    parts.append(f"heard by {transcript.engine}")
+    lines = [Text(", ".join(parts), style="dim")]
+    if layout is not None:
+        lines.append(Text(f"{LAYOUTS.get(layout.kind, layout.kind)}. {layout.reason}", style="dim"))
+    lines += [Text(_who(speaker), style="dim") for speaker in transcript.speakers if speaker.role_reason != "channel"]
+    return Group(*lines)
+
+
+def _who(speaker: Speaker) -> str:
+    member = f", member {speaker.user_id}" if speaker.user_id else ""
+    return f"{speaker.label} is {speaker.role.value} ({speaker.role_reason}, {speaker.role_confidence:.0%}){member}"
+
+
+def _said(turn: Turn) -> Text:
+    return Text(" ").join(Text(word.text, style="dim" if word.confidence < DOUBTFUL else "") for word in turn.words)
+
+
+def _word_times(words: Sequence[Word]) -> Text:
+    return Text(
+        " ".join(f"{word.text}[{word.start:.2f}-{word.end:.2f} {word.confidence:.0%}]" for word in words), style="dim"
+    )
+
+
+def _print_warnings(warnings: Sequence[str], console: Console) -> None:
+    _print_section("Warnings", [Text(f"! {warning}", style="yellow") for warning in warnings], console)
+
+
+def _timeline(record: "CallRecord") -> RenderableType:
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    for event in record.timeline:
+        lines.add_row(Text(moment(event.at), style="dim"), event.what)
+    return lines
+
+
+def _print_section(title: str, content: Sequence[RenderableType], console: Console) -> None:
+    if not content:
+        return
+    console.print()
+    console.print(Text(title, style="bold"))
+    for item in content:
+        console.print(Padding(item, (0, 0, 0, 2)))

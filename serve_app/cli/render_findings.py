@@ -1,0 +1,142 @@
+"""What each analysis step found, as people read it; a step without a view of its own is shown as names and values."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.domain.insight import Evidence, Finding
+from serve_app.cli.console import plain
+
+TONE_STYLES = {"positive": "green", "negative": "red"}
+
+
+def render_finding(finding: Finding) -> list[RenderableType]:
+    """The lines of a finding; its note where there is no value."""
+    lines = VIEWS.get(finding.step, _any)(finding)
+    if finding.note:
+        lines.append(Text(f"({finding.note})", style="dim"))
+    return lines
+
+
+def _tasks(finding: Finding) -> list[RenderableType]:
+    tasks = finding.value.get("tasks") or []
+    return [_task(plain(task)) for task in tasks] or [Text("none", style="dim")]
+
+
+def _task(task: Mapping[str, Any]) -> Text:
+    due = task.get("due_date") or task.get("due_expression")
+    said = f' ("{task["due_expression"]}")' if task.get("due_date") and task.get("due_expression") else ""
+    line = Text.assemble(("[ ] ", "bold"), (str(task["title"]), "bold"), f"  {task['owner']}, {task['kind']}")
+    if due:
+        line.append(f", due {due}{said}", style="yellow")
+    if task.get("beneficiary"):
+        line.append(f", for {task['beneficiary']}")
+    evidence = task.get("evidence")
+    if evidence:
+        line.append(f'\n    {evidence["start"]:.1f} s: "{evidence["quote"]}"', style="dim")
+    return line
+
+
+def _tone(finding: Finding) -> list[RenderableType]:
+    value = finding.value
+    if not value.get("overall"):
+        return []
+    named = {"overall": value["overall"], **(value.get("parties") or {})}
+    line = Text()
+    for name, tone in named.items():
+        if not tone:
+            continue
+        line.append(("; " if line else "") + f"{name} ")
+        line.append(f"{tone['label']} ({tone['score']:+.2f})", style=TONE_STYLES.get(tone["label"], ""))
+    trend = value.get("trend")
+    if trend:
+        line.append(f"; {trend['label']}")
+    basis = value["overall"].get("basis")
+    if basis:
+        line.append(
+            f" (from the {' and '.join(basis)} alone)" if len(basis) == 1 else f" (from {' and '.join(basis)})",
+            style="dim",
+        )
+    return [line, *_quotes(finding.evidence)]
+
+
+def _statistics(finding: Finding) -> list[RenderableType]:
+    value = finding.value
+    parties = value.get("parties") or {}
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    lines.add_row("", *(Text(label, style="bold") for label in parties))
+    for name, unit in (
+        ("talk_ratio", "%"),
+        ("longest_monologue_seconds", "s"),
+        ("patience_seconds", "s"),
+        ("words_per_minute", ""),
+        ("questions", ""),
+    ):
+        lines.add_row(
+            name.removesuffix("_seconds").replace("_", " "), *(_number(p.get(name), unit) for p in parties.values())
+        )
+    whole = ", ".join(
+        f"{name.replace('_', ' ')} {_number(value.get(key), unit)}"
+        for name, key, unit in (
+            ("silence", "silence_share", "%"),
+            ("overlap", "overlap_share", "%"),
+            ("turn changes per minute", "interactivity_per_minute", ""),
+        )
+    )
+    return [lines, Text(whole)] if parties else [Text(whole)]
+
+
+def _number(value: float | None, unit: str) -> str:
+    if value is None:
+        return "-"
+    if unit == "%":
+        return f"{value:.0%}"
+    shown = f"{value:.1f}".removesuffix(".0")
+    return f"{shown} {unit}".rstrip()
+
+
+def _any(finding: Finding) -> list[RenderableType]:
+    lines: list[RenderableType] = [*_lines(plain(finding.value), 0), *_quotes(finding.evidence)]
+    return lines or [Text("none", style="dim")]
+
+
+def _lines(value: Any, depth: int, name: str = "") -> list[Text]:
+    """Plain data as indented lines; empty and missing values are left out."""
+    lead = "  " * depth + (f"{name.replace('_', ' ')}: " if name else "")
+    if value is None or value in ("", [], {}):
+        return []
+    if isinstance(value, Mapping):
+        inner = [line for key, item in value.items() for line in _lines(item, depth + bool(name), str(key))]
+        return [Text(lead.rstrip()), *inner] if name and inner else inner
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if all(not isinstance(item, Mapping | list) for item in value):
+            return [Text(lead + ", ".join(str(item) for item in value))]
+        inner = [line for item in value for line in _bullet(item, depth + bool(name))]
+        return [Text(lead.rstrip()), *inner] if name else inner
+    shown = (
+        f"{value:.2f}"
+        if isinstance(value, float)
+        else {True: "yes", False: "no"}.get(value, value)
+        if isinstance(value, bool)
+        else value
+    )
+    return [Text(f"{lead}{shown}")]
+
+
+def _bullet(item: Any, depth: int) -> list[Text]:
+    inner = _lines(item, 0)
+    return [Text("  " * depth + ("- " if at == 0 else "  ") + line.plain) for at, line in enumerate(inner)]
+
+
+def _quotes(evidence: Sequence[Evidence]) -> list[RenderableType]:
+    return [Text(f'{item.start:.1f} s: "{item.quote}"', style="dim") for item in evidence[:3]]
+
+
+VIEWS: dict[str, Callable[[Finding], list[RenderableType]]] = {
+    "tasks": _tasks,
+    "tone": _tone,
+    "statistics": _statistics,
+}

@@ -1,0 +1,242 @@
+"""`switchboard submit`: calls to the service over HTTP, as a telephony system sends them."""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID, uuid4
+
+import typer
+
+from serve_app.cli.console import Json, err, out, plain, print_json
+from serve_app.cli.errors import FAILED, UNREACHABLE, USAGE, CommandError
+from serve_app.cli.handout import HandOut
+from serve_app.cli.problems import Problem, read_problem, show_problem
+
+REQUEST_TIMEOUT = 30.0  # seconds for one answer of /submit
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One submission and what came of it: `reply` when it was accepted, else `problem`."""
+
+    name: str
+    call_id: str
+    body: dict[str, Any]
+    reply: dict[str, Any] | None = None
+    problem: Problem | None = None
+
+
+def submit(
+    recordings: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE|URL]...", help="Recordings, one call each.", show_default=False)
+    ] = None,
+    url: Annotated[
+        str, typer.Option(envvar="SWITCHBOARD_URL", help="Base URL of the service; /submit is added.")
+    ] = "http://127.0.0.1:8000",
+    key: Annotated[
+        str | None, typer.Option(envvar="SWITCHBOARD_API_KEY", show_envvar=True, help="API key with scope `submit`.")
+    ] = None,
+    second: Annotated[
+        str | None, typer.Option(metavar="FILE|URL", help="The other party's recording, where each leg has its own.")
+    ] = None,
+    from_number: Annotated[str, typer.Option("--from", help="The calling number.")] = "anonymous",
+    to_number: Annotated[str, typer.Option("--to", help="The number that was called.")] = "anonymous",
+    start_time: Annotated[
+        str | None, typer.Option(metavar="ISO8601", help="When the call started.", show_default="now")
+    ] = None,
+    outgoing: Annotated[
+        bool | None, typer.Option("--outgoing/--incoming", help="Who placed the call.", show_default="inferred")
+    ] = None,
+    duration: Annotated[int | None, typer.Option(min=0, help="Length of the call in seconds.")] = None,
+    team: Annotated[str | None, typer.Option(help="teamId; a workspace-wide key needs it.")] = None,
+    user: Annotated[str | None, typer.Option(help="userId of the member who handled the call.")] = None,
+    call_id: Annotated[
+        str | None,
+        typer.Option(help="The call's UUID: reuse it for the second phase and for retries.", show_default="new"),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until completed or failed, then print the record.")
+    ] = False,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for the service to fetch and to process.")] = 900.0,
+    serve_host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address of this machine to hand out local files on.")
+    ] = "127.0.0.1",
+    json_: Json = False,
+) -> None:
+    """Submit calls to a running service.
+
+    A URL is sent as it is. A local file is handed out by a small HTTP server of this command until the service has
+    fetched it: only the named files, under random paths. Without any recording, the call is announced (first phase);
+    submit its recording later under the same --call-id.
+
+    Examples:
+
+      switchboard submit call.wav --wait
+
+      switchboard submit rep.wav --second customer.wav --from +4930123456 --to +34911234567 --outgoing
+
+      switchboard submit https://pbx.example.com/recordings/17.mp3 --team 5f0c... --key sb_...
+    """
+    names = recordings or []
+    if (second or call_id) and len(names) > 1:
+        raise CommandError("--second and --call-id describe one call, but several recordings were given.", "", USAGE)
+    if second and not names:
+        raise CommandError("--second needs the sender's own recording before it.", "", USAGE)
+    if not key:
+        raise CommandError(
+            "No API key.",
+            "Pass --key or set SWITCHBOARD_API_KEY; `switchboard keys create --workspace NAME` makes one.",
+            USAGE,
+        )
+    described = {
+        "from": from_number,
+        "to": to_number,
+        "startTime": start_time or datetime.now().astimezone().isoformat(timespec="seconds"),
+        "outgoing": outgoing,
+        "duration": duration,
+        "teamId": team,
+        "userId": user,
+    }
+    with ExitStack() as stack:
+        hand_out = HandOut(serve_host)
+        local = [name for name in (*names, second) if name and not _is_url(name)]
+        if local:
+            _check_files(local)
+            stack.enter_context(hand_out)
+        bodies = [
+            (name or "announcement", _body(described, call_id, _address(name, hand_out), _address(second, hand_out)))
+            for name in names or (None,)
+        ]
+        sent = send(url, key, bodies)
+        if not json_:
+            show(sent)
+        accepted = [one for one in sent if one.reply and "jobId" in one.reply]
+        records = _stay(accepted, hand_out if local else None, key, url, wait, patience) if accepted else []
+    if json_:
+        print_json([_as_json(one, records) for one in sent])
+    if any(one.problem for one in sent) or any(record.call.state == "failed" for record in records):
+        raise typer.Exit(FAILED)
+
+
+def send(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]]) -> list[Sent]:
+    """POST each body to `url`/submit, one after the other. Raises `CommandError` (3) when nobody answers there."""
+    import httpx
+
+    endpoint = f"{url.rstrip('/')}/submit"
+    sent = []
+    try:
+        with httpx.Client(
+            timeout=REQUEST_TIMEOUT, headers={"Authorization": f"Bearer {key}"}, trust_env=False
+        ) as client:
+            for name, body in bodies:
+                answer = client.post(endpoint, json=body)
+                reply, problem = None, None
+                if answer.status_code == 202:
+                    reply = answer.json()
+                else:
+                    problem = read_problem(answer.status_code, answer.headers, answer.content)
+                sent.append(Sent(name, str(body["callId"]), body, reply, problem))
+    except (httpx.TransportError, httpx.InvalidURL, UnicodeError) as error:
+        raise CommandError(
+            f"No answer from {endpoint}: {error or type(error).__name__}.",
+            "Is the service up (`switchboard up`), and --url right? What was accepted before is kept.",
+            UNREACHABLE,
+        ) from error
+    return sent
+
+
+def show(sent: Sequence[Sent]) -> None:
+    console = out()
+    for one in sent:
+        if one.problem:
+            show_problem(one.problem, one.name, err())
+        elif one.reply:
+            job = f"  jobId {one.reply['jobId']}" if "jobId" in one.reply else ""
+            console.print(
+                f"{one.name}: {one.reply['status']}  callId {one.reply['callId']}{job}", soft_wrap=True, markup=False
+            )
+
+
+def _stay(
+    accepted: Sequence[Sent], hand_out: HandOut | None, key: str, url: str, wait: bool, patience: float
+) -> list[Any]:
+    """Remain while files are to be fetched or, with `wait`, until the calls have ended; their records."""
+    from serve_app.cli.follow import follow_calls
+
+    if hand_out is not None and _service_is_here(url):
+        _warn_of_guard(hand_out)
+    if wait:
+        return follow_calls([UUID(one.call_id) for one in accepted], key, patience)
+    if hand_out is not None:
+        _wait_for_fetch(hand_out, patience)
+    return []
+
+
+def _wait_for_fetch(hand_out: HandOut, patience: float) -> None:
+    console = err()
+    console.print("Handing out the files until the service has fetched them (Ctrl-C stops) ...")
+    ends = time.monotonic() + patience
+    try:
+        while hand_out.waiting and time.monotonic() < ends:
+            time.sleep(0.1)
+    except KeyboardInterrupt:
+        pass
+    for file in hand_out.waiting:
+        console.print(f"[yellow]{file} was not fetched; `switchboard calls list` may say why.[/]")
+    if hand_out.waiting:
+        raise typer.Exit(FAILED)
+
+
+def _warn_of_guard(hand_out: HandOut) -> None:
+    """The service is on this machine, so its settings are probably ours: say it when they refuse our address."""
+    from serve_app.settings import Settings
+
+    allowed = Settings().fetch.allowed_hosts
+    if not any(entry.split(":")[0] in (hand_out.host, *LOCAL) or "/" in entry for entry in allowed):
+        err().print(
+            f"[yellow]The service refuses to fetch from {hand_out.host} unless its settings allow it: inside one's own "
+            f"network it fetches from named hosts only. Start it with\n"
+            f"""  SWITCHBOARD_FETCH__ALLOWED_HOSTS='["{hand_out.host}"]' switchboard up[/]""",
+            soft_wrap=True,
+        )
+
+
+def _service_is_here(url: str) -> bool:
+    from urllib.parse import urlsplit
+
+    return urlsplit(url).hostname in LOCAL
+
+
+def _body(described: dict[str, Any], call_id: str | None, first: str | None, second: str | None) -> dict[str, Any]:
+    body = {"callId": call_id or str(uuid4()), "recordingUrl": first, "recordingUrl2": second, **described}
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _is_url(name: str) -> bool:
+    return "://" in name
+
+
+def _check_files(names: Sequence[str]) -> None:
+    absent = [name for name in names if not Path(name).is_file()]
+    if absent:
+        raise CommandError(f"No such file: {', '.join(absent)}", "A recording is a file or a URL (https://...).", USAGE)
+
+
+def _address(name: str | None, hand_out: HandOut) -> str | None:
+    return name if name is None or _is_url(name) else hand_out.add(Path(name).resolve())
+
+
+def _as_json(one: Sent, records: Sequence[Any]) -> dict[str, Any]:
+    record = next((record for record in records if str(record.call.call_id) == one.call_id), None)
+    return {
+        "submitted": one.name,
+        "callId": one.call_id,
+        "reply": one.reply,
+        "problem": plain(one.problem),
+        "record": plain(record),
+    }

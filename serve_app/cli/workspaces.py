@@ -1,0 +1,231 @@
+"""`switchboard workspaces`, `teams` and `members`: whose calls they are and who handles them."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import typer
+from rich.table import Table
+
+from serve_app.cli import names, state
+from serve_app.cli.console import Json, err, out, print_json, table
+from serve_app.cli.errors import USAGE, CommandError
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.directory import DirectoryMember, Team, Workspace
+
+app = typer.Typer(
+    help="""Workspaces: each has its own calls, teams, members, contacts and keys.
+
+    Example:
+
+      switchboard workspaces create acme --country DE --time-zone Europe/Berlin
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+)
+teams_app = typer.Typer(
+    help="""Teams of a workspace: every call belongs to one.
+
+    Example:
+
+      switchboard teams create support --workspace acme
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+)
+members_app = typer.Typer(
+    help="""Members: the people who handle calls. Their user id is what a submission carries as userId.
+
+    Example:
+
+      switchboard members add "Dana Wolf" --team support --alias Dana
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command("create")
+def create_workspace(
+    name: Annotated[str, typer.Argument()],
+    country: Annotated[
+        str | None,
+        typer.Option(metavar="CC", help="Country of national numbers, ISO 3166 (DE, US).", show_default=False),
+    ] = None,
+    time_zone: Annotated[str, typer.Option(help="What 'tomorrow' means here: an IANA name.")] = "UTC",
+    json_: Json = False,
+) -> None:
+    """Create a workspace.
+
+    Example:
+
+      switchboard workspaces create acme --country US --time-zone America/New_York
+    """
+
+    _check_place(country, time_zone)
+
+    async def work(database: "Database") -> "Workspace":
+        from db import directory
+
+        return await directory.create_workspace(database, name, default_country=country, time_zone=time_zone)
+
+    made = state.run(work)
+    _made("workspace", made, made.workspace_id, json_)
+
+
+@app.command("list")
+def list_workspaces(json_: Json = False) -> None:
+    """List workspaces.
+
+    Example:
+
+      switchboard workspaces list
+    """
+
+    async def work(database: "Database") -> "list[Workspace]":
+        from db import directory
+
+        return await directory.list_workspaces(database)
+
+    found = state.run(work)
+    if json_:
+        print_json(found)
+        return
+    lines = table("!id", "name", "country", "time zone")
+    for one in found:
+        lines.add_row(str(one.workspace_id), one.name, one.default_country or "", one.time_zone)
+    _show(lines, "No workspaces yet: `switchboard workspaces create NAME` makes one.")
+
+
+@teams_app.command("create")
+def create_team(name: Annotated[str, typer.Argument()], workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Create a team.
+
+    Example:
+
+      switchboard teams create support --workspace acme
+    """
+
+    async def work(database: "Database") -> "Team":
+        from db import directory
+
+        home = await names.workspace(database, workspace)
+        return await directory.create_team(database, home.workspace_id, name)
+
+    made = state.run(work)
+    _made("team", made, made.team_id, json_)
+
+
+@teams_app.command("list")
+def list_teams(workspace: names.Workspace = None, json_: Json = False) -> None:
+    """List the teams of a workspace; their ids are what a submission carries as teamId.
+
+    Example:
+
+      switchboard teams list --workspace acme
+    """
+
+    async def work(database: "Database") -> "list[Team]":
+        from db import directory
+
+        home = await names.workspace(database, workspace)
+        return await directory.list_teams(database, home.workspace_id)
+
+    found = state.run(work)
+    if json_:
+        print_json(found)
+        return
+    lines = table("!id", "name")
+    for one in found:
+        lines.add_row(str(one.team_id), one.name)
+    _show(lines, "No teams yet: `switchboard teams create NAME` makes one.")
+
+
+@members_app.command("add")
+def add_member(
+    name: Annotated[str, typer.Argument(help="As people say it on the telephone.")],
+    workspace: names.Workspace = None,
+    team: names.Team = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="ID", help="The sender's userId for this person.", show_default="new")
+    ] = None,
+    alias: Annotated[list[str] | None, typer.Option(help="Another name; may be repeated.", show_default=False)] = None,
+    json_: Json = False,
+) -> None:
+    """Add a member, so that calls find their agent by name or by voice.
+
+    Example:
+
+      switchboard members add "Dana Wolf" --team support --user 6f1c0a52-... --alias Dana
+    """
+    user_id = names.need_uuid(user, "--user takes the sender's userId.") if user else None
+
+    async def work(database: "Database") -> "DirectoryMember":
+        from db import directory
+
+        home = await names.workspace(database, workspace)
+        group = await names.team(database, home.workspace_id, team) if team else None
+        return await directory.add_member(
+            database,
+            home.workspace_id,
+            name,
+            user_id=user_id,
+            team_id=group.team_id if group else None,
+            aliases=tuple(alias or ()),
+        )
+
+    made = state.run(work)
+    _made("member", made, made.user_id, json_)
+
+
+@members_app.command("list")
+def list_members(workspace: names.Workspace = None, json_: Json = False) -> None:
+    """List the members of a workspace.
+
+    Example:
+
+      switchboard members list --json
+    """
+
+    async def work(database: "Database") -> "list[DirectoryMember]":
+        from db import directory
+
+        home = await names.workspace(database, workspace)
+        return await directory.list_members(database, home.workspace_id)
+
+    found = state.run(work)
+    if json_:
+        print_json(found)
+        return
+    lines = table("!user id", "name", "also called", "team")
+    for one in found:
+        lines.add_row(str(one.user_id), one.name, ", ".join(one.aliases), str(one.team_id or ""))
+    _show(lines, "No members yet: `switchboard members add NAME` adds one.")
+
+
+def _check_place(country: str | None, time_zone: str) -> None:
+    from zoneinfo import ZoneInfo
+
+    import phonenumbers
+
+    if country is not None and country not in phonenumbers.SUPPORTED_REGIONS:
+        raise CommandError(f"{country!r} is no country.", "Two capital letters of ISO 3166: DE, US, ES.", USAGE)
+    try:
+        ZoneInfo(time_zone)
+    except (ValueError, OSError, LookupError) as error:
+        raise CommandError(f"{time_zone!r} is no time zone.", "An IANA name: Europe/Berlin, UTC.", USAGE) from error
+
+
+def _made(kind: str, one: Any, identity: UUID, json_: bool) -> None:
+    if json_:
+        print_json(one)
+    else:
+        out().print(f"Created {kind} {one.name!r}: {identity}", markup=False, soft_wrap=True)
+
+
+def _show(lines: Table, when_empty: str) -> None:
+    if lines.row_count:
+        out().print(lines)
+    else:
+        err().print(when_empty)
