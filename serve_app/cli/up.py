@@ -28,11 +28,13 @@ def up(
     Example: switchboard up --port 8000
     """
     from serve_app.service import Service
-    from serve_app.settings import Settings, with_http
+    from serve_app.settings import Settings
 
-    settings = with_http(Settings(), host=host, port=port, dashboard=dashboard or None)
+    settings = Settings()
+    listen = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    settings = settings.model_copy(update={"http": settings.http.model_copy(update=listen)})
     stopped = _on_signals()
-    service = Service(settings, address, on_step=lambda step: err().print(f"[dim]{step} ...[/dim]"))
+    service = Service(settings, address, dashboard, on_step=lambda step: err().print(f"[dim]{step} ...[/dim]"))
     try:
         endpoints = service.start()
         _say_ready(endpoints, settings, as_json)
@@ -76,12 +78,16 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     console = out()
     console.print(f"[green bold]ready[/green bold] after {endpoints.seconds:.1f} s")
     console.print(f"  submit calls to  {endpoints.submit_url}")
-    console.print(f"  ingress          {'HAProxy' if endpoints.haproxy else 'Ray Serve proxy (HAProxy is not installed)'}")
+    console.print(
+        f"  ingress          {'HAProxy' if endpoints.haproxy else 'Ray Serve proxy (HAProxy is not installed)'}"
+    )
     console.print(f"  Ray              {endpoints.ray_address}")
     console.print(f"  state            {_where(settings)}")
-    console.print(f"  recordings       {settings.storage_url()}")
+    console.print(f"  recordings       {settings.storage_url}")
     console.print("  next             switchboard keys create   (then: switchboard submit FILE --key ...)")
 
 
 def _where(settings: Any) -> str:
-    return "PostgreSQL server of SWITCHBOARD_DATABASE_URL" if settings.database_url else f"{settings.data_dir} (embedded)"
+    return (
+        "PostgreSQL server of SWITCHBOARD_DATABASE_URL" if settings.database_url else f"{settings.data_dir} (embedded)"
+    )

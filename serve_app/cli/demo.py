@@ -1,0 +1,248 @@
+"""`switchboard demo`: the whole way of eight calls, on the components that production uses."""
+
+import asyncio
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import httpx
+import typer
+
+from serve_app.cli.console import Json, err, out, print_json, table
+from serve_app.cli.errors import FAILED, CommandError
+
+if TYPE_CHECKING:
+    from db.views import CallRecord
+    from serve_app.cli.handout import HandOut
+    from serve_app.demo.samples import Sample
+    from serve_app.service import Endpoints
+    from serve_app.settings import Settings
+
+HELLO = """[bold]Switchboard demo[/bold]: PostgreSQL, Ray Serve, faster-whisper and pyannote, as in production.
+Recognition and diarization use the [yellow]demo checkpoints[/yellow], trained on synthetic speech only: they are no use on real voices.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One sample call on its way: what was sent, and what the service answered."""
+
+    name: str
+    call_id: str
+    statuses: tuple[str, ...]
+    job_id: str | None
+
+
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the service running afterwards, until Ctrl-C.")] = False,
+    data_dir: Annotated[Path, typer.Option(help="Where the demo keeps its state.")] = Path(".data/demo"),
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for the calls.")] = 600.0,
+    as_json: Json = False,
+) -> None:
+    """Start the service, send it the sample calls as a telephony system would, show the records.
+
+    Every word of the samples is known, so the last table says how many were heard wrong.
+
+    Example: switchboard demo --keep
+    """
+    from serve_app.cli.handout import HandOut
+    from serve_app.demo.samples import load_samples
+    from serve_app.service import Service
+
+    console = err()
+    console.print(HELLO)
+    samples = load_samples()
+    with HandOut() as files:
+        settings = demo_settings(data_dir, port)
+        service = Service(settings, "local", on_step=lambda step: console.print(f"[dim]{step} ...[/dim]"))
+        try:
+            endpoints = service.start()
+            console.print(f"[green]ready[/green] after {endpoints.seconds:.1f} s: {endpoints.submit_url}")
+            started = time.monotonic()
+            key = asyncio.run(_prepare_workspace(endpoints.database_url))
+            played = _submit(samples, files, endpoints.submit_url, key)
+            service.wait_for_engines(patience)
+            console.print("[dim]Engines ready.[/dim]")
+            records = asyncio.run(_follow(endpoints.database_url, played, patience))
+            report = _report(samples, played, records, endpoints.seconds, time.monotonic() - started)
+            print_json(report) if as_json else _show(samples, records, report)
+            if keep:
+                _keep_running(endpoints, key, data_dir)
+        finally:
+            service.stop()
+    if report["completed"] < len(samples):
+        raise CommandError(
+            f"{len(samples) - report['completed']} of {len(samples)} calls were not completed.",
+            "Their records above say why; Ray's logs are in /tmp/ray/session_latest/logs/serve.",
+            FAILED,
+        )
+
+
+def demo_settings(data_dir: Path, port: int) -> "Settings":
+    """Production's settings but for the checkpoints, the folder, the port, and 127.0.0.1 as a host to fetch from."""
+    from serve_app.settings import Settings
+
+    settings = Settings()
+    changes = {
+        "database_url": None,
+        "storage": None,
+        "data_dir": data_dir.resolve(),
+        "http": settings.http.model_copy(update={"host": "127.0.0.1", "port": port or _free_port()}),
+        "fetch": settings.fetch.model_copy(update={"allowed_hosts": ("127.0.0.1",)}),
+        "asr": settings.asr.model_copy(update={"model": "demo"}),
+        "diarization": settings.diarization.model_copy(update={"pipeline": "demo"}),
+        "processing": settings.processing.model_copy(update={"drain_seconds": 2.0}),
+    }
+    return settings.model_copy(update=changes)
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def _prepare_workspace(database_url: str) -> str:
+    """A workspace with one team, the people of the samples, and a key of the team."""
+    from db import directory, keys
+    from db.database import Database
+
+    database = await Database.open(database_url, pool_size=2)
+    try:
+        workspace = await directory.create_workspace(
+            database, "Demo", default_country="US", time_zone="America/New_York"
+        )
+        team = await directory.create_team(database, workspace.workspace_id, "Service desk")
+        for name in ("Anna", "John", "Laura", "Peter", "Lucía", "Sabine"):
+            await directory.add_member(database, workspace.workspace_id, name, team_id=team.team_id)
+        for name in ("Peter Miller", "Laura Bennett", "Anna Clark", "Pablo Sánchez", "Hans Schneider"):
+            await directory.add_contact(database, workspace.workspace_id, name)
+        _, secret = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "demo")
+        return secret
+    finally:
+        await database.close()
+
+
+def _submit(samples: "list[Sample]", files: "HandOut", submit_url: str, key: str) -> list[Played]:
+    """POST each sample; those of two phases twice, the first without a recording."""
+    played = []
+    with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=10.0, trust_env=False) as client:
+        for sample in samples:
+            answers = [_post(client, submit_url, body) for body in sample.submissions(files.add)]
+            statuses = tuple(answer["status"] for answer in answers)
+            played.append(Played(sample.name, answers[-1]["callId"], statuses, answers[-1].get("jobId")))
+            err().print(f"  202 {' then '.join(statuses):<26} {sample.name}")
+    return played
+
+
+def _post(client: httpx.Client, url: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = client.post(url, json=body)
+    if answer.status_code != 202:
+        raise CommandError(f"POST /submit answered {answer.status_code}: {answer.text}", "", FAILED)
+    return dict(answer.json())
+
+
+async def _follow(database_url: str, played: list[Played], patience: float) -> "dict[str, CallRecord]":
+    """Show progress until every call is completed or failed; the records by sample."""
+    from db.database import Database
+    from serve_app.cli.follow import follow
+
+    database = await Database.open(database_url, pool_size=2)
+    try:
+        records = await follow(database, [UUID(one.call_id) for one in played], None, patience, err())
+        return {one.name: record for one, record in zip(played, records, strict=True)}
+    finally:
+        await database.close()
+
+
+def _report(
+    samples: "list[Sample]",
+    played: list[Played],
+    records: "dict[str, CallRecord]",
+    start_seconds: float,
+    run_seconds: float,
+) -> dict[str, Any]:
+    """The figures of the run, JSON-able."""
+    from serve_app.demo.compare import WordErrors, compare
+
+    rows, total = [], WordErrors(0, 0)
+    for sample, one in zip(samples, played, strict=True):
+        record = records[sample.name]
+        row: dict[str, Any] = {**asdict(one), "state": str(record.call.state)}
+        if record.transcript is not None:
+            errors = compare(sample.expected, turns_by_role(record.transcript), record.transcript.layout.kind.separated)
+            total += errors
+            row |= {
+                "layout": str(record.transcript.layout.kind),
+                "layout_expected": sample.expected["layout"],
+                "language": record.transcript.language,
+                "language_expected": sample.expected["language"],
+                "words_wrong": errors.wrong,
+                "words_said": errors.said,
+                "tasks": len(record.tasks),
+            }
+        rows.append(row)
+    return {
+        "completed": sum(row["state"] == "completed" for row in rows),
+        "calls": rows,
+        "words_wrong": total.wrong,
+        "words_said": total.said,
+        "start_seconds": round(start_seconds, 1),
+        "run_seconds": round(run_seconds, 1),
+    }
+
+
+def turns_by_role(transcript: Any) -> list[tuple[str, str]]:
+    """(role, text) of each turn."""
+    roles = {speaker.label: str(speaker.role) for speaker in transcript.speakers}
+    return [(roles[turn.speaker], turn.text) for turn in transcript.turns]
+
+
+def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dict[str, Any]) -> None:
+    from serve_app.cli.render import render_call
+
+    console = out()
+    for sample in samples:
+        console.rule(f"[bold]{sample.name}[/bold]")
+        render_call(records[sample.name], console)
+    console.rule("[bold]What was heard, beside what was said[/bold]")
+    summary = table("!sample", "state", "layout", "language", "words wrong", "tasks")
+    for row in report["calls"]:
+        wrong = f"{row['words_wrong']} of {row['words_said']}" if "words_said" in row else "-"
+        summary.add_row(
+            row["name"],
+            row["state"],
+            row.get("layout", "-"),
+            row.get("language") or "-",
+            wrong,
+            str(row.get("tasks", "-")),
+        )
+    console.print(summary)
+    rate = report["words_wrong"] / max(1, report["words_said"])
+    console.print(
+        f"\n[bold]{report['completed']} of {len(samples)} calls completed[/bold] in {report['run_seconds']} s "
+        f"(service ready after {report['start_seconds']} s); {rate:.1%} of the words wrong, by the demo checkpoints."
+    )
+    console.print(
+        "\nHow to go on:\n"
+        "  switchboard demo --keep           leave it running and send calls yourself\n"
+        "  switchboard process FILE          the pipeline on a recording of yours, in this process\n"
+        "  switchboard doctor                what this machine lacks for real checkpoints\n"
+        "  README.md, 'To production'        your PostgreSQL, real checkpoints, ray up"
+    )
+
+
+def _keep_running(endpoints: "Endpoints", key: str, data_dir: Path) -> None:
+    console = err()
+    console.print(f"\nStill running. Send calls to {endpoints.submit_url} with this key (of the demo only):\n  {key}")
+    console.print(f"Read them with: SWITCHBOARD_DATA_DIR={data_dir} switchboard calls list\nCtrl-C ends it.")
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        console.print("Stopping.")

@@ -1,0 +1,173 @@
+"""The service as a telephony system and an operator see it: a process started by `switchboard up`, and PostgreSQL."""
+
+import asyncio
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import psutil
+
+from db import directory, keys, views
+from db.database import Database
+from db.views import CallRecord
+
+ENDED = ("completed", "failed")
+
+
+@dataclass
+class RunningService:
+    """`switchboard up` in a process of its own, on demo checkpoints, with a workspace, a team and their keys."""
+
+    database_url: str
+    folder: Path
+    port: int
+    extra: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[str] | None = None
+    ready: dict[str, Any] = field(default_factory=dict)
+    engines_after: float = 0.0
+
+    def start(self) -> None:
+        """Returns when the engines are ready; raises with the end of the output when the service does not come up."""
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))},
+            "SWITCHBOARD_DATABASE_URL": self.database_url,
+            "SWITCHBOARD_DATA_DIR": str(self.folder),
+            "SWITCHBOARD_HTTP__PORT": str(self.port),
+            "SWITCHBOARD_ASR__MODEL": "demo",
+            "SWITCHBOARD_DIARIZATION__PIPELINE": "demo",
+            "SWITCHBOARD_FETCH__ALLOWED_HOSTS": '["127.0.0.1"]',
+            "SWITCHBOARD_PROCESSING__PATIENCE_SECONDS": "4",
+            "SWITCHBOARD_PROCESSING__BACKOFF_SECONDS": "0.5",
+            "SWITCHBOARD_PROCESSING__LEASE_SECONDS": "6",
+            "SWITCHBOARD_PROCESSING__DRAIN_SECONDS": "2",
+            "SWITCHBOARD_LIMITS__PER_MINUTE": "60000",
+            "SWITCHBOARD_LIMITS__BURST": "10000",
+            **self.extra,
+        }
+        started = time.monotonic()
+        log = (self.folder / "up.log").open("w")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "serve_app.cli", "up", "--json"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        events: queue.Queue[dict[str, Any]] = queue.Queue()
+        threading.Thread(target=_read_events, args=(self.process, events), daemon=True).start()
+        self.ready = self._event(events, "ready", 120)
+        self._event(events, "engines_ready", 180)
+        self.engines_after = time.monotonic() - started
+
+    def stop(self) -> int:
+        """SIGTERM, as a service manager sends it; returns the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    @property
+    def submit_url(self) -> str:
+        return str(self.ready["submit_url"])
+
+    def pids(self, deployment: str) -> list[int]:
+        """Processes of a deployment's replicas, by Ray's process title."""
+        assert self.process is not None
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        return [child.pid for child in children if f":{deployment}" in _title(child) and "ServeReplica" in _title(child)]
+
+    def _event(self, events: "queue.Queue[dict[str, Any]]", name: str, timeout: float) -> dict[str, Any]:
+        assert self.process is not None
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                break
+            try:
+                event = events.get(timeout=0.5)
+            except queue.Empty:
+                continue
+            if event.get("event") == name:
+                return event
+        raise AssertionError(f"no event {name!r} from switchboard up:\n{(self.folder / 'up.log').read_text()[-3000:]}")
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _read_events(process: "subprocess.Popen[str]", events: "queue.Queue[dict[str, Any]]") -> None:
+    """Events are JSON objects, indented: a line that closes one ends it."""
+    assert process.stdout is not None
+    held = ""
+    for line in process.stdout:
+        held += line
+        try:
+            events.put(json.loads(held))
+            held = ""
+        except json.JSONDecodeError:
+            continue
+
+
+@dataclass
+class Client:
+    """A telephony system with a key, and a reader of the records."""
+
+    submit_url: str
+    key: str
+    database: Database
+    workspace_id: UUID
+
+    @classmethod
+    async def of(cls, service: RunningService, name: str | None = None) -> "Client":
+        """A client with a workspace, a team and a team-scoped key of its own."""
+        database = await Database.open(service.database_url, pool_size=2)
+        workspace = await directory.create_workspace(database, name or f"w-{uuid4().hex[:8]}", default_country="US")
+        team = await directory.create_team(database, workspace.workspace_id, "Service desk")
+        _, secret = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "acceptance")
+        return cls(service.submit_url, secret, database, workspace.workspace_id)
+
+    async def close(self) -> None:
+        await self.database.close()
+
+    async def post(self, body: dict[str, Any], client: httpx.AsyncClient | None = None) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.key}"}
+        if client is not None:
+            return await client.post(self.submit_url, json=body, headers=headers)
+        async with httpx.AsyncClient(timeout=15, trust_env=False) as own:
+            return await own.post(self.submit_url, json=body, headers=headers)
+
+    async def accepted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """POST a body that must be taken."""
+        answer = await self.post(body)
+        assert answer.status_code == 202, answer.text
+        return dict(answer.json())
+
+    async def record(self, call_id: str) -> CallRecord:
+        record = await views.show_call(self.database, UUID(call_id), self.workspace_id)
+        assert record is not None
+        return record
+
+    async def ended(self, call_ids: Iterable[str], timeout: float = 120.0) -> list[CallRecord]:
+        """The records once all are completed or failed."""
+        call_ids = list(call_ids)
+        deadline = time.monotonic() + timeout
+        while True:
+            records = [await self.record(call_id) for call_id in call_ids]
+            if all(record.call.state in ENDED for record in records):
+                return records
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not ended: {[(r.call.state, r.call.stage, r.call.failure) for r in records]}")
+            await asyncio.sleep(0.2)

@@ -1,0 +1,152 @@
+"""From POST /submit to the completed record, on the components that production uses."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from serve_app.cli.demo import turns_by_role
+from serve_app.cli.handout import HandOut
+from serve_app.demo.compare import compare
+from serve_app.demo.samples import Sample, load_samples
+from tests.acceptance.running import Client
+
+SAMPLES = {sample.name: sample for sample in load_samples()}
+SHORT = "08_flite_voices_stereo"
+MOST_WRONG = 0.25  # of the words of a call; the demo checkpoint is small, a real one does far better
+
+
+def sample_of(layout: str) -> Sample:
+    return next(sample for sample in SAMPLES.values() if sample.expected["layout"] == layout)
+
+
+async def test_every_sample_call_becomes_a_completed_record(client: Client, files: HandOut) -> None:
+    sent: dict[str, str] = {}
+    for sample in SAMPLES.values():
+        for body in sample.submissions(files.add):
+            answer = await client.accepted(body)
+            assert answer["callId"] == body["callId"]
+            assert answer["status"] == ("transcribing" if "recordingUrl" in body else "received")
+            assert ("jobId" in answer) == ("recordingUrl" in body)
+        sent[sample.name] = body["callId"]
+    records = dict(zip(sent, await client.ended(sent.values(), timeout=240), strict=True))
+    for name, record in records.items():
+        expected = SAMPLES[name].expected
+        assert record.call.state == "completed", (name, record.call.failure)
+        assert record.transcript is not None
+        layout = record.transcript.layout.kind
+        assert layout == expected["layout"], name
+        assert record.transcript.language == expected["language"], name
+        errors = compare(expected, turns_by_role(record.transcript), layout.separated)
+        assert errors.rate <= MOST_WRONG, (name, errors)
+        if layout.separated:
+            assert {str(speaker.role) for speaker in record.transcript.speakers} == {"rep", "customer"}
+        else:
+            assert len(record.transcript.speakers) == 2, name
+        assert {"statistics", "tone", "summary", "tasks", "contacts", "direction", "agent"} <= {
+            finding.step for finding in record.findings
+        }
+
+
+async def test_a_voiceprint_of_the_rep_is_built_from_the_rep_channel(client: Client, files: HandOut) -> None:
+    import sqlalchemy as sa
+
+    from db.tables import calls, voiceprints
+
+    body = SAMPLES["01_invoice_stereo"].submissions(files.add)[-1] | {"userId": str(uuid4())}
+    await client.accepted(body)
+    await client.ended([body["callId"]])
+    query = sa.select(voiceprints.c.user_id, voiceprints.c.speech_seconds).join(calls, calls.c.id == voiceprints.c.call_pk)
+    async with client.database.transaction() as connection:
+        rows = (await connection.execute(query.where(calls.c.call_id == body["callId"]))).all()
+    assert len(rows) == 1
+    assert str(rows[0].user_id) == body["userId"]
+    assert rows[0].speech_seconds > 5
+
+
+@pytest.mark.parametrize("first_phase_first", [True, False])
+async def test_two_phases_in_either_order_make_one_record_and_one_job(
+    client: Client, files: HandOut, first_phase_first: bool
+) -> None:
+    finishing = SAMPLES[SHORT].submissions(files.add)[-1] | {"duration": 22}
+    starting = {key: finishing[key] for key in ("callId", "from", "to", "startTime")} | {"outgoing": True}
+    answers = [await client.accepted(body) for body in ([starting, finishing] if first_phase_first else [finishing, starting])]
+    assert [answer["status"] for answer in answers] == (
+        ["received", "transcribing"] if first_phase_first else ["transcribing", "received"]
+    )
+    (record,) = await client.ended([finishing["callId"]])
+    assert record.call.state == "completed"
+    assert record.call.duration == 22
+    assert record.call.outgoing is True
+    assert record.submissions == 2
+    assert len([job for job in record.jobs if job.kind == "process"]) == 1
+
+
+async def test_fifty_identical_finishing_submissions_at_once_start_one_job(client: Client, files: HandOut) -> None:
+    body = SAMPLES[SHORT].submissions(files.add)[-1]
+    async with httpx.AsyncClient(timeout=30, trust_env=False, limits=httpx.Limits(max_connections=50)) as http:
+        answers = await asyncio.gather(*(client.post(body, http) for _ in range(50)))
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["jobId"] for answer in answers}) == 1
+    (record,) = await client.ended([body["callId"]])
+    assert record.call.state == "completed"
+    assert (record.submissions, len(record.jobs)) == (50, 1)
+
+
+async def test_the_same_recording_again_gives_the_same_job_and_starts_nothing(client: Client, files: HandOut) -> None:
+    body = SAMPLES[SHORT].submissions(files.add)[-1]
+    first = await client.accepted(body)
+    (before,) = await client.ended([body["callId"]])
+    again = await client.accepted(body | {"recordingUrl": body["recordingUrl"] + "?X-Amz-Signature=renewed"})
+    assert again == first
+    after = await client.record(body["callId"])
+    assert (after.call.state, after.call.completed_at) == ("completed", before.call.completed_at)
+
+
+async def test_the_same_content_behind_another_address_is_not_transcribed_again(client: Client, files: HandOut) -> None:
+    sample = SAMPLES[SHORT]
+    body = sample.submissions(files.add)[-1]
+    first = await client.accepted(body)
+    (before,) = await client.ended([body["callId"]])
+    moved = {**body, "recordingUrl": files.add(sample.recordings[0])}
+    second = await client.accepted(moved)
+    assert second["jobId"] != first["jobId"]
+    (after,) = await client.ended([body["callId"]])
+    assert after.transcript == before.transcript
+    assert [job.state for job in after.jobs].count("done") == 2
+
+
+async def test_a_user_learned_after_completion_runs_the_analysis_again(client: Client, files: HandOut) -> None:
+    body = SAMPLES[SHORT].submissions(files.add)[-1]
+    await client.accepted(body)
+    (before,) = await client.ended([body["callId"]])
+    user = str(uuid4())
+    assert (await client.accepted({**body, "userId": user}))["jobId"] == str(before.job_id)
+    for _ in range(100):
+        record = await client.record(body["callId"])
+        agent = next(finding for finding in record.findings if finding.step == "agent")
+        if user in str(agent.value):
+            break
+        await asyncio.sleep(0.2)
+    assert user in str(agent.value)
+    assert record.call.state == "completed"
+    assert [job.kind for job in record.jobs if job.state == "done"].count("process") == 1
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/submit/", "/calls", "/calls/1", "/submit/x"])
+async def test_under_base_url_nothing_but_submit_answers(client: Client, path: str) -> None:
+    base = client.submit_url.removesuffix("/submit")
+    async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
+        answer = await http.get(base + path, headers={"Authorization": f"Bearer {client.key}"})
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("application/problem+json")
+
+
+async def test_every_fault_of_a_body_is_told_at_once_through_the_ingress(client: Client) -> None:
+    answer = await client.post({"callId": "x", "from": "", "duration": "60", "extra": 1})
+    problem: dict[str, Any] = answer.json()
+    assert answer.status_code == 400
+    assert len(problem["errors"]) >= 6  # callId, from, to, startTime, duration, the unknown key
+    assert client.key not in answer.text
