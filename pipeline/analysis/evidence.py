@@ -1,0 +1,74 @@
+"""Quotes that point at their words, and the check that they do."""
+
+from dataclasses import replace
+from typing import Any
+
+from pipeline.domain.insight import Evidence, Finding
+from pipeline.domain.speech import Transcript, Turn
+
+TOLERANCE = 0.01  # s: times are rounded when they are stored
+_KEYS = {"turn", "start", "end", "quote"}
+
+
+def quote(turn: Turn, first: int = 0, last: int | None = None) -> Evidence:
+    """The whole words that the characters `first`..`last` of `turn.text` touch, with their seconds."""
+    last = len(turn.text) if last is None else last
+    touched, at = [], 0
+    for word in turn.words:
+        if at < last and at + len(word.text) > first:
+            touched.append(word)
+        at += len(word.text) + 1
+    if not touched:
+        return Evidence(turn.index, turn.start, turn.end, turn.text)
+    return Evidence(turn.index, touched[0].start, touched[-1].end, " ".join(word.text for word in touched))
+
+
+def fault(evidence: Evidence, transcript: Transcript) -> str | None:
+    """Why this evidence does not hold; None if it does."""
+    turn = next((turn for turn in transcript.turns if turn.index == evidence.turn), None)
+    if turn is None:
+        return f"there is no turn {evidence.turn}"
+    if not evidence.quote.strip() or evidence.quote not in turn.text:
+        return f"a quote does not occur in turn {evidence.turn}"
+    if not (turn.start - TOLERANCE <= evidence.start <= evidence.end <= turn.end + TOLERANCE):
+        return f"a quote lies outside the times of turn {evidence.turn}"
+    return None
+
+
+def checked(finding: Finding, transcript: Transcript) -> Finding:
+    """The finding without the evidence that does not hold; the note says what went.
+
+    Evidence inside `value` is checked as well. A statement in a list whose evidence fails goes with it; elsewhere
+    the evidence becomes None.
+    """
+    faults: list[str] = []
+    kept = []
+    for evidence in finding.evidence:
+        why = fault(evidence, transcript)
+        faults.extend([why] if why else [])
+        kept.extend([] if why else [evidence])
+    value = _checked_value(finding.value, transcript, faults)
+    if not faults:
+        return finding
+    dropped = "; ".join(dict.fromkeys(faults))
+    note = f"{finding.note}; evidence dropped: {dropped}" if finding.note else f"evidence dropped: {dropped}"
+    return replace(finding, value=value, evidence=tuple(kept), note=note)
+
+
+def _checked_value(value: Any, transcript: Transcript, faults: list[str]) -> Any:
+    if isinstance(value, dict):
+        if set(value) == _KEYS:
+            why = fault(Evidence(**value), transcript)
+            faults.extend([why] if why else [])
+            return None if why else value
+        return {key: _checked_value(item, transcript, faults) for key, item in value.items()}
+    if isinstance(value, list):
+        items = [(item, _checked_value(item, transcript, faults)) for item in value]
+        return [new for old, new in items if not _lost_its_evidence(old, new)]
+    return value
+
+
+def _lost_its_evidence(old: Any, new: Any) -> bool:
+    if isinstance(old, dict) and set(old) == _KEYS:
+        return new is None
+    return isinstance(old, dict) and bool(old.get("evidence")) and not new.get("evidence")

@@ -1,0 +1,66 @@
+"""The registry of analysis steps and the loop that runs them.
+
+Another step is one module with one class and one line in `STEPS`; its finding is stored and shown by name.
+"""
+
+import importlib
+import logging
+from dataclasses import replace
+from typing import Protocol
+
+from pipeline.analysis.evidence import checked
+from pipeline.domain.insight import Finding, Material
+
+logger = logging.getLogger(__name__)
+
+
+class Step(Protocol):
+    """A pure function of the material with a name. Raise `version` whenever the same call may give another value."""
+
+    name: str
+    version: int
+
+    def run(self, material: Material) -> Finding:
+        """One finding. `material.findings` holds those of the steps before this one."""
+
+
+STEPS: tuple[str, ...] = (
+    "pipeline.analysis.statistics:Statistics",
+    "pipeline.analysis.tone:ToneOfVoice",
+    "pipeline.analysis.direction:Direction",
+    "pipeline.analysis.agent:Agent",
+    "pipeline.analysis.contacts:Contacts",
+    "pipeline.analysis.tasks:Tasks",
+    "pipeline.analysis.summary:Summary",
+)
+"""In order: a step may build on those above it."""
+
+
+def load(entry: str) -> Step:
+    """The step that a line of `STEPS` names, as `module:Class`."""
+    module, _, name = entry.partition(":")
+    step: Step = getattr(importlib.import_module(module), name)()
+    return step
+
+
+def analyze(material: Material, steps: tuple[str, ...] = STEPS) -> tuple[Finding, ...]:
+    """All steps in order. A step that fails leaves a finding with an empty value and the reason in its note."""
+    findings = dict(material.findings)
+    made = []
+    for entry in steps:
+        finding = run(entry, replace(material, findings=dict(findings)))
+        findings[finding.step] = finding
+        made.append(finding)
+    return tuple(made)
+
+
+def run(entry: str, material: Material) -> Finding:
+    """One step; its evidence is checked against the transcript."""
+    name, version = entry.rpartition(":")[2].lower(), 0
+    try:
+        step = load(entry)
+        name, version = step.name, step.version
+        return checked(step.run(material), material.transcript)
+    except Exception as error:  # whatever it is, the transcript and the other findings stand
+        logger.exception("analysis step %s failed", name)
+        return Finding(name, version, {}, note=f"the step failed: {type(error).__name__}: {error}"[:300])

@@ -1,0 +1,84 @@
+"""A transcript as the steps read it: sentences with their places, parties by role."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.analysis.evidence import quote
+from pipeline.analysis.language import Pack, pack, straighten
+from pipeline.domain.insight import Evidence, Material
+from pipeline.domain.speech import Role, Transcript, Turn
+
+_ENDS = re.compile(r"(?<=[.!?…])\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """Part of a turn; `first`..`last` are its characters in `turn.text`, `text` has straight apostrophes."""
+
+    turn: Turn
+    role: Role
+    first: int
+    last: int
+    text: str
+    pack: Pack
+
+    def evidence(self, span: tuple[int, int] | None = None) -> Evidence:
+        """The sentence, or the characters `span` of it, as evidence."""
+        first, last = span or (0, len(self.text))
+        return quote(self.turn, self.first + first, self.first + last)
+
+    @property
+    def verbatim(self) -> str:
+        return self.turn.text[self.first : self.last]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A turn with its role, its sentences and its language's pack."""
+
+    turn: Turn
+    role: Role
+    text: str
+    sentences: tuple[Sentence, ...]
+    pack: Pack
+
+
+def roles(transcript: Transcript) -> dict[str, Role]:
+    return {speaker.label: speaker.role for speaker in transcript.speakers}
+
+
+def read(material: Material) -> tuple[Said, ...]:
+    """Every turn, in order. A turn in a language without a pack is read with the pack of the call."""
+    transcript = material.transcript
+    role_of, whole = roles(transcript), pack(transcript.language)
+    return tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole) for turn in transcript.turns)
+
+
+def _said(turn: Turn, role: Role, whole: Pack) -> Said:
+    own = pack(turn.language)
+    words = own if own.known else whole
+    text = straighten(turn.text)
+    return Said(turn, role, text, tuple(_sentences(turn, role, text, words)), words)
+
+
+def _sentences(turn: Turn, role: Role, text: str, words: Pack) -> Iterator[Sentence]:
+    first = 0
+    short = words.words("text", "abbreviations")
+    for end in _ENDS.finditer(text):
+        before = re.split(r"\W+", text[: end.start() - 1].lower())[-1]
+        if text[end.start() - 1] == "." and before in short:
+            continue
+        yield Sentence(turn, role, first, end.start(), text[first : end.start()], words)
+        first = end.end()
+    if first < len(text):
+        yield Sentence(turn, role, first, len(text), text[first:], words)
+
+
+def other(role: Role) -> str | None:
+    """The opposite party's role, where roles are known."""
+    return {Role.REP: "customer", Role.CUSTOMER: "rep"}.get(role)
+
+
+def rounded(number: float | None, digits: int = 3) -> float | None:
+    return None if number is None else round(number, digits)
