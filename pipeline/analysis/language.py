@@ -81,8 +81,8 @@ class Pack:
 
     @cached_property
     def offsets(self) -> dict[str, int]:
-        """Words for a day relative to today, in days."""
-        return dict(self.get("dates", "offsets", {}))
+        """Words for a day relative to today, in days; hyphens as spaces."""
+        return {word.replace("-", " "): days for word, days in self.get("dates", "offsets", {}).items()}
 
     @cached_property
     def placeholders(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pipeline.analysis.language import Pack, straighten
 
+LONGEST = 5  # tokens of a number phrase: "soixante-dix-huit" with its hyphens
 _BETWEEN, _BEFORE = frozenset(",-()+/."), frozenset("+(")  # signs in and before a written number
 _TOKEN = re.compile(r"[\w']+|[^\w\s]")
 
@@ -56,10 +57,10 @@ def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:
 
 
 def _number_at(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str | None, int]:
-    """The longest number phrase (up to four words) that begins at token `at`, as digits."""
+    """The longest number phrase (hyphens count) that begins at token `at`, as digits."""
     if tokens[at].group().isdigit():
         return tokens[at].group(), 1
-    for length in (4, 3, 2, 1):
+    for length in range(LONGEST, 0, -1):
         phrase = [token.group().lower() for token in tokens[at : at + length]]
         spoken = " ".join(word for word in phrase if word != "-")
         if len(phrase) == length and phrase[-1] != "-" and "," not in phrase and spoken in pack.numbers:
