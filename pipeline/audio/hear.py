@@ -25,6 +25,8 @@ def load(recordings: Sequence[Recording], decode_options: DecodeOptions, expecte
     """
     ordered = sorted(recordings, key=lambda recording: recording.channel)
     decoded = [decode(recording, decode_options) for recording in ordered]
+    if len(ordered) == 1 and ordered[0].channel == 1:
+        expected_files = 2  # the second file alone: the first could not be had
     audio, layout = channels.separate(decoded, expected_files)
     named = [
         f"File {recording.channel + 1}: {warning}" if len(ordered) > 1 else warning

@@ -5,7 +5,7 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -13,6 +13,7 @@ from uuid import uuid4
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from pipeline.domain.speech import Recording
 from pipeline.errors import StorageError
 
 INCOMING = "incoming"
@@ -106,6 +107,14 @@ def open_stored(uri: str) -> Any:
         return fsspec.open(uri, "rb").open()
     except Exception as error:  # each object store has its own exceptions
         raise StorageError(f"A stored recording cannot be read ({type(error).__name__}).") from error
+
+
+def all_stored(recordings: Sequence[Recording]) -> bool:
+    """True where every recording still lies in the store. Raises `StorageError` where the store cannot say."""
+    try:
+        return all(fs.exists(path) for fs, path in (fsspec.core.url_to_fs(one.uri) for one in recordings))
+    except Exception as error:  # each object store has its own exceptions
+        raise StorageError(f"The recording storage cannot be read ({type(error).__name__}).") from error
 
 
 def _sweep(folder: Path) -> None:
