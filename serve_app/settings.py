@@ -10,20 +10,29 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from rapidfuzz import fuzz, process
 
+from db.identity import SIGNING_PARAMETERS
+from pipeline.asr.engine import AsrOptions
+from pipeline.audio.chunks import SpeechOptions
+from pipeline.audio.decode import DecodeOptions
 from pipeline.audio.fetch import FetchOptions
+from pipeline.diarization.engine import DiarizationOptions
 from serve_app.limits import LimitOptions
 from serve_app.retry import ProcessingOptions
 from serve_app.scaling import ScalingOptions
 
+if TYPE_CHECKING:
+    from pipeline.process import ProcessOptions
+
 PREFIX = "SWITCHBOARD_"
 DELIMITER = "__"
+COMMAND_LINE = frozenset({"SWITCHBOARD_API_KEY", "SWITCHBOARD_URL", "SWITCHBOARD_DEBUG"})  # read by the command line
 log = logging.getLogger("switchboard.settings")
 
 
@@ -52,11 +61,19 @@ class Settings(BaseSettings):
     )
     route_prefix: str = Field("/", description="path of base_url: /v1 makes it POST /v1/submit")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="least severity that is logged")
+    signing_parameters: tuple[str, ...] = Field(
+        SIGNING_PARAMETERS,
+        description="query parameters that only sign an address: URLs that differ in nothing else name one recording",
+    )
     http: HttpOptions = Field(default_factory=HttpOptions)
     limits: LimitOptions = Field(default_factory=LimitOptions)
     processing: ProcessingOptions = Field(default_factory=ProcessingOptions)
     scaling: ScalingOptions = Field(default_factory=ScalingOptions)
     fetch: FetchOptions = Field(default_factory=FetchOptions)
+    decode: DecodeOptions = Field(default_factory=DecodeOptions)
+    speech: SpeechOptions = Field(default_factory=SpeechOptions)
+    asr: AsrOptions = Field(default_factory=AsrOptions)
+    diarization: DiarizationOptions = Field(default_factory=DiarizationOptions)
 
     def model_post_init(self, _: Any) -> None:
         _warn_of_unknown_variables(os.environ)
@@ -94,6 +111,12 @@ class Settings(BaseSettings):
                 "a service that is started in another way needs a server of its own."
             )
         return self.database_url
+
+    def process_options(self) -> "ProcessOptions":
+        """What the stages need to know."""
+        from pipeline.process import ProcessOptions
+
+        return ProcessOptions(storage=self.storage_url, fetch=self.fetch, decode=self.decode, speech=self.speech)
 
 
 class Documented(NamedTuple):
@@ -157,7 +180,7 @@ def unknown_variables(environment: Iterable[str]) -> dict[str, str | None]:
     unknown: dict[str, str | None] = {}
     for given in environment:
         name = given.upper()
-        if not name.startswith(PREFIX) or name in known | groups or name.split(DELIMITER)[0] in groups:
+        if not name.startswith(PREFIX) or name in known | groups | COMMAND_LINE or name.split(DELIMITER)[0] in groups:
             continue
         closest = process.extractOne(name, sorted(known | groups), scorer=fuzz.ratio, score_cutoff=70)
         unknown[given] = closest[0] if closest else None

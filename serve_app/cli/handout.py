@@ -98,7 +98,7 @@ class HandOut:
                 self.end_headers()
                 return file
 
-            def log_message(self, format: str, *args: Any) -> None:  
+            def log_message(self, format: str, *args: Any) -> None:
                 """Silent: the terminal belongs to the command's own output."""
 
         return Handler

@@ -21,6 +21,56 @@ def render_finding(finding: Finding) -> list[RenderableType]:
     return lines
 
 
+def _summary(finding: Finding) -> list[RenderableType]:
+    value = finding.value
+    sentences = value.get("sentences") or []
+    lines: list[RenderableType] = [Text(f"{one['speaker']}: {one['text']}") for one in sentences]
+    if not lines and value.get("text"):
+        lines.append(Text(str(value["text"])))
+    if value.get("outcome"):
+        lines.append(Text.assemble("Outcome: ", (str(value["outcome"]).replace("_", " "), "bold")))
+    return lines
+
+
+def _contacts(finding: Finding) -> list[RenderableType]:
+    """Who the other party is, and what was heard about them."""
+    value = finding.value
+    heard = {field: fact["value"] for field, fact in (value.get("heard") or {}).items() if fact}
+    lines: list[RenderableType] = []
+    if value.get("contact_id"):
+        lines.append(Text(f"known contact {value['contact_id']} ({value.get('reason')}{_sure(finding)})"))
+    elif value.get("match") in ("new", "ambiguous"):
+        lines.append(Text(f"{value['match']}: {value.get('reason')}"))
+    if heard:
+        lines.append(Text("heard: " + ", ".join(f"{field} {fact}" for field, fact in heard.items())))
+    if value.get("number"):
+        lines.append(Text(f"number {value['number']}"))
+    return lines or [Text("nothing is known of the other party", style="dim")]
+
+
+def _direction(finding: Finding) -> list[RenderableType]:
+    outgoing, source = finding.value.get("outgoing"), finding.value.get("source")
+    if outgoing is None:
+        return []
+    why = "as the sender said" if source == "sender" else f"from the {source}{_sure(finding)}"
+    return [Text(f"{'outgoing' if outgoing else 'incoming'}, {why}"), *_quotes(finding.evidence)]
+
+
+def _agent(finding: Finding) -> list[RenderableType]:
+    value = finding.value
+    lines: list[RenderableType] = []
+    if value.get("user_id"):
+        why = "as the sender said" if value.get("source") == "sender" else f"by {value.get('source')}{_sure(finding)}"
+        lines.append(Text(f"{value.get('name') or 'not in the directory'} ({value['user_id']}), {why}"))
+    elif value.get("spoken_name"):
+        lines.append(Text(f"says the name {value['spoken_name']}"))
+    return lines
+
+
+def _sure(finding: Finding) -> str:
+    return "" if finding.confidence is None else f", {finding.confidence:.0%}"
+
+
 def _tasks(finding: Finding) -> list[RenderableType]:
     tasks = finding.value.get("tasks") or []
     return [_task(plain(task)) for task in tasks] or [Text("none", style="dim")]
@@ -136,6 +186,10 @@ def _quotes(evidence: Sequence[Evidence]) -> list[RenderableType]:
 
 
 VIEWS: dict[str, Callable[[Finding], list[RenderableType]]] = {
+    "summary": _summary,
+    "contacts": _contacts,
+    "direction": _direction,
+    "agent": _agent,
     "tasks": _tasks,
     "tone": _tone,
     "statistics": _statistics,

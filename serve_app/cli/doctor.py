@@ -1,0 +1,106 @@
+"""`switchboard doctor`: what is missing on this machine, and what to do about it. Changes and downloads nothing."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import typer
+from rich.text import Text
+
+from serve_app.cli.checks import Check, Level
+from serve_app.cli.console import Json, err, out, print_json, table
+from serve_app.cli.errors import FAILED, explain
+
+MARKS = {Level.GOOD: ("ok", "green"), Level.WARN: ("!", "bold yellow"), Level.BAD: ("X", "bold red")}
+
+
+def doctor(json_: Json = False) -> None:
+    """Look at everything Switchboard needs here: packages, GPU, database, storage, Ray, ports, models, settings.
+
+    Nothing is changed, started or downloaded. Exit code 1 if something stands in the way (X); a remark (!) is no
+    obstacle for everybody.
+
+    Examples:
+
+      switchboard doctor
+
+      switchboard doctor --json
+    """
+    checks = examine(all_checks())
+    if json_:
+        print_json(checks)
+    else:
+        _show(checks)
+    if any(check.level is Level.BAD for check in checks):
+        raise typer.Exit(FAILED)
+
+
+def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
+    """(subject, check) in the order they are shown; without usable settings, only those that need none."""
+    from serve_app.cli import checks_machine as machine
+
+    found: list[tuple[str, Callable[[], Iterable[Check]]]] = [
+        ("packages", machine.python_and_packages),
+        ("torch and the GPU", machine.torch_and_gpu),
+        ("limits", machine.open_files),
+        ("HAProxy", machine.haproxy),
+    ]
+    settings, complaint = _settings()
+    found.append(("settings", lambda: complaint))
+    if settings is not None:
+        from serve_app.cli import checks_models as models
+        from serve_app.cli import checks_service as service
+
+        found += [
+            ("variables", service.variables),
+            ("data folder", lambda: service.data_folder(settings)),
+            ("storage", lambda: service.storage(settings)),
+            ("database", lambda: service.database(settings)),
+            ("Ray", lambda: service.ray_and_ports(settings)),
+            ("models", lambda: models.checkpoints(settings)),
+        ]
+    return found
+
+
+def examine(checks: list[tuple[str, Callable[[], Iterable[Check]]]]) -> list[Check]:
+    """Run each check; one that breaks is itself a remark and never ends the others."""
+    done: list[Check] = []
+    with err().status("looking ...") as status:
+        for subject, check in checks:
+            status.update(f"looking at {subject} ...")
+            try:
+                done += check()
+            except Exception as error:
+                done.append(Check(subject, Level.WARN, f"could not be checked: {explain(error).sentence}"))
+    return done
+
+
+def _settings() -> tuple[Any, list[Check]]:
+    from pydantic import ValidationError
+
+    from serve_app.settings import Settings
+
+    try:
+        return Settings(), []
+    except ValidationError as error:
+        told = explain(error)
+        return None, [Check("settings", Level.BAD, told.sentence, told.advice)]
+
+
+def _show(checks: list[Check]) -> None:
+    console = out()
+    lines = table("", "!what", "found and what to do")
+    lines.show_header = False
+    for check in checks:
+        mark, style = MARKS[check.level]
+        told = Text(check.found)
+        if check.advice:
+            told.append(f"\n-> {check.advice}", style="yellow" if check.level is Level.WARN else style)
+        lines.add_row(Text(mark, style=style), check.name, told)
+    console.print(lines)
+    bad = sum(check.level is Level.BAD for check in checks)
+    remarks = sum(check.level is Level.WARN for check in checks)
+    console.print(
+        f"\n{bad} in the way, {remarks} remarks, {len(checks) - bad - remarks} in order."
+        if bad or remarks
+        else "\nEverything is in order."
+    )

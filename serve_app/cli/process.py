@@ -1,0 +1,192 @@
+"""`switchboard process`: the pipeline in this process, without service and database, on production's engines."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+from rich.text import Text
+
+from pipeline.domain.call import Call
+from pipeline.domain.insight import Roster
+from pipeline.domain.speech import Recording
+from pipeline.errors import CallError
+from serve_app.cli.console import Json, err, out, plain, print_json
+from serve_app.cli.errors import FAILED, USAGE, CommandError, explain
+
+if TYPE_CHECKING:
+    from pipeline.process import Outcome
+    from pipeline.workers import LocalWorkers
+    from serve_app.settings import Settings
+
+
+def process(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="One call each.")],
+    second: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="The other party's recording, where each leg has its own."),
+    ] = None,
+    from_number: Annotated[str, typer.Option("--from", help="The calling number.")] = "anonymous",
+    to_number: Annotated[str, typer.Option("--to", help="The number that was called.")] = "anonymous",
+    outgoing: Annotated[
+        bool | None, typer.Option("--outgoing/--incoming", help="Who placed the call.", show_default="inferred")
+    ] = None,
+    start_time: Annotated[
+        datetime | None, typer.Option(help="When the call started: what 'tomorrow' counts from.", show_default="now")
+    ] = None,
+    country: Annotated[
+        str | None,
+        typer.Option(metavar="CC", help="Country of national numbers, ISO 3166 (DE, US).", show_default=False),
+    ] = None,
+    time_zone: Annotated[str, typer.Option(help="IANA name.")] = "UTC",
+    model: Annotated[
+        str | None,
+        typer.Option(help="Whisper size, hub repository, folder, auto or demo.", show_default="SWITCHBOARD_ASR__MODEL"),
+    ] = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(help="Diarization: repository, folder or demo.", show_default="SWITCHBOARD_DIARIZATION__PIPELINE"),
+    ] = None,
+    words: Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")] = False,
+    json_: Json = False,
+) -> None:
+    """Run the pipeline on local files and show what it finds. Nothing is stored.
+
+    Models are loaded once for all files; the first use of a hub model downloads it. Exit code 1 if any file failed.
+
+    Examples:
+
+      switchboard process call.wav
+
+      switchboard process rep.wav --second customer.wav --outgoing --json
+
+      switchboard process serve_app/demo/samples/*/mono.wav --model demo --pipeline demo
+    """
+    if second and len(files) > 1:
+        raise CommandError("--second belongs to one call, but several files were given.", "", USAGE)
+    settings = _settings(model, pipeline)
+    err().print(
+        f"Recognition: {settings.asr.model} ({settings.asr.engine}), diarization: {settings.diarization.pipeline}",
+        style="dim",
+        markup=False,
+        soft_wrap=True,
+    )
+
+    def describe() -> Call:
+        started = start_time or datetime.now(UTC)
+        return Call(uuid4(), from_number, to_number, started.astimezone(UTC), outgoing=outgoing)
+
+    roster = Roster(default_country=country, time_zone=time_zone)
+    results = asyncio.run(_process_all(files, second, describe, roster, settings, words, json_))
+    if json_:
+        print_json(results)
+    if any("error" in result for result in results):
+        raise typer.Exit(FAILED)
+
+
+async def _process_all(
+    files: list[Path],
+    second: Path | None,
+    describe: Callable[[], Call],
+    roster: Roster,
+    settings: "Settings",
+    words: bool,
+    quiet: bool,
+) -> list[dict[str, Any]]:
+    from serve_app.cli.render import render_outcome
+
+    workers = _workers(settings)
+    results: list[dict[str, Any]] = []
+    for file in files:
+        recordings = tuple(_recording(channel, leg) for channel, leg in enumerate((file, second)) if leg is not None)
+        try:
+            outcome = await _process_one(describe(), recordings, workers, roster, settings)
+        except CallError as error:
+            told = explain(error)
+            err().print(Text.assemble((f"{file}: ", "bold red"), told.sentence), soft_wrap=True)
+            results.append({"file": str(file), "error": {"code": error.code, "message": error.message}})
+            continue
+        if not quiet:
+            render_outcome(str(file), outcome.transcript, outcome.findings, outcome.warnings, out(), words)
+        results.append(_as_json(file, outcome))
+    return results
+
+
+async def _process_one(
+    call: Call, recordings: tuple[Recording, ...], workers: "LocalWorkers", roster: Roster, settings: "Settings"
+) -> "Outcome":
+    """The files are handed to the pipeline as already fetched, so that nothing is copied and no server is needed."""
+    from pipeline.process import process as run_pipeline
+
+    console = err()
+    started = time.monotonic()
+
+    async def recall(stage: str) -> Any:
+        return recordings if stage == "fetch" else None
+
+    async def record(stage: str, result: Any) -> None:
+        line = f"  {time.monotonic() - started:6.1f} s  {stage:<12} {told(stage, result)}"
+        console.print(line, style="dim", markup=False, soft_wrap=True)
+
+    with console.status("listening ..."):
+        return await run_pipeline(call, workers, roster, record, recall, settings.process_options())
+
+
+def told(stage: str, result: Any) -> str:
+    """What a stage yielded, in a few words."""
+    if stage == "audio":
+        spoken = sum(span.duration for spans in result.speech for span in spans)
+        return f"{result.duration:.1f} s, {result.layout.kind}, {spoken:.1f} s of speech in {len(result.chunks)} chunks"
+    if stage == "asr":
+        texts = result.texts
+        languages = sorted({text.language for text in texts})
+        return f"{sum(len(text.words) for text in texts)} words, {', '.join(languages) or 'no language'}"
+    if stage == "diarization":
+        return f"{len({span.speaker for span in result.spans})} voices"
+    if stage == "voiceprint":
+        return f"of {result.speech_seconds:.1f} s of the rep" if result else "too little of the rep's speech"
+    if stage == "speakers":
+        return ", ".join(f"{speaker.label} ({speaker.role})" for speaker in result.speakers)
+    return ""
+
+
+def _settings(model: str | None, pipeline: str | None) -> "Settings":
+    """The environment's settings with this command's models; checked as the environment's are."""
+    from serve_app.settings import Settings
+
+    settings = Settings()
+    asr, diarization = settings.asr, settings.diarization
+    if model:
+        asr = type(asr).model_validate({**asr.model_dump(), "model": model})
+    if pipeline:
+        diarization = type(diarization).model_validate({**diarization.model_dump(), "pipeline": pipeline})
+    return settings.model_copy(update={"asr": asr, "diarization": diarization})
+
+
+def _workers(settings: "Settings") -> "LocalWorkers":
+    """Engines are loaded when first needed: a stereo call without a rep's word never loads the diarizer."""
+    from pipeline import asr, diarization
+    from pipeline.workers import LocalWorkers
+
+    return LocalWorkers(lambda: asr.load(settings.asr), lambda: diarization.load(settings.diarization))
+
+
+def _recording(channel: int, file: Path) -> Recording:
+    path = file.resolve()
+    with path.open("rb") as source:
+        sha256 = hashlib.file_digest(source, "sha256").hexdigest()
+    return Recording(channel, path.as_uri(), sha256, path.stat().st_size)
+
+
+def _as_json(file: Path, outcome: "Outcome") -> dict[str, Any]:
+    return {
+        "file": str(file),
+        "transcript": plain(outcome.transcript),
+        "findings": plain(outcome.findings),
+        "warnings": list(outcome.warnings),
+    }
