@@ -146,6 +146,12 @@ def pack(language: str | None) -> Pack:
     return _load(code) if re.fullmatch(r"[a-z]{2,3}", code) else _load("")
 
 
+@cache
+def titles() -> frozenset[str]:
+    """The titles of all languages: a name keeps its own wherever it is said."""
+    return frozenset().union(*(pack(language).words("people", "titles") for language in available()))
+
+
 def straighten(text: str) -> str:
     """Typographic apostrophes made straight, length kept: patterns then match either."""
     return text.replace("’", "'").replace("‘", "'")

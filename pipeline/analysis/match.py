@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.analysis.agent import fit
 from pipeline.analysis.facts import Fact
+from pipeline.analysis.language import titles
 from pipeline.domain.insight import Contact, Roster
 
 SAME_NAME = 97  # rapidfuzz ratio, 0..100: the same name but for an accent or a hyphen
@@ -88,30 +89,10 @@ def _by_name(party: Party, roster: Roster) -> dict[str, Any] | None:
 
 
 def bare(name: str) -> str:
-    """Without a title that ends in a full stop or stands for one: "Ms. Walcott" -> "Walcott"."""
+    """The name without its title: "Ms. Walcott" -> "Walcott"."""
     parts = name.split()
-    titles = {
-        "mr",
-        "mrs",
-        "ms",
-        "miss",
-        "mister",
-        "missus",
-        "dr",
-        "doctor",
-        "frau",
-        "herr",
-        "herrn",
-        "monsieur",
-        "madame",
-        "mademoiselle",
-        "señor",
-        "señora",
-        "señorita",
-        "don",
-        "doña",
-    }
-    return " ".join(parts[1:] if len(parts) > 1 and parts[0].lower().strip(".") in titles else parts)
+    titled = len(parts) > 1 and parts[0].lower().strip(".") in titles()
+    return " ".join(parts[1:] if titled else parts)
 
 
 def likeness(said: str, known: str | None) -> float:

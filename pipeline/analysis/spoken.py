@@ -95,14 +95,14 @@ def _joined(words: str, joints: dict[str, str]) -> str:
 
 
 def spelled(text: str, pack: Pack) -> str | None:
-    """A word spelled out with hyphens, "W-A-L-C-O-double-T", in lower case."""
+    """A word spelled out, "W-A-L-C-O-double-T", in lower case; None if fewer than three letters in a row are."""
     repeat: dict[str, int] = pack.get("numbers", "repeat", {})
-    for found in re.finditer(r"(?<!\w)(?:\w|[a-z]{4,8})(?:[ ,-]+(?:[^\W\d_]|double|doble|doppel)(?!\w))+", text, re.I):
-        parts = re.split(r"[ ,-]+", found.group().lower())
-        if len(parts) < 3 or any(len(part) > 1 and part not in repeat for part in parts):
-            continue
+    part = "|".join([r"[^\W\d_](?!\w)", *map(re.escape, repeat)])
+    for found in re.finditer(rf"(?<![\w'])(?:{part})(?:[ ,.-]+(?:{part}))+", text, re.IGNORECASE):
+        parts = re.split(r"[ ,.-]+", found.group().lower())
         word, times = "", 1
-        for part in parts:
-            word, times = (word, repeat[part]) if part in repeat else (word + part * times, 1)
-        return word
+        for letter in parts:
+            word, times = (word, repeat[letter]) if letter in repeat else (word + letter * times, 1)
+        if len(word) >= 3:
+            return word
     return None

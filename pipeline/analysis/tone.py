@@ -13,7 +13,7 @@ from pipeline.domain.insight import Evidence, Finding, Material, Tone
 LABEL_FROM = 0.2  # a score at least this far from 0 is positive or negative
 TREND_FROM = 0.2  # second half minus first half, at least this far from 0
 REACH = 3  # words after a negation or an intensifier that it bears on
-WARM, STRONG = 0.7, 1.5  # weight of a phrase; a single word has 1
+WARM, STRONG, POLITE = 0.7, 1.5, 0.25  # weight of a warm phrase, a strong one, a polite word; other words have 1
 
 
 class ToneOfVoice:
@@ -48,7 +48,7 @@ def weigh(said: Said) -> float:
 
 
 def _word_weight(text: str, pack: Pack) -> float:
-    positive, negative = pack.words("tone", "positive"), pack.words("tone", "negative")
+    positive, negative, polite = (pack.words("tone", key) for key in ("positive", "negative", "polite"))
     total, turned, raised = 0.0, 0, 0
     for token in re.findall(r"[\w'-]+|[.,!?;:]", text):
         if not token[0].isalnum():
@@ -59,7 +59,7 @@ def _word_weight(text: str, pack: Pack) -> float:
         elif token in pack.words("tone", "intensifiers"):
             raised = REACH
         else:
-            sign = (token in positive) - (token in negative)
+            sign = (token in positive) - (token in negative) + POLITE * (token in polite)
             total += sign * (1.5 if raised else 1.0) * (-0.8 if turned else 1.0)
             turned, raised = max(0, turned - 1), max(0, raised - 1)
     return total

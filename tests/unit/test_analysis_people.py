@@ -210,4 +210,4 @@ def test_importing_the_analysis_is_cheap():
     code = (
         "import sys, pipeline.analysis; print({'dateparser', 'torch', 'rapidfuzz', 'phonenumbers'} & set(sys.modules))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
