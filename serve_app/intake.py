@@ -1,6 +1,7 @@
 """Intake: the Serve deployment that takes calls in. A thin wrapper around `serve_app.submit`."""
 
 import os
+from contextlib import AbstractAsyncContextManager
 
 from fastapi import FastAPI
 from ray import serve
@@ -19,12 +20,16 @@ class IntakeReplica:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         from serve_app.ledger import open_ledger
-        from serve_app.submit import build_api
+        from serve_app.submit import Ledger, build_api
 
         settings = Settings()
         url, limits = settings.require_database_url(), settings.limits
+
+        def opened() -> AbstractAsyncContextManager[Ledger]:
+            return open_ledger(url, limits.pool_size, settings.signing_parameters)
+
         # Serve stamps X-Request-Id on every answer itself.
-        return build_api(limits, lambda: open_ledger(url, limits.pool_size), stamp=False, noop=self._noop)
+        return build_api(limits, opened, stamp=False, noop=self._noop)
 
     async def check_health(self) -> None:
         """Reached through the replica's event loop: a stuck loop fails it. PostgreSQL away is no fault of ours."""
