@@ -74,7 +74,7 @@ def diarizer() -> Any:
 
 @pytest.fixture(scope="session")
 def chunks_of() -> Callable[..., tuple[Chunk, ...]]:
-    """Chunks of one channel, cut at pauses of the known speech: what the engine hears does not hang on speech detection."""
+    """Chunks of one channel, cut at pauses of the known speech, so that speech detection plays no part."""
 
     def cut(speech: Sequence[Span], channel: int, seconds: float, max_seconds: float = 8.0) -> tuple[Chunk, ...]:
         spans: list[list[float]] = []

@@ -1,0 +1,80 @@
+"""What a diarization engine must do, how it is chosen, and what it can be told."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Literal, Protocol, Self, cast, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pipeline.domain.speech import Diarization, Voiceprint
+
+Samples = npt.NDArray[np.float32]  # shape (n,), -1..1, mono at 16 kHz
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Tells speakers of one mixed channel apart. Not re-entrant."""
+
+    name: str
+
+    def diarize(self, samples: Samples) -> Diarization:
+        """Spans of one speaker at a time, in order, labelled A, B, ... by first appearance, and their voiceprints.
+
+        A recording without speech gives no spans. Raises `EngineError`.
+        """
+
+    def voiceprint(self, spoken: Sequence[Samples]) -> Voiceprint | None:
+        """The voice of one speaker from pieces of their speech; None when too little was said. Raises `EngineError`."""
+
+
+ENGINES: dict[str, str] = {
+    "pyannote": "pipeline.diarization.pyannote:Pyannote",
+}
+"""Engines by the name that settings use: "module:Class", imported only where it is loaded."""
+
+
+class DiarizationOptions(BaseModel):
+    """How to tell speakers apart."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    engine: str = Field("pyannote", description="Which engine of `ENGINES`.")
+    pipeline: str = Field(
+        "auto",
+        description="A pyannote pipeline: a repository of the Hugging Face hub, a folder, auto "
+        "(pyannote/speaker-diarization-community-1), or demo (the shipped one: synthetic speech only, no use on real "
+        "voices).",
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to compute; auto: a GPU if there is one.")
+    segmentation_batch_size: int | None = Field(
+        None, ge=1, description="10 s chunks in one forward pass; none given: 4 on a CPU, 32 on a GPU."
+    )
+    embedding_batch_size: int | None = Field(
+        None, ge=1, description="Chunks whose voices are embedded in one forward pass; none given: 4 or 32 likewise."
+    )
+    threads: int = Field(0, ge=0, description="PyTorch's threads on a CPU, for the whole process; 0 leaves them alone.")
+    min_speakers: int = Field(1, ge=1, description="Fewest speakers that a mixed recording is taken to have.")
+    max_speakers: int | None = Field(None, ge=1, description="Most speakers; none given: as many as are heard.")
+    min_voiceprint_seconds: float = Field(
+        3.0, ge=0.5, description="Net speech below which no voiceprint is made: short ones are not to be trusted."
+    )
+
+    @model_validator(mode="after")
+    def _bounds_in_order(self) -> Self:
+        if self.max_speakers is not None and self.max_speakers < self.min_speakers:
+            raise ValueError("max_speakers is below min_speakers")
+        return self
+
+
+def load(options: DiarizationOptions) -> Engine:
+    """Load the engine that the options name.
+
+    Raises `ValueError` for a name that `ENGINES` lacks, `CheckpointMissing` or `CheckpointDamaged`.
+    """
+    try:
+        module, name = ENGINES[options.engine].split(":")
+    except KeyError:
+        raise ValueError(f"{options.engine!r} is no diarization engine; known: {', '.join(ENGINES)}") from None
+    return cast(Engine, getattr(import_module(module), name)(options))

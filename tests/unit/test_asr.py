@@ -1,0 +1,184 @@
+"""Recognition with the real engine and the shipped demo checkpoint."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from pipeline.asr import ENGINES, AsrOptions, Engine, load
+from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk
+from pipeline.errors import EngineError
+
+# Words wrong that the shipped checkpoint may reach at most: in one channel, and in the mean of all channels.
+WORST_CHANNEL, MEAN = 0.45, 0.20
+
+
+def pieces(call, chunks):
+    return [call.cut(chunk.channel, chunk.start, chunk.end) for chunk in chunks]
+
+
+@pytest.fixture(scope="module")
+def heard(sample_call, transcriber, chunks_of):
+    """Every channel of every sample call, recognised together: chunks of all calls in one request."""
+    samples, chunks, owners = [], [], []
+    for prefix in ("01", "02", "03", "04", "05", "06", "07", "08"):
+        call = sample_call(prefix)
+        separated = call.samples.shape[0] == 2
+        for channel, role in ((REP, "rep"), (CUSTOMER, "customer")) if separated else ((0, None),):
+            spans = (
+                call.speech(role)
+                if role
+                else sorted(call.speech("rep") + call.speech("customer"), key=lambda s: s.start)
+            )
+            for chunk in chunks_of(spans, channel, call.samples.shape[1] / SAMPLE_RATE):
+                samples.append(call.cut(channel, chunk.start, chunk.end))
+                chunks.append(chunk)
+                owners.append((prefix, role))
+    texts = transcriber.transcribe(samples, chunks)
+    result = {}
+    for owner, text in zip(owners, texts, strict=True):
+        result.setdefault(owner, []).append(text)
+    return result
+
+
+def test_every_registered_engine_names_a_class():
+    from importlib import import_module
+
+    for where in ENGINES.values():
+        module, name = where.split(":")
+        assert callable(getattr(import_module(module), name))
+
+
+def test_the_engine_satisfies_the_protocol(transcriber):
+    assert isinstance(transcriber, Engine)
+    assert transcriber.name == "faster-whisper demo int8"
+
+
+def test_the_longest_chunk_comes_from_the_checkpoints_manifest(transcriber):
+    assert transcriber.max_chunk_seconds == 8.0
+
+
+def test_an_unknown_engine_is_named_in_the_error():
+    with pytest.raises(ValueError, match="parakeet"):
+        load(AsrOptions(engine="parakeet"))
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(ValidationError):
+        AsrOptions(beams=3)
+
+
+def test_the_words_of_every_channel_are_recognised(heard, sample_call, words_wrong):
+    rates = {owner: words_wrong(sample_call(owner[0]).said(owner[1]), texts) for owner, texts in heard.items()}
+    print({owner: round(100 * rate, 1) for owner, rate in rates.items()})
+    assert max(rates.values()) < WORST_CHANNEL
+    assert sum(rates.values()) / len(rates) < MEAN
+
+
+def test_the_language_of_a_channel_is_detected(heard, sample_call):
+    for (prefix, _), texts in heard.items():
+        votes = {}
+        for text in texts:
+            seconds = text.chunk.duration * text.language_probability
+            votes[text.language] = votes.get(text.language, 0) + seconds
+        assert max(votes, key=votes.get) == sample_call(prefix).expected["language"]
+
+
+def test_detected_probabilities_cover_the_checkpoints_languages_and_sum_to_one(sample_call, transcriber):
+    call = sample_call("05")
+    chunks = (Chunk(REP, 0.6, 6.0), Chunk(CUSTOMER, 6.0, 12.0))
+    for probabilities in transcriber.detect_languages(pieces(call, chunks), chunks):
+        assert set(probabilities) == {"en", "es", "de"}
+        assert sum(probabilities.values()) == pytest.approx(1.0, abs=1e-3)
+        assert max(probabilities, key=probabilities.get) == "es"
+
+
+def test_a_given_language_is_not_detected_again(sample_call, transcriber):
+    chunk = Chunk(REP, 0.6, 5.2, language="en")
+    (text,) = transcriber.transcribe(pieces(sample_call("01"), [chunk]), [chunk])
+    assert (text.language, text.language_probability) == ("en", 1.0)
+
+
+def test_word_times_never_decrease_and_lie_inside_their_chunk(heard):
+    for texts in heard.values():
+        for text in texts:
+            earliest = text.chunk.start
+            for word in text.words:
+                assert earliest <= word.start <= word.end <= text.chunk.end + 1e-3
+                assert word.text == word.text.strip() != ""
+                assert 0 <= word.confidence <= 1
+                earliest = word.end - 1e-9
+
+
+def test_words_begin_when_they_are_said(heard, sample_call):
+    errors = []
+    for (prefix, role), texts in heard.items():
+        said = {}
+        for segment in sample_call(prefix).said(role):
+            for word in segment["words"]:
+                said.setdefault(word["text"].lower(), []).append(word["start"])
+        for word in (word for text in texts for word in text.words):
+            starts = said.get(word.text.lower())
+            if starts:
+                errors.append(min(abs(word.start - start) for start in starts))
+    assert len(errors) > 200
+    assert np.median(errors) < 0.15
+
+
+def test_chunks_of_several_calls_and_languages_in_one_batch_give_what_they_give_alone(sample_call, transcriber):
+    english, spanish, german = sample_call("01"), sample_call("05"), sample_call("06")
+    chunks = [Chunk(REP, 0.6, 5.2), Chunk(CUSTOMER, 5.2, 11.0), Chunk(REP, 0.6, 5.8), Chunk(REP, 0.6, 6.0)]
+    samples = [
+        x for call, c in zip((english, english, spanish, german), chunks, strict=True) for x in pieces(call, [c])
+    ]
+    together = transcriber.transcribe(samples, chunks)
+    alone = [transcriber.transcribe([x], [chunk])[0] for x, chunk in zip(samples, chunks, strict=True)]
+    assert [t.language for t in together] == ["en", "en", "es", "de"]
+    for a, b in zip(together, alone, strict=True):
+        assert [w.text for w in a.words] == [w.text for w in b.words]
+        assert [w.start for w in a.words] == pytest.approx([w.start for w in b.words], abs=0.05)
+        assert a.mean_log_probability == pytest.approx(b.mean_log_probability, abs=0.05)
+
+
+def test_results_come_in_the_order_of_the_chunks(sample_call, transcriber):
+    call = sample_call("01")
+    chunks = [Chunk(REP, 0.6, 5.2), Chunk(CUSTOMER, 5.3, 7.5), Chunk(REP, 11.0, 15.0)]
+    shuffled = [chunks[2], chunks[0], chunks[1]]
+    texts = transcriber.transcribe(pieces(call, shuffled), shuffled)
+    assert [text.chunk for text in texts] == shuffled
+
+
+def test_no_chunks_give_no_texts(transcriber):
+    assert transcriber.transcribe([], []) == []
+    assert transcriber.detect_languages([], []) == []
+
+
+@pytest.mark.parametrize("sound", ["silence", "ringback", "hum", "noise"])
+def test_what_is_not_speech_has_no_words(sound, transcriber):
+    t = np.arange(6 * SAMPLE_RATE) / SAMPLE_RATE
+    made = {
+        "silence": np.zeros_like(t),
+        "ringback": 0.1 * (np.sin(2 * np.pi * 440 * t) + np.sin(2 * np.pi * 480 * t)) * (t % 6 < 2),
+        "hum": 0.1 * np.sin(2 * np.pi * 50 * t),
+        "noise": 0.02 * np.random.default_rng(1).standard_normal(len(t)),
+    }[sound].astype(np.float32)
+    (text,) = transcriber.transcribe([made], [Chunk(0, 0.0, 6.0)])
+    assert text.words == ()
+    assert text.no_speech_probability > 0.5
+
+
+def test_a_chunk_longer_than_the_model_takes_is_refused(transcriber):
+    with pytest.raises(EngineError, match="takes up to 8 s"):
+        transcriber.transcribe([np.zeros(31 * SAMPLE_RATE, np.float32)], [Chunk(0, 0.0, 31.0)])
+
+
+def test_samples_that_are_not_numbers_are_refused(transcriber):
+    with pytest.raises(EngineError, match="finite"):
+        transcriber.transcribe([np.full(SAMPLE_RATE, np.nan, np.float32)], [Chunk(0, 0.0, 1.0)])
+
+
+def test_a_language_that_the_model_does_not_know_is_refused(transcriber):
+    chunk = replace(Chunk(0, 0.0, 1.0), language="tlh")
+    with pytest.raises(EngineError, match="tlh"):
+        transcriber.transcribe([np.zeros(SAMPLE_RATE, np.float32)], [chunk])
