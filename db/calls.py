@@ -1,0 +1,152 @@
+"""A call comes in (`submit`) and gets its record (`complete`). Each is one transaction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import sqlalchemy as sa
+from psycopg.types.json import Jsonb
+
+from db import jobs, record
+from db.database import Database
+from db.identity import SIGNING_PARAMETERS, e164, recording_identity
+from db.jobs import Lease
+from db.rows import dump_json, to_call
+from db.tables import calls
+from pipeline.domain.call import Call, CallState, Sender, Submission
+from pipeline.domain.insight import Finding
+from pipeline.domain.speech import Transcript, Voiceprint
+from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
+
+__all__ = ["SIGNING_PARAMETERS", "Accepted", "complete", "e164", "recording_identity", "submit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What the sender is told. `job_id` is the call's current process job, where a recording was sent."""
+
+    status: CallState  # received or transcribing: it follows the request
+    job_id: UUID | None = None
+
+
+_SUBMIT = """
+    SELECT outcome, job FROM submit_call(
+        %(key)s, %(call_id)s, %(team)s, %(user)s, %(from)s, %(to)s, %(from_e164)s, %(to_e164)s,
+        %(start)s, %(outgoing)s, %(duration)s, %(url)s, %(url2)s, %(identity)s, %(identity2)s, %(body)s
+    )
+"""
+
+_REFUSALS = {"key_revoked": KeyRevoked, "unknown_team": UnknownTeam, "call_of_other_team": CallOfOtherTeam}
+
+
+async def submit(
+    database: Database,
+    sender: Sender,
+    submission: Submission,
+    body: dict[str, Any],
+    signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
+) -> Accepted:
+    """Merge a submission into its call, keep it as sent (`body`), and enqueue what follows from it.
+
+    Raises KeyRevoked, UnknownTeam (`submission.team_id` is not one of the workspace; a team-scoped key's own team
+    counts instead), CallOfOtherTeam, and StateUnavailable when PostgreSQL cannot take it now; then nothing has
+    changed, save that a connection lost during the commit leaves it open: sending again is safe.
+    """
+    if submission.recording_url is None and submission.recording_url2 is not None:
+        raise ValueError("recording_url2 without recording_url")
+    values = _arguments(sender, submission, signing_parameters) | {"body": Jsonb(body, dumps=dump_json)}
+    try:
+        async with database.pool.connection() as connection:
+            row = await (await connection.execute(_SUBMIT, values)).fetchone()
+    except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
+        raise StateUnavailable from error
+    assert row is not None
+    outcome, job_id = row
+    if outcome != "accepted":
+        raise _REFUSALS[str(outcome)]
+    if submission.recording_url is None:
+        return Accepted(CallState.RECEIVED)
+    assert isinstance(job_id, UUID)
+    return Accepted(CallState.TRANSCRIBING, job_id)
+
+
+def _arguments(sender: Sender, submission: Submission, signing_parameters: Sequence[str]) -> dict[str, Any]:
+    def identity(url: str | None) -> str | None:
+        return None if url is None else recording_identity(url, signing_parameters)
+
+    return {
+        "key": sender.key_id,
+        "call_id": submission.call_id,
+        "team": submission.team_id,
+        "user": submission.user_id,
+        "from": submission.from_number,
+        "to": submission.to_number,
+        "from_e164": e164(submission.from_number, sender.default_country),
+        "to_e164": e164(submission.to_number, sender.default_country),
+        "start": submission.start_time.astimezone(UTC),
+        "outgoing": submission.outgoing,
+        "duration": submission.duration,
+        "url": submission.recording_url,
+        "url2": submission.recording_url2,
+        "identity": identity(submission.recording_url),
+        "identity2": identity(submission.recording_url2),
+    }
+
+
+async def complete(
+    database: Database,
+    lease: Lease,
+    transcript: Transcript,
+    findings: Sequence[Finding],
+    voiceprint: Voiceprint | None,
+    warnings: Sequence[str] = (),
+) -> Call | None:
+    """Write the record of a call and finish its job. Raises LeaseLost.
+
+    Returns None when it is done. When a submission changed the call's data since the lease was loaded, it writes
+    nothing and returns the call as it is now: run the analysis again and call with `jobs.refresh(database, lease)`,
+    or with the lease's `call` replaced by the one returned.
+
+    `voiceprint` is the rep's, kept under the call's `user_id`. None keeps an earlier one of an "analyze" job, and
+    removes that of a "process" job, whose recording may be another.
+    """
+    async with database.transaction() as connection:
+        row = await jobs.lock(connection, lease)
+        call = to_call(row)
+        if row.metadata_version != lease.metadata_version and _metadata(call) != _metadata(lease.call):
+            return call
+        process_job = row.job_id or lease.job.job_id
+        await record.write_transcript(connection, lease, process_job, transcript)
+        notes = await record.write_findings(connection, lease, findings)
+        await record.keep_voiceprint(connection, lease, call.user_id, voiceprint)
+        await jobs.finish(connection, lease)
+        await connection.execute(
+            sa.update(calls).where(calls.c.id == lease.call_pk).values(_completed(lease, [*warnings, *notes]))
+        )
+    return None
+
+
+def _metadata(call: Call) -> Call:
+    """What an analysis depends on: all but the addresses, which may have been signed anew."""
+    return replace(call, recording_url=None, recording_url2=None)
+
+
+def _completed(lease: Lease, warnings: list[str]) -> dict[str, Any]:
+    now = sa.func.now()
+    values: dict[str, Any] = {"analyzed_at": now, "updated_at": now}
+    if lease.job.kind == "analyze":  # what was said about the recording stays true
+        return values | {"analysis_warnings": warnings}
+    failure = dict.fromkeys(("failure_code", "failure_message", "failure_retryable", "failed_at"))
+    return (
+        values
+        | failure
+        | {
+            "state": "completed",
+            "completed_at": now,
+            "warnings": warnings,
+            "analysis_warnings": [],
+        }
+    )

@@ -1,0 +1,92 @@
+"""Connections and transactions. `Database.transaction` is the only commit in SQLAlchemy code.
+
+Two pools: SQLAlchemy's for the pipeline's writes and the reads, and a raw psycopg one for the hot path of `/submit`.
+Both look at a connection before they hand it out, so a restart of PostgreSQL costs the first request nothing.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Self
+
+import psycopg
+import sqlalchemy as sa
+from psycopg_pool import AsyncConnectionPool
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from db.rows import dump_json
+
+OUTAGES: tuple[type[Exception], ...] = (psycopg.OperationalError, OperationalError, InterfaceError, sa.exc.TimeoutError)
+"""What a lost, restarting or overloaded PostgreSQL raises here: never the fault of the call being worked on."""
+
+CONNECT_SECONDS = 5
+_SOCKET = {"connect_timeout": CONNECT_SECONDS, "tcp_user_timeout": 10_000, "application_name": "switchboard"}
+
+RawPool = AsyncConnectionPool[psycopg.AsyncConnection[tuple[object, ...]]]
+
+
+class Database:
+    """Made with `await Database.open(url)`; belongs to the event loop it was opened in."""
+
+    def __init__(self, url: str, pool: RawPool, engine: AsyncEngine) -> None:
+        self.url = url
+        self.pool = pool
+        self.engine = engine
+
+    @classmethod
+    async def open(cls, url: str, pool_size: int = 8, wait_seconds: float = 2.0) -> Self:
+        """Open both pools, each of at most `pool_size` connections, made when first needed.
+
+        An unreachable server is no error here, so that a replica may start before its database; a request that gets
+        no connection within `wait_seconds` raises one of `OUTAGES`.
+        """
+        engine = create_async_engine(
+            sqlalchemy_url(url),
+            pool_pre_ping=True,
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=30,
+            connect_args=_SOCKET,
+            json_serializer=dump_json,
+        )
+        pool: RawPool = AsyncConnectionPool(
+            url,
+            min_size=1,
+            max_size=pool_size,
+            open=False,
+            timeout=wait_seconds,
+            # Give up early: the next request tries again, while the pool's own attempts wait ever longer.
+            reconnect_timeout=2.0,
+            check=AsyncConnectionPool.check_connection,
+            configure=_bound_waiting,
+            kwargs={**_SOCKET, "autocommit": True},
+        )
+        await pool.open(wait=False)
+        return cls(url, pool, engine)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction, READ COMMITTED: committed at the end of the block, rolled back when it raises."""
+        async with self.engine.begin() as connection:
+            yield connection
+
+    async def close(self) -> None:
+        """Close both pools; connections in use end with their block."""
+        await self.pool.close()
+        await self.engine.dispose()
+
+
+def sqlalchemy_url(url: str) -> sa.URL:
+    """A `postgresql://` URL as SQLAlchemy wants it for psycopg 3; ValueError for another kind of database."""
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise ValueError(
+            f"Switchboard keeps its state in PostgreSQL only, and {parsed.drivername!r} is something else."
+        )
+    return parsed.set(drivername="postgresql+psycopg")
+
+
+async def _bound_waiting(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
+    """A submission that cannot be taken in time is answered 503 rather than kept hanging."""
+    await connection.execute("SET lock_timeout = '5s'")
+    await connection.execute("SET statement_timeout = '10s'")

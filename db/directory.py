@@ -1,0 +1,149 @@
+"""Workspaces, their teams, members and contacts."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
+
+from db.database import Database
+from db.identity import e164
+from db.tables import contacts, members, teams, workspaces
+from pipeline.domain.insight import Contact
+
+
+class NotInDirectory(LookupError):
+    """A workspace or team that does not exist, or a team of another workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    workspace_id: UUID
+    name: str
+    default_country: str | None  # ISO 3166 alpha-2, to read national numbers
+    time_zone: str  # IANA
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    team_id: UUID
+    workspace_id: UUID
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryMember:
+    """A person of a workspace; `user_id` is the sender's userId. In no team: known to all of them."""
+
+    user_id: UUID
+    workspace_id: UUID
+    team_id: UUID | None
+    name: str
+    aliases: tuple[str, ...]
+
+
+async def create_workspace(
+    database: Database,
+    name: str,
+    default_country: str | None = None,
+    time_zone: str = "UTC",
+    workspace_id: UUID | None = None,
+) -> Workspace:
+    """A new workspace; `workspace_id` where it must have a given one."""
+    made = Workspace(workspace_id or uuid4(), name, default_country, time_zone)
+    values = {"id": made.workspace_id, "name": name, "default_country": default_country, "time_zone": time_zone}
+    await _execute(database, sa.insert(workspaces).values(**values))
+    return made
+
+
+async def list_workspaces(database: Database) -> list[Workspace]:
+    """All workspaces, oldest first."""
+    rows = await _execute(database, sa.select(workspaces).order_by(workspaces.c.created_at))
+    return [Workspace(row.id, row.name, row.default_country, row.time_zone) for row in rows]
+
+
+async def create_team(database: Database, workspace_id: UUID, name: str, team_id: UUID | None = None) -> Team:
+    """A new team; raises NotInDirectory for an unknown workspace."""
+    made = Team(team_id or uuid4(), workspace_id, name)
+    await _execute(database, sa.insert(teams).values(id=made.team_id, workspace_id=workspace_id, name=name))
+    return made
+
+
+async def list_teams(database: Database, workspace_id: UUID | None = None) -> list[Team]:
+    """All teams, or those of a workspace, oldest first."""
+    query = _within(sa.select(teams).order_by(teams.c.created_at), teams, workspace_id)
+    return [Team(row.id, row.workspace_id, row.name) for row in await _execute(database, query)]
+
+
+async def add_member(
+    database: Database,
+    workspace_id: UUID,
+    name: str,
+    user_id: UUID | None = None,
+    team_id: UUID | None = None,
+    aliases: Iterable[str] = (),
+) -> DirectoryMember:
+    """A member, or the new data of one whose `user_id` is known. Earlier calls with that userId are theirs at once."""
+    made = DirectoryMember(user_id or uuid4(), workspace_id, team_id, name, tuple(aliases))
+    data = {"team_id": team_id, "name": name, "aliases": list(made.aliases)}
+    await _execute(
+        database,
+        insert(members)
+        .values(workspace_id=workspace_id, user_id=made.user_id, **data)
+        .on_conflict_do_update(index_elements=["workspace_id", "user_id"], set_=data),
+    )
+    return made
+
+
+async def list_members(database: Database, workspace_id: UUID | None = None) -> list[DirectoryMember]:
+    """All members, or those of a workspace, by name."""
+    query = _within(sa.select(members).order_by(members.c.name), members, workspace_id)
+    return [
+        DirectoryMember(row.user_id, row.workspace_id, row.team_id, row.name, tuple(row.aliases))
+        for row in await _execute(database, query)
+    ]
+
+
+async def add_contact(
+    database: Database,
+    workspace_id: UUID,
+    name: str,
+    company: str | None = None,
+    email: str | None = None,
+    phone: str | None = None,
+) -> Contact:
+    """A contact. `phone` is kept in E.164; ValueError where it cannot be read as a number."""
+    known = {workspace.workspace_id: workspace for workspace in await list_workspaces(database)}
+    if workspace_id not in known:
+        raise NotInDirectory(f"there is no workspace {workspace_id}")
+    number = e164(phone, known[workspace_id].default_country) if phone else None
+    if phone and number is None:
+        raise ValueError("the phone number cannot be read; write it with + and the country's code")
+    made = uuid4()
+    data = {"name": name, "company": company, "email": email, "phone": number}
+    await _execute(database, sa.insert(contacts).values(id=made, workspace_id=workspace_id, **data))
+    return Contact(str(made), name, company, email, number)
+
+
+async def list_contacts(database: Database, workspace_id: UUID | None = None) -> list[Contact]:
+    """All contacts, or those of a workspace, by name."""
+    query = _within(sa.select(contacts).order_by(contacts.c.name), contacts, workspace_id)
+    return [
+        Contact(str(row.id), row.name, row.company, row.email, row.phone) for row in await _execute(database, query)
+    ]
+
+
+def _within(query: sa.Select[Any], table: sa.Table, workspace_id: UUID | None) -> sa.Select[Any]:
+    return query if workspace_id is None else query.where(table.c.workspace_id == workspace_id)
+
+
+async def _execute(database: Database, statement: sa.Executable) -> list[sa.Row[Any]]:
+    try:
+        async with database.transaction() as connection:
+            result = await connection.execute(statement)
+            return list(result.all()) if result.returns_rows else []
+    except IntegrityError as error:
+        raise NotInDirectory("no such workspace, or no such team in it") from error

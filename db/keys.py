@@ -1,0 +1,112 @@
+"""API keys. Only the SHA-256 of a secret is stored: it has 256 random bits, so there is nothing to guess or to salt."""
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from db.database import Database
+from db.tables import api_keys
+from pipeline.domain.call import Sender
+from pipeline.errors import UnknownTeam
+
+SCOPES = frozenset({"submit", "read"})
+SECRET_BYTES = 32
+PREFIX_LENGTH = 9  # of the secret, shown to recognise a key by: "sb_" and six characters
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """A key as it may be shown."""
+
+    key_id: UUID
+    workspace_id: UUID
+    team_id: UUID | None  # None: workspace-wide
+    name: str
+    prefix: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+async def create(
+    database: Database, workspace_id: UUID, team_id: UUID | None, scopes: Iterable[str], name: str
+) -> tuple[KeyInfo, str]:
+    """A new key and its secret, which is shown this once.
+
+    Raises ValueError for no or unknown scopes, UnknownTeam where the workspace or its team
+    does not exist.
+    """
+    wanted = set(scopes)
+    if not wanted or not wanted <= SCOPES:
+        raise ValueError(f"the scopes of a key are one or more of {', '.join(sorted(SCOPES))}")
+    secret = "sb_" + secrets.token_urlsafe(SECRET_BYTES)
+    values = {
+        "workspace_id": workspace_id,
+        "team_id": team_id,
+        "name": name,
+        "secret_sha256": _digest(secret),
+        "prefix": secret[:PREFIX_LENGTH],
+        "scopes": sorted(wanted),
+    }
+    try:
+        async with database.transaction() as connection:
+            row = (await connection.execute(sa.insert(api_keys).values(**values).returning(*_SHOWN))).one()
+    except IntegrityError as error:
+        raise UnknownTeam from error
+    return _info(row), secret
+
+
+async def find(database: Database, secret: str) -> Sender | None:
+    """Whom a secret speaks for; None for an unknown or revoked one. Raises psycopg.OperationalError."""
+    async with database.pool.connection() as connection:
+        row: Any = await (await connection.execute(_FIND, (_digest(secret),))).fetchone()
+    if row is None:
+        return None
+    key_id, workspace_id, team_id, scopes, default_country = row
+    return Sender(key_id, workspace_id, team_id, frozenset(scopes), default_country)
+
+
+async def list_keys(database: Database, workspace_id: UUID | None = None) -> list[KeyInfo]:
+    """All keys, revoked ones too, oldest first."""
+    query = sa.select(*_SHOWN).order_by(api_keys.c.created_at)
+    if workspace_id is not None:
+        query = query.where(api_keys.c.workspace_id == workspace_id)
+    async with database.transaction() as connection:
+        return [_info(row) for row in await connection.execute(query)]
+
+
+async def revoke(database: Database, key_id: UUID) -> bool:
+    """No submission with this key is taken from now on. False where there is no such key, or it was revoked before."""
+    live = sa.and_(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
+    async with database.transaction() as connection:
+        done = await connection.execute(sa.update(api_keys).where(live).values(revoked_at=sa.func.now()))
+    return done.rowcount == 1
+
+
+_SHOWN = tuple(
+    api_keys.c[name]
+    for name in ("id", "workspace_id", "team_id", "name", "prefix", "scopes", "created_at", "revoked_at")
+)
+
+_FIND = """
+    SELECT k.id, k.workspace_id, k.team_id, k.scopes, w.default_country
+    FROM api_keys k JOIN workspaces w ON w.id = k.workspace_id
+    WHERE k.secret_sha256 = %s AND k.revoked_at IS NULL
+"""
+
+
+def _digest(secret: str) -> bytes:
+    return sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def _info(row: sa.Row[Any]) -> KeyInfo:
+    return KeyInfo(
+        row.id, row.workspace_id, row.team_id, row.name, row.prefix, tuple(row.scopes), row.created_at, row.revoked_at
+    )

@@ -1,0 +1,93 @@
+"""Brings a database to the schema of this version. Several nodes may do so at once: an advisory lock lets one in."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
+from psycopg.errors import InsufficientPrivilege
+
+from db.database import CONNECT_SECONDS, sqlalchemy_url
+
+OLDEST_POSTGRES = 14
+ADVISORY_LOCK = 0x5317C4B0A4D  # any number that nobody else in the database uses
+
+
+class DatabaseUnfit(Exception):
+    """The database cannot hold Switchboard's state; the message says what to do."""
+
+
+def migrate(url: str) -> None:
+    """Apply what is missing. Raises `DatabaseUnfit`, or SQLAlchemy's OperationalError where nobody answers."""
+    with _connection(url) as connection:
+        connection.execute(sa.text("SELECT pg_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
+        connection.commit()  # the lock belongs to the session, not to this transaction
+        _check(connection)
+        config = _config()
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise DatabaseUnfit(f"The database was migrated by another version of Switchboard: {error}") from error
+        except InsufficientPrivilege as error:
+            raise DatabaseUnfit(
+                f"PostgreSQL refuses: {error.diag.message_primary}. The user needs CREATE in this database, and the "
+                "extension must be there: let a superuser run CREATE EXTENSION vector in it once."
+            ) from error
+
+
+def is_current(url: str) -> bool:
+    """Whether the database has the schema of this version."""
+    with _connection(url) as connection:
+        return MigrationContext.configure(connection).get_current_revision() == _head()
+
+
+def _head() -> str | None:
+    return ScriptDirectory.from_config(_config()).get_current_head()
+
+
+def _config() -> Config:
+    config = Config()  # no .ini file: nothing depends on where the process stands
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    return config
+
+
+@contextmanager
+def _connection(url: str) -> Iterator[sa.Connection]:
+    engine = sa.create_engine(
+        sqlalchemy_url(url), poolclass=sa.NullPool, connect_args={"connect_timeout": CONNECT_SECONDS}
+    )
+    with engine.connect() as connection:  # closing it releases the advisory lock
+        yield connection
+
+
+def _check(connection: sa.Connection) -> None:
+    version, vector_available = connection.execute(
+        sa.text(
+            "SELECT current_setting('server_version_num')::int,"
+            " EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector')"
+        )
+    ).one()
+    connection.commit()
+    require(version, vector_available)
+
+
+def require(version: int, vector_available: bool) -> None:
+    """Raise `DatabaseUnfit` for a server we cannot use. `version` as in `server_version_num`: 180004 is 18.4."""
+    major = version // 10_000
+    if major < OLDEST_POSTGRES:
+        raise DatabaseUnfit(
+            f"Switchboard needs PostgreSQL {OLDEST_POSTGRES} or later and this server is version {major}. "
+            "Upgrade it, or leave the database URL unset to use the embedded PostgreSQL 18."
+        )
+    if not vector_available:
+        raise DatabaseUnfit(
+            "Switchboard needs the extension pgvector and this PostgreSQL server does not have it. Install it there "
+            f"(on Debian: apt install postgresql-{major}-pgvector), or leave the database URL unset to use the "
+            "embedded PostgreSQL, which brings it along."
+        )

@@ -1,0 +1,155 @@
+"""The parts of a completed record, each replaced as a whole in the transaction of `calls.complete`."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.jobs import Lease
+from db.tables import call_contacts, contacts, findings, tasks, transcripts, voiceprints
+from pipeline.domain.insight import Finding, Task
+from pipeline.domain.speech import Transcript, Voiceprint
+
+_TASKS = TypeAdapter(tuple[Task, ...])
+
+
+async def write_transcript(
+    connection: AsyncConnection, lease: Lease, process_job: UUID, transcript: Transcript
+) -> None:
+    """`process_job` is the job that the recording belongs to, also when an "analyze" job writes."""
+    values = {
+        "job_id": process_job,
+        "language": transcript.language,
+        "duration": transcript.duration,
+        "engine": transcript.engine,
+        "content": transcript,
+        "written_at": sa.func.now(),
+    }
+    await connection.execute(
+        insert(transcripts)
+        .values(call_pk=lease.call_pk, **values)
+        .on_conflict_do_update(index_elements=["call_pk"], set_=values)
+    )
+
+
+async def write_findings(connection: AsyncConnection, lease: Lease, found: Sequence[Finding]) -> list[str]:
+    """Replace findings, and the tasks and contacts that are in them; returns warnings for the record."""
+    await connection.execute(sa.delete(findings).where(findings.c.call_pk == lease.call_pk))
+    if found:
+        rows = [_finding(lease, position, finding) for position, finding in enumerate(found)]
+        await connection.execute(sa.insert(findings), rows)
+    by_step = {finding.step: finding for finding in found}
+    warnings = await _write_tasks(connection, lease, by_step.get("tasks"))
+    await _link_contacts(connection, lease, by_step.get("contacts"))
+    return warnings
+
+
+def _finding(lease: Lease, position: int, finding: Finding) -> dict[str, Any]:
+    return {
+        "call_pk": lease.call_pk,
+        "step": finding.step,
+        "version": finding.version,
+        "position": position,
+        "value": finding.value,
+        "evidence": finding.evidence,
+        "confidence": finding.confidence,
+        "note": finding.note,
+    }
+
+
+async def _write_tasks(connection: AsyncConnection, lease: Lease, finding: Finding | None) -> list[str]:
+    """The finding "tasks" holds `{"tasks": [...]}`, each with the fields of `Task`."""
+    await connection.execute(sa.delete(tasks).where(tasks.c.call_pk == lease.call_pk))
+    try:
+        found = _TASKS.validate_python(finding.value.get("tasks", ()) if finding else ())
+    except ValidationError as error:
+        # Never withhold a transcript for a finding; the finding itself is kept as it came.
+        return [f"The tasks found could not be listed: {error.error_count()} values are not as expected."]
+    rows = [
+        {
+            "call_pk": lease.call_pk,
+            "position": position,
+            "title": task.title,
+            "owner": task.owner,
+            "kind": task.kind,
+            "owner_user_id": task.owner_user_id,
+            "beneficiary": task.beneficiary,
+            "due_expression": task.due_expression,
+            "due_date": task.due_date,
+            "confidence": task.confidence,
+            "evidence": task.evidence,
+        }
+        for position, task in enumerate(found)
+    ]
+    if rows:
+        await connection.execute(sa.insert(tasks), rows)
+    return []
+
+
+async def _link_contacts(connection: AsyncConnection, lease: Lease, finding: Finding | None) -> None:
+    """Link the call to the contacts it resolved: `{"contacts": [{"contact_id": ...}, ...]}`.
+
+    One that the workspace does not know is kept if a number or an address tells who it is; a name alone does not.
+    """
+    await connection.execute(sa.delete(call_contacts).where(call_contacts.c.call_pk == lease.call_pk))
+    people = finding.value.get("contacts", ()) if finding else ()
+    for person in people if isinstance(people, list | tuple) else ():
+        if isinstance(person, dict) and (contact_id := await _resolve(connection, lease, person)) is not None:
+            await connection.execute(
+                insert(call_contacts).values(call_pk=lease.call_pk, contact_id=contact_id).on_conflict_do_nothing()
+            )
+
+
+async def _resolve(connection: AsyncConnection, lease: Lease, person: dict[str, Any]) -> UUID | None:
+    known = sa.select(contacts.c.id).where(contacts.c.workspace_id == lease.workspace_id)
+    contact_id = _uuid(person.get("contact_id"))
+    if contact_id is not None:
+        return await _first(connection, known.where(contacts.c.id == contact_id))
+    for column in (contacts.c.phone, contacts.c.email):
+        value = person.get(column.name)
+        found = await _first(connection, known.where(column == str(value))) if value else None
+        if found is not None:
+            return found
+    if not (person.get("phone") or person.get("email")):
+        return None
+    fields = {name: str(person[name]) for name in ("name", "company", "email", "phone") if person.get(name)}
+    new = sa.insert(contacts).values(workspace_id=lease.workspace_id, source="call", **fields).returning(contacts.c.id)
+    return await _first(connection, new)
+
+
+async def _first(connection: AsyncConnection, query: sa.Executable) -> UUID | None:
+    found: UUID | None = (await connection.execute(query)).scalar()
+    return found
+
+
+def _uuid(value: object) -> UUID | None:
+    try:
+        return UUID(str(value)) if value else None
+    except ValueError:
+        return None
+
+
+async def keep_voiceprint(
+    connection: AsyncConnection, lease: Lease, user_id: UUID | None, voiceprint: Voiceprint | None
+) -> None:
+    """The rep's voice in this call, under the member who handled it, if known."""
+    own = voiceprints.c.call_pk == lease.call_pk
+    if voiceprint is None and lease.job.kind == "analyze":
+        await connection.execute(sa.update(voiceprints).where(own).values(user_id=user_id))
+        return
+    await connection.execute(sa.delete(voiceprints).where(own))
+    if voiceprint is not None:
+        await connection.execute(
+            sa.insert(voiceprints).values(
+                call_pk=lease.call_pk,
+                workspace_id=lease.workspace_id,
+                user_id=user_id,
+                model=voiceprint.model,
+                vector=list(voiceprint.vector),
+                speech_seconds=voiceprint.speech_seconds,
+            )
+        )

@@ -1,0 +1,91 @@
+"""What each stage of a job left behind, so that a job taken up again skips what is done.
+
+A stage's result belongs to the content it was made from: another job of the same call that fetches the very same
+bytes finds it too. What was fetched belongs to the job.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+from uuid import UUID
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db import jobs
+from db.database import Database
+from db.jobs import Lease
+from db.tables import calls, recordings, stage_results
+from pipeline.domain.speech import STAGES, Recording
+
+_ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(cast(Any, kind)) for name, kind in STAGES.items()}
+
+
+def content_key(fetched: Sequence[Recording]) -> str:
+    """Names the content of a call's recordings: the channel and sha256 of each."""
+    return " ".join(f"{r.channel}:{r.sha256}" for r in sorted(fetched, key=lambda r: r.channel))
+
+
+async def load(database: Database, lease: Lease) -> dict[str, Any]:
+    """Stage name -> what it recorded, as the type in `STAGES`. Nothing but {} before the recordings were fetched.
+
+    Load again after recording "fetch": the content may have been worked on before, by another job of the call.
+    """
+    async with database.transaction() as connection:
+        fetched = await _fetched(connection, lease)
+        if not fetched:
+            return {}
+        rows = await connection.execute(
+            sa.select(stage_results.c.stage, stage_results.c.result).where(
+                stage_results.c.call_pk == lease.call_pk, stage_results.c.content_key == content_key(fetched)
+            )
+        )
+        stored = {stage: result for stage, result in rows if stage in _ADAPTERS}
+    return {"fetch": fetched} | {stage: _ADAPTERS[stage].validate_python(result) for stage, result in stored.items()}
+
+
+async def record(database: Database, lease: Lease, stage: str, result: Any) -> None:
+    """Keep what `stage` made; a second time replaces the first.
+
+    Raises LeaseLost, and ValueError for an unknown stage or one recorded before "fetch".
+    """
+    if stage not in _ADAPTERS:
+        raise ValueError(f"no stage is called {stage!r}; there are {', '.join(_ADAPTERS)}")
+    async with database.transaction() as connection:
+        await jobs.hold(connection, lease)
+        if stage == "fetch":
+            await _record_fetched(connection, lease, result)
+            return
+        fetched = await _fetched(connection, lease)
+        if not fetched:
+            raise ValueError(f"{stage!r} recorded before 'fetch'")
+        values = {"job_id": lease.job.job_id, "result": result, "recorded_at": sa.func.now()}
+        await connection.execute(
+            insert(stage_results)
+            .values(call_pk=lease.call_pk, content_key=content_key(fetched), stage=stage, **values)
+            .on_conflict_do_update(index_elements=["call_pk", "content_key", "stage"], set_=values)
+        )
+
+
+async def _fetched(connection: AsyncConnection, lease: Lease) -> tuple[Recording, ...]:
+    """The recordings of the process job: this one, or the one that an "analyze" job follows."""
+    job: UUID | sa.ScalarSelect[Any] = lease.job.job_id
+    if lease.job.kind == "analyze":
+        job = sa.select(calls.c.job_id).where(calls.c.id == lease.call_pk).scalar_subquery()
+    columns = [recordings.c[name] for name in Recording.__dataclass_fields__]
+    rows = await connection.execute(
+        sa.select(*columns).where(recordings.c.job_id == job).order_by(recordings.c.channel)
+    )
+    return tuple(Recording(**row._mapping) for row in rows)
+
+
+async def _record_fetched(connection: AsyncConnection, lease: Lease, fetched: Sequence[Recording]) -> None:
+    if lease.job.kind != "process":
+        raise ValueError("only a process job fetches")
+    await connection.execute(sa.delete(recordings).where(recordings.c.job_id == lease.job.job_id))
+    columns = tuple(Recording.__dataclass_fields__)
+    rows = [{name: getattr(recording, name) for name in columns} for recording in fetched]
+    if rows:
+        owner = {"job_id": lease.job.job_id, "call_pk": lease.call_pk}
+        await connection.execute(sa.insert(recordings), [row | owner for row in rows])

@@ -1,0 +1,87 @@
+"""What is known before a call is heard: the members of its team, their voices, the workspace's contacts."""
+
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.database import Database
+from db.jobs import Lease
+from db.tables import calls, contacts, members, voiceprints, workspaces
+from pipeline.domain.insight import Contact, Member, MemberVoiceprint, Roster
+from pipeline.domain.speech import Voiceprint
+
+MOST_CONTACTS = 2_000  # those with the call's numbers first, then the latest
+VOICEPRINTS_PER_MEMBER = 5  # the latest of each model
+
+
+async def load(database: Database, lease: Lease) -> Roster:
+    """The roster of a call as things stand now.
+
+    Members are those of the call's team and those of no team. A voice is known from earlier calls whose `userId` named
+    the member; the call's own is left out.
+    """
+    async with database.transaction() as connection:
+        row = (
+            await connection.execute(
+                sa.select(workspaces.c.default_country, workspaces.c.time_zone, calls.c.from_e164, calls.c.to_e164)
+                .join(calls, calls.c.workspace_id == workspaces.c.id)
+                .where(calls.c.id == lease.call_pk)
+            )
+        ).one()
+        return Roster(
+            members=await _members(connection, lease),
+            voiceprints=await _voiceprints(connection, lease),
+            contacts=await _contacts(connection, lease.workspace_id, [row.from_e164, row.to_e164]),
+            default_country=row.default_country,
+            time_zone=row.time_zone,
+        )
+
+
+async def _members(connection: AsyncConnection, lease: Lease) -> tuple[Member, ...]:
+    rows = await connection.execute(
+        sa.select(members.c.user_id, members.c.name, members.c.aliases).where(_of_team(lease)).order_by(members.c.name)
+    )
+    return tuple(Member(str(row.user_id), row.name, tuple(row.aliases)) for row in rows)
+
+
+async def _voiceprints(connection: AsyncConnection, lease: Lease) -> tuple[MemberVoiceprint, ...]:
+    newest = sa.func.row_number().over(
+        partition_by=(voiceprints.c.user_id, voiceprints.c.model), order_by=voiceprints.c.created_at.desc()
+    )
+    same_member = sa.and_(
+        members.c.workspace_id == voiceprints.c.workspace_id, members.c.user_id == voiceprints.c.user_id
+    )
+    ranked = (
+        sa.select(voiceprints, newest.label("rank"))
+        .join(members, same_member)
+        .where(_of_team(lease), voiceprints.c.call_pk != lease.call_pk)
+        .subquery()
+    )
+    rows = await connection.execute(
+        sa.select(ranked).where(ranked.c.rank <= VOICEPRINTS_PER_MEMBER).order_by(ranked.c.user_id, ranked.c.rank)
+    )
+    return tuple(
+        MemberVoiceprint(
+            str(row.user_id), Voiceprint(tuple(float(x) for x in row.vector), row.model, row.speech_seconds)
+        )
+        for row in rows
+    )
+
+
+async def _contacts(connection: AsyncConnection, workspace_id: UUID, numbers: list[str | None]) -> tuple[Contact, ...]:
+    is_party = sa.func.coalesce(contacts.c.phone.in_([n for n in numbers if n]), sa.false())
+    rows = await connection.execute(
+        sa.select(contacts)
+        .where(contacts.c.workspace_id == workspace_id)
+        .order_by(is_party.desc(), contacts.c.updated_at.desc())
+        .limit(MOST_CONTACTS)
+    )
+    return tuple(Contact(str(row.id), row.name, row.company, row.email, row.phone) for row in rows)
+
+
+def _of_team(lease: Lease) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        members.c.workspace_id == lease.workspace_id,
+        sa.or_(members.c.team_id.is_(None), members.c.team_id == lease.call.team_id),
+    )

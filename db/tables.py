@@ -1,0 +1,286 @@
+"""The tables as SQLAlchemy sees them. Rows never leave this package: readers get the domain's dataclasses.
+
+The schema itself is the SQL of `migrations/sql`, where the comments are; a test compares the two.
+"""
+
+import sqlalchemy as sa
+from pgvector.sqlalchemy import Vector
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
+
+metadata = sa.MetaData()
+
+
+def _id() -> sa.Column[object]:
+    return sa.Column("id", UUID, primary_key=True, server_default=sa.text("gen_random_uuid()"))
+
+
+def _now(name: str) -> sa.Column[object]:
+    return sa.Column(name, sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now())
+
+
+def _time(name: str) -> sa.Column[object]:
+    return sa.Column(name, sa.DateTime(timezone=True))
+
+
+def _text(name: str, required: bool = True, default: str | None = None) -> sa.Column[object]:
+    return sa.Column(name, sa.Text, nullable=not required, server_default=default)
+
+
+def _workspace() -> sa.Column[object]:
+    return sa.Column("workspace_id", UUID, sa.ForeignKey("workspaces.id", ondelete="CASCADE"), nullable=False)
+
+
+def _call(primary_key: bool = False) -> sa.Column[object]:
+    reference = sa.ForeignKey("calls.id", ondelete="CASCADE")
+    return sa.Column("call_pk", sa.BigInteger, reference, nullable=False, primary_key=primary_key)
+
+
+def _job(primary_key: bool = False) -> sa.Column[object]:
+    reference = sa.ForeignKey("jobs.id", ondelete="CASCADE")
+    return sa.Column("job_id", UUID, reference, nullable=False, primary_key=primary_key)
+
+
+def _team_of_workspace(name: str) -> sa.ForeignKeyConstraint:
+    return sa.ForeignKeyConstraint(["workspace_id", "team_id"], ["teams.workspace_id", "teams.id"], name=name)
+
+
+workspaces = sa.Table(
+    "workspaces",
+    metadata,
+    _id(),
+    _text("name"),
+    _text("default_country", required=False),
+    _text("time_zone", default="UTC"),
+    _now("created_at"),
+)
+
+teams = sa.Table(
+    "teams",
+    metadata,
+    _id(),
+    _workspace(),
+    _text("name"),
+    _now("created_at"),
+    sa.UniqueConstraint("workspace_id", "id", name="teams_workspace_id_id_key"),
+)
+
+members = sa.Table(
+    "members",
+    metadata,
+    sa.Column("workspace_id", UUID, sa.ForeignKey("workspaces.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("user_id", UUID, primary_key=True, server_default=sa.text("gen_random_uuid()")),
+    sa.Column("team_id", UUID),
+    _text("name"),
+    sa.Column("aliases", ARRAY(sa.Text), nullable=False, server_default="{}"),
+    _now("created_at"),
+    _team_of_workspace("members_team_fkey"),
+)
+
+contacts = sa.Table(
+    "contacts",
+    metadata,
+    _id(),
+    _workspace(),
+    _text("name", required=False),
+    _text("company", required=False),
+    _text("email", required=False),
+    _text("phone", required=False),
+    _text("source", default="directory"),
+    _now("created_at"),
+    _now("updated_at"),
+    sa.Index("contacts_phone_idx", "workspace_id", "phone"),
+    sa.Index("contacts_recent_idx", "workspace_id", "updated_at"),
+)
+
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    _id(),
+    _workspace(),
+    sa.Column("team_id", UUID),
+    _text("name"),
+    sa.Column("secret_sha256", BYTEA, nullable=False),
+    _text("prefix"),
+    sa.Column("scopes", ARRAY(sa.Text), nullable=False),
+    _now("created_at"),
+    _time("revoked_at"),
+    sa.UniqueConstraint("secret_sha256", name="api_keys_secret_sha256_key"),
+    _team_of_workspace("api_keys_team_fkey"),
+)
+
+calls = sa.Table(
+    "calls",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    _workspace(),
+    sa.Column("call_id", UUID, nullable=False),
+    sa.Column("team_id", UUID, nullable=False),
+    sa.Column("user_id", UUID),
+    _text("from_number"),
+    _text("to_number"),
+    _text("from_e164", required=False),
+    _text("to_e164", required=False),
+    sa.Column("start_time", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("outgoing", sa.Boolean),
+    sa.Column("duration", sa.BigInteger),
+    _text("recording_url", required=False),
+    _text("recording_url2", required=False),
+    _text("recording_identity", required=False),
+    _text("recording_identity2", required=False),
+    _text("state"),
+    sa.Column(
+        "job_id",
+        UUID,
+        sa.ForeignKey(
+            "jobs.id",
+            name="calls_job_id_fkey",
+            ondelete="SET NULL",
+            deferrable=True,
+            initially="DEFERRED",
+            use_alter=True,
+        ),
+    ),
+    sa.Column("metadata_version", sa.Integer, nullable=False, server_default="1"),
+    sa.Column("warnings", ARRAY(sa.Text), nullable=False, server_default="{}"),
+    sa.Column("analysis_warnings", ARRAY(sa.Text), nullable=False, server_default="{}"),
+    _text("failure_code", required=False),
+    _text("failure_message", required=False),
+    sa.Column("failure_retryable", sa.Boolean),
+    _now("created_at"),
+    _now("updated_at"),
+    _time("completed_at"),
+    _time("analyzed_at"),
+    _time("failed_at"),
+    sa.UniqueConstraint("workspace_id", "call_id", name="calls_workspace_id_call_id_key"),
+    _team_of_workspace("calls_team_fkey"),
+    sa.Index("calls_recent_idx", "workspace_id", "created_at"),
+    sa.Index("calls_call_id_idx", "call_id"),
+)
+
+_live = sa.text("state IN ('queued', 'running')")
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    _id(),
+    _call(),
+    _text("kind"),
+    _text("state", default="queued"),
+    sa.Column("run", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("crashes", sa.Integer, nullable=False, server_default="0"),
+    _text("stage", required=False),
+    _text("worker", required=False),
+    _text("error_code", required=False),
+    _text("error_message", required=False),
+    sa.Column("error_retryable", sa.Boolean),
+    _now("created_at"),
+    _now("queued_at"),
+    _now("not_before"),
+    _time("started_at"),
+    _time("lease_until"),
+    _time("finished_at"),
+    sa.Index("jobs_claim_idx", "not_before", "created_at", postgresql_where=_live),
+    sa.Index("jobs_call_idx", "call_pk"),
+    sa.Index("jobs_one_live_idx", "call_pk", "kind", unique=True, postgresql_where=_live),
+)
+
+submissions = sa.Table(
+    "submissions",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    _call(),
+    sa.Column("key_id", UUID, nullable=False),
+    sa.Column("body", JSONB, nullable=False),
+    sa.Column("job_id", UUID),
+    sa.Column("received_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.text("clock_timestamp()")),
+    sa.Index("submissions_call_idx", "call_pk", "id"),
+)
+
+recordings = sa.Table(
+    "recordings",
+    metadata,
+    _job(primary_key=True),
+    sa.Column("channel", sa.SmallInteger, primary_key=True),
+    _call(),
+    _text("uri"),
+    _text("sha256"),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    _text("media_type", required=False),
+    _now("fetched_at"),
+    sa.Index("recordings_call_idx", "call_pk"),
+)
+
+stage_results = sa.Table(
+    "stage_results",
+    metadata,
+    _call(primary_key=True),
+    sa.Column("content_key", sa.Text, primary_key=True),
+    sa.Column("stage", sa.Text, primary_key=True),
+    _job(),
+    sa.Column("result", JSONB, nullable=False),
+    _now("recorded_at"),
+)
+
+transcripts = sa.Table(
+    "transcripts",
+    metadata,
+    _call(primary_key=True),
+    _job(),
+    _text("language", required=False),
+    sa.Column("duration", sa.Double, nullable=False),
+    _text("engine"),
+    sa.Column("content", JSONB, nullable=False),
+    _now("written_at"),
+)
+
+findings = sa.Table(
+    "findings",
+    metadata,
+    _call(primary_key=True),
+    sa.Column("step", sa.Text, primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("value", JSONB, nullable=False),
+    sa.Column("evidence", JSONB, nullable=False, server_default="[]"),
+    sa.Column("confidence", sa.Double),
+    _text("note", required=False),
+    _now("written_at"),
+)
+
+tasks = sa.Table(
+    "tasks",
+    metadata,
+    _call(primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
+    _text("title"),
+    _text("owner"),
+    _text("kind"),
+    _text("owner_user_id", required=False),
+    _text("beneficiary", required=False),
+    _text("due_expression", required=False),
+    sa.Column("due_date", sa.Date),
+    sa.Column("confidence", sa.Double, nullable=False),
+    sa.Column("evidence", JSONB, nullable=False),
+)
+
+call_contacts = sa.Table(
+    "call_contacts",
+    metadata,
+    _call(primary_key=True),
+    sa.Column("contact_id", UUID, sa.ForeignKey("contacts.id", ondelete="CASCADE"), primary_key=True),
+)
+
+voiceprints = sa.Table(
+    "voiceprints",
+    metadata,
+    _call(primary_key=True),
+    _workspace(),
+    sa.Column("user_id", UUID),
+    _text("model"),
+    sa.Column("vector", Vector, nullable=False),
+    sa.Column("speech_seconds", sa.Double, nullable=False),
+    _now("created_at"),
+    sa.Index("voiceprints_member_idx", "workspace_id", "user_id", "model"),
+)

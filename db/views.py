@@ -1,0 +1,324 @@
+"""What people and programs may read: plain frozen dataclasses. Recording addresses come without their signatures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.database import Database
+from db.rows import dump_json
+from db.tables import call_contacts, calls, contacts, findings, jobs, recordings, submissions, tasks, transcripts
+from pipeline.domain.call import CallState
+from pipeline.domain.insight import Contact, Evidence, Finding, Task
+from pipeline.domain.speech import Layout, Recording, Transcript
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    code: str
+    message: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """A job as an operator wants to see it."""
+
+    job_id: UUID
+    call_id: UUID
+    kind: str
+    state: str  # queued, running, done, failed, superseded
+    stage: str | None
+    worker: str | None
+    attempts: int
+    failures: int
+    crashes: int
+    created_at: datetime
+    started_at: datetime | None  # last taken up
+    queued_since: datetime | None  # while queued
+    next_try: datetime | None  # while queued
+    finished_at: datetime | None
+    error: Failure | None  # the last one
+
+
+@dataclass(frozen=True, slots=True)
+class CallSummary:
+    """One line of a list of calls."""
+
+    call_id: UUID
+    workspace_id: UUID
+    team_id: UUID
+    user_id: UUID | None
+    from_number: str
+    to_number: str
+    start_time: datetime
+    outgoing: bool | None
+    duration: int | None  # seconds
+    state: CallState
+    stage: str | None  # of the live job
+    attempts: int  # of the latest job
+    next_try: datetime | None  # while its job waits
+    failure: Failure | None
+    language: str | None
+    created_at: datetime
+    updated_at: datetime
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A moment in the life of a call: "submitted", "process queued", "completed", ... `about` is a job's id, if any."""
+
+    at: datetime
+    what: str
+    about: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """Everything known of a call. What a recording gave is there only while it is the call's current recording."""
+
+    call: CallSummary
+    job_id: UUID | None
+    from_e164: str | None
+    to_e164: str | None
+    recording_url: str | None  # without signature
+    recording_url2: str | None
+    layout: Layout | None
+    transcript: Transcript | None
+    findings: tuple[Finding, ...]
+    tasks: tuple[Task, ...]
+    contacts: tuple[Contact, ...]
+    recordings: tuple[Recording, ...]
+    warnings: tuple[str, ...]
+    submissions: int
+    jobs: tuple[JobSummary, ...]
+    timeline: tuple[Event, ...]
+
+
+def to_json(view: Any) -> str:
+    """Any of these views, or a list of them, as JSON."""
+    return dump_json(view)
+
+
+async def list_calls(
+    database: Database, workspace_id: UUID | None = None, state: CallState | str | None = None, limit: int = 50
+) -> list[CallSummary]:
+    """The latest calls first."""
+    query = _SUMMARY.order_by(calls.c.created_at.desc(), calls.c.id.desc()).limit(limit)
+    if workspace_id is not None:
+        query = query.where(calls.c.workspace_id == workspace_id)
+    if state is not None:
+        query = query.where(calls.c.state == str(state))
+    async with database.transaction() as connection:
+        return [_summary(row) for row in await connection.execute(query)]
+
+
+async def list_jobs(
+    database: Database, workspace_id: UUID | None = None, state: str | None = None, limit: int = 50
+) -> list[JobSummary]:
+    """The latest jobs first."""
+    query = _JOBS.order_by(jobs.c.created_at.desc(), jobs.c.id).limit(limit)
+    if workspace_id is not None:
+        query = query.where(calls.c.workspace_id == workspace_id)
+    if state is not None:
+        query = query.where(jobs.c.state == state)
+    async with database.transaction() as connection:
+        return [_job(row) for row in await connection.execute(query)]
+
+
+async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID | None = None) -> CallRecord | None:
+    """The record of a call, or None. Without a workspace, the latest call of that id.
+
+    Raises ValueError where `call_id` is no UUID.
+    """
+    query = _SUMMARY.add_columns(*_MORE).where(calls.c.call_id == UUID(str(call_id)))
+    if workspace_id is not None:
+        query = query.where(calls.c.workspace_id == workspace_id)
+    async with database.transaction() as connection:
+        await connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+        row = (await connection.execute(query.order_by(calls.c.id.desc()).limit(1))).one_or_none()
+        return None if row is None else await _record(connection, row)
+
+
+_JOB_FIELDS = (
+    *(jobs.c[name] for name in ("id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes")),
+    *(jobs.c[name] for name in ("created_at", "queued_at", "started_at", "not_before", "finished_at")),
+    *(jobs.c[name] for name in ("error_code", "error_message", "error_retryable")),
+)
+_JOBS = sa.select(calls.c.call_id, *_JOB_FIELDS).join(calls, calls.c.id == jobs.c.call_pk)
+
+_latest_job = (
+    sa.select(*_JOB_FIELDS)
+    .where(jobs.c.call_pk == calls.c.id)
+    .order_by(jobs.c.created_at.desc(), jobs.c.id)
+    .limit(1)
+    .lateral("latest_job")
+)
+_SUMMARY = (
+    sa.select(
+        *(
+            calls.c[name]
+            for name in ("id", "call_id", "workspace_id", "team_id", "user_id", "from_number", "to_number")
+        ),
+        *(calls.c[name] for name in ("start_time", "outgoing", "duration", "state", "created_at", "updated_at")),
+        *(calls.c[name] for name in ("completed_at", "failure_code", "failure_message", "failure_retryable", "job_id")),
+        _latest_job.c.stage,
+        _latest_job.c.attempts,
+        _latest_job.c.not_before,
+        _latest_job.c.state.label("job_state"),
+        transcripts.c.language,
+    )
+    .select_from(calls)
+    .outerjoin(_latest_job, sa.true())
+    .outerjoin(transcripts, sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id))
+)
+_MORE = (
+    *(calls.c[name] for name in ("from_e164", "to_e164", "recording_identity", "recording_identity2")),
+    *(calls.c[name] for name in ("warnings", "analysis_warnings", "analyzed_at", "failed_at")),
+    transcripts.c.content,
+)
+
+_TRANSCRIPT = TypeAdapter(Transcript)
+_EVIDENCE = TypeAdapter(Evidence)
+
+
+async def _record(connection: AsyncConnection, row: Any) -> CallRecord:
+    transcript = None if row.content is None else _TRANSCRIPT.validate_python(row.content)
+    heard = transcript is not None  # findings of a recording that has been replaced are not shown
+    of_call = await connection.execute(_JOBS.where(jobs.c.call_pk == row.id).order_by(jobs.c.created_at, jobs.c.id))
+    all_jobs = tuple(_job(job) for job in of_call)
+    times = await connection.execute(
+        sa.select(submissions.c.received_at, submissions.c.job_id)
+        .where(submissions.c.call_pk == row.id)
+        .order_by(submissions.c.id)
+    )
+    submitted = [Event(at, "submitted", about) for at, about in times]
+    return CallRecord(
+        call=_summary(row),
+        job_id=row.job_id,
+        from_e164=row.from_e164,
+        to_e164=row.to_e164,
+        recording_url=row.recording_identity,
+        recording_url2=row.recording_identity2,
+        layout=transcript.layout if transcript else None,
+        transcript=transcript,
+        findings=await _findings(connection, row.id) if heard else (),
+        tasks=await _tasks(connection, row.id) if heard else (),
+        contacts=await _contacts(connection, row.id) if heard else (),
+        recordings=await _recordings(connection, row.job_id),
+        warnings=(*row.warnings, *row.analysis_warnings),
+        submissions=len(submitted),
+        jobs=all_jobs,
+        timeline=_timeline(row, submitted, all_jobs),
+    )
+
+
+async def _findings(connection: AsyncConnection, call_pk: int) -> tuple[Finding, ...]:
+    rows = await connection.execute(
+        sa.select(findings).where(findings.c.call_pk == call_pk).order_by(findings.c.position)
+    )
+    return tuple(
+        Finding(
+            row.step,
+            row.version,
+            row.value,
+            tuple(_EVIDENCE.validate_python(piece) for piece in row.evidence),
+            row.confidence,
+            row.note,
+        )
+        for row in rows
+    )
+
+
+async def _tasks(connection: AsyncConnection, call_pk: int) -> tuple[Task, ...]:
+    rows = await connection.execute(sa.select(tasks).where(tasks.c.call_pk == call_pk).order_by(tasks.c.position))
+    names = [name for name in Task.__dataclass_fields__ if name != "evidence"]
+    return tuple(
+        Task(evidence=_EVIDENCE.validate_python(row.evidence), **{name: row._mapping[name] for name in names})
+        for row in rows
+    )
+
+
+async def _contacts(connection: AsyncConnection, call_pk: int) -> tuple[Contact, ...]:
+    rows = await connection.execute(
+        sa.select(contacts)
+        .join(call_contacts, call_contacts.c.contact_id == contacts.c.id)
+        .where(call_contacts.c.call_pk == call_pk)
+        .order_by(contacts.c.name)
+    )
+    return tuple(Contact(str(row.id), row.name, row.company, row.email, row.phone) for row in rows)
+
+
+async def _recordings(connection: AsyncConnection, job_id: UUID | None) -> tuple[Recording, ...]:
+    columns = [recordings.c[name] for name in Recording.__dataclass_fields__]
+    rows = await connection.execute(
+        sa.select(*columns).where(recordings.c.job_id == job_id).order_by(recordings.c.channel)
+    )
+    return tuple(Recording(**row._mapping) for row in rows)
+
+
+def _timeline(row: sa.Row[Any], submitted: list[Event], all_jobs: Sequence[JobSummary]) -> tuple[Event, ...]:
+    events = list(submitted)
+    for job in all_jobs:
+        events.append(Event(job.created_at, f"{job.kind} queued", job.job_id))
+        if job.started_at:
+            events.append(Event(job.started_at, f"{job.kind} taken up", job.job_id))
+        if job.finished_at:
+            events.append(Event(job.finished_at, f"{job.kind} {job.state}", job.job_id))
+    for what in ("completed", "failed"):
+        if (at := row._mapping[f"{what}_at"]) is not None:
+            events.append(Event(at, what, row.job_id))
+    return tuple(sorted(events, key=lambda event: event.at))
+
+
+def _failure(code: str | None, message: str | None, retryable: bool | None) -> Failure | None:
+    return None if code is None else Failure(code, message or "", bool(retryable))
+
+
+def _job(row: sa.Row[Any]) -> JobSummary:
+    return JobSummary(
+        job_id=row.id,
+        call_id=row.call_id,
+        kind=row.kind,
+        state=row.state,
+        stage=row.stage,
+        worker=row.worker,
+        attempts=row.attempts,
+        failures=row.failures,
+        crashes=row.crashes,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        queued_since=row.queued_at if row.state == "queued" else None,
+        next_try=row.not_before if row.state == "queued" else None,
+        finished_at=row.finished_at,
+        error=_failure(row.error_code, row.error_message, row.error_retryable),
+    )
+
+
+def _summary(row: Any) -> CallSummary:
+    return CallSummary(
+        call_id=row.call_id,
+        workspace_id=row.workspace_id,
+        team_id=row.team_id,
+        user_id=row.user_id,
+        from_number=row.from_number,
+        to_number=row.to_number,
+        start_time=row.start_time,
+        outgoing=row.outgoing,
+        duration=row.duration,
+        state=CallState(row.state),
+        stage=row.stage,
+        attempts=row.attempts or 0,
+        next_try=row.not_before if row.job_state == "queued" else None,
+        failure=_failure(row.failure_code, row.failure_message, row.failure_retryable),
+        language=row.language,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        completed_at=row.completed_at,
+    )

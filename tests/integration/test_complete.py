@@ -1,0 +1,357 @@
+"""A job's results: kept stage by stage, reused by content, written as one record."""
+
+import math
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from uuid import UUID, uuid4
+
+import pytest
+
+from db import calls, directory, jobs, results, roster, views
+from pipeline.domain.insight import Evidence, Finding, Task
+from pipeline.domain.speech import (
+    Chunk,
+    ChunkText,
+    Diarization,
+    Heard,
+    Layout,
+    LayoutKind,
+    Recording,
+    Role,
+    Span,
+    Speaker,
+    SpeakerSpan,
+    Transcript,
+    Turn,
+    Voiceprint,
+    Word,
+)
+from pipeline.errors import EngineError, LeaseLost, NotAudio
+from tests.postgres import World
+
+A = "https://store.example/a.wav"
+B = "https://store.example/b.wav"
+LAYOUT = Layout(LayoutKind.STEREO, 2, 2, 0.99, {"correlation": 0.1}, "The channels differ.")
+WORD = Word(0.5, 0.9, "Hello\u00df", 0.93)
+TRANSCRIPT = Transcript(
+    language="en",
+    language_probability=0.98,
+    duration=12.5,
+    speakers=(Speaker("rep", Role.REP, 1.0, "channel"),),
+    turns=(Turn(0, "rep", 0.5, 0.9, (WORD,), "en"),),
+    layout=LAYOUT,
+    engine="test",
+)
+FETCHED = (Recording(0, "file:///r/1", "aa" * 32, 1234, "audio/wav"), Recording(1, "file:///r/2", "bb" * 32, 99))
+TEXTS = (ChunkText(Chunk(0, 0.0, 2.0, "en"), "en", 0.9, (WORD,), -math.inf, 0.01),)
+STAGE_RESULTS = {
+    "audio": Heard(LAYOUT, 12.5, ((Span(0.0, 2.0),), ()), (Chunk(0, 0.0, 2.0),), ("a warning",)),
+    "asr": TEXTS,
+    "diarization": Diarization((SpeakerSpan(0.0, 1.0, "S0"),), {"S0": Voiceprint((0.6, 0.8), "m", 3.0)}, "test"),
+    "voiceprint": None,
+    "speakers": TRANSCRIPT,
+}
+VOICE = Voiceprint((0.6, 0.8), "model-1", 7.5)
+EVIDENCE = Evidence(0, 0.5, 0.9, "Hello")
+TASK = Task("Send the offer", "rep", "commitment", EVIDENCE, 0.8, due_expression="tomorrow", due_date=date(2026, 11, 3))
+
+
+def task_finding(*tasks: Task) -> Finding:
+    import dataclasses
+
+    return Finding("tasks", 1, {"tasks": [dataclasses.asdict(task) for task in tasks]})
+
+
+async def taken(world: World, **fields: object) -> jobs.Lease:
+    await world.submit(**({"recording_url": A} | fields))
+    return await world.one()
+
+
+async def complete(world: World, lease: jobs.Lease, *findings: Finding, voice: Voiceprint | None = None) -> None:
+    assert await calls.complete(world.database, lease, TRANSCRIPT, findings, voice, []) is None
+
+
+async def test_every_stage_result_reads_back_as_it_was_recorded(world: World) -> None:
+    lease = await taken(world)
+    assert await results.load(world.database, lease) == {}
+    await results.record(world.database, lease, "fetch", FETCHED)
+    for stage, result in STAGE_RESULTS.items():
+        await results.record(world.database, lease, stage, result)
+    assert await results.load(world.database, lease) == {"fetch": FETCHED} | STAGE_RESULTS
+
+
+async def test_characters_that_postgresql_cannot_hold_are_left_out_of_results(world: World) -> None:
+    lease = await taken(world)
+    await results.record(world.database, lease, "fetch", FETCHED)
+    odd = replace(TRANSCRIPT, note="a\x00b \\u0000")
+    await results.record(world.database, lease, "speakers", odd)
+    assert (await results.load(world.database, lease))["speakers"].note == "ab \\u0000"
+
+
+async def test_a_job_taken_up_again_finds_the_stages_that_are_done(world: World) -> None:
+    lease = await taken(world)
+    await results.record(world.database, lease, "fetch", FETCHED)
+    await results.record(world.database, lease, "asr", TEXTS)
+    await jobs.release(world.database, [lease])
+    assert await results.load(world.database, await world.one()) == {"fetch": FETCHED, "asr": TEXTS}
+
+
+async def test_a_new_job_that_fetches_the_very_same_content_reuses_the_results(world: World) -> None:
+    lease = await taken(world)
+    await results.record(world.database, lease, "fetch", FETCHED)
+    await results.record(world.database, lease, "asr", TEXTS)
+    await world.submit(recording_url=B)
+    second = await world.one()
+    assert await results.load(world.database, second) == {}
+    moved = tuple(replace(recording, uri=recording.uri + "x") for recording in FETCHED)
+    await results.record(world.database, second, "fetch", moved)
+    assert await results.load(world.database, second) == {"fetch": moved, "asr": TEXTS}
+
+
+async def test_a_new_job_that_fetches_other_content_starts_afresh(world: World) -> None:
+    lease = await taken(world)
+    await results.record(world.database, lease, "fetch", FETCHED)
+    await results.record(world.database, lease, "asr", TEXTS)
+    await world.submit(recording_url=B)
+    second = await world.one()
+    await results.record(world.database, second, "fetch", FETCHED[:1])
+    assert await results.load(world.database, second) == {"fetch": FETCHED[:1]}
+
+
+async def test_a_superseded_job_can_record_nothing_and_complete_nothing(world: World) -> None:
+    old = await taken(world)
+    await results.record(world.database, old, "fetch", FETCHED)
+    await world.submit(recording_url=B)
+    with pytest.raises(LeaseLost):
+        await results.record(world.database, old, "asr", TEXTS)
+    with pytest.raises(LeaseLost):
+        await calls.complete(world.database, old, TRANSCRIPT, [task_finding(TASK)], VOICE, [])
+    assert (await world.row())["state"] == "transcribing"
+    for table in ("stage_results", "transcripts", "findings", "tasks", "voiceprints"):
+        assert await world.rows(f"SELECT FROM {table}") == []
+
+
+async def test_a_stage_before_the_fetch_or_of_an_unknown_name_is_refused(world: World) -> None:
+    lease = await taken(world)
+    with pytest.raises(ValueError, match="before 'fetch'"):
+        await results.record(world.database, lease, "asr", TEXTS)
+    with pytest.raises(ValueError, match="no stage"):
+        await results.record(world.database, lease, "poetry", TEXTS)
+
+
+async def test_a_completed_call_has_its_transcript_findings_and_tasks(world: World) -> None:
+    lease = await taken(world)
+    finding = Finding("tone", 2, {"rep": {"label": "neutral"}}, (EVIDENCE,), 0.7, "weak")
+    assert await calls.complete(world.database, lease, TRANSCRIPT, [finding, task_finding(TASK)], None, ["w"]) is None
+    record = await views.show_call(world.database, world.call_id)
+    assert record is not None
+    assert (record.call.state, record.transcript, record.layout) == ("completed", TRANSCRIPT, LAYOUT)
+    assert record.findings[0] == finding
+    assert record.tasks == (TASK,)
+    assert record.warnings == ("w",)
+    assert await world.jobs() == [("process", "done")]
+
+
+async def test_findings_are_replaced_as_a_whole(world: World) -> None:
+    lease = await taken(world)
+    await complete(world, lease, Finding("old", 1, {}), task_finding(TASK, TASK))
+    await world.submit(user_id=uuid4())
+    await complete(world, await world.one(), Finding("new", 1, {}), task_finding(replace(TASK, title="Call back")))
+    record = await views.show_call(world.database, world.call_id)
+    assert record is not None
+    assert [finding.step for finding in record.findings] == ["new", "tasks"]
+    assert [task.title for task in record.tasks] == ["Call back"]
+
+
+async def test_tasks_that_are_not_as_expected_cost_a_warning_and_never_the_transcript(world: World) -> None:
+    lease = await taken(world)
+    await complete(world, lease, Finding("tasks", 1, {"tasks": [{"title": 7}]}))
+    record = await views.show_call(world.database, world.call_id)
+    assert record is not None
+    assert record.transcript == TRANSCRIPT
+    assert record.tasks == ()
+    assert "could not be listed" in record.warnings[0]
+
+
+async def test_a_finishing_submission_of_a_completed_call_gives_the_same_job_and_starts_nothing(world: World) -> None:
+    first = await world.submit(recording_url=A)
+    await complete(world, await world.one())
+    assert await world.submit(recording_url=f"{A}?sig=2") == first
+    assert await world.jobs() == [("process", "done")]
+    assert (await world.row())["state"] == "completed"
+
+
+async def test_metadata_that_changes_after_completion_runs_the_analysis_once_more(world: World) -> None:
+    first = await world.submit(recording_url=A)
+    await complete(world, await world.one())
+    user = uuid4()
+    await world.submit(user_id=user)
+    assert await world.submit(recording_url=A, duration=9) == first
+    assert await world.jobs() == [("process", "done"), ("analyze", "queued")]
+    lease = await world.one()
+    assert (lease.job.kind, lease.call.user_id, lease.call.duration) == ("analyze", user, 9)
+    await complete(world, lease)
+    row = await world.row()
+    assert (row["state"], row["job_id"]) == ("completed", first.job_id)
+
+
+async def test_an_analysis_finds_what_the_process_job_recorded(world: World) -> None:
+    lease = await taken(world)
+    await results.record(world.database, lease, "fetch", FETCHED)
+    await results.record(world.database, lease, "asr", TEXTS)
+    await complete(world, lease)
+    await world.submit(user_id=uuid4())
+    assert await results.load(world.database, await world.one()) == {"fetch": FETCHED, "asr": TEXTS}
+
+
+async def test_metadata_that_changes_during_processing_is_handed_back_before_anything_is_written(world: World) -> None:
+    lease = await taken(world)
+    await world.submit(duration=77)
+    fresh = await calls.complete(world.database, lease, TRANSCRIPT, [Finding("a", 1, {})], None, [])
+    assert fresh is not None
+    assert fresh.duration == 77
+    assert await world.rows("SELECT FROM findings") == []
+    assert (await world.row())["state"] == "transcribing"
+    await complete(world, await jobs.refresh(world.database, lease))
+
+
+async def test_a_lease_with_the_call_that_was_handed_back_completes(world: World) -> None:
+    lease = await taken(world)
+    await world.submit(duration=77)
+    fresh = await calls.complete(world.database, lease, TRANSCRIPT, [], None, [])
+    assert fresh is not None
+    await complete(world, replace(lease, call=fresh))
+    assert await world.jobs() == [("process", "done")]
+
+
+async def test_an_analysis_that_fails_leaves_the_call_completed_with_its_earlier_findings_and_a_warning(
+    world: World,
+) -> None:
+    await complete(world, await taken(world), Finding("tone", 1, {"label": "neutral"}))
+    await world.submit(user_id=uuid4())
+    await jobs.fail(world.database, await world.one(), EngineError("no memory"))
+    record = await views.show_call(world.database, world.call_id)
+    assert record is not None
+    assert (record.call.state, record.call.failure) == ("completed", None)
+    assert [finding.step for finding in record.findings] == ["tone"]
+    assert "no memory" in record.warnings[0]
+
+
+async def test_an_analysis_that_fails_after_a_further_change_is_queued_again(world: World) -> None:
+    await complete(world, await taken(world))
+    await world.submit(duration=1)
+    lease = await world.one()
+    await world.submit(duration=2)
+    await jobs.fail(world.database, lease, EngineError())
+    assert await world.jobs() == [("process", "done"), ("analyze", "queued")]
+
+
+async def test_another_recording_of_a_completed_call_hides_what_the_former_gave_and_ends_its_analysis(
+    world: World,
+) -> None:
+    await complete(world, await taken(world), Finding("tone", 1, {}))
+    await world.submit(duration=1)
+    analysis = await world.one()
+    await world.submit(recording_url=B)
+    with pytest.raises(LeaseLost):
+        await complete(world, analysis)
+    record = await views.show_call(world.database, world.call_id)
+    assert record is not None
+    assert (record.call.state, record.transcript, record.findings) == ("transcribing", None, ())
+
+
+async def test_the_voiceprint_of_the_rep_is_kept_under_the_member_and_known_to_the_next_call(world: World) -> None:
+    user = uuid4()
+    await complete(world, await taken(world, user_id=user), voice=VOICE)
+    await directory.add_member(world.database, world.workspace_id, "Ana", user, world.team_id, ["Anita"])
+    await directory.add_member(world.database, world.workspace_id, "Bo", None, world.other_team_id)
+    world.call_id = uuid4()
+    known = await roster.load(world.database, await taken(world))
+    assert [(member.user_id, member.name, member.aliases) for member in known.members] == [
+        (str(user), "Ana", ("Anita",))
+    ]
+    (print_,) = known.voiceprints
+    assert print_.user_id == str(user)
+    assert print_.voiceprint.model == VOICE.model
+    assert print_.voiceprint.vector == pytest.approx(VOICE.vector)
+    assert (known.default_country, known.time_zone) == ("DE", "Europe/Berlin")
+
+
+async def test_a_user_learned_later_gets_the_voiceprint_that_was_kept_without_a_member(world: World) -> None:
+    await complete(world, await taken(world), voice=VOICE)
+    assert [row["user_id"] for row in await world.rows("SELECT user_id FROM voiceprints")] == [None]
+    user = uuid4()
+    await world.submit(user_id=user)
+    await complete(world, await world.one())
+    assert [row["user_id"] for row in await world.rows("SELECT user_id FROM voiceprints")] == [user]
+
+
+async def test_the_roster_holds_the_contacts_of_the_workspace_those_of_the_call_first(world: World) -> None:
+    party = await directory.add_contact(world.database, world.workspace_id, "Eve", phone="+1 415 555 0123")
+    await directory.add_contact(world.database, world.workspace_id, "Zoe", email="zoe@x.example")
+    elsewhere = await directory.create_workspace(world.database, "Umbrella")
+    await directory.add_contact(world.database, elsewhere.workspace_id, "Mallory")
+    known = await roster.load(world.database, await taken(world))
+    assert [contact.name for contact in known.contacts] == ["Eve", "Zoe"]
+    assert known.contacts[0] == party
+
+
+async def test_resolved_contacts_are_linked_and_new_ones_kept_when_a_number_tells_who_they_are(world: World) -> None:
+    eve = await directory.add_contact(world.database, world.workspace_id, "Eve", phone="+14155550123")
+    people = [{"contact_id": eve.contact_id}, {"name": "Neo", "phone": "+14155550199"}, {"name": "Only a name"}]
+    for _ in range(2):
+        await complete(world, await taken(world), Finding("contacts", 1, {"contacts": people}))
+        await world.submit(duration=1)
+        await complete(world, await world.one(), Finding("contacts", 1, {"contacts": people}))
+        world.call_id = uuid4()
+    assert [c.name for c in await directory.list_contacts(world.database, world.workspace_id)] == ["Eve", "Neo"]
+    assert len(await world.rows("SELECT FROM call_contacts")) == 4
+
+
+async def test_the_record_of_a_call_tells_its_whole_story_and_serialises(world: World) -> None:
+    import json
+
+    await world.submit()
+    lease = await taken(world, recording_url=f"{A}?X-Amz-Signature=secret")
+    await results.record(world.database, lease, "fetch", FETCHED)
+    await complete(world, lease, Finding("tone", 1, {"when": "now"}))
+    record = await views.show_call(world.database, str(world.call_id), world.workspace_id)
+    assert record is not None
+    assert [event.what for event in record.timeline] == [
+        "submitted",
+        "process queued",
+        "submitted",
+        "process taken up",
+        "process done",
+        "completed",
+    ]
+    assert record.submissions == 2
+    assert record.recordings == FETCHED
+    assert record.recording_url == A
+    text = views.to_json(record)
+    assert "secret" not in text
+    assert json.loads(text)["jobs"][0]["attempts"] == 1
+    assert await views.show_call(world.database, world.call_id, uuid4()) is None
+    assert await views.show_call(world.database, uuid4()) is None
+
+
+async def test_calls_and_jobs_are_listed_latest_first_by_workspace_and_state(world: World) -> None:
+    ids = []
+    for n in range(3):
+        world.call_id = uuid4()
+        ids.append(world.call_id)
+        await world.submit(recording_url=A if n else None, start_time=datetime(2026, 1, 1, tzinfo=UTC))
+    await jobs.fail(world.database, await world.one(), NotAudio())
+    database, workspace = world.database, world.workspace_id
+    assert [call.call_id for call in await views.list_calls(database)] == ids[::-1]
+    (failed,) = await views.list_calls(database, workspace, "failed")
+    assert (failed.call_id, failed.attempts, failed.failure) == (
+        ids[1],
+        1,
+        views.Failure("not_audio", NotAudio().message, False),
+    )
+    (queued,) = await views.list_jobs(database, workspace, "queued")
+    assert (queued.call_id, queued.attempts) == (ids[2], 0)
+    assert queued.next_try is not None
+    assert await views.list_calls(database, UUID(int=9)) == []
+    assert await views.list_jobs(database, UUID(int=9)) == []

@@ -1,0 +1,156 @@
+"""The lease protocol: who works on a job, for how long, and what happens when they die."""
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+
+from db import calls, jobs
+from pipeline.errors import LeaseLost, NotAudio, RecordingNotReady, RecordingUnreachable
+from tests.postgres import World
+
+A = "https://store.example/a.wav"
+
+
+async def submit_many(world: World, count: int, **fields: object) -> list[calls.Accepted]:
+    accepted = []
+    for _ in range(count):
+        world.call_id = uuid4()
+        accepted.append(await world.submit(recording_url=A, **fields))
+    return accepted
+
+
+async def expire(world: World) -> None:
+    await world.execute("UPDATE jobs SET lease_until = now() - interval '1 s' WHERE state = 'running'")
+
+
+async def test_a_lease_carries_the_job_and_the_merged_call(world: World) -> None:
+    answer = await world.submit(recording_url=A, duration=7)
+    lease = await world.one()
+    assert lease.job.job_id == answer.job_id
+    assert (lease.job.kind, lease.job.run, lease.job.attempts) == ("process", 1, 1)
+    assert lease.call == await world.call()
+    assert lease.workspace_id == world.workspace_id
+    assert lease.metadata_version == 1
+
+
+async def test_jobs_are_taken_up_in_the_order_they_were_queued(world: World) -> None:
+    accepted = await submit_many(world, 3)
+    taken = [lease.job.job_id for lease in (*await world.claim(1), *await world.claim(5))]
+    assert taken == [answer.job_id for answer in accepted]
+
+
+async def test_no_job_goes_to_two_workers_that_claim_at_once(world: World) -> None:
+    await submit_many(world, 30)
+    claims = await asyncio.gather(*(world.claim(5, worker=f"w{n}") for n in range(8)))
+    claims.append(await world.claim(30))
+    taken = [lease.job.job_id for leases in claims for lease in leases]
+    assert len(taken) == len(set(taken)) == 30
+
+
+async def test_a_job_is_not_taken_up_while_its_lease_holds(world: World) -> None:
+    await submit_many(world, 1)
+    await world.one()
+    assert await world.claim() == []
+
+
+async def test_a_job_whose_lease_ran_out_is_taken_over_and_counts_a_crash(world: World) -> None:
+    await submit_many(world, 1)
+    dead = await world.one()
+    await expire(world)
+    (taken,) = await world.claim(worker="w2")
+    assert taken.job.job_id == dead.job.job_id
+    assert (taken.job.run, taken.job.attempts, taken.job.crashes, taken.job.failures) == (2, 2, 1, 0)
+
+
+async def test_the_former_holder_of_a_lease_can_write_nothing(world: World) -> None:
+    await submit_many(world, 1)
+    dead = await world.one()
+    await expire(world)
+    taken = await world.one()
+    for attempt in (
+        jobs.stage(world.database, dead, "asr"),
+        jobs.fail(world.database, dead, NotAudio()),
+        jobs.retry(world.database, dead, NotAudio(), 0, counts_as_failure=True),
+        jobs.refresh(world.database, dead),
+    ):
+        with pytest.raises(LeaseLost):
+            await attempt
+    assert await jobs.renew(world.database, [dead], 60) == {dead.job.job_id}
+    assert await jobs.renew(world.database, [taken], 60) == set()
+    await jobs.release(world.database, [dead])
+    assert await world.jobs() == [("process", "running")]
+
+
+async def test_a_renewed_lease_holds_on(world: World) -> None:
+    await submit_many(world, 2)
+    leases = await world.claim(2, ttl=0.05)
+    assert await jobs.renew(world.database, leases, 60) == set()
+    await asyncio.sleep(0.1)
+    assert await world.claim(2) == []
+    assert await jobs.renew(world.database, [], 60) == set()
+
+
+async def test_a_passing_failure_brings_the_job_back_after_its_delay_with_the_reason(world: World) -> None:
+    await submit_many(world, 1)
+    await jobs.retry(world.database, await world.one(), RecordingUnreachable("no route"), 0.2, counts_as_failure=True)
+    assert await world.claim() == []
+    (row,) = await world.rows("SELECT * FROM jobs")
+    assert (row["error_code"], row["error_message"], row["error_retryable"]) == (
+        "recording_unreachable",
+        "no route",
+        True,
+    )
+    await asyncio.sleep(0.25)
+    assert (await world.one()).job.failures == 1
+
+
+async def test_a_recording_that_is_not_ready_does_not_count_as_a_failure(world: World) -> None:
+    await submit_many(world, 1)
+    await jobs.retry(world.database, await world.one(), RecordingNotReady(), 0, counts_as_failure=False)
+    lease = await world.one()
+    assert (lease.job.attempts, lease.job.failures, lease.job.crashes) == (2, 0, 0)
+
+
+async def test_a_worker_that_leaves_gives_its_jobs_back_at_once_and_nothing_is_counted(world: World) -> None:
+    await submit_many(world, 2)
+    await jobs.release(world.database, await world.claim(2))
+    again = await world.claim(2)
+    assert [(lease.job.failures, lease.job.crashes) for lease in again] == [(0, 0), (0, 0)]
+
+
+async def test_a_job_that_is_given_up_takes_its_call_to_failed_with_code_sentence_and_whether_a_retry_could_help(
+    world: World,
+) -> None:
+    await world.submit(recording_url=A)
+    await jobs.fail(world.database, await world.one(), NotAudio("It is a web page."))
+    row = await world.row()
+    assert (row["state"], row["failure_code"], row["failure_message"]) == ("failed", "not_audio", "It is a web page.")
+    assert row["failure_retryable"] is False
+    assert row["failed_at"] is not None
+    assert await world.jobs() == [("process", "failed")]
+    assert await world.claim() == []
+
+
+async def test_the_stage_of_a_job_can_be_read_while_it_runs(world: World) -> None:
+    await submit_many(world, 1)
+    await jobs.stage(world.database, await world.one(), "asr")
+    (row,) = await world.rows("SELECT stage FROM jobs")
+    assert row["stage"] == "asr"
+
+
+async def test_the_depth_counts_jobs_and_the_queued_seconds_of_audio(world: World) -> None:
+    await submit_many(world, 1, duration=100)
+    await world.claim()
+    await submit_many(world, 1, duration=30)
+    await jobs.retry(world.database, await world.one(), RecordingNotReady(), 3600, counts_as_failure=False)
+    await submit_many(world, 2, duration=60)
+    await submit_many(world, 1)
+    depth = await jobs.depth(world.database)
+    assert (depth.queued, depth.delayed, depth.running) == (4, 1, 1)
+    assert (depth.queued_seconds, depth.running_seconds, depth.queued_unknown) == (120.0, 100.0, 1)
+    assert depth.oldest_seconds >= 0
+
+
+async def test_the_depth_of_an_empty_queue_is_nothing(world: World) -> None:
+    assert await jobs.depth(world.database) == jobs.Depth(0, 0, 0, 0.0, 0.0, 0, 0.0)
