@@ -1,0 +1,126 @@
+"""Speech in the sample calls, and the chunks cut from it."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.audio import chunks
+from pipeline.audio.chunks import SpeechOptions, cut, find_speech
+from pipeline.audio.decode import DecodeOptions, decode_file
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Chunk, Span
+
+SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
+
+
+def legs() -> list[tuple[str, np.ndarray, list[Span]]]:
+    """(name, int16 samples, spoken words) of each channel of each separated or mono sample call."""
+    found = []
+    for folder in sorted(SAMPLES.iterdir()):
+        expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+        if expected["layout"] == "identical":
+            continue
+        files = [folder / f"{leg}.flac" for leg in ("rep", "customer")]
+        paths = files if expected["layout"] == "two_files" else [folder / "call.flac"]
+        channels = [channel for path in paths for channel in decode_file(path, DecodeOptions()).samples]
+        parties = [("rep",), ("customer",)] if len(channels) == 2 else [("rep", "customer")]
+        for channel, party in zip(channels, parties, strict=True):
+            said = [s for s in expected["segments"] if s["speaker"] in party]
+            words = [Span(word["start"], word["end"]) for segment in said for word in segment["words"]]
+            found.append((f"{folder.name} {party[0]}", channel, words))
+    return found
+
+
+def covered(word: Span, speech: tuple[Span, ...]) -> bool:
+    """True where at least half of the word lies in speech."""
+    inside = sum(max(0.0, min(word.end, span.end) - max(word.start, span.start)) for span in speech)
+    return inside >= word.duration / 2
+
+
+def test_nearly_every_word_of_telephone_speech_is_found() -> None:
+    found, words_found, words_in_all = {}, 0, 0
+    for name, channel, words in legs():
+        speech = find_speech(Audio(channel[None]), SpeechOptions())[0]
+        hits = sum(covered(word, speech) for word in words)
+        found[name] = hits / max(1, len(words))
+        words_found, words_in_all = words_found + hits, words_in_all + len(words)
+        assert all(0 <= span.start < span.end <= len(channel) / SAMPLE_RATE for span in speech)
+        assert all(one.end <= other.start for one, other in itertools.pairwise(speech))
+    assert words_in_all > 400
+    assert words_found / words_in_all >= 0.99, found
+    assert min(found.values()) >= 0.9, found
+
+
+def test_silence_and_line_noise_hold_no_speech() -> None:
+    generator = np.random.default_rng(0)
+    quiet = np.zeros(SAMPLE_RATE * 5)
+    hum = 500 * np.sin(2 * np.pi * 50 * np.arange(SAMPLE_RATE * 5) / SAMPLE_RATE)
+    channels = np.stack([quiet, generator.normal(0, 200, quiet.shape), hum]).astype(np.int16)
+    assert find_speech(Audio(channels), SpeechOptions()) == ((), (), ())
+    assert find_speech(Audio(np.zeros((1, 0), np.int16)), SpeechOptions()) == ((),)
+
+
+def test_a_long_call_is_searched_in_blocks_without_losing_words_at_their_seams(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, channel, words = legs()[0]
+    monkeypatch.setattr(chunks, "BLOCK_SECONDS", 8.0)
+    monkeypatch.setattr(chunks, "SEAM_SECONDS", 3.0)
+    speech = find_speech(Audio(channel[None]), SpeechOptions())[0]
+    assert np.mean([covered(word, speech) for word in words]) >= 0.95
+    assert all(one.end < other.start for one, other in itertools.pairwise(speech))
+
+
+spans = st.lists(st.tuples(st.floats(0, 600, allow_nan=False), st.floats(0, 90, allow_nan=False)), max_size=12).map(
+    lambda pairs: tuple(Span(start, start + length) for start, length in pairs)
+)
+
+
+@given(st.lists(spans, max_size=2), st.floats(1.5, 30), st.floats(0, 5))
+def test_chunks_hold_all_speech_and_end_inside_none_but_a_span_too_long(
+    speech: list[tuple[Span, ...]], max_seconds: float, max_pause: float
+) -> None:
+    result = cut(speech, max_seconds, max_pause=max_pause)
+    assert result == cut(speech, max_seconds, max_pause=max_pause)
+    assert list(result) == sorted(result, key=lambda chunk: (chunk.channel, chunk.start))
+    for channel, channel_speech in enumerate(speech):
+        mine = [chunk for chunk in result if chunk.channel == channel]
+        joined = chunks._joined(channel_speech)
+        assert all(0 < chunk.duration <= max_seconds + 1e-6 for chunk in mine)
+        assert all(one.end <= other.start for one, other in itertools.pairwise(mine))
+        for span in joined:
+            held = sum(max(0.0, min(c.end, span.end) - max(c.start, span.start)) for c in mine)
+            assert held == pytest.approx(span.duration, abs=1e-6)
+            if span.duration <= max_seconds:
+                for chunk in mine:
+                    assert not span.start < chunk.start < span.end
+                    assert not span.start < chunk.end < span.end
+        for chunk in mine:  # no pause longer than allowed inside
+            inside = [span for span in joined if span.end > chunk.start and span.start < chunk.end]
+            assert all(b.start - a.end <= max_pause + 1e-9 for a, b in itertools.pairwise(inside))
+
+
+def test_a_span_too_long_is_parted_at_its_quietest_moment() -> None:
+    samples = np.random.default_rng(0).normal(0, 5000, 25 * SAMPLE_RATE).astype(np.int16)
+    for pause in (7.0, 15.0):
+        samples[round(pause * SAMPLE_RATE) : round((pause + 0.2) * SAMPLE_RATE)] //= 100
+    result = cut([[Span(0.0, 25.0)]], 10.0, Audio(samples[None]))
+    assert len(result) == 3
+    assert 7.0 <= result[0].end <= 7.2
+    assert 15.0 <= result[1].end <= 15.2
+    assert (result[0].start, result[-1].end) == (0.0, 25.0)
+    assert all(one.end == other.start for one, other in itertools.pairwise(result))
+    evenly = cut([[Span(0.0, 25.0)]], 10.0)
+    assert [round(chunk.duration, 6) for chunk in evenly] == [8.333333] * 3
+
+
+def test_neighbouring_spans_share_a_chunk_while_they_fit() -> None:
+    speech = [[Span(0, 3), Span(4, 7), Span(7.5, 12), Span(20, 21)], [Span(1, 2)]]
+    assert cut(speech, 8.0) == (Chunk(0, 0, 7), Chunk(0, 7.5, 12), Chunk(0, 20, 21), Chunk(1, 1, 2))
+
+
+def test_chunks_too_short_to_recognise_are_refused() -> None:
+    with pytest.raises(ValueError):
+        cut([[Span(0, 3)]], 1.0)
