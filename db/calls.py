@@ -59,17 +59,13 @@ async def submit(
         raise ValueError("recording_url2 without recording_url")
     values = _arguments(sender, submission, signing_parameters) | {"body": Jsonb(body, dumps=dump_json)}
     try:
-        async with database.pool.connection() as connection:
-            row = await (await connection.execute(_SUBMIT, values)).fetchone()
+        outcome, job_id = await database.fetch_one(_SUBMIT, values)
     except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
         raise StateUnavailable from error
-    assert row is not None
-    outcome, job_id = row
     if outcome != "accepted":
-        raise _REFUSALS[str(outcome)]
+        raise _REFUSALS[outcome]
     if submission.recording_url is None:
         return Accepted(CallState.RECEIVED)
-    assert isinstance(job_id, UUID)
     return Accepted(CallState.TRANSCRIBING, job_id)
 
 

@@ -1,16 +1,17 @@
 """Connections and transactions. `Database.transaction` is the only commit in SQLAlchemy code.
 
 Two pools: SQLAlchemy's for the pipeline's writes and the reads, and a raw psycopg one for the hot path of `/submit`.
-Both look at a connection before they hand it out, so a restart of PostgreSQL costs the first request nothing.
+A restart of PostgreSQL costs the first request nothing: SQLAlchemy's pool looks at a connection before it hands it
+out, and `fetch_one` tries again on a fresh one.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Self
+from typing import Any, Self
 
 import psycopg
 import sqlalchemy as sa
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -57,7 +58,6 @@ class Database:
             timeout=wait_seconds,
             # Give up early: the next request tries again, while the pool's own attempts wait ever longer.
             reconnect_timeout=2.0,
-            check=AsyncConnectionPool.check_connection,
             configure=_bound_waiting,
             kwargs={**_SOCKET, "autocommit": True},
         )
@@ -69,6 +69,23 @@ class Database:
         """One transaction, READ COMMITTED: committed at the end of the block, rolled back when it raises."""
         async with self.engine.begin() as connection:
             yield connection
+
+    async def fetch_one(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Any:
+        """One statement in its own transaction on the raw pool; its first row, or None.
+
+        Run again if the connection turns out to be dead, so it must be one that may run twice.
+        """
+        for last in (False, False, True):
+            try:
+                async with self.pool.connection() as connection:
+                    return await (await connection.execute(statement, values)).fetchone()
+            except (PoolTimeout, PoolClosed):
+                raise
+            except psycopg.OperationalError:
+                if last or not connection.closed:
+                    raise
+                await self.pool.check()  # the others are dead as well: have them all replaced
+        raise AssertionError
 
     async def close(self) -> None:
         """Close both pools; connections in use end with their block."""

@@ -65,8 +65,7 @@ async def create(
 
 async def find(database: Database, secret: str) -> Sender | None:
     """Whom a secret speaks for; None for an unknown or revoked one. Raises psycopg.OperationalError."""
-    async with database.pool.connection() as connection:
-        row: Any = await (await connection.execute(_FIND, (_digest(secret),))).fetchone()
+    row = await database.fetch_one(_FIND, (_digest(secret),))
     if row is None:
         return None
     key_id, workspace_id, team_id, scopes, default_country = row

@@ -16,6 +16,7 @@ from pipeline.domain.speech import (
     Heard,
     Layout,
     LayoutKind,
+    Recognized,
     Recording,
     Role,
     Span,
@@ -43,7 +44,8 @@ TRANSCRIPT = Transcript(
     engine="test",
 )
 FETCHED = (Recording(0, "file:///r/1", "aa" * 32, 1234, "audio/wav"), Recording(1, "file:///r/2", "bb" * 32, 99))
-TEXTS = (ChunkText(Chunk(0, 0.0, 2.0, "en"), "en", 0.9, (WORD,), -math.inf, 0.01),)
+CHUNK_TEXT = ChunkText(Chunk(0, 0.0, 2.0, "en"), "en", 0.9, (WORD,), -math.inf, 0.01)
+TEXTS = Recognized((CHUNK_TEXT,), "test")
 STAGE_RESULTS = {
     "audio": Heard(LAYOUT, 12.5, ((Span(0.0, 2.0),), ()), (Chunk(0, 0.0, 2.0),), ("a warning",)),
     "asr": TEXTS,

@@ -26,12 +26,18 @@ ROOT = Path(__file__).parents[2]
 START = "import sys, pathlib; from db import embedded; print(embedded.start(pathlib.Path(sys.argv[1])))"
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def one_folder() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="swb-own-"))
     yield made
-    embedded.stop(made)
     shutil.rmtree(made)
+
+
+@pytest.fixture
+def folder(one_folder: Path) -> Iterator[Path]:
+    """A folder whose server does not run; the tests share it, for making a cluster takes seconds."""
+    yield one_folder
+    embedded.stop(one_folder)
 
 
 def postmaster(folder: Path) -> psutil.Process:
