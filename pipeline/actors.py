@@ -27,8 +27,7 @@ log = logging.getLogger("ray.serve")
 AudioRef = list[Any]  # one ObjectRef in a list: Ray would fetch a bare one before the call, on the caller's side
 
 
-@serve.deployment(name="Transcriber")
-class Transcriber:
+class TranscriberReplica:
     """Recognition. Chunks of whatever calls are waiting share a batch."""
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -55,8 +54,7 @@ class Transcriber:
         return self._engine.detect_languages([samples for samples, _ in batch], [chunk for _, chunk in batch])
 
 
-@serve.deployment(name="Diarizer")
-class Diarizer:
+class DiarizerReplica:
     """Speaker separation of mixed recordings, and voiceprints."""
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -74,6 +72,10 @@ class Diarizer:
         loaded = await audio[0]
         async with self._turn:
             return await asyncio.to_thread(self._engine.voiceprint, spoken(loaded.audio, channel, speech))
+
+
+Transcriber = serve.deployment(name="Transcriber")(TranscriberReplica)
+Diarizer = serve.deployment(name="Diarizer")(DiarizerReplica)
 
 
 async def _cut(audio: AudioRef, chunks: Sequence[Chunk]) -> list[tuple[Samples, Chunk]]:

@@ -36,7 +36,8 @@ from pipeline.domain.speech import (
     Voiceprint,
 )
 from pipeline.errors import RecordingError
-from pipeline.speakers import attribute, language
+from pipeline.speakers.attribute import attribute
+from pipeline.speakers.language import decide
 from pipeline.workers import Held, Workers
 
 T = TypeVar("T")
@@ -119,7 +120,7 @@ async def conclude(
 ) -> Outcome:
     """Speakers and analysis: cheap, and depending on metadata, so they run anew whenever metadata changes."""
     transcript: Transcript = await workers.compute(
-        attribute.attribute,
+        attribute,
         spoken.heard,
         spoken.recognized.texts,
         spoken.diarization,
@@ -202,9 +203,10 @@ class _Walk:
 
     async def with_language(self, audio: Held, chunks: Sequence[Chunk]) -> list[Chunk]:
         """Language is decided per channel from its longest stretches of speech, not from the first seconds."""
-        asked = language.representative(chunks, self.options.language_chunks)
-        decided = language.decide(asked, await self.workers.detect_languages(audio, asked))
-        return [replace(chunk, language=decided[chunk.channel]) for chunk in chunks]
+        asked = _longest_by_channel(chunks, self.options.language_chunks)
+        decided = decide(asked, await self.workers.detect_languages(audio, asked))
+        codes = {channel: language.code for channel, language in decided.items()}
+        return [replace(chunk, language=codes.get(chunk.channel)) for chunk in chunks]
 
     async def diarize(self, heard: Heard) -> Diarization:
         if not heard.chunks:
@@ -226,7 +228,16 @@ class _Walk:
         if not await self.workers.compute(all_stored, self.recordings):
             self.recordings = await self.fetch()  # storage was emptied since an earlier attempt fetched
             await self.record("fetch", self.recordings)
-        return await self.workers.hold(hear.load, self.recordings, self.options.decode)
+        files = 2 if self.call.recording_url2 else 1
+        return await self.workers.hold(hear.load, self.recordings, self.options.decode, files)
+
+
+def _longest_by_channel(chunks: Sequence[Chunk], count: int) -> list[Chunk]:
+    """The `count` longest chunks of each channel: enough to tell its language, without encoding everything twice."""
+    by_channel: dict[int, list[Chunk]] = {}
+    for chunk in sorted(chunks, key=lambda chunk: -chunk.duration):
+        by_channel.setdefault(chunk.channel, []).append(chunk)
+    return [chunk for longest in by_channel.values() for chunk in longest[:count]]
 
 
 def _speech_by_speaker(spoken: Spoken, transcript: Transcript) -> dict[str, tuple[Span, ...]]:

@@ -90,16 +90,16 @@ class LocalWorkers:
         return Held(await self.compute(fn, *args))
 
     async def detect_languages(self, audio: Held, chunks: Sequence[Chunk]) -> list[dict[str, float]]:
-        return await self._run("transcriber", "detect_languages", pieces(audio.inside.audio, chunks), chunks)
+        return await self._run("transcriber", "detect_languages", pieces(audio.inside.audio, chunks), chunks)  # type: ignore[no-any-return]
 
     async def transcribe(self, audio: Held, chunks: Sequence[Chunk]) -> list[ChunkText]:
-        return await self._run("transcriber", "transcribe", pieces(audio.inside.audio, chunks), chunks)
+        return await self._run("transcriber", "transcribe", pieces(audio.inside.audio, chunks), chunks)  # type: ignore[no-any-return]
 
     async def diarize(self, audio: Held) -> Diarization:
-        return await self._run("diarizer", "diarize", whole(audio.inside.audio))
+        return await self._run("diarizer", "diarize", whole(audio.inside.audio))  # type: ignore[no-any-return]
 
     async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
-        return await self._run("diarizer", "voiceprint", spoken(audio.inside.audio, channel, speech))
+        return await self._run("diarizer", "voiceprint", spoken(audio.inside.audio, channel, speech))  # type: ignore[no-any-return]
 
     async def _run(self, name: str, method: str, *args: Any) -> Any:
         async with self._locks[name]:

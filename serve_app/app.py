@@ -26,11 +26,10 @@ from serve_app.settings import Settings
 log = logging.getLogger("ray.serve")
 
 
-@serve.deployment(name="Conductor")
-class Conductor:
+class ConductorReplica:
     """Thin wrapper: opens the database, runs the loop, reports its health, drains on shutdown."""
 
-    async def __init__(self, transcriber: DeploymentHandle, diarizer: DeploymentHandle) -> None:
+    async def __init__(self, transcriber: DeploymentHandle, diarizer: DeploymentHandle) -> None:  # type: ignore[misc]
         from db.database import Database
         from serve_app.conductor import Conducting
 
@@ -54,12 +53,15 @@ class Conductor:
             await self._database.close()
 
 
+Conductor = serve.deployment(name="Conductor")(ConductorReplica)
+
+
 def build_intake(settings: Settings) -> Application:
     """The application that takes calls in."""
     from serve_app.intake import Intake
 
     scaling = settings.scaling.intake
-    return Intake.options(  # type: ignore[no-any-return]
+    return Intake.options(
         **replica_config(scaling, target_ongoing_requests=16),
         ray_actor_options={"num_cpus": scaling.num_cpus},
         max_ongoing_requests=settings.limits.concurrency,
@@ -85,7 +87,7 @@ def build_calls(settings: Settings) -> Application:
         policy_function=QueuedCalls,
         policy_kwargs={"calls_per_replica": options.calls_per_conductor, "poll_seconds": options.poll_seconds},
     )
-    return Conductor.options(  # type: ignore[no-any-return]
+    return Conductor.options(
         **replica_config(scaling, policy=policy, upscale_delay_s=2, downscale_delay_s=60),
         ray_actor_options={"num_cpus": scaling.num_cpus},
         health_check_period_s=5,

@@ -13,15 +13,13 @@ import socket
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
-import psycopg
-import psycopg_pool
-import sqlalchemy.exc
-
 from db import calls, jobs, results, roster
-from db.database import Database
+from db.database import OUTAGES, Database
 from db.jobs import Lease
 from pipeline.errors import CallError, EngineError, LeaseLost, WorkerLost
 from pipeline.process import Outcome, ProcessOptions, conclude, process
@@ -30,7 +28,6 @@ from serve_app.retry import ProcessingOptions, decide, is_last_try
 
 T = TypeVar("T")
 log = logging.getLogger("ray.serve")
-DATABASE_TROUBLE = (psycopg.OperationalError, psycopg_pool.PoolTimeout, sqlalchemy.exc.OperationalError)
 
 
 class InternalError(EngineError):
@@ -74,7 +71,7 @@ class Conducting:
             task.cancel()
         await asyncio.gather(*(task for _, task in left), *self._loops, return_exceptions=True)
         if left:
-            with contextlib.suppress(*DATABASE_TROUBLE):  # their leases run out by themselves
+            with contextlib.suppress(*OUTAGES):  # their leases run out by themselves
                 await jobs.release(self._database, [lease for lease, _ in left])
 
     @property
@@ -90,7 +87,7 @@ class Conducting:
             try:
                 await loop()
                 pause = 0.2
-            except DATABASE_TROUBLE as error:
+            except OUTAGES as error:
                 log.warning("database not reachable, next try in %.1f s: %s", pause, _first_line(error))
             except Exception:
                 log.exception("%s failed, next try in %.1f s", getattr(loop, "__name__", "loop"), pause)
@@ -125,11 +122,8 @@ class Conducting:
 
     async def _listen(self) -> None:
         """Wake the claiming loop as soon as a job is announced."""
-        async with await psycopg.AsyncConnection.connect(self._database.url, autocommit=True) as connection:
-            await connection.execute(f"LISTEN {jobs.WAKE_CHANNEL}")
-            async for _ in connection.notifies(timeout=None):
-                self.heartbeat = time.monotonic()
-                self._wake.set()
+        async for _ in jobs.wakes(self._database):
+            self._wake.set()
 
     def _begin(self, lease: Lease) -> None:
         task = asyncio.create_task(self._conduct(lease), name=f"call {lease.call.call_id}")
@@ -162,11 +156,12 @@ class Conducting:
 
         known = await self._patiently(lambda: roster.load(self._database, lease))
         last_try = is_last_try(lease.job, datetime.now(UTC), self._options)
-        call = lease.call
         outcome = await process(
-            call, self._workers, known, journal.record, journal.recall, self._process_options, last_try
+            lease.call, self._workers, known, journal.record, journal.recall, self._process_options, last_try
         )
         while (changed := await self._complete(lease, outcome)) is not None:
+            lease = replace(lease, call=changed)  # a submission changed the call while it was worked on
+            known = await self._patiently(partial(roster.load, self._database, lease))
             outcome = await conclude(changed, self._workers, known, outcome.spoken, journal.record)
 
     async def _complete(self, lease: Lease, outcome: Outcome) -> Any:
@@ -197,7 +192,7 @@ class Conducting:
         while True:
             try:
                 return await step()
-            except DATABASE_TROUBLE as error:
+            except OUTAGES as error:
                 log.warning("database not reachable, waiting: %s", _first_line(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 3.0)

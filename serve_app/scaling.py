@@ -4,9 +4,12 @@ import asyncio
 import logging
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from db.database import Database
 
 log = logging.getLogger("ray.serve")
 
@@ -82,6 +85,7 @@ class QueuedCalls:
         self._seen = -math.inf
         self._asked = -math.inf
         self._task: asyncio.Task[None] | None = None
+        self._database: Database | None = None
 
     def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
         now = time.monotonic()
@@ -97,11 +101,14 @@ class QueuedCalls:
     async def _look(self) -> None:
         # The address is read here, in the controller, and not passed as an argument: the dashboard shows arguments.
         from db import jobs
+        from db.database import Database
         from serve_app.settings import Settings
 
         try:
             async with asyncio.timeout(5):
-                depth = await jobs.depth_at(Settings().require_database_url())
+                if self._database is None:
+                    self._database = await Database.open(Settings().require_database_url(), pool_size=1)
+                depth = await jobs.depth(self._database)
             self._depth, self._seen = depth.queued + depth.running, time.monotonic()
         except Exception as error:
             log.warning("the scaling policy cannot read the queue: %s", type(error).__name__)

@@ -220,5 +220,5 @@ def _reason(application: Any) -> str:
         lines = [line.strip() for line in deployment.message.splitlines() if line.strip()]
         for line in reversed(lines):
             if "Error" in line or "Missing" in line:
-                return line
+                return str(line)
     return str(application.message)

@@ -69,12 +69,12 @@ class Audio:
 
     @property
     def duration(self) -> float:
-        return self.samples.shape[1] / SAMPLE_RATE
+        return int(self.samples.shape[1]) / SAMPLE_RATE
 
     def cut(self, channel: int, start: float, end: float) -> npt.NDArray[np.float32]:
         """The samples of one channel between two times, float32 in -1..1, shape (n,)."""
         first, last = round(start * SAMPLE_RATE), round(end * SAMPLE_RATE)
-        return self.samples[channel, max(0, first) : last].astype(np.float32) / 32768
+        return self.samples[channel, max(0, first) : last].astype(np.float32) / np.float32(32768)
 
 
 @dataclass(frozen=True, slots=True)
