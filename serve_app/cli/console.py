@@ -52,7 +52,7 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, datetime | date):
-        return value.isoformat()
+        return value.isoformat().replace("+00:00", "Z")
     return value.item() if hasattr(value, "item") else str(value)
 
 

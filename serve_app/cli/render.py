@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.domain.insight import Finding
+from pipeline.domain.insight import Contact, Finding
 from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Turn, Word
 from serve_app.cli.console import moment
 from serve_app.cli.render_findings import render_finding
@@ -42,6 +42,7 @@ def render_call(record: "CallRecord", console: Console, words: bool = False) -> 
         console.print(_failure(record.call.failure))
     if record.transcript is not None:
         _print_content(record.transcript, record.findings, record.layout, console, words)
+    _print_section("Linked contacts", [_contact(contact) for contact in record.contacts], console)
     _print_warnings(record.warnings, console)
     _print_section("Timeline", [_timeline(record)] if record.timeline else [], console)
 
@@ -177,6 +178,11 @@ def _word_times(words: Sequence[Word]) -> Text:
 
 def _print_warnings(warnings: Sequence[str], console: Console) -> None:
     _print_section("Warnings", [Text(f"! {warning}", style="yellow") for warning in warnings], console)
+
+
+def _contact(contact: Contact) -> RenderableType:
+    known = (contact.name, contact.company, contact.phone, contact.email)
+    return Text(", ".join(part for part in known if part) or contact.contact_id)
 
 
 def _timeline(record: "CallRecord") -> RenderableType:

@@ -1,0 +1,203 @@
+"""The command line on a real PostgreSQL: the same commands, the same database as the service."""
+
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from db import calls, jobs, keys
+from db.database import Database
+from pipeline.analysis import analyze
+from pipeline.domain.call import Submission
+from pipeline.errors import NotAudio
+from serve_app.cli import app, state
+from serve_app.cli.errors import CommandError
+from serve_app.cli.follow import follow_calls
+from tests.unit.calls_by_hand import call as call_by_hand
+
+runner = CliRunner()
+Work = Callable[[Database], Awaitable[Any]]
+
+
+@pytest.fixture(autouse=True)
+def settings(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", postgres_url)
+
+
+def switchboard(*arguments: str) -> Result:
+    return runner.invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
+def ok(*arguments: str) -> Any:
+    """What the command prints with --json."""
+    result = switchboard(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def with_database(work: Work) -> Any:
+    return state.run(work)
+
+
+def make_key() -> tuple[str, dict[str, Any]]:
+    made = ok("keys", "create", "--workspace", "acme", "--team", "support")
+    return made["secret"], made["key"]
+
+
+def submit(secret: str, call_id: UUID) -> None:
+    async def work(database: Database) -> None:
+        sender = await keys.find(database, secret)
+        assert sender is not None
+        submission = Submission(
+            call_id,
+            "+49301234567",
+            "+14155550123",
+            datetime(2026, 11, 2, 9, 30, tzinfo=UTC),
+            "https://pbx.example/1.wav",
+        )
+        await calls.submit(database, sender, submission, {})
+
+    with_database(work)
+
+
+def end(call_id: UUID, failed: bool = False) -> None:
+    """Complete the call with a transcript made by hand, or fail it."""
+
+    async def work(database: Database) -> None:
+        (lease,) = [one for one in await jobs.claim(database, "w", 1, 60) if one.call.call_id == call_id]
+        if failed:
+            await jobs.fail(database, lease, NotAudio())
+            return
+        material = call_by_hand(("rep", "I will send you a router tomorrow."), ("customer", "Thank you, wonderful."))
+        assert await calls.complete(database, lease, material.transcript, analyze(material), None, ["careful"]) is None
+
+    with_database(work)
+
+
+def test_a_workspace_a_team_and_a_key_are_made_and_listed() -> None:
+    workspace = ok("workspaces", "create", "acme", "--country", "DE", "--time-zone", "Europe/Berlin")
+    team = ok("teams", "create", "support")  # the only workspace need not be named
+    assert ok("workspaces", "list") == [workspace]
+    assert ok("teams", "list", "--workspace", "ACME") == [team]
+    made = ok("keys", "create", "--team", team["team_id"], "--scope", "submit", "--name", "pbx")
+    assert made["key"]["team_id"] == team["team_id"]
+    assert made["key"]["scopes"] == ["submit"]
+    assert ok("keys", "list", "--workspace", workspace["workspace_id"]) == [made["key"]]
+
+
+def test_the_first_key_makes_its_workspace_and_a_team_and_its_curl_line_names_it() -> None:
+    result = switchboard("keys", "create")
+    assert result.exit_code == 0, result.output
+    assert "Created workspace 'default'." in result.stderr
+    (team,) = ok("teams", "list")
+    assert "curl -i http://127.0.0.1:8000/submit" in result.stdout
+    assert team["team_id"] in result.stdout
+
+
+def test_a_secret_is_shown_once_and_works_until_it_is_revoked() -> None:
+    secret, key = make_key()
+    assert with_database(lambda database: keys.find(database, secret)) is not None
+    assert secret not in switchboard("keys", "list").output
+    assert ok("keys", "revoke", key["key_id"])["revoked"] is True
+    assert with_database(lambda database: keys.find(database, secret)) is None
+    again = switchboard("keys", "revoke", key["key_id"])
+    assert again.exit_code == 1
+    assert ok("keys", "list")[0]["revoked_at"] is not None
+
+
+def test_a_name_that_looks_misspelt_makes_nothing() -> None:
+    make_key()
+    result = switchboard("keys", "create", "--workspace", "acmee")
+    assert result.exit_code == 1
+    assert "Did you mean 'acme'?" in result.output
+    assert len(ok("workspaces", "list")) == 1
+
+
+def test_with_several_workspaces_one_must_be_named() -> None:
+    ok("workspaces", "create", "acme")
+    ok("workspaces", "create", "umbrella")
+    result = switchboard("teams", "create", "support")
+    assert result.exit_code == 2
+    assert "'acme', 'umbrella'" in result.output
+
+
+def test_members_and_contacts_are_kept_and_an_import_may_be_repeated(tmp_path: Path) -> None:
+    ok("workspaces", "create", "acme")
+    user = str(uuid4())
+    assert ok("members", "add", "Dana Wolf", "--user", user, "--alias", "Dana")["user_id"] == user
+    assert [member["aliases"] for member in ok("members", "list")] == [["Dana"]]
+    file = tmp_path / "people.csv"
+    file.write_text("Name;Company;Phone\nAna Costa;Costa;+1 415 555 0100\nBo Lind;;\n", encoding="utf-8")
+    assert ok("contacts", "import", str(file)) == {"added": 2, "skipped": 0, "refused": []}
+    assert ok("contacts", "import", str(file)) == {"added": 0, "skipped": 2, "refused": []}
+    assert {contact["name"]: contact["phone"] for contact in ok("contacts", "list")} == {
+        "Ana Costa": "+14155550100",
+        "Bo Lind": None,
+    }
+
+
+def test_a_completed_call_is_listed_shown_and_exported() -> None:
+    secret, _ = make_key()
+    call_id = uuid4()
+    submit(secret, call_id)
+    assert [(call["call_id"], call["state"]) for call in ok("calls", "list")] == [(str(call_id), "transcribing")]
+    end(call_id)
+    shown = switchboard("calls", "show", str(call_id), "--workspace", "acme")
+    assert shown.exit_code == 0, shown.output
+    for part in ("completed", "I will send you a router tomorrow.", "rep, commitment", "careful", "submitted"):
+        assert part in shown.stdout
+    assert ok("calls", "show", str(call_id))["transcript"]["turns"][0]["speaker"] == "rep"
+    assert switchboard("calls", "export", str(call_id)).stdout.startswith("[00:00:00] rep: I will send")
+    assert ok("calls", "list", "--state", "failed") == []
+
+
+def test_a_failed_call_and_its_job_say_why() -> None:
+    secret, _ = make_key()
+    call_id = uuid4()
+    submit(secret, call_id)
+    assert ok("jobs", "list", "--failed") == []
+    end(call_id, failed=True)
+    assert "not_audio" in switchboard("calls", "list", "--state", "failed").stdout
+    assert "will not help" in switchboard("calls", "show", str(call_id)).stdout
+    (job,) = ok("jobs", "list", "--failed")
+    assert job["error"]["code"] == "not_audio"
+    assert switchboard("calls", "export", str(call_id)).exit_code == 1
+
+
+def test_an_unknown_call_is_said_to_be_unknown() -> None:
+    result = switchboard("calls", "show", str(uuid4()))
+    assert result.exit_code == 1
+    assert "No call" in result.output
+
+
+def test_following_ends_when_every_call_has_ended() -> None:
+    secret, _ = make_key()
+    first, second = uuid4(), uuid4()
+    submit(secret, first)
+    end(first)
+    submit(secret, second)
+    with pytest.raises(CommandError, match="not every call has ended"):
+        follow_calls([first, second], secret, patience=0.1)
+    end(second, failed=True)
+    assert [str(record.call.state) for record in follow_calls([first, second], secret, 5)] == ["completed", "failed"]
+
+
+def test_a_database_without_tables_is_migrated_by_the_first_command(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", empty_postgres_url)
+    assert ok("workspaces", "list") == []
+
+
+def test_waiting_needs_a_database_that_runs_and_starts_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SWITCHBOARD_DATABASE_URL")
+    monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(tmp_path))
+    with pytest.raises(CommandError) as raised:
+        follow_calls([uuid4()], "sb_x", 1)
+    assert raised.value.explanation.exit_code == 3
+    assert list(tmp_path.iterdir()) == []

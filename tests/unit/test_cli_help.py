@@ -1,0 +1,134 @@
+"""The command line's surface: help that teaches, usage errors, exit codes."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pipeline.errors import CheckpointMissing, StateUnavailable
+from serve_app.cli import COMMANDS, app
+from serve_app.cli.errors import CommandError, explain
+from serve_app.cli.shelf import Entry, make_app
+
+runner = CliRunner()
+
+
+def every_command() -> Iterator[list[str]]:
+    for entry in COMMANDS:
+        command = entry.load()
+        yield [entry.name]
+        for name in getattr(command, "commands", {}):
+            yield [entry.name, name]
+
+
+@pytest.mark.parametrize("path", list(every_command()), ids=" ".join)
+def test_the_help_of_every_command_teaches_with_an_example(path: list[str]) -> None:
+    result = runner.invoke(app, [*path, "--help"], env={"COLUMNS": "160", "TERM": "dumb"})
+    assert result.exit_code == 0, result.output
+    assert "Example" in result.output
+    assert f"switchboard {path[0]}" in result.output
+
+
+def test_the_overview_names_every_command_and_imports_none_of_them() -> None:
+    seen = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; sys.argv = ['switchboard', '--help']\n"
+            "from serve_app.cli import main\n"
+            "try: main()\n"
+            "except SystemExit: pass\n"
+            "heavy = ('torch', 'ray', 'sqlalchemy', 'psycopg', 'numpy', 'httpx', 'db', 'serve_app.cli.calls')\n"
+            "print([name for name in heavy if name in sys.modules])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert seen.strip().endswith("[]")
+    assert all(entry.name in seen for entry in COMMANDS)
+
+
+def test_the_version_is_shown() -> None:
+    result = runner.invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.output.startswith("switchboard ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no-such-command"],
+        ["calls", "list", "--limit", "none"],
+        ["calls", "show", "not-a-uuid"],
+        ["keys", "create", "--scope", "admin"],
+        ["submit", "call.wav"],
+        ["submit", "no-such-file.wav", "--key", "sb_x"],
+        ["submit", "a.wav", "b.wav", "--second", "c.wav", "--key", "sb_x"],
+        ["process", "no-such-file.wav"],
+        ["workspaces", "create", "acme", "--time-zone", "Mars/Olympus"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_ends_with_2_and_touches_nothing(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SWITCHBOARD_API_KEY", raising=False)
+    monkeypatch.setattr("serve_app.cli.state.database_url", lambda *_: pytest.fail("the database was opened"))
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_database_that_does_not_answer_ends_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nothing")
+    result = runner.invoke(app, ["calls", "list"])
+    assert result.exit_code == 3
+    assert "The database does not answer" in result.output
+    assert "doctor" in result.output
+
+
+def test_a_service_that_does_not_answer_ends_with_3() -> None:
+    result = runner.invoke(app, ["submit", "https://pbx.example/1.wav", "--key", "sb_x", "--url", "http://127.0.0.1:1"])
+    assert result.exit_code == 3
+    assert "No answer from http://127.0.0.1:1/submit" in result.output
+
+
+def test_a_setting_that_cannot_be_used_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_HTTP__PORT", "eighty")
+    result = runner.invoke(app, ["calls", "list"])
+    assert result.exit_code == 2
+    assert "SWITCHBOARD_HTTP__PORT" in result.output
+
+
+def explode() -> None:
+    raise RuntimeError("boom")
+
+
+def exploding() -> typer.Typer:
+    return make_app([Entry("explode", f"{__name__}:explode", "fails", "Run"), COMMANDS[0]])
+
+
+def test_an_unforeseen_error_is_a_sentence_and_a_traceback_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_DEBUG", "")
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[explode.__module__])
+    told = runner.invoke(exploding(), ["explode"])
+    assert told.exit_code == 1
+    assert "RuntimeError: boom" in told.output
+    raised = runner.invoke(exploding(), ["--debug", "explode"])
+    assert isinstance(raised.exception, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "said"),
+    [
+        (CommandError("No.", "Do this.", 2), 2, "No."),
+        (StateUnavailable("gone away"), 3, "gone away"),
+        (CheckpointMissing("no model"), 1, "checkpoint_missing"),
+    ],
+)
+def test_errors_have_a_sentence_and_an_exit_code(error: Exception, exit_code: int, said: str) -> None:
+    told = explain(error)
+    assert told.exit_code == exit_code
+    assert said in told.sentence

@@ -1,0 +1,199 @@
+"""A call as people read it, from a record made by hand and findings that the real analysis made of it."""
+
+import io
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from rich.console import Console
+
+from db import views
+from db.views import CallRecord, CallSummary, Event, Failure
+from pipeline.analysis import analyze
+from pipeline.domain.call import CallState
+from pipeline.domain.insight import Contact, Finding
+from pipeline.domain.speech import Role, Speaker, Transcript, Word
+from serve_app.cli import export
+from serve_app.cli.console import plain
+from serve_app.cli.render import clock, render_call, render_outcome, speaker_styles
+from serve_app.cli.render_findings import render_finding
+from tests.unit.calls_by_hand import CALL, START, call
+
+NOW = datetime(2026, 11, 2, 9, 30, tzinfo=UTC)
+MATERIAL = call(
+    ("rep", "Hello, this is Anna from Metro Cable, how can I help you?"),
+    ("customer", "My internet is terrible, I am very angry."),
+    ("rep", "I am sorry. I will send you a new router tomorrow."),
+    ("customer", "Thank you, that is wonderful."),
+)
+
+
+def record(state: CallState = CallState.COMPLETED, **changes: object) -> CallRecord:
+    summary = CallSummary(
+        call_id=CALL,
+        workspace_id=UUID(int=1),
+        team_id=UUID(int=2),
+        user_id=None,
+        from_number="+12025550143",
+        to_number="+12025550100",
+        start_time=START,
+        outgoing=False,
+        duration=14,
+        state=state,
+        stage=None,
+        attempts=1,
+        next_try=None,
+        failure=None,
+        language="en",
+        created_at=NOW,
+        updated_at=NOW,
+        completed_at=NOW,
+    )
+    made = CallRecord(
+        call=summary,
+        job_id=UUID(int=3),
+        from_e164="+12025550143",
+        to_e164="+12025550100",
+        recording_url="https://pbx.example/1.wav",
+        recording_url2=None,
+        layout=MATERIAL.transcript.layout,
+        transcript=MATERIAL.transcript,
+        findings=analyze(MATERIAL),
+        tasks=(),
+        contacts=(Contact("c1", "Peter Miller"),),
+        recordings=(),
+        warnings=("The file has 4 channels; the first two count.",),
+        submissions=2,
+        jobs=(),
+        timeline=(Event(NOW, "submitted"), Event(NOW + timedelta(seconds=9), "completed")),
+    )
+    of_summary = {name: value for name, value in changes.items() if name in CallSummary.__dataclass_fields__}
+    rest = {name: value for name, value in changes.items() if name not in of_summary}
+    return replace(made, call=replace(summary, **of_summary), **rest)  # type: ignore[arg-type]
+
+
+def shown(made: CallRecord, words: bool = False, **console: object) -> str:
+    output = io.StringIO()
+    render_call(made, Console(file=output, width=120, **console), words)  # type: ignore[arg-type]
+    return output.getvalue()
+
+
+def test_a_completed_call_reads_as_who_said_what_when() -> None:
+    text = shown(record())
+    assert "0:00  rep" in text
+    assert "Hello, this is Anna from Metro Cable, how can I help you?" in text
+    assert "0:03  customer  -  My internet is terrible" in text  # a tone mark
+    assert "completed" in text
+    assert "+12025550143 -> +12025550100, incoming" in text
+
+
+def test_tasks_have_owner_due_date_and_quote() -> None:
+    text = shown(record())
+    assert "[ ]" in text
+    assert "rep, commitment, due 2025-04-17" in text
+    assert '"I will send you a new router tomorrow."' in text
+
+
+def test_layout_reason_contacts_warnings_and_timeline_are_told() -> None:
+    text = shown(record())
+    assert "left is the rep" in text
+    assert "by hand" in text
+    assert "Peter Miller" in text
+    assert "The file has 4 channels" in text
+    assert text.index("submitted") < text.rindex("completed")
+
+
+def test_rep_and_customer_have_different_colours_on_a_terminal_and_none_without() -> None:
+    styles = speaker_styles(MATERIAL.transcript.speakers)
+    assert styles["rep"] != styles["customer"]
+    assert "\x1b[" in shown(record(), force_terminal=True, color_system="truecolor")
+    assert "\x1b[" not in shown(record())
+
+
+def test_voices_without_a_role_have_colours_of_their_own() -> None:
+    styles = speaker_styles([Speaker(label, Role.UNKNOWN, 0.5, "talk") for label in "ABCDEF"])
+    assert len({styles[label] for label in "ABCD"}) == 4
+
+
+def test_words_are_shown_with_time_and_confidence_when_asked_for() -> None:
+    assert "Hello,[0.00-" not in shown(record())
+    assert "Hello,[0.00-" in shown(record(), words=True)
+
+
+@pytest.mark.parametrize(
+    ("retryable", "advice"), [(True, "Trying again may help"), (False, "Trying again with the same recording will not")]
+)
+def test_a_failed_call_says_why_and_whether_a_retry_could_help(retryable: bool, advice: str) -> None:
+    failure = Failure("not_audio", "The file is not audio that can be decoded.", retryable)
+    text = shown(record(CallState.FAILED, failure=failure, transcript=None, findings=(), layout=None))
+    assert "not_audio: The file is not audio that can be decoded." in text
+    assert advice in text
+
+
+def test_a_call_at_work_says_stage_attempt_and_next_try() -> None:
+    text = shown(
+        record(CallState.TRANSCRIBING, stage="asr", attempts=3, next_try=NOW, transcript=None, findings=(), layout=None)
+    )
+    assert "stage asr, attempt 3, next try 2026-11-02" in text
+
+
+def test_an_empty_transcript_gives_its_reason() -> None:
+    empty = replace(MATERIAL.transcript, turns=(), note="nobody speaks in this call")
+    assert "nobody speaks in this call" in shown(record(transcript=empty, findings=()))
+
+
+def test_text_in_brackets_is_text_and_no_markup() -> None:
+    turn = MATERIAL.transcript.turns[0]
+    odd = replace(MATERIAL.transcript, turns=(replace(turn, words=(Word(0, 1, "[/bold][red]odd", 0.9),)),))
+    assert "[/bold][red]odd" in shown(record(transcript=odd, warnings=("[/red]",), from_number="[/x]"))
+
+
+def test_any_new_step_is_shown_without_a_view_of_its_own() -> None:
+    finding = Finding("churn", 1, {"risk": 0.25, "reasons": ["price", "outage"], "next": [{"what": "call back"}]})
+    text = "\n".join(str(line) for line in render_finding(finding))
+    assert "risk: 0.25" in text
+    assert "reasons: price, outage" in text
+    assert "- what: call back" in text
+
+
+def test_an_outcome_of_this_process_reads_like_a_stored_call() -> None:
+    output = io.StringIO()
+    findings = analyze(MATERIAL)
+    render_outcome("call.wav", MATERIAL.transcript, findings, ("careful",), Console(file=output, width=120))
+    text = output.getvalue()
+    assert text.startswith("call.wav")
+    assert "0:00  rep" in text
+    assert "careful" in text
+
+
+def test_json_on_the_terminal_is_the_json_of_the_views() -> None:
+    made = record()
+    assert plain(made) == json.loads(views.to_json(made))
+
+
+def test_clock_has_hours_only_when_needed() -> None:
+    assert [clock(0), clock(75.9), clock(3661)] == ["0:00", "1:15", "1:01:01"]
+
+
+def test_subtitles_are_short_and_timed_from_the_words() -> None:
+    lines = export.srt(MATERIAL.transcript).split("\n\n")
+    assert lines[0].startswith("1\n00:00:00,000 --> 00:00:03,000\nrep: Hello, this is Anna")
+    long = tuple(Word(at, at + 0.9, f"word{at}", 0.9) for at in range(20))
+    one = replace(MATERIAL.transcript.turns[0], words=long, end=20.0)
+    cues = export.srt(replace(MATERIAL.transcript, turns=(one,))).strip().split("\n\n")
+    assert len(cues) == 4
+    assert "00:00:18,000 --> 00:00:19,900" in cues[-1]
+
+
+def test_webvtt_escapes_what_would_be_markup() -> None:
+    turn = replace(MATERIAL.transcript.turns[0], words=(Word(0, 1, "<b>&", 0.9),))
+    made: Transcript = replace(MATERIAL.transcript, turns=(turn,))
+    assert export.vtt(made) == "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\n<v rep>&lt;b&gt;&amp;\n\n"
+
+
+def test_plain_text_has_a_line_per_turn() -> None:
+    assert export.text(MATERIAL.transcript).splitlines()[1] == (
+        "[00:00:03] customer: My internet is terrible, I am very angry."
+    )

@@ -1,0 +1,165 @@
+"""`switchboard submit` against a small HTTP server that answers as the service does."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from serve_app.cli import app
+from serve_app.cli.handout import HandOut
+from serve_app.cli.problems import read_problem
+
+runner = CliRunner()
+
+
+class Service:
+    """Remembers what was posted; answers 202 unless `refusal` is set; fetches recordings, at once."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, dict[str, str], Any]] = []
+        self.fetched: list[bytes] = []
+        self.refusal: tuple[int, dict[str, Any]] | None = None
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                service.requests.append((self.path, dict(self.headers), body))
+                status, answer = service.answer(body)
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.send_header("Retry-After", "7")
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def answer(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if self.refusal:
+            return self.refusal
+        for url in (body.get("recordingUrl"), body.get("recordingUrl2")):
+            if url and "127.0.0.1" in url:
+                self.fetched.append(httpx.get(url, trust_env=False).content)
+        job = {"jobId": "11111111-1111-4111-8111-111111111111"} if "recordingUrl" in body else {}
+        return 202, {"status": "transcribing" if job else "received", "callId": body["callId"], **job}
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    made = Service()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def submit(service: Service, *arguments: str) -> Any:
+    return runner.invoke(app, ["submit", *arguments, "--url", service.url, "--key", "sb_secret"])
+
+
+def test_a_url_is_sent_as_it_is_with_the_key_and_the_described_fields(service: Service) -> None:
+    result = submit(
+        service,
+        "https://pbx.example/1.wav?sig=x",
+        *("--from", "+4930123", "--to", "sip:a@b", "--start-time", "2026-11-02T09:30:00Z", "--incoming"),
+        *("--duration", "61", "--team", "t1", "--user", "u1", "--call-id", "00000000-0000-4000-8000-000000000001"),
+    )
+    assert result.exit_code == 0, result.output
+    ((path, headers, body),) = service.requests
+    assert path == "/v1/submit"
+    assert headers["Authorization"] == "Bearer sb_secret"
+    assert body == {
+        "callId": "00000000-0000-4000-8000-000000000001",
+        "recordingUrl": "https://pbx.example/1.wav?sig=x",
+        "from": "+4930123",
+        "to": "sip:a@b",
+        "startTime": "2026-11-02T09:30:00Z",
+        "outgoing": False,
+        "duration": 61,
+        "teamId": "t1",
+        "userId": "u1",
+    }
+    assert "jobId 11111111-1111-4111-8111-111111111111" in result.output
+
+
+def test_local_files_of_both_legs_are_handed_out_until_they_are_fetched(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "rep leg.wav").write_bytes(b"rep" * 1000)
+    (tmp_path / "customer.wav").write_bytes(b"customer")
+    result = submit(service, str(tmp_path / "rep leg.wav"), "--second", str(tmp_path / "customer.wav"))
+    assert result.exit_code == 0, result.output
+    assert service.fetched == [b"rep" * 1000, b"customer"]
+
+
+def test_a_refusal_to_fetch_from_this_machine_is_foretold(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.wav").write_bytes(b"audio")
+    assert "SWITCHBOARD_FETCH__ALLOWED_HOSTS" in submit(service, str(tmp_path / "a.wav")).output
+    monkeypatch.setenv("SWITCHBOARD_FETCH__ALLOWED_HOSTS", '["127.0.0.1"]')
+    assert "SWITCHBOARD_FETCH__ALLOWED_HOSTS" not in submit(service, str(tmp_path / "a.wav")).output
+
+
+def test_a_file_that_nobody_fetches_is_named_when_patience_ends(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(b"audio")
+    service.answer = lambda body: (202, {"status": "transcribing", "callId": body["callId"], "jobId": "j"})  # type: ignore[method-assign]
+    result = submit(service, str(tmp_path / "a.wav"), "--patience", "0.2")
+    assert result.exit_code == 1
+    assert "a.wav was not fetched" in result.output
+
+
+def test_without_a_recording_the_call_is_announced(service: Service) -> None:
+    result = submit(service, "--json")
+    assert result.exit_code == 0, result.output
+    (one,) = json.loads(result.stdout)
+    assert one["reply"] == {"status": "received", "callId": one["callId"]}
+    assert UUID(one["callId"])
+
+
+def test_every_fault_of_a_refused_body_is_told(service: Service) -> None:
+    faults = [
+        {"pointer": "/teamId", "detail": "teamId is required with a workspace-wide key"},
+        {"pointer": "/startTime", "detail": "not a date and time"},
+    ]
+    service.refusal = (400, {"title": "Bad request", "status": 400, "detail": "2 faults", "errors": faults})
+    result = submit(service, "https://pbx.example/1.wav")
+    assert result.exit_code == 1
+    assert "/teamId: teamId is required with a workspace-wide key" in result.output
+    assert "/startTime: not a date and time" in result.output
+
+
+def test_an_overloaded_service_says_when_to_try_again(service: Service) -> None:
+    service.refusal = (503, {"title": "Unavailable", "status": 503})
+    result = submit(service, "https://pbx.example/1.wav")
+    assert result.exit_code == 1
+    assert "after 7 s" in result.output
+
+
+def test_an_answer_that_is_no_problem_document_is_told_by_its_status() -> None:
+    problem = read_problem(502, {}, b"<html>Bad gateway</html>")
+    assert (problem.status, problem.title, problem.faults) == (502, "The service answered 502", ())
+
+
+def test_only_the_named_files_are_handed_out_and_only_under_their_random_paths(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(b"audio")
+    (tmp_path / "secret.txt").write_text("secret")
+    with HandOut() as hand_out:
+        url = hand_out.add(tmp_path / "a.wav")
+        base = url.rsplit("/", 2)[0]
+        assert httpx.head(url, trust_env=False).headers["content-length"] == "5"
+        assert hand_out.waiting == [tmp_path / "a.wav"]
+        assert httpx.get(url, trust_env=False).content == b"audio"
+        assert hand_out.waiting == []
+        for path in ("/", "/a.wav", "/x/a.wav", "/..%2fsecret.txt"):
+            assert httpx.get(base + path, trust_env=False).status_code == 404
+        assert httpx.get(url.replace("a.wav", "secret.txt"), trust_env=False).status_code == 404
