@@ -19,6 +19,7 @@ class Engine(Protocol):
 
     name: str  # what made the words, e.g. "faster-whisper large-v3-turbo float16"
     max_chunk_seconds: float  # the longest chunk it takes
+    batch_size: int  # chunks that it takes in one forward pass
 
     def detect_languages(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
         """For each chunk, the probability of each language (ISO 639-1); `samples[i]` belongs to `chunks[i]`."""

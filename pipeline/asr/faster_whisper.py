@@ -65,7 +65,7 @@ class FasterWhisper:
             local_files_only=True,
         )
         self._options = options
-        self._batch_size = options.batch_size or (GPU_BATCH if device == "cuda" else CPU_BATCH)
+        self.batch_size = options.batch_size or (GPU_BATCH if device == "cuda" else CPU_BATCH)
         self._languages = checkpoint.languages
         self._tokenizers: dict[str, Any] = {}
         self.name = f"faster-whisper {checkpoint.name} {compute_type}"
@@ -74,7 +74,7 @@ class FasterWhisper:
     def detect_languages(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
         """See `pipeline.asr.Engine`. A checkpoint whose manifest lists languages is asked for those only."""
         found: list[dict[str, float]] = []
-        for batch in _batches(range(len(chunks)), self._batch_size):
+        for batch in _batches(range(len(chunks)), self.batch_size):
             features = [self._features(samples[i], chunks[i]) for i in batch]
             found += self._languages_of(self._encode(features))
         return found
@@ -83,7 +83,7 @@ class FasterWhisper:
         """See `pipeline.asr.Engine`. Chunks of like length share a batch: a batch decodes as long as its longest."""
         order = sorted(range(len(chunks)), key=lambda i: chunks[i].duration)
         done: dict[int, ChunkText] = {}
-        for batch in _batches(order, self._batch_size):
+        for batch in _batches(order, self.batch_size):
             texts = self._transcribe_batch([samples[i] for i in batch], [chunks[i] for i in batch])
             done.update(zip(batch, texts, strict=True))
         return [done[i] for i in range(len(chunks))]

@@ -1,9 +1,9 @@
 """pyannote's speaker diarization with one pass of the embedding network per chunk instead of one per speaker in it.
 
-The stock pipeline stacks a chunk's waveform once for each of its (mostly three) local speakers and runs the whole network on
-every copy, though only the pooling at its end depends on the speaker. Pooling takes weights of shape (batch, speakers,
-frames), so one pass of the trunk serves all. The result is the stock pipeline's; embedding takes half of the time with the
-demo checkpoint's small network and, by single passes timed, a third with ResNet34.
+The stock pipeline stacks a chunk's waveform once for each of its (mostly three) local speakers and runs the whole
+network on every copy, though only the pooling at its end depends on the speaker. Pooling takes weights of shape
+(batch, speakers, frames), so one pass of the trunk serves all. The result is the stock pipeline's; embedding takes
+half of the time with the demo checkpoint's small network and, by single passes timed, a third with ResNet34.
 """
 
 import math

@@ -1,0 +1,101 @@
+"""From the words of all channels to turns: consecutive words of one speaker."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipeline.domain.speech import ChunkText, SpeakerSpan, Turn, Word
+
+
+class TurnOptions(BaseModel):
+    """Where one turn ends and the next begins."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pause: float = Field(
+        2.0, gt=0, le=60, description="Seconds of silence after which the same speaker's next word begins a new turn."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A word, its language, and who said it (a `Speaker.label`)."""
+
+    word: Word
+    speaker: str
+    language: str
+
+
+def by_channel(texts: Iterable[ChunkText], labels: Sequence[str]) -> list[Spoken]:
+    """Separated channels: a word belongs to the speaker of its channel; `labels[channel]` names that speaker."""
+    return [Spoken(word, labels[text.chunk.channel], text.language) for text in texts for word in text.words]
+
+
+def by_spans(texts: Iterable[ChunkText], spans: Sequence[SpeakerSpan]) -> list[Spoken]:
+    """A mixed channel: a word belongs to the speaker span that it overlaps most, else to the nearest one.
+
+    Without any span all words are said by "A".
+    """
+    return [Spoken(word, _speaker_at(word, spans), text.language) for text in texts for word in text.words]
+
+
+def join(spoken: Iterable[Spoken], options: TurnOptions | None = None) -> tuple[Turn, ...]:
+    """Turns in the order of their first words.
+
+    A turn ends after a pause, and when another speaker says a word in between. A word thrown in while the speaker
+    talks on (a "yes" that lies over another word) becomes a turn of its own and does not cut the running one.
+    """
+    options = options or TurnOptions()
+    runs: list[list[Spoken]] = []
+    current: dict[str, list[Spoken]] = {}
+    heard: list[Spoken] = []
+    for said in sorted(spoken, key=lambda s: (s.word.start, s.word.end, s.speaker)):
+        run = current.get(said.speaker)
+        if run is None or said.word.start - run[-1].word.end > options.pause or _interrupted(run[-1], said, heard):
+            run = current[said.speaker] = []
+            runs.append(run)
+        run.append(said)
+        heard.append(said)
+    return tuple(_turn(index, run) for index, run in enumerate(runs))
+
+
+def _interrupted(before: Spoken, after: Spoken, heard: Sequence[Spoken]) -> bool:
+    """Whether another speaker said a word between two words of one; `heard` holds all words up to `after`, by start."""
+    for other in reversed(heard):
+        if other is before:
+            return False
+        middle = (other.word.start + other.word.end) / 2
+        if other.speaker != before.speaker and before.word.end <= middle <= after.word.start:
+            return True
+    return False
+
+
+def _speaker_at(word: Word, spans: Sequence[SpeakerSpan]) -> str:
+    if not spans:
+        return "A"
+    best = max(spans, key=lambda span: (_overlap(word, span), -_distance(word, span)))
+    return best.speaker
+
+
+def _overlap(word: Word, span: SpeakerSpan) -> float:
+    return max(0.0, min(word.end, span.end) - max(word.start, span.start))
+
+
+def _distance(word: Word, span: SpeakerSpan) -> float:
+    return max(span.start - word.end, word.start - span.end, 0.0)
+
+
+def _turn(index: int, run: Sequence[Spoken]) -> Turn:
+    words = tuple(said.word for said in run)
+    assert all(a.start <= b.start for a, b in pairwise(words))
+    languages = [said.language for said in run]
+    return Turn(
+        index=index,
+        speaker=run[0].speaker,
+        start=words[0].start,
+        end=max(word.end for word in words),
+        words=words,
+        language=max(sorted(set(languages)), key=languages.count),
+    )

@@ -1,0 +1,62 @@
+"""Whose voice is it: a voiceprint against those that are known."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipeline.domain.speech import Voiceprint
+
+
+class MatchOptions(BaseModel):
+    """When a voice counts as recognised."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    threshold: float = Field(0.65, ge=-1, le=1, description="Cosine similarity that the best candidate must reach.")
+    margin: float = Field(0.10, ge=0, le=2, description="How far the best candidate must lie above the second.")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The candidate whose voice it is."""
+
+    name: str
+    similarity: float  # cosine, -1..1
+    margin: float  # above the next candidate; above -1 if there is none
+
+
+def similarity(a: Voiceprint, b: Voiceprint) -> float | None:
+    """Cosine of two voiceprints, -1..1; None where they cannot be compared: other models, other lengths."""
+    if a.model != b.model or len(a.vector) != len(b.vector):
+        return None
+    cosine = float(np.dot(a.vector, b.vector))
+    return max(-1.0, min(1.0, cosine)) if np.isfinite(cosine) else None
+
+
+def match(
+    voiceprint: Voiceprint | None,
+    candidates: Mapping[str, Sequence[Voiceprint]],
+    options: MatchOptions | None = None,
+) -> Match | None:
+    """The candidate whose voice it is, or None: too unlike all, or too like two.
+
+    A candidate with several voiceprints counts by the most similar one. Those of other models are passed over.
+    """
+    if voiceprint is None:
+        return None
+    options = options or MatchOptions()
+    best: dict[str, float] = {}
+    for name, known in candidates.items():
+        found = [s for s in (similarity(voiceprint, other) for other in known) if s is not None]
+        if found:
+            best[name] = max(found)
+    if not best:
+        return None
+    ranked = sorted(best, key=lambda name: (-best[name], name))
+    first = best[ranked[0]]
+    second = best[ranked[1]] if len(ranked) > 1 else -1.0
+    if first < options.threshold or first - second < options.margin:
+        return None
+    return Match(ranked[0], first, first - second)
