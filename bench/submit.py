@@ -3,8 +3,8 @@
     python bench/submit.py [--seconds 5] [--rounds 3] [--connections 1,16] [--json FILE]
 
 Starts PostgreSQL, Ray Serve and one Intake replica of its own, with a no-op endpoint in the same replica, behind the
-same ingress. Both are measured in turns, so that a neighbour's load falls on both: read the ratio. Every submission is a
-new call with a recording: merged, recorded and enqueued in one durable transaction before its 202.
+same ingress. Both are measured in turns, so that a neighbour's load falls on both: read the ratio. Every submission is
+a new call with a recording: merged, recorded and enqueued in one durable transaction before its 202.
 """
 
 import argparse
