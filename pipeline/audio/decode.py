@@ -41,6 +41,9 @@ HAS_GAPS = "matroska,webm"  # recorders of live calls leave lost packets out
 GAP = 0.1  # seconds between frames that count as missing audio
 
 
+LOWEST_RATE, HIGHEST_RATE = 4000, 384_000  # Hz
+
+
 class DecodeOptions(BaseModel):
     """How recordings are decoded."""
 
@@ -161,6 +164,8 @@ def _decode(container: Any, header: wav.WavHeader | None, options: DecodeOptions
     progress = _Progress()
     promised, collector, channels = _promised(container, stream, header, reader.head), None, 0
     for rate, block in _blocks(container, stream, progress):
+        if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+            raise NotAudio(f"The recording declares {rate} samples per second, which no recording of speech has.")
         if collector is None:
             channels = block.shape[1]
             expected = min(promised or (container.duration or 0) / 1e6, options.max_seconds)

@@ -144,13 +144,9 @@ class Fetcher:
     ) -> Recording:
         """Stream the body into the store."""
         media_type = headers.get("content-type")
-        receiving = store.receive()
-        incoming = await asyncio.to_thread(receiving.__enter__)
-        try:
+        with store.receive() as incoming:  # not in a thread: a cancelled fetch must know of its file to remove it
             await self._write(response, headers, incoming, media_type)
             uri, sha256 = await asyncio.to_thread(store.keep, incoming)
-        finally:
-            receiving.__exit__(None, None, None)
         return Recording(channel, uri, sha256, incoming.size, media_type)
 
     async def _write(

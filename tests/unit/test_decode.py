@@ -308,6 +308,14 @@ def test_what_no_decoder_understands_is_not_audio(data: bytes) -> None:
     assert failure.value.message.endswith(".")
 
 
+@pytest.mark.parametrize("rate", [1, 100, 0x7FFFFFFF])
+def test_a_rate_that_no_recording_of_speech_has_is_not_audio(rate: int) -> None:
+    data = bytearray(wav(tones(8000)))
+    data[24:28] = struct.pack("<I", rate)
+    with pytest.raises(NotAudio):
+        decoded(bytes(data))
+
+
 def test_a_film_without_sound_is_not_audio() -> None:
     buffer = io.BytesIO()
     with av.open(buffer, "w", format="mp4") as output:
