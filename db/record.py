@@ -91,34 +91,48 @@ async def _write_tasks(connection: AsyncConnection, lease: Lease, finding: Findi
 
 
 async def _link_contacts(connection: AsyncConnection, lease: Lease, finding: Finding | None) -> None:
-    """Link the call to the contacts it resolved: `{"contacts": [{"contact_id": ...}, ...]}`.
+    """Link the call to the contact that the finding "contacts" resolved, if one.
 
-    One that the workspace does not know is kept if a number or an address tells who it is; a name alone does not.
+    The finding says `match`: "matched" names a `contact_id`. For "new" a contact is kept with what was `heard`, if a
+    number or an e-mail address tells who it is: a name alone does not. Anything else links nobody.
     """
     await connection.execute(sa.delete(call_contacts).where(call_contacts.c.call_pk == lease.call_pk))
-    people = finding.value.get("contacts", ()) if finding else ()
-    for person in people if isinstance(people, list | tuple) else ():
-        if isinstance(person, dict) and (contact_id := await _resolve(connection, lease, person)) is not None:
-            await connection.execute(
-                insert(call_contacts).values(call_pk=lease.call_pk, contact_id=contact_id).on_conflict_do_nothing()
-            )
-
-
-async def _resolve(connection: AsyncConnection, lease: Lease, person: dict[str, Any]) -> UUID | None:
-    known = sa.select(contacts.c.id).where(contacts.c.workspace_id == lease.workspace_id)
-    contact_id = _uuid(person.get("contact_id"))
+    value = finding.value if finding else {}
+    contact_id = None
+    if value.get("match") == "matched":
+        contact_id = await _known(connection, lease, contacts.c.id, _uuid(value.get("contact_id")))
+    elif value.get("match") == "new":
+        contact_id = await _found_or_made(connection, lease, _heard(value))
     if contact_id is not None:
-        return await _first(connection, known.where(contacts.c.id == contact_id))
+        await connection.execute(sa.insert(call_contacts).values(call_pk=lease.call_pk, contact_id=contact_id))
+
+
+def _heard(value: dict[str, Any]) -> dict[str, str]:
+    """Name, company, email and phone (E.164), as far as known."""
+    facts = {field: fact["value"] for field, fact in value.get("heard", {}).items() if fact}
+    facts["phone"] = value.get("number") or value.get("heard_number")
+    return {field: str(facts[field]) for field in ("name", "company", "email", "phone") if facts.get(field)}
+
+
+async def _found_or_made(connection: AsyncConnection, lease: Lease, person: dict[str, str]) -> UUID | None:
+    """Found by number or address: another call may have made the contact since the roster was read."""
     for column in (contacts.c.phone, contacts.c.email):
-        value = person.get(column.name)
-        found = await _first(connection, known.where(column == str(value))) if value else None
+        found = await _known(connection, lease, column, person.get(column.name))
         if found is not None:
             return found
-    if not (person.get("phone") or person.get("email")):
+    if not person.keys() & {"phone", "email"}:
         return None
-    fields = {name: str(person[name]) for name in ("name", "company", "email", "phone") if person.get(name)}
-    new = sa.insert(contacts).values(workspace_id=lease.workspace_id, source="call", **fields).returning(contacts.c.id)
-    return await _first(connection, new)
+    new = sa.insert(contacts).values(workspace_id=lease.workspace_id, source="call", **person)
+    return await _first(connection, new.returning(contacts.c.id))
+
+
+async def _known(
+    connection: AsyncConnection, lease: Lease, column: sa.Column[Any], value: UUID | str | None
+) -> UUID | None:
+    if value is None:
+        return None
+    of_workspace = contacts.c.workspace_id == lease.workspace_id
+    return await _first(connection, sa.select(contacts.c.id).where(of_workspace, column == value).limit(1))
 
 
 async def _first(connection: AsyncConnection, query: sa.Executable) -> UUID | None:

@@ -298,16 +298,48 @@ async def test_the_roster_holds_the_contacts_of_the_workspace_those_of_the_call_
     assert known.contacts[0] == party
 
 
-async def test_resolved_contacts_are_linked_and_new_ones_kept_when_a_number_tells_who_they_are(world: World) -> None:
+def contacts_finding(match: str, contact_id: str | None = None, number: str | None = None, **heard: str) -> Finding:
+    facts = {field: {"value": text, "evidence": None} for field, text in heard.items()} | {"address": None}
+    value = {"match": match, "contact_id": contact_id, "number": number, "heard_number": None, "heard": facts}
+    return Finding("contacts", 1, value)
+
+
+async def test_the_contact_that_was_matched_is_linked_to_the_call(world: World) -> None:
     eve = await directory.add_contact(world.database, world.workspace_id, "Eve", phone="+14155550123")
-    people = [{"contact_id": eve.contact_id}, {"name": "Neo", "phone": "+14155550199"}, {"name": "Only a name"}]
+    await complete(world, await taken(world), contacts_finding("matched", eve.contact_id))
+    record = await views.show_call(world.database, world.call_id)
+    assert record is not None
+    assert record.contacts == (eve,)
+
+
+async def test_a_new_contact_is_kept_once_when_a_number_tells_who_it_is(world: World) -> None:
     for _ in range(2):
-        await complete(world, await taken(world), Finding("contacts", 1, {"contacts": people}))
+        await complete(world, await taken(world), contacts_finding("new", None, "+14155550199", name="Neo"))
         await world.submit(duration=1)
-        await complete(world, await world.one(), Finding("contacts", 1, {"contacts": people}))
+        await complete(world, await world.one(), contacts_finding("new", None, "+14155550199", name="Neo"))
         world.call_id = uuid4()
-    assert [c.name for c in await directory.list_contacts(world.database, world.workspace_id)] == ["Eve", "Neo"]
-    assert len(await world.rows("SELECT FROM call_contacts")) == 4
+    (neo,) = await directory.list_contacts(world.database, world.workspace_id)
+    assert (neo.name, neo.phone) == ("Neo", "+14155550199")
+    assert len(await world.rows("SELECT FROM call_contacts")) == 2
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        contacts_finding("new", name="Only a name"),
+        contacts_finding("none", number="+14155550199"),
+        contacts_finding("ambiguous", number="+14155550199"),
+        contacts_finding("matched", "00000000-0000-4000-8000-000000000001"),
+        contacts_finding("matched", "no id"),
+        Finding("contacts", 1, {}, note="the step failed"),
+    ],
+)
+async def test_nobody_is_linked_where_nothing_tells_who_it_is(world: World, finding: Finding) -> None:
+    await complete(world, await taken(world), finding)
+    record = await views.show_call(world.database, world.call_id)
+    assert record is not None
+    assert (record.call.state, record.contacts) == ("completed", ())
+    assert await directory.list_contacts(world.database) == []
 
 
 async def test_the_record_of_a_call_tells_its_whole_story_and_serialises(world: World) -> None:
