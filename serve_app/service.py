@@ -8,6 +8,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -60,6 +61,10 @@ def prepare_environment(settings: Settings, database_url: str) -> None:
         "RAY_SERVE_ENABLE_HA_PROXY": "1" if haproxy_available() else "0",
         "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
+        # A loaded machine may take longer than Serve's 5 s to bring HAProxy up; killing it then only starts it over.
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port(9101)),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port(8404)),
         "RAY_AUTH_MODE": "disabled",  # explicit: Ray switches it on by itself when it finds a token file
         "RAY_USAGE_STATS_ENABLED": "0",
         "PYANNOTE_METRICS_ENABLED": "0",
@@ -67,6 +72,15 @@ def prepare_environment(settings: Settings, database_url: str) -> None:
     }
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
+
+
+def free_port(wished: int = 0) -> int:
+    """`wished` if nothing listens there, else one that is free: two services may share a machine."""
+    for port in (wished, 0):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise ServiceError("No free port is left on this machine.")
 
 
 def _is_setting(variable: str) -> bool:

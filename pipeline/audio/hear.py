@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from pipeline.audio import channels, chunks
 from pipeline.audio.chunks import SpeechOptions
-from pipeline.audio.decode import DecodeOptions, decode
+from pipeline.audio.decode import Decoded, DecodeOptions, decode
 from pipeline.domain.speech import Audio, Heard, Layout, Recording
+from pipeline.errors import RecordingError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,19 +22,28 @@ class Loaded:
 def load(recordings: Sequence[Recording], decode_options: DecodeOptions, expected_files: int | None = None) -> Loaded:
     """Decode the one or two files of a call and separate its channels.
 
-    `expected_files`: how many were submitted, if fewer could be had. Raises what `decode.decode` raises.
+    `expected_files`: how many were submitted, if fewer could be had. Of two files, one that is no audio is given up with
+    a warning. Raises what `decode.decode` raises for the only file, or for the first where neither can be used.
     """
     ordered = sorted(recordings, key=lambda recording: recording.channel)
-    decoded = [decode(recording, decode_options) for recording in ordered]
-    if len(ordered) == 1 and ordered[0].channel == 1:
-        expected_files = 2  # the second file alone: the first could not be had
+    if len(ordered) == 2 or (ordered and ordered[0].channel == 1):
+        expected_files = 2  # also where the second file is alone: the first could not be had
+    decoded: list[Decoded] = []
+    failures: list[RecordingError] = []
+    warnings: list[str] = []
+    for recording in ordered:
+        prefix = f"File {recording.channel + 1}: " if expected_files == 2 else ""
+        try:
+            decoded.append(decode(recording, decode_options))
+        except RecordingError as error:
+            failures.append(error)
+            warnings.append(f"{prefix}{error}")
+        else:
+            warnings += [f"{prefix}{warning}" for warning in decoded[-1].warnings]
+    if not decoded:
+        raise failures[0]
     audio, layout = channels.separate(decoded, expected_files)
-    named = [
-        f"File {recording.channel + 1}: {warning}" if len(ordered) > 1 else warning
-        for recording, one in zip(ordered, decoded, strict=True)
-        for warning in one.warnings
-    ]
-    return Loaded(audio, layout, tuple(named))
+    return Loaded(audio, layout, tuple(warnings))
 
 
 def examine(loaded: Loaded, speech_options: SpeechOptions, max_chunk_seconds: float) -> Heard:

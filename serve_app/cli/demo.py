@@ -83,6 +83,7 @@ def demo(
 
 def demo_settings(data_dir: Path, port: int) -> "Settings":
     """Production's settings but for the checkpoints, the folder, the port, and 127.0.0.1 as a host to fetch from."""
+    from serve_app.service import free_port
     from serve_app.settings import Settings
 
     settings = Settings()
@@ -90,21 +91,13 @@ def demo_settings(data_dir: Path, port: int) -> "Settings":
         "database_url": None,
         "storage": None,
         "data_dir": data_dir.resolve(),
-        "http": settings.http.model_copy(update={"host": "127.0.0.1", "port": port or _free_port()}),
+        "http": settings.http.model_copy(update={"host": "127.0.0.1", "port": port or free_port()}),
         "fetch": settings.fetch.model_copy(update={"allowed_hosts": ("127.0.0.1",)}),
         "asr": settings.asr.model_copy(update={"model": "demo"}),
         "diarization": settings.diarization.model_copy(update={"pipeline": "demo"}),
         "processing": settings.processing.model_copy(update={"drain_seconds": 2.0}),
     }
     return settings.model_copy(update=changes)
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def _prepare_workspace(database_url: str) -> str:
