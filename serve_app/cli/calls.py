@@ -1,6 +1,6 @@
 """`switchboard calls`: list them, read one, take one out as a file."""
 
-import time
+import asyncio
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -70,8 +70,7 @@ def list_(
         return await views.list_calls(database, home.workspace_id if home else None, state_, limit)
 
     if watch and not json_ and out().is_terminal:
-        _watch(work)
-        return
+        state.run(lambda database: _watch(database, work))
     found = state.run(work)
     if json_:
         print_json(found)
@@ -162,10 +161,11 @@ def summary_table(found: "Sequence[CallSummary]") -> Table:
     return lines
 
 
-def _watch(work: "state.Work[list[CallSummary]]") -> None:
+async def _watch(database: "Database", work: "state.Work[list[CallSummary]]") -> None:
+    """Until Ctrl-C."""
     from rich.live import Live
 
-    with Live(console=out(), screen=False, auto_refresh=False) as live:
+    with Live(console=out(), auto_refresh=False) as live:
         while True:
-            live.update(summary_table(state.run(work)), refresh=True)
-            time.sleep(WATCH_SECONDS)
+            live.update(summary_table(await work(database)), refresh=True)
+            await asyncio.sleep(WATCH_SECONDS)

@@ -36,27 +36,26 @@ def doctor(json_: Json = False) -> None:
 
 def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
     """(subject, check) in the order they are shown; without usable settings, only those that need none."""
-    from serve_app.cli import checks_machine as machine
+    from serve_app.cli import checks_machine
 
     found: list[tuple[str, Callable[[], Iterable[Check]]]] = [
-        ("packages", machine.python_and_packages),
-        ("torch and the GPU", machine.torch_and_gpu),
-        ("limits", machine.open_files),
-        ("HAProxy", machine.haproxy),
+        ("packages", checks_machine.python_and_packages),
+        ("torch and the GPU", checks_machine.torch_and_gpu),
+        ("limits", checks_machine.open_files),
+        ("HAProxy", checks_machine.haproxy),
     ]
     settings, complaint = _settings()
     found.append(("settings", lambda: complaint))
     if settings is not None:
-        from serve_app.cli import checks_models as models
-        from serve_app.cli import checks_service as service
+        from serve_app.cli import checks_models, checks_service
 
         found += [
-            ("variables", service.variables),
-            ("data folder", lambda: service.data_folder(settings)),
-            ("storage", lambda: service.storage(settings)),
-            ("database", lambda: service.database(settings)),
-            ("Ray", lambda: service.ray_and_ports(settings)),
-            ("models", lambda: models.checkpoints(settings)),
+            ("variables", checks_service.variables),
+            ("data folder", lambda: checks_service.data_folder(settings)),
+            ("storage", lambda: checks_service.storage(settings)),
+            ("database", lambda: checks_service.database(settings)),
+            ("Ray", lambda: checks_service.ray_and_ports(settings)),
+            ("models", lambda: checks_models.checkpoints(settings)),
         ]
     return found
 

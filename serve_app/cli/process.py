@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def process(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="One call each.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="One call each.")],
     second: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="The other party's recording, where each leg has its own."),

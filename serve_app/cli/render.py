@@ -105,7 +105,7 @@ def _print_content(
 ) -> None:
     console.print(_about(transcript, layout))
     console.print()
-    console.print(Padding(render_transcript(transcript, tones_by_turn(findings), words), (0, 0, 0, 2)))
+    console.print(Padding(render_transcript(transcript, tones_by_turn(findings), words), (0, 0, 0, 2), expand=False))
     for finding in in_reading_order(findings):
         _print_section(finding.step.capitalize(), render_finding(finding), console)
 
@@ -198,4 +198,4 @@ def _print_section(title: str, content: Sequence[RenderableType], console: Conso
     console.print()
     console.print(Text(title, style="bold"))
     for item in content:
-        console.print(Padding(item, (0, 0, 0, 2)))
+        console.print(Padding(item, (0, 0, 0, 2), expand=False))

@@ -44,7 +44,17 @@ class Entry:
             found = single
         command = typer.main.get_command(found)
         command.name = self.name
+        for one in (command, *getattr(command, "commands", {}).values()):
+            one.help = _flowing(one.help or "")
         return command
+
+
+def _flowing(text: str) -> str:
+    """Paragraphs without the source's line breaks, which would show on a narrow terminal; examples stay as they are."""
+    return "\n\n".join(
+        part if part.startswith(" ") else " ".join(line.strip() for line in part.splitlines())
+        for part in text.split("\n\n")
+    )
 
 
 class Shelf(TyperGroup):

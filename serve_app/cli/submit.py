@@ -33,7 +33,7 @@ class Sent:
 
 def submit(
     recordings: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE|URL]...", help="Recordings, one call each.", show_default=False)
+        list[str] | None, typer.Argument(metavar="FILE|URL", help="Recordings, one call each.", show_default=False)
     ] = None,
     url: Annotated[
         str | None,
