@@ -75,9 +75,9 @@ def within(words: Sequence[dict[str, Any]], chunk: Chunk) -> tuple[Word, ...]:
         text = word["word"].strip()
         if not text:
             continue
-        start = min(max(chunk.start + float(word["start"]), earliest), chunk.end)
-        end = min(max(chunk.start + float(word["end"]), start), chunk.end)
+        start = min(max(round(chunk.start + float(word["start"]), 3), earliest), chunk.end)
+        end = min(max(round(chunk.start + float(word["end"]), 3), start), chunk.end)
         confidence = min(1.0, max(0.0, float(word["probability"])))
-        result.append(Word(round(start, 3), round(end, 3), text, round(confidence, 4)))
+        result.append(Word(start, end, text, round(confidence, 4)))
         earliest = end
     return tuple(result)
