@@ -23,7 +23,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python -e . && \
 	touch $@ && echo "Set-up took $$(( $$(date +%s) - started )) s."
 
-demo: setup  ## start the service, send it eight sample calls, show the records
+demo: setup  ## start the service, send it nine sample calls, show the records
 	@$(BIN)/switchboard demo
 
 up: setup  ## start the service and keep it running

@@ -64,8 +64,10 @@ def build_intake(settings: Settings) -> Application:
     return Intake.options(
         **replica_config(scaling, target_ongoing_requests=16),
         ray_actor_options={"num_cpus": scaling.num_cpus},
-        max_ongoing_requests=settings.limits.concurrency,
+        # Above `concurrency` Intake itself answers 503, in our own form; Serve's limit lies beyond it.
+        max_ongoing_requests=settings.limits.concurrency + settings.limits.queue,
         max_queued_requests=settings.limits.queue,
+        backpressure_config={"status_code": 503, "retry_after_s": settings.limits.retry_after_seconds},
         max_surge_percent=100,  # a rolling update starts new replicas before it stops old ones
         health_check_period_s=5,
         health_check_timeout_s=10,

@@ -157,9 +157,7 @@ def _header(description: str = "") -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     models: list[type[BaseModel]] = [SubmitBody, SubmitReply, Problem]
-    _, definitions = models_json_schema(
-        [(model, "validation") for model in models], ref_template=_SCHEMAS + "{model}"
-    )
+    _, definitions = models_json_schema([(model, "validation") for model in models], ref_template=_SCHEMAS + "{model}")
     schemas: dict[str, Any] = definitions["$defs"]
     for schema in schemas.values():
         for described in schema["properties"].values():

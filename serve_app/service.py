@@ -153,8 +153,10 @@ class Service:
             if ray.is_initialized():
                 self._on_step("Draining")
                 if self._owns_ray:
-                    with contextlib.suppress(Exception):
-                        serve.shutdown()
+                    # Deleting an application drains its replicas; Ray then takes controller and proxy with it.
+                    for application in (INTAKE, CALLS):
+                        with contextlib.suppress(Exception):
+                            serve.delete(application)
                 ray.shutdown()
         if self._embedded:
             from db import embedded

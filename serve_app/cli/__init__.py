@@ -6,8 +6,9 @@
 from serve_app.cli.shelf import Entry, make_app
 
 COMMANDS = (
-    Entry("demo", "serve_app.cli.demo:demo", "Start here: the service, eight sample calls, their records.", "Run"),
+    Entry("demo", "serve_app.cli.demo:demo", "Start here: the service, nine sample calls, their records.", "Run"),
     Entry("up", "serve_app.cli.up:up", "Start or join Ray, migrate the database, serve calls.", "Run"),
+    Entry("migrate", "serve_app.cli.migrate:migrate", "Bring the database up to date, before `serve deploy`.", "Run"),
     Entry("doctor", "serve_app.cli.doctor:doctor", "What is missing on this machine, and what to do about it.", "Run"),
     Entry(
         "submit", "serve_app.cli.submit:submit", "Send recordings to the service, as a telephony system does.", "Calls"

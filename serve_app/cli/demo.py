@@ -1,4 +1,4 @@
-"""`switchboard demo`: the whole way of eight calls, on the components that production uses."""
+"""`switchboard demo`: the whole way of nine calls, on the components that production uses."""
 
 import asyncio
 import time

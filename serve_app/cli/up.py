@@ -1,5 +1,6 @@
 """`switchboard up`: the service on this machine, in the foreground."""
 
+import json
 import os
 import signal
 import threading
@@ -7,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from serve_app.cli.console import Json, err, out, print_json
+from serve_app.cli.console import Json, err, out
 
 
 def up(
@@ -33,46 +34,49 @@ def up(
     settings = Settings()
     listen = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = settings.model_copy(update={"http": settings.http.model_copy(update=listen)})
-    stopped = _on_signals()
     service = Service(settings, address, dashboard, on_step=lambda step: err().print(f"[dim]{step} ...[/dim]"))
+    stopped = threading.Event()
+    _stop_on_signals(stopped)
     try:
         endpoints = service.start()
+        _stop_on_signals(stopped)  # again: Ray has put a handler of its own in place, which ends the process after 3 s
         _say_ready(endpoints, settings, as_json)
         service.wait_for_engines()
         err().print(f"[green]Engines ready[/green]: {settings.asr.model}, {settings.diarization.pipeline}")
         if as_json:
-            print_json({"event": "engines_ready"})
+            _event(event="engines_ready")
         stopped.wait()
+    except _Stopped:
+        pass
     finally:
         service.stop()
 
 
-def _on_signals() -> threading.Event:
-    """SIGTERM is taken like Ctrl-C: both leave through `finally`."""
-    stopped = threading.Event()
+class _Stopped(Exception):
+    """A signal asked for the end: the way out of the main thread, wherever it is."""
+
+
+def _stop_on_signals(stopped: threading.Event) -> None:
+    """SIGTERM is taken like Ctrl-C; a second one changes nothing, so that draining is not cut short by impatience."""
 
     def stop(_number: int, _frame: Any) -> None:
-        if stopped.is_set():
-            return
-        stopped.set()
-        raise KeyboardInterrupt
+        if not stopped.is_set():
+            stopped.set()
+            raise _Stopped
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    return stopped
 
 
 def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     if as_json:
-        print_json(
-            {
-                "event": "ready",
-                "submit_url": endpoints.submit_url,
-                "ray_address": endpoints.ray_address,
-                "haproxy": endpoints.haproxy,
-                "seconds": round(endpoints.seconds, 2),
-                "pid": os.getpid(),
-            }
+        _event(
+            event="ready",
+            submit_url=endpoints.submit_url,
+            ray_address=endpoints.ray_address,
+            haproxy=endpoints.haproxy,
+            seconds=round(endpoints.seconds, 2),
+            pid=os.getpid(),
         )
         return
     console = out()
@@ -85,6 +89,11 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     console.print(f"  state            {_where(settings)}")
     console.print(f"  recordings       {settings.storage_url}")
     console.print("  next             switchboard keys create   (then: switchboard submit FILE --key ...)")
+
+
+def _event(**facts: Any) -> None:
+    """One line of JSON for each event, for programs that wait for it."""
+    print(json.dumps(facts), flush=True)
 
 
 def _where(settings: Any) -> str:

@@ -35,10 +35,11 @@ class RunningService:
     extra: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
     ready: dict[str, Any] = field(default_factory=dict)
-    engines_after: float = 0.0
+    deployments: tuple[str, ...] = ("Intake", "Conductor", "Transcriber", "Diarizer")
+    _events: "queue.Queue[dict[str, Any]]" = field(default_factory=queue.Queue)
 
-    def start(self) -> None:
-        """Returns when the engines are ready; raises with the end of the output when the service does not come up."""
+    def start(self, wait_for_engines: bool = True) -> None:
+        """Returns when calls are taken in and worked on; raises with the end of the output when it comes to nothing."""
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))},
             "SWITCHBOARD_DATABASE_URL": self.database_url,
@@ -55,20 +56,21 @@ class RunningService:
             "SWITCHBOARD_LIMITS__BURST": "10000",
             **self.extra,
         }
-        started = time.monotonic()
-        log = (self.folder / "up.log").open("w")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "serve_app.cli", "up", "--json"],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-        events: queue.Queue[dict[str, Any]] = queue.Queue()
-        threading.Thread(target=_read_events, args=(self.process, events), daemon=True).start()
-        self.ready = self._event(events, "ready", 120)
-        self._event(events, "engines_ready", 180)
-        self.engines_after = time.monotonic() - started
+        with (self.folder / "up.log").open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "serve_app.cli", "up", "--json"],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        threading.Thread(target=_read_events, args=(self.process, self._events), daemon=True).start()
+        self.ready = self._event("ready", 240)
+        if wait_for_engines:
+            self.wait_for_engines()
+
+    def wait_for_engines(self) -> None:
+        self._event("engines_ready", 240)
 
     def stop(self) -> int:
         """SIGTERM, as a service manager sends it; returns the exit code."""
@@ -84,16 +86,18 @@ class RunningService:
         """Processes of a deployment's replicas, by Ray's process title."""
         assert self.process is not None
         children = psutil.Process(self.process.pid).children(recursive=True)
-        return [child.pid for child in children if f":{deployment}" in _title(child) and "ServeReplica" in _title(child)]
+        return [
+            child.pid for child in children if f":{deployment}" in _title(child) and "ServeReplica" in _title(child)
+        ]
 
-    def _event(self, events: "queue.Queue[dict[str, Any]]", name: str, timeout: float) -> dict[str, Any]:
+    def _event(self, name: str, timeout: float) -> dict[str, Any]:
         assert self.process is not None
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 break
             try:
-                event = events.get(timeout=0.5)
+                event = self._events.get(timeout=0.5)
             except queue.Empty:
                 continue
             if event.get("event") == name:
@@ -109,16 +113,10 @@ def _title(process: psutil.Process) -> str:
 
 
 def _read_events(process: "subprocess.Popen[str]", events: "queue.Queue[dict[str, Any]]") -> None:
-    """Events are JSON objects, indented: a line that closes one ends it."""
     assert process.stdout is not None
-    held = ""
     for line in process.stdout:
-        held += line
-        try:
-            events.put(json.loads(held))
-            held = ""
-        except json.JSONDecodeError:
-            continue
+        if line.startswith("{"):
+            events.put(json.loads(line))
 
 
 @dataclass

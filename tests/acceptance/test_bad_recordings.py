@@ -107,7 +107,9 @@ async def test_each_bad_recording_fails_with_its_own_code_and_sentence(client: C
     assert all("127.0.0.1" not in failure.message or "http" not in failure.message for failure in told.values())
 
 
-async def test_a_call_without_speech_completes_with_an_empty_transcript_and_a_reason(client: Client, bad_server: str) -> None:
+async def test_a_call_without_speech_completes_with_an_empty_transcript_and_a_reason(
+    client: Client, bad_server: str
+) -> None:
     sent = body(f"{bad_server}/silence")
     await client.accepted(sent)
     (record,) = await client.ended([str(sent["callId"])])
@@ -117,7 +119,9 @@ async def test_a_call_without_speech_completes_with_an_empty_transcript_and_a_re
     assert record.transcript.note
 
 
-async def test_of_two_files_one_that_cannot_be_had_is_given_up_with_a_warning(client: Client, bad_server: str, files) -> None:  # type: ignore[no-untyped-def]
+async def test_of_two_files_one_that_cannot_be_had_is_given_up_with_a_warning(
+    client: Client, bad_server: str, files
+) -> None:  # type: ignore[no-untyped-def]
     good = files.add(load_samples()[-1].recordings[0])
     sent = body(good, recordingUrl2=f"{bad_server}/gone")
     await client.accepted(sent)

@@ -76,7 +76,9 @@ async def test_postgresql_restarted_in_the_middle_of_five_calls_loses_none(
     assert all(job.failures == 0 for record in records for job in record.jobs), "an outage is no failure of a call"
 
 
-async def test_a_submission_is_taken_while_no_engine_runs(service: RunningService, client: Client, files: HandOut) -> None:
+async def test_a_submission_is_taken_while_no_engine_runs(
+    service: RunningService, client: Client, files: HandOut
+) -> None:
     """Intake and engines are applications of their own: 202 does not wait for a model."""
     for pid in service.pids("Transcriber") + service.pids("Diarizer"):
         os.kill(pid, signal.SIGKILL)

