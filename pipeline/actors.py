@@ -106,7 +106,7 @@ class RayWorkers:
         self._pause = pause
 
     async def recognition(self) -> Recognition:
-        return await self._ask(lambda: self._transcriber.recognition.remote())
+        return await self._ask(self._transcriber.recognition.remote)
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         return await _unwrapped(self._compute.remote(fn, *map(_inside, args)))

@@ -109,7 +109,7 @@ class Service:
         self._embedded = settings.database_url is None
 
     def start(self) -> Endpoints:
-        """Returns once POST /submit answers. Engines load after that: calls are taken in before they can be worked on."""
+        """Returns once POST /submit answers. Engines load after that: calls are taken in meanwhile."""
         started = time.monotonic()
         self._refuse_lonely_state()
         database_url = self._open_state()

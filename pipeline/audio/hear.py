@@ -22,8 +22,8 @@ class Loaded:
 def load(recordings: Sequence[Recording], decode_options: DecodeOptions, expected_files: int | None = None) -> Loaded:
     """Decode the one or two files of a call and separate its channels.
 
-    `expected_files`: how many were submitted, if fewer could be had. Of two files, one that is no audio is given up with
-    a warning. Raises what `decode.decode` raises for the only file, or for the first where neither can be used.
+    `expected_files`: how many were submitted, if fewer could be had. Of two files, one that is no audio is given up
+    with a warning. Raises what `decode.decode` raises for the only file, or for the first where neither can be used.
     """
     ordered = sorted(recordings, key=lambda recording: recording.channel)
     if len(ordered) == 2 or (ordered and ordered[0].channel == 1):

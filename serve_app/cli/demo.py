@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from serve_app.settings import Settings
 
 HELLO = """[bold]Switchboard demo[/bold]: PostgreSQL, Ray Serve, faster-whisper and pyannote, as in production.
-Recognition and diarization use the [yellow]demo checkpoints[/yellow], trained on synthetic speech only: they are no use on real voices.
+Recognition and diarization use the [yellow]demo checkpoints[/yellow], trained on synthetic speech only:
+they are no use on real voices.
 """
 
 
