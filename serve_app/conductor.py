@@ -128,10 +128,11 @@ class Conducting:
     def _begin(self, lease: Lease) -> None:
         task = asyncio.create_task(self._conduct(lease), name=f"call {lease.call.call_id}")
         self._running[lease.job.job_id] = (lease, task)
-        task.add_done_callback(lambda _: self._end(lease.job.job_id))
+        task.add_done_callback(partial(self._end, lease.job.job_id))
 
-    def _end(self, job_id: uuid.UUID) -> None:
-        self._running.pop(job_id, None)
+    def _end(self, job_id: uuid.UUID, task: "asyncio.Task[None]") -> None:
+        if self._running.get(job_id, (None, None))[1] is task:  # not a later run of the same job
+            del self._running[job_id]
         self._wake.set()
 
     async def _conduct(self, lease: Lease) -> None:

@@ -7,6 +7,7 @@ its own pieces: `ray up cluster.yaml`, `switchboard migrate`, `serve deploy serv
 import contextlib
 import importlib.util
 import json
+import logging
 import os
 import socket
 import time
@@ -186,6 +187,7 @@ class Service:
     def _start_ray(self) -> None:
         import ray
 
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)  # on_step tells what people need to know
         self._on_step("Starting Ray" if self._owns_ray else f"Joining Ray at {self._address}")
         local: dict[str, Any] = (
             {

@@ -19,8 +19,8 @@ class CallState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
-    """One accepted request, as sent. None means: not carried.
+class CallFields:
+    """What a sender may say about a call. None means: not carried.
 
     `start_time` is aware and in UTC; `duration` is in whole seconds, >= 0.
     """
@@ -38,19 +38,13 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """The merged record of one call: the latest value of each field that any submission carried."""
+class Submission(CallFields):
+    """One accepted request, as sent."""
 
-    call_id: UUID
-    from_number: str
-    to_number: str
-    start_time: datetime
-    recording_url: str | None = None
-    recording_url2: str | None = None
-    outgoing: bool | None = None
-    duration: int | None = None
-    team_id: UUID | None = None
-    user_id: UUID | None = None
+
+@dataclass(frozen=True, slots=True)
+class Call(CallFields):
+    """The merged record of one call: the latest value of each field that any submission carried."""
 
 
 @dataclass(frozen=True, slots=True)
