@@ -38,6 +38,8 @@ from pipeline.domain.speech import (
 from pipeline.errors import RecordingError
 from pipeline.speakers.attribute import attribute
 from pipeline.speakers.language import decide
+from pipeline.speakers.roles import RoleOptions
+from pipeline.speakers.turns import TurnOptions
 from pipeline.workers import Held, Workers
 
 T = TypeVar("T")
@@ -56,6 +58,8 @@ class ProcessOptions(BaseModel):
     fetch: FetchOptions = Field(default_factory=FetchOptions)
     decode: DecodeOptions = Field(default_factory=DecodeOptions)
     speech: SpeechOptions = Field(default_factory=SpeechOptions)
+    turns: TurnOptions = Field(default_factory=TurnOptions)
+    roles: RoleOptions = Field(default_factory=RoleOptions)
     language_chunks: int = Field(4, ge=1, description="longest chunks of a channel that language is detected on")
 
 
@@ -100,7 +104,8 @@ async def process(
     `last_try`: of two files, one that still cannot be had is given up and the call goes on with the other.
     Raises `CallError`: its class says whether another attempt can help.
     """
-    walk = _Walk(call, workers, record, recall, options or ProcessOptions(), last_try)
+    options = options or ProcessOptions()
+    walk = _Walk(call, workers, record, recall, options, last_try)
     walk.recordings = await walk.stage("fetch", walk.fetch)
     if call.recording_url2 and len(walk.recordings) == 1 and not walk.warnings:  # an earlier attempt gave it up
         walk.warnings = ("One of the two recordings could not be had.",)
@@ -112,13 +117,19 @@ async def process(
     else:
         recognized, diarization = await _both(words, walk.stage("diarization", lambda: walk.diarize(heard)))
         spoken = Spoken(heard, recognized, diarization, None, walk.warnings)
-    return await conclude(call, workers, roster, spoken, record)
+    return await conclude(call, workers, roster, spoken, record, options)
 
 
 async def conclude(
-    call: Call, workers: Workers, roster: Roster, spoken: Spoken, record: Record = _record_nothing
+    call: Call,
+    workers: Workers,
+    roster: Roster,
+    spoken: Spoken,
+    record: Record = _record_nothing,
+    options: ProcessOptions | None = None,
 ) -> Outcome:
     """Speakers and analysis: cheap, and depending on metadata, so they run anew whenever metadata changes."""
+    options = options or ProcessOptions()
     transcript: Transcript = await workers.compute(
         attribute,
         spoken.heard,
@@ -128,6 +139,8 @@ async def conclude(
         roster,
         str(call.user_id) if call.user_id else None,
         spoken.recognized.engine,
+        options.turns,
+        options.roles,
     )
     await record("speakers", transcript)
     material = Material(call, transcript, roster, _speech_by_speaker(spoken, transcript))

@@ -106,7 +106,6 @@ def _engine_options(name: str, settings: Settings, cluster_gpus: float) -> dict[
         "ray_actor_options": {
             "num_cpus": replicas.num_cpus,
             "num_gpus": gpu_share(name, replicas, cluster_gpus),
-            "runtime_env": {"env_vars": {"PYANNOTE_METRICS_ENABLED": "0"}},
         },
         "health_check_period_s": 5,
         "health_check_timeout_s": 30,

@@ -163,7 +163,9 @@ class Conducting:
         while (changed := await self._complete(lease, outcome)) is not None:
             lease = replace(lease, call=changed)  # a submission changed the call while it was worked on
             known = await self._patiently(partial(roster.load, self._database, lease))
-            outcome = await conclude(changed, self._workers, known, outcome.spoken, journal.record)
+            outcome = await conclude(
+                changed, self._workers, known, outcome.spoken, journal.record, self._process_options
+            )
 
     async def _complete(self, lease: Lease, outcome: Outcome) -> Any:
         return await self._patiently(

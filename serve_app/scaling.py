@@ -22,15 +22,20 @@ class Replicas(BaseModel):
     min_replicas: int = Field(1, ge=0, description="replicas that are always there; 0 lets an idle deployment vanish")
     max_replicas: int = Field(1, ge=1, description="most replicas")
     num_cpus: float = Field(0.0, ge=0, description="cores that Ray reserves for a replica")
-    num_gpus: float | None = Field(
-        0.0, ge=0, description="share of a GPU for a replica; null: the default share if the cluster has a GPU, else 0"
-    )
 
     @model_validator(mode="after")
     def _ordered(self) -> "Replicas":
         if self.min_replicas > self.max_replicas:
             raise ValueError("min_replicas must not exceed max_replicas")
         return self
+
+
+class EngineReplicas(Replicas):
+    """Replicas of an engine, which may run on a GPU or on a share of one."""
+
+    num_gpus: float | None = Field(
+        None, ge=0, description="share of a GPU for a replica; left out: the default share if the cluster has a GPU"
+    )
 
 
 class ScalingOptions(BaseModel):
@@ -40,8 +45,8 @@ class ScalingOptions(BaseModel):
 
     intake: Replicas = Field(default_factory=Replicas)
     conductor: Replicas = Field(default_factory=Replicas)
-    transcriber: Replicas = Field(default_factory=lambda: Replicas(num_gpus=None))
-    diarizer: Replicas = Field(default_factory=lambda: Replicas(num_gpus=None))
+    transcriber: EngineReplicas = Field(default_factory=EngineReplicas)
+    diarizer: EngineReplicas = Field(default_factory=EngineReplicas)
     task_cpus: float = Field(1.0, gt=0, description="cores that Ray reserves for a CPU task (decoding, analysis)")
     calls_per_conductor: int = Field(16, ge=1, description="queued and running calls that one Conductor is meant for")
     poll_seconds: float = Field(2.0, gt=0, description="how often the scaling policy looks at the queue")
@@ -50,7 +55,7 @@ class ScalingOptions(BaseModel):
 DEFAULT_GPU_SHARE = {"transcriber": 0.7, "diarizer": 0.3}  # together one GPU: mono calls need both
 
 
-def gpu_share(name: str, replicas: Replicas, cluster_gpus: float) -> float:
+def gpu_share(name: str, replicas: EngineReplicas, cluster_gpus: float) -> float:
     """The GPU share of a replica: as set, or the default one if the cluster has a GPU at all."""
     if replicas.num_gpus is not None:
         return replicas.num_gpus

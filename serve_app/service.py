@@ -118,9 +118,7 @@ class Service:
         with ThreadPoolExecutor(1) as pool:
             migrated = pool.submit(self._migrate, database_url)
             self._start_ray()
-            self._start_serve(migrated)
-        submit_url = f"{self._settings.base_url}/submit"
-        self._wait_for(submit_url)
+            submit_url = self._start_serve(migrated)
         import ray
 
         return Endpoints(
@@ -200,7 +198,8 @@ class Service:
         )
         ray.init(address=self._address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **local)
 
-    def _start_serve(self, migrated: "Future[None]") -> None:
+    def _start_serve(self, migrated: "Future[None]") -> str:
+        """Returns the URL of POST /submit once it answers."""
         from ray import serve
 
         from serve_app.app import build_calls, build_intake
@@ -211,14 +210,19 @@ class Service:
             proxy_location="HeadOnly" if self._owns_ray else "EveryNode",
             http_options={"host": settings.http.host, "port": settings.http.port},
         )
-        targets = [serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.route_prefix)]
         migrated.result()  # a replica must not meet a database without tables
-        serve.run_many(targets, wait_for_applications_running=False, wait_for_ingress_deployment_creation=False)
-        serve.run_many(
-            [*targets, serve.RunTarget(build_calls(settings), name=CALLS, route_prefix=None)],
-            wait_for_applications_running=False,
-            wait_for_ingress_deployment_creation=False,
-        )
+        self._deploy(serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.route_prefix))
+        submit_url = f"{settings.base_url}/submit"
+        self._wait_for(submit_url)
+        # Only now: loading models would take the cores from what answers the first call.
+        self._on_step("Loading the engines")
+        self._deploy(serve.RunTarget(build_calls(settings), name=CALLS, route_prefix=None))
+        return submit_url
+
+    def _deploy(self, target: Any) -> None:
+        from ray import serve
+
+        serve.run_many([target], wait_for_applications_running=False, wait_for_ingress_deployment_creation=False)
 
     def _wait_for(self, submit_url: str, timeout: float = 120.0) -> None:
         """The intake is there when an unauthenticated POST is answered by us with a 401."""

@@ -23,6 +23,8 @@ from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import DecodeOptions
 from pipeline.audio.fetch import FetchOptions
 from pipeline.diarization.engine import DiarizationOptions
+from pipeline.speakers.roles import RoleOptions
+from pipeline.speakers.turns import TurnOptions
 from serve_app.limits import LimitOptions
 from serve_app.retry import ProcessingOptions
 from serve_app.scaling import ScalingOptions
@@ -74,6 +76,8 @@ class Settings(BaseSettings):
     speech: SpeechOptions = Field(default_factory=SpeechOptions)
     asr: AsrOptions = Field(default_factory=AsrOptions)
     diarization: DiarizationOptions = Field(default_factory=DiarizationOptions)
+    turns: TurnOptions = Field(default_factory=TurnOptions)
+    roles: RoleOptions = Field(default_factory=RoleOptions)
 
     def model_post_init(self, _: Any) -> None:
         _warn_of_unknown_variables(os.environ)
@@ -116,7 +120,14 @@ class Settings(BaseSettings):
         """What the stages need to know."""
         from pipeline.process import ProcessOptions
 
-        return ProcessOptions(storage=self.storage_url, fetch=self.fetch, decode=self.decode, speech=self.speech)
+        return ProcessOptions(
+            storage=self.storage_url,
+            fetch=self.fetch,
+            decode=self.decode,
+            speech=self.speech,
+            turns=self.turns,
+            roles=self.roles,
+        )
 
 
 class Documented(NamedTuple):
