@@ -85,7 +85,6 @@ FAULTS = {
     "empty": ("recording_empty", False),
     "http://127.0.0.2:8080/x.wav": ("address_forbidden", False),
     "http://[::1]:8080/x.wav": ("address_forbidden", False),
-    "http://localhost:8080/x.wav": ("address_forbidden", False),
     "http://169.254.169.254/latest/meta-data": ("address_forbidden", False),
 }
 
