@@ -54,13 +54,13 @@ class ProcessOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    storage: str = Field("file://.data/recordings", description="fsspec folder that keeps fetched recordings")
+    storage: str = Field("file://.data/recordings", description="Fsspec folder that keeps fetched recordings.")
     fetch: FetchOptions = Field(default_factory=FetchOptions)
     decode: DecodeOptions = Field(default_factory=DecodeOptions)
     speech: SpeechOptions = Field(default_factory=SpeechOptions)
     turns: TurnOptions = Field(default_factory=TurnOptions)
     roles: RoleOptions = Field(default_factory=RoleOptions)
-    language_chunks: int = Field(4, ge=1, description="longest chunks of a channel that language is detected on")
+    language_chunks: int = Field(4, ge=1, description="Longest chunks of a channel that language is detected on.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,16 +19,16 @@ class LimitOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    body_bytes: int = Field(64 * 1024, ge=1024, description="largest request body; a larger one is answered with 413")
-    body_seconds: float = Field(10.0, gt=0, description="time for a body to arrive; then 408")
-    per_minute: float = Field(600.0, gt=0, description="submissions a minute for one API key; more get 429")
-    burst: int = Field(200, ge=1, description="submissions that a rested API key may send at once")
-    concurrency: int = Field(256, ge=1, description="submissions in work at once in a replica; more get 503")
-    queue: int = Field(256, ge=0, description="further submissions that Serve holds back before it answers 503 itself")
-    database_seconds: float = Field(5.0, gt=0, description="time for PostgreSQL to take a call; then 503, never 202")
-    pool_size: int = Field(8, ge=1, description="connections to PostgreSQL that a replica keeps")
-    key_seconds: float = Field(5.0, ge=0, description="how long a replica remembers a key that it has looked up")
-    retry_after_seconds: int = Field(5, ge=1, description="Retry-After of a 503")
+    body_bytes: int = Field(64 * 1024, ge=1024, description="Largest request body; a larger one is answered with 413.")
+    body_seconds: float = Field(10.0, gt=0, description="Time for a body to arrive; then 408.")
+    per_minute: float = Field(600.0, gt=0, description="Submissions a minute for one API key; more get 429.")
+    burst: int = Field(200, ge=1, description="Submissions that a rested API key may send at once.")
+    concurrency: int = Field(256, ge=1, description="Submissions in work at once in a replica; more get 503.")
+    queue: int = Field(256, ge=0, description="Further submissions that Serve holds back before it answers 503 itself.")
+    database_seconds: float = Field(5.0, gt=0, description="Time for PostgreSQL to take a call; then 503, never 202.")
+    pool_size: int = Field(8, ge=1, description="Connections to PostgreSQL that a replica keeps.")
+    key_seconds: float = Field(5.0, ge=0, description="How long a replica remembers a key that it has looked up.")
+    retry_after_seconds: int = Field(5, ge=1, description="Retry-After of a 503.")
 
 
 _JSON = re.compile(r"application/(json|[a-z0-9!#$&^_.+-]+\+json)", re.ASCII)

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.call import Job
-from pipeline.errors import CallError, RecordingNotReady, RecordingTruncated, RecordingUnreachable
+from pipeline.errors import CallError, RecordingNotReady, RecordingTruncated, RecordingUnreachable, StorageError
 
-WAITING_FOR_SENDER = (RecordingNotReady, RecordingUnreachable, RecordingTruncated)
+WAITED_FOR = (RecordingNotReady, RecordingUnreachable, RecordingTruncated, StorageError)
+"""Somebody else is away, whichever call it is: only time tells. The other passing errors may be this call's doing."""
 
 
 class ProcessingOptions(BaseModel):
@@ -17,20 +18,26 @@ class ProcessingOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    concurrency: int = Field(4, ge=1, description="calls that one Conductor works on at once")
-    pool_size: int = Field(8, ge=2, description="database connections of one Conductor")
-    lease_seconds: float = Field(10.0, gt=1, description="a job whose Conductor is silent for so long is taken over")
-    poll_seconds: float = Field(1.0, gt=0, description="how often to look for work when no notification arrives")
+    concurrency: int = Field(4, ge=1, description="Calls that one Conductor works on at once.")
+    pool_size: int = Field(8, ge=2, description="Database connections of one Conductor.")
+    lease_seconds: float = Field(10.0, gt=1, description="A job whose Conductor is silent for so long is taken over.")
+    poll_seconds: float = Field(1.0, gt=0, description="How often to look for work when no notification arrives.")
     patience_seconds: float = Field(
-        6 * 3600, ge=0, description="how long a recording may be unavailable (404, 5xx, time-out) before the call fails"
+        6 * 3600,
+        ge=0,
+        description="How long a recording (404, 5xx, time-out) or the storage may be unavailable before the call fails.",
     )
-    max_failures: int = Field(5, ge=1, description="passing failures of our own (engines, storage) before a call fails")
+    max_failures: int = Field(
+        5, ge=1, description="Passing failures of an engine before a call fails."
+    )
     max_crashes: int = Field(
-        4, ge=1, description="times a job's worker may vanish before the call fails as worker_lost"
+        4, ge=1, description="Times a job's worker may vanish before the call fails as worker_lost."
     )
-    backoff_seconds: float = Field(2.0, gt=0, description="pause before the second attempt; doubles each time")
-    max_backoff_seconds: float = Field(600.0, gt=0, description="longest pause between two attempts")
-    drain_seconds: float = Field(20.0, ge=0, description="on shutdown, time for running calls before they are put back")
+    backoff_seconds: float = Field(2.0, gt=0, description="Pause before the second attempt; doubles each time.")
+    max_backoff_seconds: float = Field(600.0, gt=0, description="Longest pause between two attempts.")
+    drain_seconds: float = Field(
+        20.0, ge=0, description="On shutdown, time for running calls before they are put back."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +52,11 @@ class Decision:
 
 
 def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions) -> Decision:
-    """Retry if the error is passing and patience (for the sender) or attempts (for ourselves) remain."""
+    """Retry if the error is passing and patience (for sender and store) or attempts (for the engines) remain."""
     if not error.retryable:
         return Decision(None)
-    if isinstance(error, WAITING_FOR_SENDER):
-        left = (job.created_at + timedelta(seconds=options.patience_seconds) - now).total_seconds()
+    if isinstance(error, WAITED_FOR):
+        left = (_patience_ends(job, options) - now).total_seconds()
         if left <= 0:
             return Decision(None)
         wished = max(_backoff(job.attempts, options), float(error.facts.get("retry_after") or 0))
@@ -62,7 +69,12 @@ def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions
 
 def is_last_try(job: Job, now: datetime, options: ProcessingOptions) -> bool:
     """True when the patience for a recording is over, so that what cannot be had now is given up."""
-    return now >= job.created_at + timedelta(seconds=options.patience_seconds)
+    return now >= _patience_ends(job, options)
+
+
+def _patience_ends(job: Job, options: ProcessingOptions) -> datetime:
+    """Counted from the first attempt: what a call waited for us, in a long queue say, is not its sender's fault."""
+    return job.tried_since + timedelta(seconds=options.patience_seconds)
 
 
 def _backoff(attempt: int, options: ProcessingOptions) -> float:

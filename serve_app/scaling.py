@@ -19,9 +19,9 @@ class Replicas(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    min_replicas: int = Field(1, ge=0, description="replicas that are always there; 0 lets an idle deployment vanish")
-    max_replicas: int = Field(1, ge=1, description="most replicas")
-    num_cpus: float = Field(0.0, ge=0, description="cores that Ray reserves for a replica")
+    min_replicas: int = Field(1, ge=0, description="Replicas that are always there; 0 lets an idle deployment vanish.")
+    max_replicas: int = Field(1, ge=1, description="Most replicas.")
+    num_cpus: float = Field(0.0, ge=0, description="Cores that Ray reserves for a replica.")
 
     @model_validator(mode="after")
     def _ordered(self) -> "Replicas":
@@ -34,7 +34,7 @@ class EngineReplicas(Replicas):
     """Replicas of an engine, which may run on a GPU or on a share of one."""
 
     num_gpus: float | None = Field(
-        None, ge=0, description="share of a GPU for a replica; left out: the default share if the cluster has a GPU"
+        None, ge=0, description="Share of a GPU for a replica; left out: the default share if the cluster has a GPU."
     )
 
 
@@ -47,9 +47,9 @@ class ScalingOptions(BaseModel):
     conductor: Replicas = Field(default_factory=Replicas)
     transcriber: EngineReplicas = Field(default_factory=EngineReplicas)
     diarizer: EngineReplicas = Field(default_factory=EngineReplicas)
-    task_cpus: float = Field(1.0, gt=0, description="cores that Ray reserves for a CPU task (decoding, analysis)")
-    calls_per_conductor: int = Field(16, ge=1, description="queued and running calls that one Conductor is meant for")
-    poll_seconds: float = Field(2.0, gt=0, description="how often the scaling policy looks at the queue")
+    task_cpus: float = Field(1.0, gt=0, description="Cores that Ray reserves for a CPU task (decoding, analysis).")
+    calls_per_conductor: int = Field(16, ge=1, description="Queued and running calls that one Conductor is meant for.")
+    poll_seconds: float = Field(2.0, gt=0, description="How often the scaling policy looks at the queue.")
 
 
 DEFAULT_GPU_SHARE = {"transcriber": 0.7, "diarizer": 0.3}  # together one GPU: mono calls need both

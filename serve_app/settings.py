@@ -43,8 +43,8 @@ class HttpOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0 for every interface")
-    port: int = Field(8000, ge=1, le=65535, description="port to listen on")
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
+    port: int = Field(8000, ge=1, le=65535, description="Port to listen on.")
 
 
 class Settings(BaseSettings):
@@ -55,17 +55,19 @@ class Settings(BaseSettings):
     )
 
     database_url: str | None = Field(
-        None, description="PostgreSQL, postgresql://...; left out: an embedded server in data_dir", repr=False
+        None, description="PostgreSQL, postgresql://...; left out: an embedded server in data_dir.", repr=False
     )
-    data_dir: Path = Field(Path(".data"), description="folder for the embedded PostgreSQL and for recordings")
+    data_dir: Path = Field(Path(".data"), description="Folder for the embedded PostgreSQL and for recordings.")
     storage: str | None = Field(
-        None, description="folder that keeps fetched recordings, as an fsspec URL (s3://...); left out: in data_dir"
+        None, description="Folder that keeps fetched recordings, as an fsspec URL (s3://...); left out: in data_dir."
     )
-    route_prefix: str = Field("/", description="path of base_url: /v1 makes it POST /v1/submit")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="least severity that is logged")
+    route_prefix: str = Field("/", description="Path of base_url: /v1 makes it POST /v1/submit.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="Least severity that is logged."
+    )
     signing_parameters: tuple[str, ...] = Field(
         SIGNING_PARAMETERS,
-        description="query parameters that only sign an address: URLs that differ in nothing else name one recording",
+        description="Query parameters that only sign an address: URLs that differ in nothing else name one recording.",
     )
     http: HttpOptions = Field(default_factory=HttpOptions)
     limits: LimitOptions = Field(default_factory=LimitOptions)

@@ -39,8 +39,8 @@ class FetchOptions(BaseModel):
 
     max_bytes: int = Field(1 << 30, gt=0, description="Largest recording, in bytes.")
     max_seconds: float = Field(600.0, gt=0, description="Longest time for one fetch in all, redirects included.")
-    connect_timeout: float = Field(10.0, gt=0, description="Seconds to wait for a connection and for TLS.")
-    read_timeout: float = Field(60.0, gt=0, description="Seconds of silence from the server before giving up.")
+    connect_seconds: float = Field(10.0, gt=0, description="How long to wait for a connection and for TLS.")
+    read_seconds: float = Field(60.0, gt=0, description="How long the server may be silent.")
     max_redirects: int = Field(3, ge=0, description="Redirects followed; each is checked like the first address.")
     allowed_hosts: tuple[str, ...] = Field(
         (),
@@ -117,7 +117,7 @@ class Fetcher:
     async def _request(self, target: Target, channel: int, folder: str) -> Recording | str:
         """One GET: the stored recording, or the Location that it redirects to."""
         options = self._options
-        timeouts = dict.fromkeys(("connect", "pool", "write"), options.connect_timeout) | {"read": options.read_timeout}
+        timeouts = dict.fromkeys(("connect", "pool", "write"), options.connect_seconds) | {"read": options.read_seconds}
         try:
             async with (
                 httpcore.AsyncConnectionPool(self._ssl_context, network_backend=GuardedBackend(self._guard)) as pool,

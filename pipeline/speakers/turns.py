@@ -14,8 +14,8 @@ class TurnOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    pause: float = Field(
-        2.0, gt=0, le=60, description="Seconds of silence after which the same speaker's next word begins a new turn."
+    pause_seconds: float = Field(
+        2.0, gt=0, le=60, description="Silence after which the same speaker's next word begins a new turn."
     )
 
 
@@ -53,7 +53,11 @@ def join(spoken: Iterable[Spoken], options: TurnOptions | None = None) -> tuple[
     heard: list[Spoken] = []
     for said in sorted(spoken, key=lambda s: (s.word.start, s.word.end, s.speaker)):
         run = current.get(said.speaker)
-        if run is None or said.word.start - run[-1].word.end > options.pause or _interrupted(run[-1], said, heard):
+        if (
+            run is None
+            or said.word.start - run[-1].word.end > options.pause_seconds
+            or _interrupted(run[-1], said, heard)
+        ):
             run = current[said.speaker] = []
             runs.append(run)
         run.append(said)

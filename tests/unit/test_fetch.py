@@ -84,7 +84,7 @@ def reply(body: bytes = AUDIO, status: str = "200 OK", length: int | None = None
 
 
 def options(**changes: Any) -> FetchOptions:
-    return FetchOptions(**{"allowed_hosts": ("127.0.0.1", "localhost"), "read_timeout": 5.0, **changes})
+    return FetchOptions(**{"allowed_hosts": ("127.0.0.1", "localhost"), "read_seconds": 5.0, **changes})
 
 
 def stored_files(folder: Path) -> list[Path]:
@@ -267,7 +267,7 @@ async def test_a_server_that_falls_silent_is_given_up(tmp_path: Path) -> None:
         await asyncio.sleep(2)
 
     started = time.monotonic()
-    error = await failing(silent, tmp_path, read_timeout=0.2)
+    error = await failing(silent, tmp_path, read_seconds=0.2)
     assert isinstance(error, RecordingUnreachable)
     assert time.monotonic() - started < 1.5
 

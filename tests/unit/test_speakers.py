@@ -89,7 +89,7 @@ def test_words_of_two_channels_become_turns_in_the_order_of_time():
 
 def test_a_long_pause_begins_a_new_turn_of_the_same_speaker():
     words = [(0, 1, "one"), (2.9, 3.5, "two"), (6, 6.5, "three")]
-    joined = turns.join(turns.by_channel([text(0, words)], ["rep"]), TurnOptions(pause=2.0))
+    joined = turns.join(turns.by_channel([text(0, words)], ["rep"]), TurnOptions(pause_seconds=2.0))
     assert [t.text for t in joined] == ["one two", "three"]
 
 
