@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.signal import resample_poly
 
-from pipeline.asr import ENGINES, AsrOptions, Engine, load
+from pipeline.asr import AsrOptions, Engine, load
 from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk
 from pipeline.errors import EngineError
 
@@ -41,14 +41,6 @@ def heard(sample_call, transcriber, chunks_of):
     for owner, text in zip(owners, texts, strict=True):
         result.setdefault(owner, []).append(text)
     return result
-
-
-def test_every_registered_engine_names_a_class():
-    from importlib import import_module
-
-    for where in ENGINES.values():
-        module, name = where.split(":")
-        assert callable(getattr(import_module(module), name))
 
 
 def test_the_engine_satisfies_the_protocol(transcriber):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from pipeline.diarization import ENGINES, DiarizationOptions, Engine, load
+from pipeline.diarization import DiarizationOptions, Engine, load
 from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE
 from pipeline.errors import EngineError
 
@@ -28,14 +28,6 @@ def cosine(a, b):
 
 def spoken(call, channel, role):
     return [call.cut(channel, span.start, span.end) for span in call.speech(role)]
-
-
-def test_every_registered_engine_names_a_class():
-    from importlib import import_module
-
-    for where in ENGINES.values():
-        module, name = where.split(":")
-        assert callable(getattr(import_module(module), name))
 
 
 def test_the_engine_satisfies_the_protocol(diarizer):

@@ -2,13 +2,63 @@
 
 import pytest
 
-from pipeline.analysis import STEPS, load
+from pipeline import analysis, asr, diarization
+from pipeline.domain.speech import CUSTOMER, SAMPLE_RATE
 from tests.unit.calls_by_hand import call
 
+# What an engine is loaded with here, where that is not what the fixtures have loaded already.
+ASR_OPTIONS = {"model": "demo", "device": "cpu", "cpu_threads": 1}
+DIARIZATION_OPTIONS = {"pipeline": "demo", "device": "cpu"}
 
-@pytest.mark.parametrize("entry", STEPS)
+
+@pytest.fixture(params=asr.ENGINES)
+def recognition_engine(request, transcriber):
+    if request.param == asr.AsrOptions().engine:
+        return transcriber
+    return asr.load(asr.AsrOptions(engine=request.param, **ASR_OPTIONS))
+
+
+@pytest.fixture(params=diarization.ENGINES)
+def diarization_engine(request, diarizer):
+    if request.param == diarization.DiarizationOptions().engine:
+        return diarizer
+    return diarization.load(diarization.DiarizationOptions(engine=request.param, **DIARIZATION_OPTIONS))
+
+
+@pytest.mark.parametrize("entry", analysis.STEPS)
 def test_every_analysis_step_reads_a_sample(entry):
-    step = load(entry)
+    step = analysis.load(entry)
     finding = step.run(call(("rep", "Thank you for calling."), ("customer", "I will pay by Friday.")))
     assert (finding.step, finding.version) == (step.name, step.version)
     assert isinstance(finding.value, dict)
+
+
+def test_every_recognition_engine_hears_a_sample(recognition_engine, sample_call, chunks_of):
+    assert isinstance(recognition_engine, asr.Engine)
+    spoken = sample_call("01")
+    seconds = spoken.samples.shape[1] / SAMPLE_RATE
+    longest = recognition_engine.max_chunk_seconds
+    chunks = chunks_of(spoken.speech("customer"), CUSTOMER, seconds, longest)[:2]
+    samples = [spoken.cut(CUSTOMER, chunk.start, chunk.end) for chunk in chunks]
+    for probabilities in recognition_engine.detect_languages(samples, chunks):
+        assert probabilities and all(0 <= probability <= 1 for probability in probabilities.values())
+    texts = recognition_engine.transcribe(samples, chunks)
+    assert [text.chunk for text in texts] == list(chunks)
+    assert any(text.words for text in texts)
+    for text in texts:
+        starts = [word.start for word in text.words]
+        assert starts == sorted(starts)
+        assert all(text.chunk.start <= word.start <= word.end <= text.chunk.end for word in text.words)
+
+
+def test_every_diarization_engine_tells_the_voices_of_a_sample_apart(diarization_engine, sample_call):
+    assert isinstance(diarization_engine, diarization.Engine)
+    mixed = sample_call("03")
+    found = diarization_engine.diarize(mixed.samples[0])
+    assert list(dict.fromkeys(span.speaker for span in found.spans)) == ["A", "B"]
+    assert all(a.end <= b.start for a, b in zip(found.spans, found.spans[1:], strict=False))
+    separated = sample_call("01")
+    spoken = [separated.cut(CUSTOMER, span.start, span.end) for span in separated.speech("customer")]
+    voiceprint = diarization_engine.voiceprint(spoken)
+    assert voiceprint is not None
+    assert sum(value * value for value in voiceprint.vector) == pytest.approx(1.0, abs=1e-3)
