@@ -118,7 +118,11 @@ def _server(url: str, origin: str) -> Iterator[Check]:
     if migrate.is_current(url):
         yield good("migrations", "up to date")
     else:
-        yield warn("migrations", "the schema is not this version's", "`switchboard up` migrates it.")
+        yield warn(
+            "migrations",
+            "the schema is not this version's",
+            "`switchboard migrate` brings it up to date; `up` does it too.",
+        )
 
 
 def ray_and_ports(settings: Any) -> Iterator[Check]:

@@ -43,7 +43,7 @@ app = typer.Typer(
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument()],
+    name: Annotated[str, typer.Argument(help="As people say it on the telephone.")],
     workspace: names.Workspace = None,
     company: Annotated[str | None, typer.Option(show_default=False)] = None,
     email: Annotated[str | None, typer.Option(show_default=False)] = None,

@@ -169,7 +169,7 @@ def revoke(
 
     revoked = state.run(work)
     if json_:
-        print_json({"id": str(wanted), "revoked": revoked})
+        print_json({"key_id": str(wanted), "revoked": revoked})
     elif revoked:
         out().print(f"Revoked {wanted}.")
     if not revoked:

@@ -4,14 +4,17 @@ from serve_app.cli.console import out
 
 
 def migrate() -> None:
-    """Bring the database of SWITCHBOARD_DATABASE_URL up to date; several nodes may do so at once.
+    """Bring the database up to date: that of SWITCHBOARD_DATABASE_URL, or the embedded one of this machine.
 
-    `switchboard up` does it by itself; a cluster runs this before `serve deploy`.
+    Safe to repeat, and from several nodes at once. `switchboard up` does it by itself; a cluster runs this before
+    `serve deploy`.
 
     Example: SWITCHBOARD_DATABASE_URL=postgresql://... switchboard migrate
     """
     from serve_app.cli import state
     from serve_app.settings import Settings
 
-    state.database_url(Settings())
-    out().print("The database is up to date.")
+    settings = Settings()
+    state.database_url(settings)
+    which = "SWITCHBOARD_DATABASE_URL" if settings.database_url else f"embedded in {settings.data_dir}"
+    out().print(f"The database is up to date ({which}).", markup=False, soft_wrap=True)

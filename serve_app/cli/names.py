@@ -30,7 +30,9 @@ Workspace = Annotated[
         "--workspace", "-w", metavar="NAME|ID", help="Not needed while there is only one.", show_default=False
     ),
 ]
-Team = Annotated[str | None, typer.Option("--team", "-t", metavar="NAME|ID", show_default=False)]
+Team = Annotated[
+    str | None, typer.Option("--team", "-t", metavar="NAME|ID", help="A team of the workspace.", show_default=False)
+]
 
 
 async def workspace(database: "Database", named: str | None, create: bool = False) -> "directory.Workspace":

@@ -11,8 +11,8 @@ ADVICE = {
     403: "The key is valid but not for this: a team's key cannot touch another team's call, and `submit` is a scope.",
     404: "Is --url the service's base URL? The endpoint is {base_url}/submit.",
     413: "The body is over the service's limit.",
-    429: "Too many submissions for this key; try again after {retry_after} s.",
-    503: "The service cannot take calls at the moment; try again after {retry_after} s. Nothing was stored.",
+    429: "Too many submissions for this key; send it again after {retry_after} s.",
+    503: "The service cannot take calls at the moment; send it again after {retry_after} s, with the same callId.",
 }
 
 

@@ -65,7 +65,7 @@ def process(
 
       switchboard process rep.wav --second customer.wav --outgoing --json
 
-      switchboard process serve_app/demo/samples/*/mono.wav --model demo --pipeline demo
+      switchboard process serve_app/demo/samples/*/call.flac --model demo --pipeline demo
     """
     if second and len(files) > 1:
         raise CommandError("--second belongs to one call, but several files were given.", "", USAGE)

@@ -48,7 +48,7 @@ members_app = typer.Typer(
 
 @app.command("create")
 def create_workspace(
-    name: Annotated[str, typer.Argument()],
+    name: Annotated[str, typer.Argument(help="What people call it; its id is given to it.")],
     country: Annotated[
         str | None,
         typer.Option(metavar="CC", help="Country of national numbers, ISO 3166 (DE, US).", show_default=False),
@@ -99,7 +99,11 @@ def list_workspaces(json_: Json = False) -> None:
 
 
 @teams_app.command("create")
-def create_team(name: Annotated[str, typer.Argument()], workspace: names.Workspace = None, json_: Json = False) -> None:
+def create_team(
+    name: Annotated[str, typer.Argument(help="What people call it; its id is the teamId of submissions.")],
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
     """Create a team.
 
     Example:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from db import calls, jobs, keys
+from db import calls, jobs, keys, migrate
 from db.database import Database
 from pipeline.analysis import analyze
 from pipeline.domain.call import Submission
@@ -201,3 +202,29 @@ def test_waiting_needs_a_database_that_runs_and_starts_none(tmp_path: Path, monk
         follow_calls([uuid4()], "sb_x", 1)
     assert raised.value.explanation.exit_code == 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_migrate_brings_an_empty_database_up_to_date_and_may_be_repeated(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", empty_postgres_url)
+    for _ in range(2):
+        result = switchboard("migrate")
+        assert result.exit_code == 0, result.output
+        assert result.stdout == "The database is up to date (SWITCHBOARD_DATABASE_URL).\n"
+    assert migrate.is_current(empty_postgres_url)
+
+
+def test_migrate_says_what_to_do_where_no_database_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", "postgresql://127.0.0.1:1/calls")
+    result = switchboard("migrate")
+    assert result.exit_code == 3
+    assert "Check SWITCHBOARD_DATABASE_URL" in result.output
+
+
+def test_migrate_leaves_the_database_of_a_newer_version_alone(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    result = switchboard("migrate")
+    assert result.exit_code == 3
+    assert "another version of Switchboard" in result.output
