@@ -1,5 +1,7 @@
 """`ray up` and `serve deploy` accept our files, and a misspelt key in them is found here, not in production."""
 
+import shlex
+import subprocess
 import typing
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from pydantic import BaseModel
 
 ROOT = Path(__file__).parents[2]
 SERVE = ROOT / "serve_app/deploy/serve.yaml"
+ENVIRONMENT = ROOT / "serve_app/deploy/deploy.env.example"
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:
@@ -72,6 +75,24 @@ def test_every_deployment_in_serve_yaml_exists() -> None:
     ours = {actors.Transcriber.name, actors.Diarizer.name, app.Conductor.name, intake.Intake.name}
     for application in yaml.safe_load(SERVE.read_text())["applications"]:
         assert {deployment["name"] for deployment in application["deployments"]} <= ours
+
+
+def test_a_shell_reads_the_example_environment_into_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    from serve_app.settings import Settings, unknown_variables
+
+    read = subprocess.run(
+        ["bash", "-c", f"set -ae; . {shlex.quote(str(ENVIRONMENT))}; env -0"], env={}, capture_output=True, check=True
+    )
+    variables = dict(line.split("=", 1) for line in read.stdout.decode().split("\0") if line)
+    assert unknown_variables(variables) == {}
+    for name, value in variables.items():
+        if name.startswith("SWITCHBOARD_"):
+            monkeypatch.setenv(name, value)
+    assert Settings().fetch.allowed_hosts == ("pbx.internal",)
+
+
+def test_secrets_of_a_deployment_are_not_committed() -> None:
+    assert "deploy.env" in (ROOT / ".gitignore").read_text().splitlines()
 
 
 def test_ray_up_accepts_cluster_yaml() -> None:
