@@ -17,7 +17,7 @@ from db.database import CONNECT_SECONDS, Database
 from db.rows import CALL_COLUMNS, to_call
 from db.tables import calls, jobs
 from pipeline.domain.call import Call, Job
-from pipeline.errors import CallError, LeaseLost
+from pipeline.errors import CallError, LeaseLost, RecordingError
 
 WAKE_CHANNEL = "switchboard_jobs"
 
@@ -60,6 +60,7 @@ _CLAIM = sa.text("""
     )
     UPDATE jobs SET
         state = 'running', run = run + 1, attempts = attempts + 1, worker = :worker, started_at = now(),
+        tried_since = coalesce(tried_since, now()),
         crashes = crashes + CASE WHEN state = 'running' THEN 1 ELSE 0 END,
         lease_until = now() + make_interval(secs => :ttl)
     FROM due WHERE jobs.id = due.id
@@ -124,12 +125,16 @@ async def stage(database: Database, lease: Lease, stage: str) -> None:
 
 
 async def retry(database: Database, lease: Lease, error: CallError, delay: float, counts_as_failure: bool) -> None:
-    """Back to the queue for `delay` seconds, with the reason. Raises LeaseLost."""
+    """Back to the queue for `delay` seconds, with the reason. Raises LeaseLost.
+
+    Where the recording got a newer address meanwhile, what the old one answered is no reason to wait.
+    """
     async with database.transaction() as connection:
+        row = await lock(connection, lease)
         await change(
             connection,
             lease,
-            **_queued(delay),
+            **_queued(0 if _has_newer_address(row, lease, error) else delay),
             **_reason(error),
             failures=jobs.c.failures + (1 if counts_as_failure else 0),
         )
@@ -145,12 +150,16 @@ async def release(database: Database, leases: Sequence[Lease]) -> None:
 async def fail(database: Database, lease: Lease, error: CallError) -> None:
     """Give up. Raises LeaseLost.
 
+    Not yet, though, where the recording got a newer address meanwhile: then the job is queued again instead.
     A process job takes its call to `failed`, with the error's code, sentence and whether a retry could help. A call
     whose analysis fails stays completed, keeps its findings and gets a warning; if its metadata changed once more in
     the meantime, the analysis is queued again instead.
     """
     async with database.transaction() as connection:
         row = await lock(connection, lease)
+        if _has_newer_address(row, lease, error):
+            await change(connection, lease, **_queued(0), **_reason(error))
+            return
         if lease.job.kind == "analyze" and row.metadata_version != lease.metadata_version:
             await change(connection, lease, **_queued(0), **_reason(error), failures=0)
             return
@@ -239,6 +248,13 @@ def _held(lease: Lease) -> sa.ColumnElement[bool]:
     return sa.and_(jobs.c.id == lease.job.job_id, jobs.c.run == lease.job.run, jobs.c.state == "running")
 
 
+def _has_newer_address(row: sa.Row[Any], lease: Lease, error: CallError) -> bool:
+    """Whether `error` is about an address of the recording that was replaced after the lease had been loaded."""
+    now = to_call(row)
+    tried = (lease.call.recording_url, lease.call.recording_url2)
+    return isinstance(error, RecordingError) and (now.recording_url, now.recording_url2) != tried
+
+
 def _queued(delay: float) -> dict[str, Any]:
     later = sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, delay)
     return {"state": "queued", "queued_at": sa.func.now(), "not_before": later, "lease_until": None, "worker": None}
@@ -261,5 +277,6 @@ def _lease(row: sa.Row[Any]) -> Lease:
         failures=row.failures,
         crashes=row.crashes,
         created_at=row.created_at,
+        tried_since=row.tried_since,
     )
     return Lease(job, to_call(row), row.workspace_id, row.call_pk, row.metadata_version)

@@ -178,6 +178,7 @@ jobs = sa.Table(
     _now("created_at"),
     _now("queued_at"),
     _now("not_before"),
+    _time("tried_since"),
     _time("started_at"),
     _time("lease_until"),
     _time("finished_at"),

@@ -58,6 +58,7 @@ class Job:
     failures: int  # passing failures so far, a recording that is not ready yet not counted
     crashes: int  # times its worker vanished
     created_at: datetime
+    tried_since: datetime  # first taken up
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from db import calls, jobs
-from pipeline.errors import LeaseLost, NotAudio, RecordingNotReady, RecordingUnreachable
+from pipeline.errors import EngineError, LeaseLost, NotAudio, RecordingGone, RecordingNotReady, RecordingUnreachable
 from tests.postgres import World
 
 A = "https://store.example/a.wav"
@@ -112,6 +112,44 @@ async def test_a_recording_that_is_not_ready_does_not_count_as_a_failure(world: 
     await jobs.retry(world.database, await world.one(), RecordingNotReady(), 0, counts_as_failure=False)
     lease = await world.one()
     assert (lease.job.attempts, lease.job.failures, lease.job.crashes) == (2, 0, 0)
+
+
+SIGNED_ANEW = A + "?Signature=new"
+
+
+async def test_an_address_that_comes_while_the_old_one_is_tried_is_tried_at_once(world: World) -> None:
+    await world.submit(recording_url=A)
+    lease = await world.one()
+    await world.submit(recording_url=SIGNED_ANEW)
+    await jobs.retry(world.database, lease, RecordingNotReady(), 600, counts_as_failure=False)
+    assert (await world.one()).call.recording_url == SIGNED_ANEW
+
+
+async def test_an_address_that_comes_while_the_old_one_fails_for_good_saves_the_call(world: World) -> None:
+    await world.submit(recording_url=A)
+    lease = await world.one()
+    await world.submit(recording_url=SIGNED_ANEW)
+    await jobs.fail(world.database, lease, RecordingGone())
+    again = await world.one()
+    assert (again.job.job_id, again.call.recording_url) == (lease.job.job_id, SIGNED_ANEW)
+    await jobs.fail(world.database, again, RecordingGone())
+    assert (await world.row())["state"] == "failed"
+
+
+async def test_a_failure_that_is_not_about_the_address_waits_whatever_the_address(world: World) -> None:
+    await world.submit(recording_url=A)
+    lease = await world.one()
+    await world.submit(recording_url=SIGNED_ANEW)
+    await jobs.retry(world.database, lease, EngineError(), 600, counts_as_failure=True)
+    assert await world.claim() == []
+
+
+async def test_a_job_remembers_when_it_was_first_tried(world: World) -> None:
+    await submit_many(world, 1)
+    first = await world.one()
+    await jobs.release(world.database, [first])
+    again = await world.one()
+    assert first.job.created_at < first.job.tried_since == again.job.tried_since
 
 
 async def test_a_worker_that_leaves_gives_its_jobs_back_at_once_and_nothing_is_counted(world: World) -> None:

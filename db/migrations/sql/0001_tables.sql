@@ -110,6 +110,7 @@ CREATE TABLE jobs (
     created_at timestamptz NOT NULL DEFAULT now(),
     queued_at timestamptz NOT NULL DEFAULT now(),  -- waiting since
     not_before timestamptz NOT NULL DEFAULT now(),
+    tried_since timestamptz,  -- first taken up
     started_at timestamptz,  -- last taken up
     lease_until timestamptz,
     finished_at timestamptz
