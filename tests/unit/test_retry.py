@@ -17,6 +17,7 @@ from pipeline.errors import (
     RecordingNotReady,
     RecordingTooLong,
     RecordingUnreachable,
+    StorageError,
 )
 from serve_app.retry import ProcessingOptions, decide, is_last_try
 
@@ -24,8 +25,11 @@ NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 OPTIONS = ProcessingOptions(patience_seconds=3600, max_failures=3, backoff_seconds=2, max_backoff_seconds=300)
 
 
-def job(age: float = 0.0, attempts: int = 1, failures: int = 0) -> Job:
-    return Job(uuid4(), "process", 1, attempts, failures, 0, NOW - timedelta(seconds=age))
+def job(age: float = 0.0, attempts: int = 1, failures: int = 0, queued_before: float = 0.0) -> Job:
+    """`age`: seconds since the first attempt; `queued_before`: seconds that the job had waited for it."""
+    tried_since = NOW - timedelta(seconds=age)
+    created_at = tried_since - timedelta(seconds=queued_before)
+    return Job(uuid4(), "process", 1, attempts, failures, 0, created_at, tried_since)
 
 
 @pytest.mark.parametrize("error", [NotAudio, RecordingTooLong, AddressForbidden, RecordingGone, CheckpointMissing])
@@ -47,6 +51,19 @@ def test_the_last_attempt_falls_on_the_end_of_the_patience() -> None:
     assert left <= 10
     assert is_last_try(job(age=3600), NOW, OPTIONS)
     assert not is_last_try(job(age=3599), NOW, OPTIONS)
+
+
+def test_the_time_that_a_call_waited_for_us_does_not_count_against_the_sender() -> None:
+    late = job(age=0, queued_before=7 * 3600)
+    assert decide(RecordingNotReady(), late, NOW, OPTIONS).retry_in is not None
+    assert not is_last_try(late, NOW, OPTIONS)
+
+
+def test_a_store_that_is_away_is_waited_for_as_a_sender_is() -> None:
+    away = decide(StorageError(), job(age=600, attempts=40, failures=0), NOW, OPTIONS)
+    assert away.retry_in is not None
+    assert not away.counts
+    assert decide(StorageError(), job(age=3601), NOW, OPTIONS).retry_in is None
 
 
 def test_a_retry_after_of_the_sender_is_honoured() -> None:
