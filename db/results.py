@@ -17,14 +17,19 @@ from db import jobs
 from db.database import Database
 from db.jobs import Lease
 from db.tables import calls, recordings, stage_results
+from pipeline.domain.call import Call
 from pipeline.domain.speech import STAGES, Recording
 
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(cast(Any, kind)) for name, kind in STAGES.items()}
 
 
-def content_key(fetched: Sequence[Recording]) -> str:
-    """Names the content of a call's recordings: the channel and sha256 of each."""
-    return " ".join(f"{r.channel}:{r.sha256}" for r in sorted(fetched, key=lambda r: r.channel))
+def content_key(fetched: Sequence[Recording], call: Call) -> str:
+    """Names what a call's stages work on: the channel and sha256 of each recording, and what the files stand for.
+
+    One file is another thing where it is a leg whose fellow could not be had than where it is the whole call.
+    """
+    files = 2 if call.recording_url2 else 1
+    return " ".join([f"of {files}", *(f"{r.channel}:{r.sha256}" for r in sorted(fetched, key=lambda r: r.channel))])
 
 
 async def load(database: Database, lease: Lease) -> dict[str, Any]:
@@ -38,7 +43,8 @@ async def load(database: Database, lease: Lease) -> dict[str, Any]:
             return {}
         rows = await connection.execute(
             sa.select(stage_results.c.stage, stage_results.c.result).where(
-                stage_results.c.call_pk == lease.call_pk, stage_results.c.content_key == content_key(fetched)
+                stage_results.c.call_pk == lease.call_pk,
+                stage_results.c.content_key == content_key(fetched, lease.call),
             )
         )
         stored = {stage: result for stage, result in rows if stage in _ADAPTERS}
@@ -63,7 +69,7 @@ async def record(database: Database, lease: Lease, stage: str, result: Any) -> N
         values = {"job_id": lease.job.job_id, "result": result, "recorded_at": sa.func.now()}
         await connection.execute(
             insert(stage_results)
-            .values(call_pk=lease.call_pk, content_key=content_key(fetched), stage=stage, **values)
+            .values(call_pk=lease.call_pk, content_key=content_key(fetched, lease.call), stage=stage, **values)
             .on_conflict_do_update(index_elements=["call_pk", "content_key", "stage"], set_=values)
         )
 

@@ -25,11 +25,9 @@ class ProcessingOptions(BaseModel):
     patience_seconds: float = Field(
         6 * 3600,
         ge=0,
-        description="How long a recording (404, 5xx, time-out) or the storage may be unavailable before the call fails.",
+        description="How long a recording (404, 5xx, time-out) or the storage may be away before the call fails.",
     )
-    max_failures: int = Field(
-        5, ge=1, description="Passing failures of an engine before a call fails."
-    )
+    max_failures: int = Field(5, ge=1, description="Passing failures of an engine before a call fails.")
     max_crashes: int = Field(
         4, ge=1, description="Times a job's worker may vanish before the call fails as worker_lost."
     )

@@ -110,6 +110,17 @@ async def test_a_new_job_that_fetches_the_very_same_content_reuses_the_results(w
     assert await results.load(world.database, second) == {"fetch": moved, "asr": TEXTS}
 
 
+async def test_a_file_that_was_a_whole_call_is_heard_anew_as_one_of_two_legs(world: World) -> None:
+    """The other leg may be gone for good, and then the very same content is the rep alone and not both voices."""
+    lease = await taken(world)
+    await results.record(world.database, lease, "fetch", FETCHED[:1])
+    await results.record(world.database, lease, "audio", STAGE_RESULTS["audio"])
+    await world.submit(recording_url=A, recording_url2=B)
+    second = await world.one()
+    await results.record(world.database, second, "fetch", FETCHED[:1])
+    assert await results.load(world.database, second) == {"fetch": FETCHED[:1]}
+
+
 async def test_a_new_job_that_fetches_other_content_starts_afresh(world: World) -> None:
     lease = await taken(world)
     await results.record(world.database, lease, "fetch", FETCHED)

@@ -148,7 +148,7 @@ CREATE INDEX recordings_call_idx ON recordings (call_pk);
 
 CREATE TABLE stage_results (
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
-    content_key text NOT NULL,  -- channel and sha256 of each recording
+    content_key text NOT NULL,  -- number of files, channel and sha256 of each recording
     stage text NOT NULL,
     job_id uuid NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
     result jsonb NOT NULL,
