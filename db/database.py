@@ -12,7 +12,7 @@ from typing import Any, Self
 import psycopg
 import sqlalchemy as sa
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from db.rows import dump_json
@@ -21,7 +21,16 @@ OUTAGES: tuple[type[Exception], ...] = (psycopg.OperationalError, OperationalErr
 """What a lost, restarting or overloaded PostgreSQL raises here: never the fault of the call being worked on."""
 
 CONNECT_SECONDS = 5
-_SOCKET = {"connect_timeout": CONNECT_SECONDS, "tcp_user_timeout": 10_000, "application_name": "switchboard"}
+SOCKET: dict[str, Any] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "application_name": "switchboard",
+    # A server that vanished without a word is noticed in seconds: while we send, and while we wait for its answer.
+    "tcp_user_timeout": 10_000,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+IDLE_IN_TRANSACTION = "30s"  # the locks of a node that vanished must not outlive it for long
 
 RawPool = AsyncConnectionPool[psycopg.AsyncConnection[tuple[object, ...]]]
 
@@ -47,9 +56,11 @@ class Database:
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=30,
-            connect_args=_SOCKET,
+            connect_args=SOCKET,
             json_serializer=dump_json,
+            hide_parameters=True,  # a statement in a log must not bring signed addresses and transcripts along
         )
+        sa.event.listen(engine.sync_engine, "connect", _bound_idling)
         pool: RawPool = AsyncConnectionPool(
             url,
             min_size=1,
@@ -59,16 +70,26 @@ class Database:
             # Give up early: the next request tries again, while the pool's own attempts wait ever longer.
             reconnect_timeout=2.0,
             configure=_bound_waiting,
-            kwargs={**_SOCKET, "autocommit": True},
+            kwargs={**SOCKET, "autocommit": True},
         )
         await pool.open(wait=False)
         return cls(url, pool, engine)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """One transaction, READ COMMITTED: committed at the end of the block, rolled back when it raises."""
-        async with self.engine.begin() as connection:
-            yield connection
+        """One transaction, READ COMMITTED: committed at the end of the block, rolled back when it raises.
+
+        A server that only reads is as good as none (`OUTAGES`), and its connection is not used again.
+        """
+        async with self.engine.connect() as connection:
+            try:
+                async with connection.begin():
+                    yield connection
+            except InternalError as error:
+                if not isinstance(error.orig, psycopg.errors.ReadOnlySqlTransaction):
+                    raise
+                await connection.invalidate()
+                raise OperationalError(error.statement, None, error.orig, hide_parameters=True) from None
 
     async def fetch_one(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Any:
         """One statement in its own transaction on the raw pool; its first row, or None.
@@ -78,7 +99,11 @@ class Database:
         for last in (False, False, True):
             try:
                 async with self.pool.connection() as connection:
-                    return await (await connection.execute(statement, values)).fetchone()
+                    try:
+                        return await (await connection.execute(statement, values)).fetchone()
+                    except psycopg.errors.ReadOnlySqlTransaction as error:
+                        await connection.close()  # a server that only reads is as good as none
+                        raise psycopg.OperationalError("the server is read-only") from error
             except (PoolTimeout, PoolClosed):
                 raise
             except psycopg.OperationalError:
@@ -107,3 +132,9 @@ async def _bound_waiting(connection: psycopg.AsyncConnection[tuple[object, ...]]
     """A submission that cannot be taken in time is answered 503 rather than kept hanging."""
     await connection.execute("SET lock_timeout = '5s'")
     await connection.execute("SET statement_timeout = '10s'")
+
+
+def _bound_idling(connection: Any, _: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION}'")
+    connection.commit()

@@ -13,7 +13,7 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.database import CONNECT_SECONDS, Database
+from db.database import SOCKET, Database
 from db.rows import CALL_COLUMNS, to_call
 from db.tables import calls, jobs
 from pipeline.domain.call import Call, Job
@@ -196,7 +196,7 @@ async def wakes(database: Database) -> AsyncIterator[None]:
 
     A hint, not a promise: poll as well. Raises psycopg.OperationalError when the connection is lost.
     """
-    connection = await psycopg.AsyncConnection.connect(database.url, autocommit=True, connect_timeout=CONNECT_SECONDS)
+    connection = await psycopg.AsyncConnection.connect(database.url, autocommit=True, **SOCKET)
     async with connection:
         await connection.execute(f"LISTEN {WAKE_CHANNEL}")
         yield
