@@ -85,7 +85,8 @@ class SubmitBody(BaseModel):
     )
     recording_url2: Address | None = Field(
         None,
-        description="Second recording, one file per leg: channel 1, the other party. Only together with recordingUrl.",
+        description="Second recording, one file per leg: channel 1, the other party. Only together with recordingUrl. "
+        "Sent once, it stays part of the call when recordingUrl is sent again without it.",
         examples=["https://pbx.example.com/recordings/7f1c6a52-b.wav"],
     )
     from_number: Number = Field(

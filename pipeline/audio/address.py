@@ -123,7 +123,10 @@ class Guard:
         _check_host(host)
         target = Target(parsed.scheme, host, parsed.port or DEFAULT_PORTS[parsed.scheme], parsed.raw_path)
         if not self._port_allowed(host, target.port):
-            raise AddressForbidden(f"Port {target.port} of {host} is not one that recordings are fetched from.")
+            raise AddressForbidden(
+                f"Port {target.port} of {host} is not one that recordings are fetched from. "
+                f"If it may be, list {host}:{target.port} in SWITCHBOARD_FETCH__ALLOWED_HOSTS."
+            )
         return target
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
@@ -135,9 +138,7 @@ class Guard:
         answers = [str(literal)] if literal else await self._answers(host, port)
         for answer in answers:
             if not self._address_allowed(host, port, ipaddress.ip_address(answer)):
-                raise AddressForbidden(f"{host} leads to an address that recordings are not fetched from.").with_facts(
-                    host=host
-                )
+                raise _forbidden(host)
         return answers
 
     async def _answers(self, host: str, port: int) -> Sequence[str]:
@@ -148,7 +149,7 @@ class Guard:
         if not answers:
             raise RecordingUnreachable(f"The name {host} has no address.").with_facts(host=host)
         if any("%" in answer for answer in answers):
-            raise AddressForbidden(f"{host} leads to an address that recordings are not fetched from.")
+            raise _forbidden(host)
         return answers
 
     def _port_allowed(self, host: str, port: int) -> bool:
@@ -205,6 +206,13 @@ def parse_ports(entry: str) -> range:
     if not span or span.start < 1 or span.stop > 65536:
         raise ValueError(f"{entry!r} is not a port or a range of ports")
     return span
+
+
+def _forbidden(host: str) -> AddressForbidden:
+    return AddressForbidden(
+        f"{host} leads to an address that recordings are not fetched from. "
+        "If it is a host of your own network, list it in SWITCHBOARD_FETCH__ALLOWED_HOSTS."
+    ).with_facts(host=host)
 
 
 def _check_host(host: str) -> None:

@@ -173,7 +173,7 @@ def _decode(container: Any, header: wav.WavHeader | None, options: DecodeOptions
         progress.channels_change |= block.shape[1] != channels
         collector.add(block, rate)
         if collector.seconds > options.max_seconds:
-            raise RecordingTooLong(f"The recording is longer than {options.max_seconds:g} s.").with_facts(
+            raise RecordingTooLong(f"The recording is longer than the limit of {options.max_seconds:g} s.").with_facts(
                 limit=options.max_seconds
             )
     if reader.failure:

@@ -157,7 +157,9 @@ class Fetcher:
         async for data in _plain_body(response, headers, limit):
             pending += data
             if incoming.size + len(pending) > limit:
-                raise RecordingTooLarge(f"The recording is larger than {limit} bytes.").with_facts(limit=limit)
+                raise RecordingTooLarge(f"The recording is larger than the limit of {limit} bytes.").with_facts(
+                    limit=limit
+                )
             if not checked and len(pending) >= sniff.HEAD_BYTES:
                 _check_is_audio(bytes(pending[: sniff.HEAD_BYTES]), media_type)
                 checked = True
@@ -197,7 +199,9 @@ async def _whole_body(response: httpcore.Response, headers: httpx.Headers, limit
     chunked = "transfer-encoding" in headers
     declared = int(headers["content-length"]) if "content-length" in headers and not chunked else None
     if declared is not None and declared > limit:
-        raise RecordingTooLarge(f"The recording is larger than {limit} bytes.").with_facts(size=declared, limit=limit)
+        raise RecordingTooLarge(f"The recording is larger than the limit of {limit} bytes.").with_facts(
+            size=declared, limit=limit
+        )
     received = 0
     async for data in response.aiter_stream():
         received += len(data)

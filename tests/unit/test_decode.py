@@ -252,7 +252,7 @@ def test_a_recording_over_the_time_limit_is_refused() -> None:
     data = encode(tones(8000, seconds=30), 8000, "mp3", "libmp3lame", "s16p")
     with pytest.raises(RecordingTooLong) as failure:
         decoded(data, DecodeOptions(max_seconds=20))
-    assert failure.value.message == "The recording is longer than 20 s."
+    assert failure.value.message == "The recording is longer than the limit of 20 s."
     assert decoded(data, DecodeOptions(max_seconds=31)).duration == pytest.approx(30, abs=0.2)
 
 
