@@ -1,6 +1,6 @@
 """How well, and how fast, does the analysis read calls whose truth is known?
 
-    python bench/analysis.py CASES [--scorer score.py] [--language en] [--detail] [--predictions OUT]
+    python bench/analysis.py CASES [--scorer score.py] [--language en] [--detail] [--predictions OUT] [--json FILE]
 
 CASES is a folder of JSON files: `input` (language, startTime, durationSeconds, roster, contacts, turns) and `gold`. The
 scorer is a script beside the folder, called as `score.py CASES PREDICTIONS`; without it only the times are printed.
@@ -84,11 +84,12 @@ def prediction(findings: tuple[Finding, ...]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", type=Path)
-    parser.add_argument("--scorer", type=Path)
-    parser.add_argument("--language")
-    parser.add_argument("--detail", action="store_true")
-    parser.add_argument("--predictions", type=Path)
+    parser.add_argument("cases", type=Path, help="folder of cases")
+    parser.add_argument("--scorer", type=Path, help="script that compares predictions with `gold`")
+    parser.add_argument("--language", help="only cases in this language")
+    parser.add_argument("--detail", action="store_true", help="print the notes of findings too")
+    parser.add_argument("--predictions", type=Path, help="keep the predictions in this file")
+    parser.add_argument("--json", type=Path, help="write the figures here")
     given = parser.parse_args()
     cases = [json.loads(path.read_text()) for path in sorted(given.cases.glob("*.json"))]
     cases = [case for case in cases if given.language in (None, case["input"]["language"])]
@@ -102,7 +103,10 @@ def main() -> None:
         for finding in findings:
             if finding.note and given.detail:
                 print(f"{case['id']}: {finding.step}: {finding.note}")
-    print(f"{len(cases)} calls, median {statistics.median(milliseconds):.1f} ms, slowest {max(milliseconds):.1f} ms")
+    figures = {"calls": len(cases), "median_ms": statistics.median(milliseconds), "slowest_ms": max(milliseconds)}
+    print("{calls} calls, median {median_ms:.1f} ms, slowest {slowest_ms:.1f} ms".format(**figures))
+    if given.json:
+        given.json.write_text(json.dumps(figures, indent=2) + "\n")
     with tempfile.TemporaryDirectory() as folder:
         out = given.predictions or Path(folder) / "predictions.json"
         out.write_text(json.dumps(predictions, ensure_ascii=False, indent=1))

@@ -1,7 +1,6 @@
 """When something is due: the expression as said, and its date counted from the day of the call.
 
-Conventions: "before Saturday" is the day before; a bare weekday is the next one after today; "next Wednesday" is that
-of next week; "this week" and "the end of the week" are its Friday; working days are Monday to Friday from tomorrow on.
+The README of this package has the conventions: what "before Saturday" and "next Wednesday" are.
 """
 
 import calendar

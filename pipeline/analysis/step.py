@@ -1,7 +1,4 @@
-"""The registry of analysis steps and the loop that runs them.
-
-Another step is one module with one class and one line in `STEPS`; its finding is stored and shown by name.
-"""
+"""The registry of analysis steps and the loop that runs them."""
 
 import importlib
 import logging
