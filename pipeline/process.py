@@ -3,8 +3,8 @@
 fetch -> audio -> asr beside diarization (or the rep's voiceprint) -> speakers -> analysis
 
 `process` knows every stage and no stage knows another. After each stage it calls `record(stage, result)`; before it,
-`recall(stage)` may hand back what an earlier attempt recorded, and the stage is skipped. It never looks inside audio:
-samples stay with the workers.
+`recall(stage)` may hand back what an earlier attempt recorded (else `NOT_RECORDED`), and the stage is skipped. It never
+looks inside audio: samples stay with the workers.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from pipeline.domain.speech import (
     Transcript,
     Voiceprint,
 )
-from pipeline.errors import RecordingError
+from pipeline.errors import RecordingError, StorageError
 from pipeline.speakers.attribute import attribute
 from pipeline.speakers.language import decide
 from pipeline.speakers.roles import RoleOptions
@@ -47,6 +47,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 Record = Callable[[str, Any], Awaitable[None]]
 Recall = Callable[[str], Awaitable[Any]]
+NOT_RECORDED = object()  # what `recall` answers where there is nothing: None is what some stages yield
 
 
 class ProcessOptions(BaseModel):
@@ -87,7 +88,8 @@ class Outcome:
 async def _record_nothing(_stage: str, _result: Any) -> None: ...
 
 
-async def _recall_nothing(_stage: str) -> None: ...
+async def _recall_nothing(_stage: str) -> Any:
+    return NOT_RECORDED
 
 
 async def process(
@@ -106,18 +108,25 @@ async def process(
     """
     options = options or ProcessOptions()
     walk = _Walk(call, workers, record, recall, options, last_try)
+    try:
+        spoken = await _listen(walk)
+    finally:
+        walk.stop()
+    return await conclude(call, workers, roster, spoken, record, options)
+
+
+async def _listen(walk: "_Walk") -> Spoken:
+    """The stages that need sound."""
     walk.recordings = await walk.stage("fetch", walk.fetch)
-    if call.recording_url2 and len(walk.recordings) == 1 and not walk.warnings:  # an earlier attempt gave it up
+    if walk.call.recording_url2 and len(walk.recordings) == 1 and not walk.warnings:  # an earlier attempt gave it up
         walk.warnings = ("One of the two recordings could not be had.",)
     heard = await walk.stage("audio", walk.hear)
     words = walk.stage("asr", lambda: walk.recognise(heard))
     if heard.layout.kind.separated:
         recognized, voiceprint = await _both(words, walk.stage("voiceprint", lambda: walk.rep_voiceprint(heard)))
-        spoken = Spoken(heard, recognized, None, voiceprint, walk.warnings)
-    else:
-        recognized, diarization = await _both(words, walk.stage("diarization", lambda: walk.diarize(heard)))
-        spoken = Spoken(heard, recognized, diarization, None, walk.warnings)
-    return await conclude(call, workers, roster, spoken, record, options)
+        return Spoken(heard, recognized, None, voiceprint, walk.warnings)
+    recognized, diarization = await _both(words, walk.stage("diarization", lambda: walk.diarize(heard)))
+    return Spoken(heard, recognized, diarization, None, walk.warnings)
 
 
 async def conclude(
@@ -176,7 +185,7 @@ class _Walk:
 
     async def stage(self, name: str, run: Callable[[], Awaitable[T]]) -> T:
         known = await self.recall(name)
-        if known is not None:
+        if known is not NOT_RECORDED:
             return known  # type: ignore[no-any-return]
         result = await run()
         await self.record(name, result)
@@ -189,16 +198,18 @@ class _Walk:
             return_exceptions=True,
         )
         fetched = tuple(leg for leg in legs if isinstance(leg, Recording))
-        for leg in legs:
-            if not isinstance(leg, BaseException):
-                continue
-            given_up = isinstance(leg, RecordingError) and (self.last_try or not leg.retryable)
-            if not (fetched and given_up):
-                raise leg
-            self.warnings += (f"One of the two recordings could not be had: {leg}",)
+        failures = [leg for leg in legs if isinstance(leg, BaseException)]
+        for failure in failures:
+            if not self.given_up(failure):
+                raise failure  # of two legs the one that may still come decides, also where the other never will
         if not fetched:
-            raise RecordingError("The call has no recording to fetch.")
+            raise failures[0] if failures else RecordingError("The call has no recording to fetch.")
+        self.warnings += tuple(f"One of the two recordings could not be had: {failure}" for failure in failures)
         return fetched
+
+    def given_up(self, failure: BaseException) -> bool:
+        """Whether a recording will not be asked for again."""
+        return isinstance(failure, RecordingError) and (self.last_try or not failure.retryable)
 
     async def hear(self) -> Heard:
         recognition = await self.workers.recognition()
@@ -239,10 +250,22 @@ class _Walk:
 
     async def _load(self) -> Held:
         if not await self.workers.compute(all_stored, self.recordings):
-            self.recordings = await self.fetch()  # storage was emptied since an earlier attempt fetched
-            await self.record("fetch", self.recordings)
+            await self._fetch_again()
         files = 2 if self.call.recording_url2 else 1
         return await self.workers.hold(hear.load, self.recordings, self.options.decode, files)
+
+    async def _fetch_again(self) -> None:
+        """The store was emptied since an earlier attempt fetched. What is recorded holds for that content alone."""
+        before = [(recording.channel, recording.sha256) for recording in self.recordings]
+        self.recordings = await self.fetch()
+        await self.record("fetch", self.recordings)
+        if [(recording.channel, recording.sha256) for recording in self.recordings] != before:
+            raise StorageError("The stored recording was gone and its sender's is another one by now.")
+
+    def stop(self) -> None:
+        """Nobody waits for the samples any longer."""
+        if self._audio is not None:
+            self._audio.cancel()
 
 
 def _longest_by_channel(chunks: Sequence[Chunk], count: int) -> list[Chunk]:

@@ -22,7 +22,7 @@ from db import calls, jobs, results, roster
 from db.database import OUTAGES, Database
 from db.jobs import Lease
 from pipeline.errors import CallError, EngineError, LeaseLost, WorkerLost
-from pipeline.process import Outcome, ProcessOptions, conclude, process
+from pipeline.process import NOT_RECORDED, Outcome, ProcessOptions, conclude, process
 from pipeline.workers import Workers
 from serve_app.retry import ProcessingOptions, decide, is_last_try
 
@@ -63,9 +63,8 @@ class Conducting:
         """Take up nothing more, give running calls `drain_seconds`, put the rest back at once."""
         self._stopping = True
         self._wake.set()
-        running = [task for _, task in self._running.values()]
-        if running:
-            await asyncio.wait(running, timeout=self._options.drain_seconds)
+        if self._loops:
+            await asyncio.wait(self._loops[:1], timeout=self._options.drain_seconds)
         left = list(self._running.values())
         for task in [*(task for _, task in left), *self._loops]:
             task.cancel()
@@ -76,14 +75,18 @@ class Conducting:
 
     @property
     def alive(self) -> bool:
-        """False when a loop is dead or has not come round for a long time."""
+        """False when a loop is dead or the claiming one has not come round for a long time."""
         dead = any(loop.done() for loop in self._loops) and not self._stopping
         return not dead and time.monotonic() - self.heartbeat < 60
+
+    @property
+    def _drained(self) -> bool:
+        return self._stopping and not self._running
 
     async def _forever(self, loop: Callable[[], Awaitable[None]]) -> None:
         """Run a loop again and again; a failure is logged and pauses it, and never ends it."""
         pause = 0.2
-        while not self._stopping:
+        while not self._drained:
             try:
                 await loop()
                 pause = 0.2
@@ -91,20 +94,22 @@ class Conducting:
                 log.warning("database not reachable, next try in %.1f s: %s", pause, _first_line(error))
             except Exception:
                 log.exception("%s failed, next try in %.1f s", getattr(loop, "__name__", "loop"), pause)
-            self.heartbeat = time.monotonic()
             await asyncio.sleep(pause)
             pause = min(pause * 2, 3.0)
 
     async def _take_up(self) -> None:
-        """Renew what is held, then claim as much as there is room for, until stopped."""
-        while not self._stopping:
+        """Renew what is held, then claim as much as there is room for, until drained.
+
+        One loop for both: after an outage what is held is renewed before anything that ran out is claimed.
+        """
+        while not self._drained:
             self.heartbeat = time.monotonic()
+            self._wake.clear()
             await self._renew()
-            room = self._options.concurrency - len(self._running)
+            room = 0 if self._stopping else self._options.concurrency - len(self._running)
             leases = await jobs.claim(self._database, self._name, room, self._options.lease_seconds) if room else []
             for lease in leases:
                 self._begin(lease)
-            self._wake.clear()
             if not leases or len(self._running) >= self._options.concurrency:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), self._pause())
@@ -214,7 +219,7 @@ class _Journal:
         await self._patiently(lambda: jobs.stage(self._database, self._lease, stage))
         if self._known is None:
             self._known = await self._patiently(lambda: results.load(self._database, self._lease))
-        return self._known.get(stage)
+        return self._known.get(stage, NOT_RECORDED)
 
     async def record(self, stage: str, result: Any) -> None:
         await self._patiently(lambda: results.record(self._database, self._lease, stage, result))

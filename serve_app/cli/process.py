@@ -121,13 +121,14 @@ async def _process_one(
     call: Call, recordings: tuple[Recording, ...], workers: "LocalWorkers", roster: Roster, settings: "Settings"
 ) -> "Outcome":
     """The files are handed to the pipeline as already fetched, so that nothing is copied and no server is needed."""
+    from pipeline.process import NOT_RECORDED
     from pipeline.process import process as run_pipeline
 
     console = err()
     started = time.monotonic()
 
     async def recall(stage: str) -> Any:
-        return recordings if stage == "fetch" else None
+        return recordings if stage == "fetch" else NOT_RECORDED
 
     async def record(stage: str, result: Any) -> None:
         line = f"  {time.monotonic() - started:6.1f} s  {stage:<12} {told(stage, result)}"

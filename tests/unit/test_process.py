@@ -1,4 +1,11 @@
-"""What `pipeline.process` hands to its stages."""
+"""What `pipeline.process` hands to its stages, and what it makes of what an earlier attempt left behind."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (
@@ -9,16 +16,20 @@ from pipeline.domain.speech import (
     Layout,
     LayoutKind,
     Recognized,
+    Recording,
     Role,
     Span,
     SpeakerSpan,
     Word,
 )
-from pipeline.process import ProcessOptions, Spoken, conclude
+from pipeline.errors import LeaseLost, RecordingGone, RecordingNotReady, StorageError
+from pipeline.process import NOT_RECORDED, ProcessOptions, Spoken, conclude, process
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.turns import TurnOptions
 from pipeline.workers import LocalWorkers
 from tests.unit.calls_by_hand import call
+from tests.unit.test_fetch import options as fetch_options
+from tests.unit.test_fetch import reply, serving
 
 LINES = ((0.0, "Good morning, how can I help you?"), (5.0, "Yes, thank you."))
 
@@ -51,3 +62,100 @@ async def test_a_role_is_clear_as_the_options_say() -> None:
     assert (await conclusion()).speakers[0].role is Role.REP
     strict = ProcessOptions(roles=RoleOptions(clear=1.0))
     assert (await conclusion(strict)).speakers[0].role is Role.UNKNOWN
+
+
+GONE, NOT_YET = reply(b"", "410 Gone"), reply(b"", "404 Not Found")
+
+
+async def two_files(first: bytes, second: bytes, folder: Path, last_try: bool = False) -> Any:
+    """What is recorded of the fetch of a call whose two files are answered so; the walk ends there."""
+
+    async def stop_after_fetch(_stage: str, result: Any) -> None:
+        fetched.append(result)
+        raise LeaseLost
+
+    fetched: list[Any] = []
+    options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
+    async with serving(first) as left, serving(second) as right:
+        both = replace(call().call, recording_url=left.url(), recording_url2=right.url())
+        with pytest.raises(LeaseLost):
+            await process(
+                both, LocalWorkers(None, None), Roster(), stop_after_fetch, options=options, last_try=last_try
+            )
+    return fetched[0]
+
+
+async def test_of_two_files_one_that_is_gone_is_not_the_end_while_the_other_may_still_come(tmp_path: Path) -> None:
+    for first, second in ((GONE, NOT_YET), (NOT_YET, GONE)):
+        with pytest.raises(RecordingNotReady):
+            await two_files(first, second, tmp_path)
+
+
+async def test_of_two_files_that_cannot_be_had_the_first_one_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RecordingGone):
+        await two_files(GONE, GONE, tmp_path)
+    with pytest.raises(RecordingNotReady):
+        await two_files(NOT_YET, GONE, tmp_path, last_try=True)
+
+
+async def test_of_two_files_one_that_is_gone_is_left_out(tmp_path: Path) -> None:
+    assert [recording.channel for recording in await two_files(GONE, reply(), tmp_path)] == [1]
+
+
+def recalling(known: dict[str, Any]) -> Any:
+    async def recall(stage: str) -> Any:
+        return known.get(stage, NOT_RECORDED)
+
+    return recall
+
+
+async def test_a_stage_that_found_nothing_is_not_run_again() -> None:
+    """No voiceprint, say: an analysis after a change of metadata must not need the sound."""
+    heard = replace(spoken().heard, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
+    heard = replace(heard, speech=((Span(0, 8),), ()))
+    recordings = (Recording(0, "file:///nowhere", "00" * 32, 1),)
+    known = {"fetch": recordings, "audio": heard, "asr": spoken().recognized, "voiceprint": None}
+    outcome = await process(call().call, LocalWorkers(None, None), Roster(), recall=recalling(known))
+    assert outcome.transcript.turns
+
+
+async def test_what_was_heard_in_one_recording_is_never_applied_to_another(tmp_path: Path) -> None:
+    """The store was emptied, and the sender's address holds another recording by now."""
+    recorded: list[tuple[str, Any]] = []
+
+    async def record(stage: str, result: Any) -> None:
+        recorded.append((stage, result))
+
+    before = (Recording(0, (tmp_path / "gone").as_uri(), "00" * 32, 1),)
+    known = {"fetch": before, "audio": spoken().heard, "asr": spoken().recognized}
+    options = ProcessOptions(storage=tmp_path.as_uri(), fetch=fetch_options())
+    async with serving(reply()) as server:
+        changed = replace(call().call, recording_url=server.url())
+        with pytest.raises(StorageError):
+            await process(changed, LocalWorkers(None, None), Roster(), record, recalling(known), options)
+    ((stage, (recording,)),) = recorded
+    assert stage == "fetch"
+    assert recording.sha256 != before[0].sha256
+
+
+async def test_a_cancelled_walk_leaves_nobody_at_work(tmp_path: Path) -> None:
+    async def silence(_writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await asyncio.sleep(3)
+
+    asked = asyncio.Event()
+    before = (Recording(0, (tmp_path / "gone").as_uri(), "00" * 32, 1),)
+    known = {"fetch": before, "audio": spoken().heard, "asr": spoken().recognized}
+    options = ProcessOptions(storage=tmp_path.as_uri(), fetch=fetch_options())
+    async with serving(silence) as server:
+        waiting = replace(call().call, recording_url=server.url())
+        others = asyncio.all_tasks()
+        walk = asyncio.create_task(
+            process(waiting, LocalWorkers(None, None), Roster(), recall=recalling(known), options=options)
+        )
+        await asked.wait()
+        walk.cancel()
+        await asyncio.gather(walk, return_exceptions=True)
+        await asyncio.sleep(0.1)
+        left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - others}  # type: ignore[union-attr]
+    assert not [name for name in left if name.startswith("_Walk")]

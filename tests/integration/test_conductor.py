@@ -1,0 +1,90 @@
+"""The Conductor's loop on a real queue: leases held while it drains, calls given back when it leaves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pipeline.process import ProcessOptions
+from pipeline.workers import LocalWorkers
+from serve_app.conductor import Conducting
+from serve_app.retry import ProcessingOptions
+from tests.postgres import World
+from tests.unit.test_fetch import options as fetch_options
+from tests.unit.test_fetch import reply, serving
+
+
+@asynccontextmanager
+async def conducting(world: World, folder: Path, **options: float) -> AsyncIterator[Conducting]:
+    """A Conductor whose leases are short. Its calls get no further than the fetch, so it has no engines."""
+    chosen = ProcessingOptions(**({"lease_seconds": 1.5, "poll_seconds": 0.1} | options))
+    process_options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
+    conductor = Conducting(world.database, LocalWorkers(None, None), chosen, process_options)
+    await conductor.start()
+    try:
+        yield conductor
+    finally:
+        await conductor.stop()
+
+
+async def test_a_conductor_that_drains_keeps_its_calls_until_they_end(world: World, tmp_path: Path) -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await answer.wait()
+        writer.write(reply(b"", "410 Gone"))
+
+    async with serving(slow) as server, conducting(world, tmp_path, drain_seconds=10) as conductor:
+        await world.submit(recording_url=server.url())
+        await asyncio.wait_for(asked.wait(), 5)
+        leaving = asyncio.create_task(conductor.stop())
+        await asyncio.sleep(2.5)  # longer than a lease
+        assert await world.claim(worker="another") == []
+        answer.set()
+        await asyncio.wait_for(leaving, 3)
+    (job,) = await world.rows("SELECT * FROM jobs")
+    assert (job["state"], job["attempts"], job["crashes"]) == ("failed", 1, 0)
+
+
+async def test_a_conductor_that_leaves_puts_back_what_did_not_end_and_takes_up_nothing_more(
+    world: World, tmp_path: Path
+) -> None:
+    asked = asyncio.Event()
+
+    async def silence(_writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await asyncio.sleep(5)
+
+    async with serving(silence) as server, conducting(world, tmp_path, drain_seconds=0.3) as conductor:
+        await world.submit(recording_url=server.url())
+        await asyncio.wait_for(asked.wait(), 5)
+        await conductor.stop()
+        (job,) = await world.rows("SELECT * FROM jobs")
+        assert (job["state"], job["crashes"], job["failures"]) == ("queued", 0, 0)
+
+
+async def test_a_conductor_with_nothing_to_do_leaves_at_once_and_is_alive_until_then(
+    world: World, tmp_path: Path
+) -> None:
+    async with conducting(world, tmp_path, drain_seconds=60) as conductor:
+        await asyncio.sleep(0.3)
+        assert conductor.alive
+        await asyncio.wait_for(conductor.stop(), 2)
+
+
+async def test_a_call_whose_job_is_superseded_is_stopped(world: World, tmp_path: Path) -> None:
+    asked = asyncio.Queue[None]()
+
+    async def silence(_writer: asyncio.StreamWriter) -> None:
+        asked.put_nowait(None)
+        await asyncio.sleep(5)
+
+    async with serving(silence) as server, conducting(world, tmp_path, drain_seconds=0) as conductor:
+        await world.submit(recording_url=server.url())
+        await asyncio.wait_for(asked.get(), 5)
+        first = next(iter(conductor._running))
+        second = await world.submit(recording_url=server.url() + "&part=2")
+        await asyncio.wait_for(asked.get(), 5)
+        await asyncio.sleep(0.7)
+        assert list(conductor._running) == [second.job_id] != [first]
