@@ -84,6 +84,19 @@ def free_port(wished: int = 0) -> int:
     raise ServiceError("No free port is left on this machine.")
 
 
+def refuse_taken_port(host: str, port: int) -> None:
+    """Raise `ServiceError` where something listens already: two HAProxies would share the port, and the requests."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended are no obstacle
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ServiceError(
+                f"The service cannot listen on {host}, port {port} ({error.strerror}). Stop what listens there, or "
+                f"choose another one with --port or {PREFIX}HTTP__PORT."
+            ) from None
+
+
 def _is_setting(variable: str) -> bool:
     return variable.removeprefix(PREFIX).split(DELIMITER)[0].lower() in Settings.model_fields
 
@@ -113,6 +126,8 @@ class Service:
         """Returns once POST /submit answers. Engines load after that: calls are taken in meanwhile."""
         started = time.monotonic()
         self._refuse_lonely_state()
+        if self._owns_ray:
+            refuse_taken_port(self._settings.http.host, self._settings.http.port)
         database_url = self._open_state()
         prepare_environment(self._settings, database_url)
         with ThreadPoolExecutor(1) as pool:

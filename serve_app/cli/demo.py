@@ -39,7 +39,7 @@ class Played:
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the service running afterwards, until Ctrl-C.")] = False,
     data_dir: Annotated[Path, typer.Option(help="Where the demo keeps its state.")] = Path(".data/demo"),
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
     patience: Annotated[float, typer.Option(help="Seconds to wait for the calls.")] = 600.0,
     as_json: Json = False,
 ) -> None:

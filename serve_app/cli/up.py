@@ -17,7 +17,7 @@ def up(
         typer.Option(help="Join a running Ray cluster ('auto' or host:port) instead of starting Ray here."),
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; 0.0.0.0 for every interface.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Start Ray's dashboard too (about 300 MB).")] = False,
     as_json: Json = False,
 ) -> None:
