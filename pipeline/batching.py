@@ -64,6 +64,7 @@ class Batcher(Generic[Item, Result]):
     async def _try(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
         try:
             results = await asyncio.to_thread(self._run, [item for item, _ in batch])
+            answered = list(zip(batch, results, strict=True))  # a caller without a result would wait for ever
         except Exception as error:
             if len(batch) == 1:
                 _fail(batch[0][1], error)
@@ -71,7 +72,7 @@ class Batcher(Generic[Item, Result]):
             for one in batch:
                 await self._try([one])
             return
-        for (_, future), result in zip(batch, results, strict=True):
+        for (_, future), result in answered:
             if not future.done():
                 future.set_result(result)
 

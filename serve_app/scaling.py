@@ -114,6 +114,7 @@ class QueuedCalls:
                 if self._database is None:
                     self._database = await Database.open(Settings().require_database_url(), pool_size=1)
                 depth = await jobs.depth(self._database)
-            self._depth, self._seen = depth.queued + depth.running, time.monotonic()
+            # Calls that wait for their recording need nobody until then.
+            self._depth, self._seen = depth.queued - depth.delayed + depth.running, time.monotonic()
         except Exception as error:
             log.warning("the scaling policy cannot read the queue: %s", type(error).__name__)

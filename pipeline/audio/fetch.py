@@ -17,6 +17,7 @@ from pipeline.audio.storage import Incoming, Store
 from pipeline.audio.transport import CountedStream, GuardedBackend
 from pipeline.domain.speech import Recording
 from pipeline.errors import (
+    AddressForbidden,
     CallError,
     NotAudio,
     RecordingEmpty,
@@ -108,7 +109,7 @@ class Fetcher:
             outcome = await self._request(target, channel, folder)
             if isinstance(outcome, Recording):
                 return outcome
-            url = urljoin(url, outcome)
+            url = _joined(url, outcome)
             target = self._guard.check(url)
         raise TooManyRedirects(
             f"The recording's address redirects more than {self._options.max_redirects} times."
@@ -171,6 +172,13 @@ class Fetcher:
         if not checked:
             _check_is_audio(bytes(pending), media_type)
         await asyncio.to_thread(incoming.write, bytes(pending))
+
+
+def _joined(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        raise AddressForbidden("The recording's address redirects to something that is not a valid URL.") from None
 
 
 async def _plain_body(response: httpcore.Response, headers: httpx.Headers, limit: int) -> AsyncIterator[bytes]:

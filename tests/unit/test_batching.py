@@ -92,3 +92,9 @@ async def test_a_caller_that_goes_away_takes_its_waiting_items_with_it() -> None
     assert await first == [2]
     assert await batcher.submit([3]) == [6]
     assert seen == [1, 3]
+
+
+async def test_a_run_that_answers_for_too_few_items_fails_and_keeps_nobody_waiting() -> None:
+    batcher: Batcher[int, int] = Batcher(lambda items: doubled(items)[1:], size=8)
+    with pytest.raises(ValueError, match="shorter"):
+        await asyncio.wait_for(batcher.submit([1, 2]), 2)

@@ -323,6 +323,11 @@ async def test_redirects_are_followed_up_to_the_limit(tmp_path: Path) -> None:
                 await fetch(url, 0, tmp_path.as_uri(), options(max_redirects=2))
 
 
+async def test_a_redirect_to_something_that_is_no_url_fails_for_good(tmp_path: Path) -> None:
+    answer = reply(b"", "302 Found", Location="http://[::1/call.wav")
+    assert isinstance(await failing(answer, tmp_path), AddressForbidden)
+
+
 async def test_a_relative_redirect_is_resolved(tmp_path: Path) -> None:
     async def answer(writer: asyncio.StreamWriter) -> None:
         moved = len(server.requests) == 1
