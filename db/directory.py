@@ -21,6 +21,8 @@ class NotInDirectory(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
+    """Whose calls they are. `default_country` (ISO 3166 alpha-2) reads national numbers; `time_zone` is IANA's name."""
+
     workspace_id: UUID
     name: str
     default_country: str | None  # ISO 3166 alpha-2, to read national numbers
@@ -29,6 +31,8 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Team:
+    """A part of a workspace; every call belongs to one."""
+
     team_id: UUID
     workspace_id: UUID
     name: str

@@ -20,6 +20,8 @@ from pipeline.domain.speech import Layout, Recording, Transcript
 
 @dataclass(frozen=True, slots=True)
 class Failure:
+    """Why a call or a job failed: code and sentence of a `pipeline.errors.CallError`, and whether a retry could help."""
+
     code: str
     message: str
     retryable: bool

@@ -76,6 +76,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class MemberVoiceprint:
+    """A member's voice, as one of their calls gave it."""
+
     user_id: str
     voiceprint: Voiceprint
 

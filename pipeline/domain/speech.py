@@ -58,6 +58,7 @@ class Span:
 
     @property
     def duration(self) -> float:
+        """Seconds."""
         return self.end - self.start
 
 
@@ -69,6 +70,7 @@ class Audio:
 
     @property
     def duration(self) -> float:
+        """Seconds."""
         return int(self.samples.shape[1]) / SAMPLE_RATE
 
     def cut(self, channel: int, start: float, end: float) -> npt.NDArray[np.float32]:
@@ -88,6 +90,7 @@ class Chunk:
 
     @property
     def duration(self) -> float:
+        """Seconds."""
         return self.end - self.start
 
 
@@ -133,6 +136,8 @@ class Recognized:
 
 
 class Role(StrEnum):
+    """Which party of the call a speaker is."""
+
     REP = "rep"
     CUSTOMER = "customer"
     UNKNOWN = "unknown"
@@ -162,6 +167,7 @@ class Turn:
 
     @property
     def text(self) -> str:
+        """The words with single spaces between them."""
         return " ".join(word.text for word in self.words)
 
 
