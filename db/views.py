@@ -20,7 +20,7 @@ from pipeline.domain.speech import Layout, Recording, Transcript
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a call or a job failed: code and sentence of a `pipeline.errors.CallError`, and whether a retry could help."""
+    """Why a call or a job failed: code and sentence of its `pipeline.errors.CallError`, whether a retry could help."""
 
     code: str
     message: str
