@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,12 +93,26 @@ class _Server:
         """Whether a server of this very cluster is alive: a process number alone may have been given out again."""
         try:
             pid = int((self.cluster / "postmaster.pid").read_text().split("\n", 1)[0])
-            process = psutil.Process(pid)
-            return process.name().startswith("postgres") and Path(process.cwd()) == self.cluster
+            return self._is_of_cluster(psutil.Process(pid))
         except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
             return False
         except psutil.AccessDenied as error:
             raise EmbeddedPostgresError(f"{self.cluster} is served by another user's PostgreSQL.") from error
+
+    def _is_of_cluster(self, process: psutil.Process) -> bool:
+        return process.name().startswith("postgres") and Path(process.cwd()) == self.cluster
+
+    def _await_leftovers(self) -> None:
+        """Children of a server that was killed write on for a moment: a second server beside them ruins the cluster."""
+        leftovers = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if self._is_of_cluster(process):
+                    leftovers.append(process)
+        _, alive = psutil.wait_procs(leftovers, timeout=START_SECONDS)
+        if alive:
+            pids = ", ".join(str(process.pid) for process in alive)
+            raise EmbeddedPostgresError(f"Processes of a server that died still work on {self.cluster}: {pids}.")
 
     def initialise(self) -> None:
         """Make the cluster, whole or not at all: an interrupted one never gets its name."""
@@ -113,6 +127,7 @@ class _Server:
 
     def launch(self, options: Mapping[str, str]) -> None:
         _make_private(self.sockets, self.user())
+        self._await_leftovers()
         (self.cluster / "postmaster.pid").unlink(missing_ok=True)  # `running` said that it is a leftover
         self.log.touch()
         if (user := self.user()) is not None:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -70,6 +71,24 @@ def test_the_server_comes_back_after_it_was_killed_and_a_stranger_got_its_proces
     assert embedded.start(folder) == url
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT n FROM kept").fetchone() == (7,)
+
+
+def test_a_new_server_waits_until_the_last_process_of_a_killed_one_is_gone(folder: Path) -> None:
+    embedded.start(folder)
+    server = postmaster(folder)
+    family = server.children(recursive=True)
+    writer = next(process for process in family if "writer" in " ".join(process.cmdline()))
+    writer.suspend()
+    server.send_signal(signal.SIGKILL)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            started = pool.submit(embedded.start, folder)
+            time.sleep(2)
+            assert not started.done()
+        finally:
+            writer.resume()
+        with psycopg.connect(started.result(timeout=30)) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_folder_with_a_path_too_long_for_a_socket_works(folder: Path) -> None:
