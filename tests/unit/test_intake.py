@@ -1,106 +1,33 @@
-"""POST /submit over HTTP: sections 4, 5 and 7 of the specification and the decisions on errors and limits.
+"""POST /submit over HTTP: keys, answers and refusals.
 
-The application is the real one; only the ledger is kept in memory (tests/integration/test_submit.py has PostgreSQL).
+The application is the real one; only the ledger is kept in memory (tests/integration/test_submit_over_http.py has
+PostgreSQL). Limits are in test_intake_limits.py.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.domain.call import CallState, Sender, Submission
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, SubmissionError, UnknownTeam
 from serve_app import errors
-from serve_app.limits import Buckets, LimitOptions
-from serve_app.submit import build_api
-
-JOB = UUID("b3d0f6f4-5a56-4f6a-8a29-0e2f5f1f7c11")
-BODY: dict[str, Any] = {
-    "callId": "7F1C6A52-3F0E-4D59-9A43-5B1F0C8DE210",
-    "from": "+493012345678",
-    "to": "+4940987654",
-    "startTime": "2026-11-20T09:30:00Z",
-}
-FINISHED = {**BODY, "recordingUrl": "https://pbx.example.com/a.wav"}
-
-
-@dataclass
-class Accepted:
-    status: CallState
-    job_id: UUID | None
-
-
-@dataclass
-class Memory:
-    """A ledger in memory. `fault` is raised, `pause` waited, in place of an answer."""
-
-    keys: dict[str, Sender]
-    fault: Exception | None = None
-    pause: float = 0.0
-    looked_up: int = 0
-    recorded: list[tuple[Sender, Submission, dict[str, Any]]] = field(default_factory=list)
-
-    async def find_key(self, secret: str) -> Sender | None:
-        self.looked_up += 1
-        return self.keys.get(secret)
-
-    async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any]) -> Accepted:
-        await asyncio.sleep(self.pause)
-        if self.fault:
-            raise self.fault
-        self.recorded.append((sender, submission, body))
-        job = JOB if submission.recording_url else None
-        return Accepted(CallState.TRANSCRIBING if job else CallState.RECEIVED, job)
-
-
-def sender(*scopes: str, team: UUID | None = None) -> Sender:
-    return Sender(uuid4(), uuid4(), team, frozenset(scopes))
+from tests.unit.intake_in_memory import BODY, FINISHED, JOB, JSON, Memory, is_problem, sender, service, three_keys
 
 
 @pytest.fixture
 def memory() -> Memory:
-    return Memory({"sb_team": sender("submit", team=uuid4()), "sb_wide": sender("submit"), "sb_read": sender("read")})
-
-
-@asynccontextmanager
-async def service(memory: Memory, root_path: str = "", **limits: Any) -> AsyncIterator[httpx.AsyncClient]:
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[Memory]:
-        yield memory
-
-    api = build_api(LimitOptions(**limits), opened)
-    async with api.router.lifespan_context(api):
-        transport = httpx.ASGITransport(api, raise_app_exceptions=False, root_path=root_path)
-        headers = {"Authorization": "Bearer sb_team"}
-        async with httpx.AsyncClient(transport=transport, base_url="http://service", headers=headers) as client:
-            yield client
+    return three_keys()
 
 
 @pytest.fixture
 async def client(memory: Memory) -> AsyncIterator[httpx.AsyncClient]:
     async with service(memory) as client:
         yield client
-
-
-def is_problem(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
-    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
-    assert answer.headers["x-request-id"]
-    if answer.request.method == "HEAD":
-        return {}
-    problem: dict[str, Any] = answer.json()
-    assert set(problem) <= {"type", "title", "status", "detail", "errors"}
-    assert (problem["status"], problem["type"]) == (status, f"urn:switchboard:problem:{kind}")
-    assert problem["title"]
-    assert problem["detail"].endswith(".")
-    return problem
 
 
 async def test_without_a_recording_the_answer_is_received_and_the_call_id(client: httpx.AsyncClient) -> None:
@@ -307,104 +234,6 @@ async def test_another_media_type_gets_415(client: httpx.AsyncClient, content_ty
 
 async def test_a_compressed_body_gets_415(client: httpx.AsyncClient) -> None:
     is_problem(await client.post("/submit", json=BODY, headers={"Content-Encoding": "gzip"}), 415, "media-type-refused")
-
-
-def padded(size: int) -> bytes:
-    raw = json.dumps(BODY).encode()
-    return raw + b" " * (size - len(raw))
-
-
-async def in_parts(raw: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(raw), 4096):
-        yield raw[start : start + 4096]
-
-
-JSON = {"Content-Type": "application/json"}
-
-
-async def test_a_body_of_64_kib_is_taken_and_one_byte_more_gets_413(client: httpx.AsyncClient) -> None:
-    assert (await client.post("/submit", content=padded(65536), headers=JSON)).status_code == 202
-    is_problem(await client.post("/submit", content=padded(65537), headers=JSON), 413, "body-too-large")
-
-
-async def test_a_chunked_body_is_counted_as_it_arrives(client: httpx.AsyncClient) -> None:
-    assert (await client.post("/submit", content=in_parts(padded(65536)), headers=JSON)).status_code == 202
-    is_problem(await client.post("/submit", content=in_parts(padded(65537)), headers=JSON), 413, "body-too-large")
-
-
-async def test_no_more_than_the_limit_is_read(client: httpx.AsyncClient) -> None:
-    read = 0
-
-    async def endless() -> AsyncIterator[bytes]:
-        nonlocal read
-        while True:
-            read += 4096
-            yield b" " * 4096
-
-    is_problem(await client.post("/submit", content=endless(), headers=JSON), 413, "body-too-large")
-    assert read <= 65536 + 4096
-
-
-@pytest.mark.parametrize("declared", ["1", "0", "-5", "many", "١", "9" * 400])
-async def test_a_content_length_that_lies_changes_nothing(client: httpx.AsyncClient, declared: str) -> None:
-    # ASGI: the server's framing is in front of us; the count of what arrives is what decides.
-    headers = [(b"Content-Type", b"application/json"), (b"Content-Length", declared.encode())]
-    answer = await client.post("/submit", content=in_parts(padded(70000)), headers=headers)
-    is_problem(answer, 413, "body-too-large")
-
-
-async def test_a_body_that_does_not_arrive_gets_408(memory: Memory) -> None:
-    async def stuck() -> AsyncIterator[bytes]:
-        yield b"{"
-        await asyncio.sleep(30)
-
-    async with service(memory, body_seconds=0.05) as client:
-        is_problem(await client.post("/submit", content=stuck(), headers=JSON), 408, "body-too-slow")
-
-
-async def test_a_key_over_its_rate_gets_429_with_retry_after_and_another_key_does_not(memory: Memory) -> None:
-    async with service(memory, per_minute=60, burst=3) as client:
-        answers = [await client.post("/submit", json=BODY) for _ in range(4)]
-        assert [answer.status_code for answer in answers] == [202, 202, 202, 429]
-        is_problem(answers[3], 429, "too-many-requests")
-        assert answers[3].headers["retry-after"] == "1"
-        wide = {"Authorization": "Bearer sb_wide"}
-        other = await client.post("/submit", json={**BODY, "teamId": str(uuid4())}, headers=wide)
-        assert other.status_code == 202
-    assert len(memory.recorded) == 4
-
-
-def test_the_rate_of_a_key_is_600_a_minute_with_a_burst_of_200() -> None:
-    options = LimitOptions()
-    buckets, key = Buckets(options.per_minute, options.burst), uuid4()
-    granted = 0
-    for tenth in range(600):  # a minute, five requests every tenth of a second
-        for _ in range(5):
-            try:
-                buckets.take(key, now=tenth / 10)
-                granted += 1
-            except errors.TooManyRequests:
-                pass
-    assert granted == pytest.approx(200 + 599, abs=2)
-
-
-def test_a_bucket_that_is_full_again_is_forgotten() -> None:
-    buckets = Buckets(600, 200)
-    for number in range(Buckets.SWEEP + 1):
-        buckets.take(UUID(int=number), now=0.0)
-    buckets.take(UUID(int=0), now=1000.0)
-    assert len(buckets._levels) == 1
-
-
-async def test_over_the_bound_of_requests_at_once_the_answer_is_503_at_once(memory: Memory) -> None:
-    memory.pause = 0.2
-    async with service(memory, concurrency=4) as client:
-        answers = await asyncio.gather(*(client.post("/submit", json=BODY) for _ in range(10)))
-        assert sorted(answer.status_code for answer in answers) == [202] * 4 + [503] * 6
-        refused = next(answer for answer in answers if answer.status_code == 503)
-        assert refused.headers["retry-after"] == "5"
-        memory.pause = 0
-        assert (await client.post("/submit", json=BODY)).status_code == 202
 
 
 async def test_every_answer_has_a_request_id_and_a_plain_one_is_kept(client: httpx.AsyncClient) -> None:
