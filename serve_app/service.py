@@ -221,18 +221,29 @@ class Service:
 
         self._on_step("Starting the intake")
         settings = self._settings
-        serve.start(
-            proxy_location="HeadOnly" if self._owns_ray else "EveryNode",
-            http_options={"host": settings.http.host, "port": settings.http.port},
-        )
-        migrated.result()  # a replica must not meet a database without tables
-        self._deploy(serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.route_prefix))
+        location = "HeadOnly" if self._owns_ray else "EveryNode"
+        http_options = {"host": settings.http.host, "port": settings.http.port}
+        with ThreadPoolExecutor(1) as pool:
+            # serve.start returns when the proxies are ready; the replica is started beside them, not after.
+            started = pool.submit(serve.start, proxy_location=location, http_options=http_options)
+            self._wait_for_controller(started)
+            migrated.result()  # a replica must not meet a database without tables
+            self._deploy(serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.route_prefix))
+            started.result()
         submit_url = f"{settings.base_url}/submit"
         self._wait_for(submit_url)
         # Only now: loading models would take the cores from what answers the first call.
         self._on_step("Loading the engines")
         self._deploy(serve.RunTarget(build_calls(settings), name=CALLS, route_prefix=None))
         return submit_url
+
+    def _wait_for_controller(self, started: "Future[None]") -> None:
+        import ray
+
+        while not started.done():
+            if any(actor["namespace"] == "serve" for actor in ray.util.list_named_actors(all_namespaces=True)):
+                return
+            time.sleep(0.1)
 
     def _deploy(self, target: Any) -> None:
         from ray import serve
