@@ -58,7 +58,7 @@ def list_(
     if not found:
         err().print("No job was given up." if failed else "No jobs yet.")
         return
-    lines = table("!job", "!call", "kind", "!state", "!tries", "!created", "about")
+    lines = table("!job", "!call", "kind", "!state", "!attempts", "!created", "about")
     for job in found:
         lines.add_row(
             str(job.job_id),

@@ -1,4 +1,4 @@
-"""The body of POST /submit: sections 2.1 of the specification and the decisions on what it leaves open."""
+"""The body of POST /submit: every field, every rule, every fault at once."""
 
 import json
 from datetime import UTC, datetime
@@ -46,7 +46,7 @@ def faulty(sender: Sender = TEAM_SCOPED, **fields: Any) -> list[str]:
     return pointers(encoded({**BODY, **fields}), sender)
 
 
-def test_every_field_of_the_specification_is_known_and_no_other() -> None:
+def test_every_field_of_the_contract_is_known_and_no_other() -> None:
     assert set(FIELDS) == {
         *("callId", "recordingUrl", "recordingUrl2", "from", "to", "startTime"),
         *("outgoing", "duration", "teamId", "userId"),
