@@ -129,11 +129,10 @@ class Service:
         if self._owns_ray:
             refuse_taken_port(self._settings.http.host, self._settings.http.port)
         database_url = self._open_state()
+        self._migrate(database_url)
         prepare_environment(self._settings, database_url)
-        with ThreadPoolExecutor(1) as pool:
-            migrated = pool.submit(self._migrate, database_url)
-            self._start_ray()
-            submit_url = self._start_serve(migrated)
+        self._start_ray()
+        submit_url = self._start_serve()
         import ray
 
         return Endpoints(
@@ -213,7 +212,7 @@ class Service:
         )
         ray.init(address=self._address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **local)
 
-    def _start_serve(self, migrated: "Future[None]") -> str:
+    def _start_serve(self) -> str:
         """Returns the URL of POST /submit once it answers."""
         from ray import serve
 
@@ -227,7 +226,6 @@ class Service:
             # serve.start returns when the proxies are ready; the replica is started beside them, not after.
             started = pool.submit(serve.start, proxy_location=location, http_options=http_options)
             self._wait_for_controller(started)
-            migrated.result()  # a replica must not meet a database without tables
             self._deploy(serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.route_prefix))
             started.result()
         submit_url = f"{settings.base_url}/submit"
