@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.abc import Buffer
+from psycopg.types.string import StrDumperUnknown
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -60,7 +62,7 @@ class Database:
             json_serializer=dump_json,
             hide_parameters=True,  # a statement in a log must not bring signed addresses and transcripts along
         )
-        sa.event.listen(engine.sync_engine, "connect", _bound_idling)
+        sa.event.listen(engine.sync_engine, "connect", _prepare)
         pool: RawPool = AsyncConnectionPool(
             url,
             min_size=1,
@@ -134,7 +136,15 @@ async def _bound_waiting(connection: psycopg.AsyncConnection[tuple[object, ...]]
     await connection.execute("SET statement_timeout = '10s'")
 
 
-def _bound_idling(connection: Any, _: object) -> None:
+class _Text(StrDumperUnknown):
+    """Text as PostgreSQL takes it: a NUL or half a surrogate pair in what was heard must not withhold the record."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(obj.replace("\x00", "").encode("utf-8", "replace").decode())
+
+
+def _prepare(connection: Any, _: object) -> None:
+    connection.adapters.register_dumper(str, _Text)
     with connection.cursor() as cursor:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION}'")
     connection.commit()

@@ -400,3 +400,17 @@ async def test_calls_and_jobs_are_listed_latest_first_by_workspace_and_state(wor
     assert queued.next_try is not None
     assert await views.list_calls(database, UUID(int=9)) == []
     assert await views.list_jobs(database, UUID(int=9)) == []
+
+
+async def test_characters_that_postgresql_cannot_hold_never_withhold_a_record(world: World) -> None:
+    lease = await taken(world)
+    odd = replace(TASK, title="Send\x00 the offer")
+    assert await calls.complete(world.database, lease, TRANSCRIPT, [task_finding(odd)], None, ["a tag: \x00x"]) is None
+    assert (await world.row())["warnings"] == ["a tag: x"]
+    (task,) = await world.rows("SELECT title FROM tasks")
+    assert task["title"] == "Send the offer"
+
+
+async def test_characters_that_postgresql_cannot_hold_never_withhold_a_failure(world: World) -> None:
+    await jobs.fail(world.database, await taken(world), EngineError("codec \x00\ud800 is unknown"))
+    assert (await world.row())["failure_message"] == "codec ? is unknown"
