@@ -221,6 +221,8 @@ class _Walk:
         recognition = await self.workers.recognition()
         if not heard.chunks:
             return Recognized((), recognition.engine)
+        if max(chunk.duration for chunk in heard.chunks) > recognition.max_chunk_seconds + 0.1:
+            heard = await self.hear()  # what an earlier attempt recorded was cut for another model
         audio = await self.audio()
         chunks = await self.with_language(audio, heard.chunks)
         return Recognized(tuple(await self.workers.transcribe(audio, chunks)), recognition.engine)

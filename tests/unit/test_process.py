@@ -1,12 +1,16 @@
 """What `pipeline.process` hands to its stages, and what it makes of what an earlier attempt left behind."""
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipeline.audio import hear
+from pipeline.audio.chunks import SpeechOptions
+from pipeline.audio.decode import DecodeOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (
     Chunk,
@@ -31,6 +35,7 @@ from tests.unit.calls_by_hand import call
 from tests.unit.test_fetch import options as fetch_options
 from tests.unit.test_fetch import reply, serving
 
+SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
 LINES = ((0.0, "Good morning, how can I help you?"), (5.0, "Yes, thank you."))
 
 
@@ -159,3 +164,16 @@ async def test_a_cancelled_walk_leaves_nobody_at_work(tmp_path: Path) -> None:
         await asyncio.sleep(0.1)
         left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - others}  # type: ignore[union-attr]
     assert not [name for name in left if name.startswith("_Walk")]
+
+
+async def test_speech_that_was_cut_for_another_model_is_cut_anew(transcriber: Any) -> None:
+    """Else a call caught by an exchange of models would fail for ever: its recorded chunks are too long to take."""
+    folder = SAMPLES / "01_invoice_stereo"
+    names = json.loads((folder / "submission.json").read_text())["recordings"]
+    files = [folder / name for name in names]
+    recordings = tuple(Recording(at, file.as_uri(), "00" * 32, 1) for at, file in enumerate(files))
+    heard = hear.examine(hear.load(recordings, DecodeOptions()), SpeechOptions(), 30.0)
+    assert max(chunk.duration for chunk in heard.chunks) > transcriber.max_chunk_seconds
+    known = {"fetch": recordings, "audio": heard, "voiceprint": None}
+    outcome = await process(call().call, LocalWorkers(transcriber, None), Roster(), recall=recalling(known))
+    assert max(text.chunk.duration for text in outcome.spoken.recognized.texts) < transcriber.max_chunk_seconds + 0.1
