@@ -141,7 +141,14 @@ async def one_connection(port: int, path: str, secret: str, until: float, latenc
         message = request(path, secret)
         sent = time.perf_counter()
         writer.write(message)
-        head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError as closed:
+            if closed.partial:
+                raise
+            # HAProxy was reloaded, as it is when replicas come and go; a client connects again.
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            continue
         length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
         answer = await reader.readexactly(int(length.split(b":")[1]))
         latencies.append((time.perf_counter() - sent) * 1000)

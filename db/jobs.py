@@ -118,6 +118,22 @@ async def renew(database: Database, leases: Sequence[Lease], ttl: float) -> set[
     return {lease.job.job_id for lease in leases} - kept
 
 
+async def workers(database: Database) -> list[str]:
+    """Who holds running jobs, by the names given to `claim`."""
+    query = sa.select(jobs.c.worker).distinct().where(jobs.c.state == "running", jobs.c.worker.is_not(None))
+    async with database.transaction() as connection:
+        return list((await connection.execute(query)).scalars())
+
+
+async def abandon(database: Database, workers: Sequence[str]) -> None:
+    """End the leases of `workers`, known to be dead: their jobs can be claimed at once, each counting a crash."""
+    if not workers:
+        return
+    held = sa.and_(jobs.c.state == "running", jobs.c.worker.in_(workers))
+    async with database.transaction() as connection:
+        await connection.execute(sa.update(jobs).where(held).values(lease_until=sa.func.now()))
+
+
 async def stage(database: Database, lease: Lease, stage: str) -> None:
     """Note where the work stands, for people. Raises LeaseLost."""
     async with database.transaction() as connection:

@@ -6,6 +6,7 @@ store: a stage's result stays where it was made, and only what a replica needs i
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ from pipeline.workers import Held, Recognition, Samples, pieces, spoken, whole
 
 T = TypeVar("T")
 log = logging.getLogger("ray.serve")
+STUCK_SECONDS = 1800.0  # far beyond any batch, on a slow CPU too
 AudioRef = list[Any]  # one ObjectRef in a list: Ray would fetch a bare one before the call, on the caller's side
 
 
@@ -34,9 +36,14 @@ class TranscriberReplica:
         from pipeline import asr
 
         self._engine = asr.load(AsrOptions.model_validate(options))
+        self._device = threading.Lock()  # the engine is not re-entrant, and two queues lead to it
         size = self._engine.batch_size
         self._texts: Batcher[tuple[Samples, Chunk], ChunkText] = Batcher(self._transcribe, size)
         self._languages: Batcher[tuple[Samples, Chunk], dict[str, float]] = Batcher(self._detect, size)
+
+    async def check_health(self) -> None:
+        """A device that hangs holds its thread for ever and raises nothing: then Serve is to replace the replica."""
+        _refuse_stuck(max(self._texts.busy_seconds, self._languages.busy_seconds), STUCK_SECONDS)
 
     async def recognition(self) -> Recognition:
         return Recognition(self._engine.name, self._engine.max_chunk_seconds)
@@ -48,10 +55,12 @@ class TranscriberReplica:
         return await self._languages.submit(await _cut(audio, chunks))
 
     def _transcribe(self, batch: list[tuple[Samples, Chunk]]) -> list[ChunkText]:
-        return self._engine.transcribe([samples for samples, _ in batch], [chunk for _, chunk in batch])
+        with self._device:
+            return self._engine.transcribe([samples for samples, _ in batch], [chunk for _, chunk in batch])
 
     def _detect(self, batch: list[tuple[Samples, Chunk]]) -> list[dict[str, float]]:
-        return self._engine.detect_languages([samples for samples, _ in batch], [chunk for _, chunk in batch])
+        with self._device:
+            return self._engine.detect_languages([samples for samples, _ in batch], [chunk for _, chunk in batch])
 
 
 class DiarizerReplica:
@@ -61,17 +70,33 @@ class DiarizerReplica:
         from pipeline import diarization
 
         self._engine = diarization.load(DiarizationOptions.model_validate(options))
-        self._turn = asyncio.Lock()  # one call at a time: the engine is not re-entrant
+        # One call at a time: the engine is not re-entrant.
+        self._work: Batcher[tuple[str, Any, float], Any] = Batcher(self._run, size=1)
+        self._seconds = 0.0  # of audio now at work
+
+    async def check_health(self) -> None:
+        """As the Transcriber's; a long recording may take long."""
+        _refuse_stuck(self._work.busy_seconds, STUCK_SECONDS + 3 * self._seconds)
 
     async def diarize(self, audio: AudioRef) -> Diarization:
         loaded = await audio[0]
-        async with self._turn:
-            return await asyncio.to_thread(self._engine.diarize, whole(loaded.audio))
+        (found,) = await self._work.submit([("diarize", whole(loaded.audio), loaded.audio.duration)])
+        return found  # type: ignore[no-any-return]
 
     async def voiceprint(self, audio: AudioRef, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
         loaded = await audio[0]
-        async with self._turn:
-            return await asyncio.to_thread(self._engine.voiceprint, spoken(loaded.audio, channel, speech))
+        pieces_of_speech = spoken(loaded.audio, channel, speech)
+        (found,) = await self._work.submit([("voiceprint", pieces_of_speech, loaded.audio.duration)])
+        return found  # type: ignore[no-any-return]
+
+    def _run(self, batch: list[tuple[str, Any, float]]) -> list[Any]:
+        ((method, samples, self._seconds),) = batch
+        return [getattr(self._engine, method)(samples)]
+
+
+def _refuse_stuck(busy_seconds: float, limit: float) -> None:
+    if busy_seconds > limit:
+        raise RuntimeError(f"The engine has been at one batch for {busy_seconds:.0f} s.")
 
 
 Transcriber = serve.deployment(name="Transcriber")(TranscriberReplica)

@@ -5,6 +5,7 @@ gather for as long as the device works on the batch before. One item that breaks
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -25,6 +26,7 @@ class Batcher(Generic[Item, Result]):
         self._free = in_flight
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
+        self._since: dict[int, float] = {}  # when each batch in flight was begun, by the id of its list
 
     async def submit(self, items: Sequence[Item]) -> list[Result]:
         """The results of `items`, in order; raises what `run` raised for the first of them that fails alone."""
@@ -42,6 +44,11 @@ class Batcher(Generic[Item, Result]):
     def waiting(self) -> int:
         """Items not yet in a batch."""
         return len(self._waiting)
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the oldest batch in flight has been at work; 0 when none is."""
+        return time.monotonic() - min(self._since.values()) if self._since else 0.0
 
     def _start(self) -> None:
         while self._free and self._waiting:
@@ -62,6 +69,7 @@ class Batcher(Generic[Item, Result]):
             self._start()
 
     async def _try(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
+        self._since[id(batch)] = time.monotonic()
         try:
             results = await asyncio.to_thread(self._run, [item for item, _ in batch])
             answered = list(zip(batch, results, strict=True))  # a caller without a result would wait for ever
@@ -72,6 +80,8 @@ class Batcher(Generic[Item, Result]):
             for one in batch:
                 await self._try([one])
             return
+        finally:
+            self._since.pop(id(batch), None)
         for (_, future), result in answered:
             if not future.done():
                 future.set_result(result)

@@ -16,7 +16,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
+
+import psutil
 
 from db import calls, jobs, results, roster
 from db.database import OUTAGES, Database
@@ -46,7 +49,7 @@ class Conducting:
         self._workers = workers
         self._options = options
         self._process_options = process_options
-        self._name = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+        self._name = f"{_host()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._running: dict[uuid.UUID, tuple[Lease, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
         self._stopping = False
@@ -100,8 +103,10 @@ class Conducting:
     async def _take_up(self) -> None:
         """Renew what is held, then claim as much as there is room for, until drained.
 
-        One loop for both: after an outage what is held is renewed before anything that ran out is claimed.
+        One loop for both: after an outage what is held is renewed before anything that ran out is claimed. Jobs of a
+        Conductor that died on this very machine are taken over at once; others when their lease has run out.
         """
+        await jobs.abandon(self._database, [name for name in await jobs.workers(self._database) if _is_dead(name)])
         while not self._drained:
             self.heartbeat = time.monotonic()
             self._wake.clear()
@@ -204,6 +209,21 @@ class Conducting:
                 log.warning("database not reachable, waiting: %s", _first_line(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 3.0)
+
+
+def _host() -> str:
+    """This machine and process namespace: two containers of one name do not see each other's processes."""
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:  # not Linux: the name has to do
+        namespace = ""
+    return f"{socket.gethostname()}{namespace}"
+
+
+def _is_dead(worker: str) -> bool:
+    """True when `worker` was a process of this machine that is no more."""
+    host, pid, _ = worker.rsplit(":", 2)
+    return host == _host() and not psutil.pid_exists(int(pid))
 
 
 class _Journal:

@@ -217,3 +217,14 @@ def _rows_read(node: dict[str, Any]) -> list[float]:
     inner = [rows for child in node.get("Plans", []) for rows in _rows_read(child)]
     scanned = node.get("Rows Removed by Filter", 0) + node["Actual Rows"]
     return [*inner, scanned]
+
+
+async def test_jobs_of_a_worker_known_to_be_dead_are_claimed_without_waiting_for_their_lease(world: World) -> None:
+    await world.submit(recording_url="https://pbx.example.com/1.wav")
+    (held,) = await world.claim(ttl=600, worker="host:1:a")
+    assert await jobs.workers(world.database) == ["host:1:a"]
+    await jobs.abandon(world.database, ["host:2:b"])
+    assert await world.claim(worker="host:3:c") == []
+    await jobs.abandon(world.database, ["host:1:a"])
+    (taken,) = await world.claim(worker="host:3:c")
+    assert (taken.job.job_id, taken.job.run, taken.job.crashes) == (held.job.job_id, held.job.run + 1, 1)

@@ -71,6 +71,23 @@ async def test_an_item_that_breaks_its_batch_fails_alone() -> None:
     assert isinstance(bad, ValueError)
 
 
+async def test_it_says_how_long_a_batch_has_been_at_work() -> None:
+    device_is_free = threading.Event()
+
+    def run(items: list[int]) -> list[int]:
+        device_is_free.wait(5)
+        return doubled(items)
+
+    batcher = Batcher(run, size=1)
+    assert batcher.busy_seconds == 0
+    stuck = asyncio.create_task(batcher.submit([1]))
+    await asyncio.sleep(0.2)
+    assert 0.1 < batcher.busy_seconds < 5
+    device_is_free.set()
+    await stuck
+    assert batcher.busy_seconds == 0
+
+
 async def test_a_caller_that_goes_away_takes_its_waiting_items_with_it() -> None:
     seen: list[int] = []
     device_is_free = threading.Event()
