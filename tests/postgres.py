@@ -124,6 +124,10 @@ class World:
 @pytest_asyncio.fixture
 async def world(database: Database) -> World:
     """A workspace in `database`, see `World`."""
+    return await new_world(database)
+
+
+async def new_world(database: Database) -> World:
     workspace = await directory.create_workspace(database, "Acme", default_country="DE", time_zone="Europe/Berlin")
     team = await directory.create_team(database, workspace.workspace_id, "Sales")
     other = await directory.create_team(database, workspace.workspace_id, "Support")

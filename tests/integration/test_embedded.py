@@ -12,16 +12,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
 
 import psutil
 import psycopg
 import pytest
 
-from db import calls, directory, embedded, jobs, keys, migrate
+from db import calls, embedded, jobs, keys, migrate
 from db.database import OUTAGES, Database
 from pipeline.errors import StateUnavailable
-from tests.postgres import World
+from tests.postgres import World, new_world
 
 ROOT = Path(__file__).parents[2]
 START = "import sys, pathlib; from db import embedded; print(embedded.start(pathlib.Path(sys.argv[1])))"
@@ -110,20 +109,11 @@ def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
         embedded.start(folder, {"no_such_setting": "1"})
 
 
-async def _world(database: Database) -> World:
-    workspace = await directory.create_workspace(database, "Acme")
-    team = await directory.create_team(database, workspace.workspace_id, "Sales")
-    _, secret = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "k")
-    sender = await keys.find(database, secret)
-    assert sender is not None
-    return World(database, workspace.workspace_id, team.team_id, uuid4(), sender, sender, sender)
-
-
 async def test_after_a_restart_the_open_pools_serve_the_first_request(folder: Path) -> None:
     url = await asyncio.to_thread(embedded.start, folder)
     await asyncio.to_thread(migrate.migrate, url)
     database = await Database.open(url, pool_size=4)
-    world = await _world(database)
+    world = await new_world(database)
     await asyncio.gather(*(world.submit(recording_url="https://x.example/a") for _ in range(8)))
     lease = await world.one()
 
