@@ -148,7 +148,8 @@ async def _follow(database_url: str, played: list[Played], patience: float) -> "
 
     database = await Database.open(database_url, pool_size=2)
     try:
-        records = await follow(database, [UUID(one.call_id) for one in played], None, patience, err())
+        names = {UUID(one.call_id): one.name for one in played}
+        records = await follow(database, list(names), None, patience, err(), names)
         return {one.name: record for one, record in zip(played, records, strict=True)}
     finally:
         await database.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -40,13 +40,18 @@ def follow_calls(call_ids: Sequence[UUID], key: str, patience: float) -> "list[C
 
 
 async def follow(
-    database: "Database", call_ids: Sequence[UUID], workspace_id: UUID | None, patience: float, console: Console
+    database: "Database",
+    call_ids: Sequence[UUID],
+    workspace_id: UUID | None,
+    patience: float,
+    console: Console,
+    names: Mapping[UUID, str] | None = None,
 ) -> "list[CallRecord]":
-    """As `follow_calls`, with a database and a console of one's own."""
+    """As `follow_calls`, with a database and a console of one's own; `names` stand for ids where calls have some."""
     from db import views
 
     ends = time.monotonic() + patience
-    progress = _Progress(console)
+    progress = _Progress(console, names or {})
     with progress:
         while True:
             found = [await views.show_call(database, call_id, workspace_id) for call_id in call_ids]
@@ -66,8 +71,9 @@ async def follow(
 class _Progress:
     """A live table on a terminal; elsewhere one line for each change."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, names: Mapping[UUID, str]) -> None:
         self._console = console
+        self._names = names
         self._live = Live(console=console, transient=True) if console.is_terminal else None
         self._told: dict[str, str] = {}
 
@@ -84,14 +90,17 @@ class _Progress:
             lines = table("!call", "!state", "where it stands")
             for record in records:
                 lines.add_row(
-                    str(record.call.call_id),
+                    self._name(record),
                     Text(record.call.state, style=STATE_STYLES.get(record.call.state, "")),
                     where_it_stands(record.call),
                 )
             self._live.update(lines)
             return
         for record in records:
-            line = f"{record.call.call_id} {record.call.state} {where_it_stands(record.call)}".rstrip()
+            line = f"{self._name(record)} {record.call.state} {where_it_stands(record.call)}".rstrip()
             if self._told.get(str(record.call.call_id)) != line:
                 self._told[str(record.call.call_id)] = line
                 self._console.print(line, markup=False, soft_wrap=True)
+
+    def _name(self, record: "CallRecord") -> str:
+        return self._names.get(record.call.call_id, str(record.call.call_id))
