@@ -294,5 +294,6 @@ def _lease(row: sa.Row[Any]) -> Lease:
         crashes=row.crashes,
         created_at=row.created_at,
         tried_since=row.tried_since,
+        started_at=row.started_at,
     )
     return Lease(job, to_call(row), row.workspace_id, row.call_pk, row.metadata_version)

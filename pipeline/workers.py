@@ -102,8 +102,14 @@ class LocalWorkers:
         return await self._run("diarizer", "voiceprint", spoken(audio.inside.audio, channel, speech))  # type: ignore[no-any-return]
 
     async def _run(self, name: str, method: str, *args: Any) -> Any:
-        async with self._locks[name]:
-            return await asyncio.to_thread(getattr(await self._engine(name), method), *args)
+        """A thread cannot be stopped: when whoever asked leaves, the engine stays locked until it is done."""
+        await self._locks[name].acquire()
+        work = asyncio.ensure_future(self._ask(name, method, *args))
+        work.add_done_callback(lambda _: self._locks[name].release())
+        return await asyncio.shield(work)
+
+    async def _ask(self, name: str, method: str, *args: Any) -> Any:
+        return await asyncio.to_thread(getattr(await self._engine(name), method), *args)
 
 
 def pieces(audio: Audio, chunks: Sequence[Chunk]) -> list[Samples]:

@@ -54,11 +54,11 @@ def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions
     if not error.retryable:
         return Decision(None)
     if isinstance(error, WAITED_FOR):
-        left = (_patience_ends(job, options) - now).total_seconds()
-        if left <= 0:
+        if job.started_at >= _patience_ends(job, options):  # this was the last try
             return Decision(None)
+        left = (_patience_ends(job, options) - now).total_seconds()
         wished = max(_backoff(job.attempts, options), float(error.facts.get("retry_after") or 0))
-        # The last attempt falls on the end of the patience, never after it.
+        # The last attempt falls on the end of the patience, or follows at once on one that lasted beyond it.
         return Decision(min(wished, options.max_backoff_seconds, max(left, 0.1)))
     if job.failures + 1 >= options.max_failures:
         return Decision(None)
@@ -66,8 +66,11 @@ def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions
 
 
 def is_last_try(job: Job, now: datetime, options: ProcessingOptions) -> bool:
-    """True when the patience for a recording is over, so that what cannot be had now is given up."""
-    return now >= _patience_ends(job, options)
+    """True when the patience for a recording is over, so that what cannot be had now is given up.
+
+    What `decide` takes for the last try always is one, also where the database's clock is ahead of ours.
+    """
+    return max(now, job.started_at) >= _patience_ends(job, options)
 
 
 def _patience_ends(job: Job, options: ProcessingOptions) -> datetime:

@@ -59,6 +59,7 @@ class Job:
     crashes: int  # times its worker vanished
     created_at: datetime
     tried_since: datetime  # first taken up
+    started_at: datetime  # taken up this time
 
 
 @dataclass(frozen=True, slots=True)

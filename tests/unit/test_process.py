@@ -26,7 +26,7 @@ from pipeline.domain.speech import (
     SpeakerSpan,
     Word,
 )
-from pipeline.errors import LeaseLost, RecordingGone, RecordingNotReady, StorageError
+from pipeline.errors import LeaseLost, RecordingError, RecordingGone, RecordingNotReady, StorageError
 from pipeline.process import NOT_RECORDED, ProcessOptions, Spoken, conclude, process
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.turns import TurnOptions
@@ -107,6 +107,17 @@ async def test_of_two_files_one_that_is_gone_is_left_out(tmp_path: Path) -> None
     assert [recording.channel for recording in await two_files(GONE, reply(), tmp_path)] == [1]
 
 
+async def test_of_two_files_one_that_may_still_come_is_waited_for_until_the_last_try(tmp_path: Path) -> None:
+    with pytest.raises(RecordingNotReady):
+        await two_files(reply(), NOT_YET, tmp_path)
+    assert [recording.channel for recording in await two_files(reply(), NOT_YET, tmp_path, last_try=True)] == [0]
+
+
+async def test_a_call_without_a_recording_cannot_be_processed() -> None:
+    with pytest.raises(RecordingError, match="no recording"):
+        await process(call().call, LocalWorkers(None, None), Roster())
+
+
 def recalling(known: dict[str, Any]) -> Any:
     async def recall(stage: str) -> Any:
         return known.get(stage, NOT_RECORDED)
@@ -122,6 +133,26 @@ async def test_a_stage_that_found_nothing_is_not_run_again() -> None:
     known = {"fetch": recordings, "audio": heard, "asr": spoken().recognized, "voiceprint": None}
     outcome = await process(call().call, LocalWorkers(None, None), Roster(), recall=recalling(known))
     assert outcome.transcript.turns
+
+
+async def test_that_an_earlier_attempt_gave_up_one_of_two_files_is_still_said() -> None:
+    recordings = (Recording(0, "file:///nowhere", "00" * 32, 1),)
+    known = {"fetch": recordings, "audio": spoken().heard, "asr": spoken().recognized}
+    known["diarization"] = spoken().diarization
+    of_two = replace(call().call, recording_url="https://x.example/a", recording_url2="https://x.example/b")
+    outcome = await process(of_two, LocalWorkers(None, None), Roster(), recall=recalling(known))
+    assert outcome.warnings == ("One of the two recordings could not be had.",)
+
+
+@pytest.mark.parametrize(("kind", "channels"), [(LayoutKind.MONO, 1), (LayoutKind.STEREO, 2)])
+async def test_where_nobody_speaks_no_engine_is_asked(kind: LayoutKind, channels: int, transcriber: Any) -> None:
+    """Not even for the sound: there is none to be had here."""
+    silence = Heard(Layout(kind, channels, channels, 1.0, {}, "by hand"), 8.0, ((),) * channels, ())
+    known = {"fetch": (Recording(0, "file:///nowhere", "00" * 32, 1),), "audio": silence}
+    outcome = await process(call().call, LocalWorkers(transcriber, None), Roster(), recall=recalling(known))
+    assert not outcome.transcript.turns
+    assert outcome.spoken.recognized.engine == transcriber.name
+    assert outcome.spoken.voiceprint is None
 
 
 async def test_what_was_heard_in_one_recording_is_never_applied_to_another(tmp_path: Path) -> None:

@@ -25,11 +25,14 @@ NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 OPTIONS = ProcessingOptions(patience_seconds=3600, max_failures=3, backoff_seconds=2, max_backoff_seconds=300)
 
 
-def job(age: float = 0.0, attempts: int = 1, failures: int = 0, queued_before: float = 0.0) -> Job:
-    """`age`: seconds since the first attempt; `queued_before`: seconds that the job had waited for it."""
+def job(age: float = 0.0, attempts: int = 1, failures: int = 0, queued_before: float = 0.0, lasted: float = 0.0) -> Job:
+    """`age`: seconds since the first attempt; `queued_before`: seconds that the job had waited for it.
+
+    `lasted`: seconds since the present attempt began.
+    """
     tried_since = NOW - timedelta(seconds=age)
     created_at = tried_since - timedelta(seconds=queued_before)
-    return Job(uuid4(), "process", 1, attempts, failures, 0, created_at, tried_since)
+    return Job(uuid4(), "process", 1, attempts, failures, 0, created_at, tried_since, NOW - timedelta(seconds=lasted))
 
 
 @pytest.mark.parametrize("error", [NotAudio, RecordingTooLong, AddressForbidden, RecordingGone, CheckpointMissing])
@@ -51,6 +54,21 @@ def test_the_last_attempt_falls_on_the_end_of_the_patience() -> None:
     assert left <= 10
     assert is_last_try(job(age=3600), NOW, OPTIONS)
     assert not is_last_try(job(age=3599), NOW, OPTIONS)
+
+
+def test_an_attempt_that_lasts_beyond_the_end_of_the_patience_is_not_the_last_one() -> None:
+    """Else of two files the one that was had would be thrown away with the one that was not."""
+    straddling = job(age=3620, lasted=60)
+    assert decide(RecordingUnreachable(), straddling, NOW, OPTIONS).retry_in == 0.1
+    assert is_last_try(straddling, NOW, OPTIONS)
+    assert decide(RecordingUnreachable(), job(age=3620, lasted=10), NOW, OPTIONS).retry_in is None
+
+
+def test_what_is_taken_for_the_last_try_is_one_also_when_our_clock_is_slow() -> None:
+    begun_by_the_database = job(age=3600)
+    slow = NOW - timedelta(seconds=5)
+    assert decide(RecordingNotReady(), begun_by_the_database, slow, OPTIONS).retry_in is None
+    assert is_last_try(begun_by_the_database, slow, OPTIONS)
 
 
 def test_the_time_that_a_call_waited_for_us_does_not_count_against_the_sender() -> None:
