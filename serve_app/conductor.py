@@ -221,9 +221,9 @@ def _host() -> str:
 
 
 def _is_dead(worker: str) -> bool:
-    """True when `worker` was a process of this machine that is no more."""
-    host, pid, _ = worker.rsplit(":", 2)
-    return host == _host() and not psutil.pid_exists(int(pid))
+    """True when `worker` was a process of this machine that is no more; a name of another form says nothing."""
+    host, _, process = worker.removesuffix(":" + worker.rpartition(":")[2]).rpartition(":")
+    return host == _host() and process.isdecimal() and not psutil.pid_exists(int(process))
 
 
 class _Journal:
