@@ -13,8 +13,8 @@ from tokenizers import Tokenizer
 import tok
 
 SR = 8000
-SNR_MIN = 15.0  # dB
-LANG_SHARES = (0.42, 0.29, 0.29)  # how often a window is English, Spanish, German
+SNR_MIN = 15.0  # dB; train.py --snr-min
+LANG_SHARES = (0.42, 0.29, 0.29)  # how often a window is English, Spanish, German; train.py --shares
 CHARS = " abcdefghijklmnopqrstuvwxyz'áéíóúñüäöß"  # CTC classes 1..; 0 is blank
 C2I = {c: i + 1 for i, c in enumerate(CHARS)}
 N_CTC = len(CHARS) + 1

@@ -55,7 +55,7 @@ def main():
     work = sys.argv[1]
     n = [int(v) for v in sys.argv[2:6]] or [15000, 4000, 4000, 2400]
     os.makedirs(work, exist_ok=True)
-    rng = random.Random(7)
+    rng = random.Random(int(os.environ.get("SEED", "7")))
     dev, seen = [], set()
     for lang, k in (("en", 200), ("es", 80), ("de", 80)):
         while sum(d[0] == lang for d in dev) < k:

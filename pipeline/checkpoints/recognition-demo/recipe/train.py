@@ -29,6 +29,7 @@ class Batches(torch.utils.data.IterableDataset):
     def __iter__(self):
         a, info = self.a, torch.utils.data.get_worker_info()
         torch.set_num_threads(1)
+        data.SNR_MIN, data.LANG_SHARES = a.snr_min, tuple(float(share) for share in a.shares.split(","))
         rng = random.Random(a.seed * 1000 + self.rank * 100 + (info.id if info else 0))
         st = data.Store(a.work, utt=a.utt, voices=a.voices)
         while True:
@@ -84,7 +85,9 @@ def main():
     ap.add_argument("--w-ctc", type=float, default=1.0)
     ap.add_argument("--w-att", type=float, default=0.5)
     ap.add_argument("--w-ph", type=float, default=2.0)
-    ap.add_argument("--utt", default="utt", help="utterance store under WORK")
+    ap.add_argument("--utt", default="utt", help="utterance stores under WORK, separated by commas")
+    ap.add_argument("--shares", default="0.42,0.29,0.29", help="shares of English, Spanish and German windows")
+    ap.add_argument("--snr-min", type=float, default=15.0, help="least signal-to-noise ratio, dB")
     ap.add_argument("--fresh-opt", action="store_true")
     ap.add_argument("--voices", help="regular expression: use these voices only")
     ap.add_argument("--mix", type=float, default=0.0, help="share of steps that use --B-short windows of 6 s instead")

@@ -197,15 +197,23 @@ BASE = {
 }
 
 
+# The voices of the sample calls; FEW_VOICES=1 in the environment makes a store of these alone (see run.sh, last stages).
+FEW_BASES = ("gmw/en-US", "gmw/en", "roa/es", "roa/es-419", "gmw/de")
+FEW_VARIANTS = ("f2", "f3", "m1", "m3")
+FEW = bool(os.environ.get("FEW_VOICES"))
+
+
 def random_espeak(text, lang, rng, held=False):
-    v = rng.choice(BASE[lang]) + "+" + rng.choice(HELD_VARIANTS if held else TRAIN_VARIANTS)
+    few = FEW and not held
+    bases = [base for base in BASE[lang] if base in FEW_BASES] if few else BASE[lang]
+    v = rng.choice(bases) + "+" + rng.choice(HELD_VARIANTS if held else FEW_VARIANTS if few else TRAIN_VARIANTS)
     rate, pitch = rng.randint(135, 195), rng.randint(25, 75)
     x, w = espeak(text, v, rate, pitch, rng.randint(35, 65))
     return x, w, f"espeak:{v}:{rate}:{pitch}"
 
 
 def random_flite(text, rng):
-    v = rng.choice(["slt", "rms", "awb", "kal16", "slt", "rms"])
+    v = rng.choice(["slt", "rms"] if FEW else ["slt", "rms", "awb", "kal16", "slt", "rms"])
     st = round(rng.uniform(0.85, 1.15), 2)
     f0 = {"slt": 170, "rms": 100, "awb": 130, "kal16": 110}[v] * rng.uniform(0.85, 1.2)
     x, w = flite(text, v, st, int(f0))
