@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -159,6 +160,9 @@ def test_only_the_named_files_are_handed_out_and_only_under_their_random_paths(t
         assert httpx.head(url, trust_env=False).headers["content-length"] == "5"
         assert hand_out.waiting == [tmp_path / "a.wav"]
         assert httpx.get(url, trust_env=False).content == b"audio"
+        deadline = time.monotonic() + 5  # the server notes it after the client has the last byte
+        while hand_out.waiting and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert hand_out.waiting == []
         for path in ("/", "/a.wav", "/x/a.wav", "/..%2fsecret.txt"):
             assert httpx.get(base + path, trust_env=False).status_code == 404
