@@ -14,7 +14,7 @@ if [ "$DEV" = cuda ]; then  # 16 cores, one large GPU: about 20 minutes
   $T --workers 14 --minutes 6  --T 12 --B 128 --B-short 256 --mix 0.3 --lr 2e-3 --lr-end 1e-3 --w-ph 1 --warmup 1 --init "$W/a.pt" --out "$W/b.pt"
   $T --workers 14 --minutes 10 --T 30 --B 64  --B-short 256 --mix 0.2 --lr 1e-3 --lr-end 5e-5 --w-ph 0.5 --warmup 1 --init "$W/b.pt" --out "$W/c.pt"
   cp "$W/c.pt" "$W/last.pt"
-else  # two undisturbed cores: about 5 hours; the shipped weights were made so, on cores that others used too
+else  # two undisturbed cores: about 4 hours of training; README.md says how the shipped weights differ
   PROCS=2 python "$HERE/synth.py" "$W/utt" 16000 9000 9000 2400
   $T --minutes 45 --T 6  --B 8 --lr 2e-3 --lr-end 1.5e-3 --w-ph 2 --voices "$PLAIN" --out "$W/a.pt"
   $T --minutes 55 --T 12 --B 5 --mix 0.3  --lr 1.5e-3 --lr-end 1e-3 --w-ph 1 --warmup 1  --init "$W/a.pt" --voices "$PLAIN" --out "$W/b.pt"
