@@ -144,7 +144,9 @@ class RayWorkers:
     async def detect_languages(self, audio: Held, chunks: Sequence[Chunk]) -> list[dict[str, float]]:
         return await self._ask(lambda: self._transcriber.detect_languages.remote([audio.inside], chunks))
 
-    async def transcribe(self, audio: Held, chunks: Sequence[Chunk]) -> list[ChunkText]:
+    async def transcribe(
+        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False
+    ) -> list[ChunkText]:
         return await self._ask(lambda: self._transcriber.transcribe.remote([audio.inside], chunks))
 
     async def diarize(self, audio: Held) -> Diarization:

@@ -51,8 +51,10 @@ class Workers(Protocol):
     async def detect_languages(self, audio: Held, chunks: Sequence[Chunk]) -> list[dict[str, float]]:
         """For each chunk, the probability of each language (ISO 639-1)."""
 
-    async def transcribe(self, audio: Held, chunks: Sequence[Chunk]) -> list[ChunkText]:
-        """Recognise chunks; results in the order of `chunks`."""
+    async def transcribe(
+        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False
+    ) -> list[ChunkText]:
+        """Recognise chunks; results in the order of `chunks`. See `pipeline.asr.Engine` for the rest."""
 
     async def diarize(self, audio: Held) -> Diarization:
         """Who spoke when in channel 0 of `audio`."""
@@ -92,8 +94,13 @@ class LocalWorkers:
     async def detect_languages(self, audio: Held, chunks: Sequence[Chunk]) -> list[dict[str, float]]:
         return await self._run("transcriber", "detect_languages", pieces(audio.inside.audio, chunks), chunks)  # type: ignore[no-any-return]
 
-    async def transcribe(self, audio: Held, chunks: Sequence[Chunk]) -> list[ChunkText]:
-        return await self._run("transcriber", "transcribe", pieces(audio.inside.audio, chunks), chunks)  # type: ignore[no-any-return]
+    async def transcribe(
+        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False
+    ) -> list[ChunkText]:
+        samples = pieces(audio.inside.audio, chunks)
+        return await self._run(  # type: ignore[no-any-return]
+            "transcriber", "transcribe", samples, chunks, [vocabulary] * len(chunks), careful
+        )
 
     async def diarize(self, audio: Held) -> Diarization:
         return await self._run("diarizer", "diarize", whole(audio.inside.audio))  # type: ignore[no-any-return]

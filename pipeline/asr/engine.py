@@ -24,9 +24,17 @@ class Engine(Protocol):
     def detect_languages(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
         """For each chunk, the probability of each language (ISO 639-1); `samples[i]` belongs to `chunks[i]`."""
 
-    def transcribe(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[ChunkText]:
+    def transcribe(
+        self,
+        samples: Sequence[Samples],
+        chunks: Sequence[Chunk],
+        vocabularies: Sequence[Sequence[str]] = (),
+        careful: bool = False,
+    ) -> list[ChunkText]:
         """Recognise chunks, in the order given; a chunk whose language is None has it detected.
 
+        `vocabularies[i]` holds names and terms to listen for in `chunks[i]`; an engine that cannot use them passes
+        them over. `careful`: each chunk alone, with every fallback the engine has, and the same result each time.
         Word times count from the start of the recording, never decrease, and lie inside their chunk. A chunk
         without speech has no words. Raises `EngineError`.
         """

@@ -79,7 +79,13 @@ class FasterWhisper:
             found += self._languages_of(self._encode(features))
         return found
 
-    def transcribe(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[ChunkText]:
+    def transcribe(
+        self,
+        samples: Sequence[Samples],
+        chunks: Sequence[Chunk],
+        vocabularies: Sequence[Sequence[str]] = (),
+        careful: bool = False,
+    ) -> list[ChunkText]:
         """See `pipeline.asr.Engine`. Chunks of like length share a batch: a batch decodes as long as its longest."""
         order = sorted(range(len(chunks)), key=lambda i: chunks[i].duration)
         done: dict[int, ChunkText] = {}

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.audio.decode import Decoded
-from pipeline.domain.speech import SAMPLE_RATE, Audio, Layout, LayoutKind
+from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Layout, LayoutKind
 
 Samples = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float32]
@@ -46,7 +46,7 @@ class Match:
     polarity: int = 1
 
 
-def separate(decoded: Sequence[Decoded], expected_files: int | None = None) -> tuple[Audio, Layout]:
+def separate(decoded: Sequence[Decoded], expected_files: int | None = None) -> tuple[AudioInMemory, Layout]:
     """The channels that go on (channel 0 is always the rep) and how they were told apart.
 
     `decoded`: one or two files, the sender's own line first. `expected_files`: how many were submitted, if more than
@@ -63,9 +63,9 @@ def separate(decoded: Sequence[Decoded], expected_files: int | None = None) -> t
     return audio, layout
 
 
-def _one_file(samples: Samples, source_channels: int) -> tuple[Audio, Layout]:
+def _one_file(samples: Samples, source_channels: int) -> tuple[AudioInMemory, Layout]:
     if len(samples) == 1:
-        return Audio(samples), Layout(LayoutKind.MONO, 1, source_channels, 1.0, {}, "The file has one channel.")
+        return AudioInMemory(samples), Layout(LayoutKind.MONO, 1, source_channels, 1.0, {}, "The file has one channel.")
     first, second = hear(samples[0]), hear(samples[1])
     evidence = {"heard_seconds_0": first.seconds, "heard_seconds_1": second.seconds}
     if not (first.live and second.live):
@@ -75,14 +75,15 @@ def _one_file(samples: Samples, source_channels: int) -> tuple[Audio, Layout]:
     if match.share >= SAME_SHARE:
         reason = f"Both channels carry the same audio: {match.share:.0%} of {match.windows} windows match{_how(match)}."
         layout = Layout(LayoutKind.IDENTICAL, 1, source_channels, confidence(match), evidence, reason)
-        return Audio(samples[[0 if match.gain_db <= 0 else 1]]), layout  # the louder one: never a sum that may cancel
+        louder = 0 if match.gain_db <= 0 else 1  # never a sum that may cancel
+        return AudioInMemory(samples[[louder]]), layout
     reason = f"The two channels differ: only {match.share:.0%} of {match.windows} windows carry the same sound."
-    return Audio(samples), Layout(LayoutKind.STEREO, 2, source_channels, confidence(match), evidence, reason)
+    return AudioInMemory(samples), Layout(LayoutKind.STEREO, 2, source_channels, confidence(match), evidence, reason)
 
 
 def _one_sided(
     samples: Samples, source_channels: int, heard: tuple["Heard", "Heard"], evidence: dict[str, float]
-) -> tuple[Audio, Layout]:
+) -> tuple[AudioInMemory, Layout]:
     kept = 0 if heard[0].seconds >= heard[1].seconds else 1
     if heard[kept].live:
         reason = f"Nothing is heard on channel {1 - kept}: channel {kept} is treated as a mixed recording."
@@ -90,10 +91,10 @@ def _one_sided(
         reason = "Nothing is heard on either channel."
     margin = abs(heard[0].seconds - heard[1].seconds)
     layout = Layout(LayoutKind.ONE_SIDED, 1, source_channels, margin / (margin + 1.0), evidence, reason)
-    return Audio(samples[[kept]]), layout
+    return AudioInMemory(samples[[kept]]), layout
 
 
-def _two_files(first: Decoded, second: Decoded) -> tuple[Audio, Layout]:
+def _two_files(first: Decoded, second: Decoded) -> tuple[AudioInMemory, Layout]:
     legs = [_as_leg(file.samples) for file in (first, second)]
     source_channels = first.source_channels + second.source_channels
     both = np.zeros((2, max(len(leg) for leg in legs)), np.int16)
@@ -110,10 +111,10 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Audio, Layout]:
                 f"Both files carry the same audio: {match.share:.0%} of {match.windows} windows match{_how(match)}."
             )
             layout = Layout(LayoutKind.IDENTICAL, 1, source_channels, confidence(match), evidence, reason)
-            return Audio(both[[0 if match.gain_db <= 0 else 1]]), layout
+            return AudioInMemory(both[[0 if match.gain_db <= 0 else 1]]), layout
     # A silent leg stays a leg: unlike a dead channel it was recorded for one party alone.
     layout = Layout(LayoutKind.TWO_FILES, 2, source_channels, 1.0, evidence, "One file per leg was sent.")
-    return Audio(both), layout
+    return AudioInMemory(both), layout
 
 
 def _as_leg(samples: Samples) -> Samples:

@@ -30,7 +30,11 @@ class SpeechOptions(BaseModel):
 
 def find_speech(audio: Audio, options: SpeechOptions) -> tuple[tuple[Span, ...], ...]:
     """For each channel of `audio` its spans of speech in order, not overlapping, each within the recording."""
-    return tuple(tuple(_find_in_channel(channel, options)) for channel in audio.samples)
+    return tuple(tuple(_find_in_channel(channel, options)) for channel in _all(audio))
+
+
+def _all(audio: Audio) -> Iterable[npt.NDArray[np.int16]]:
+    return (audio.read(channel, 0, audio.length) for channel in range(audio.channels))
 
 
 def _find_in_channel(channel: npt.NDArray[np.int16], options: SpeechOptions) -> list[Span]:
@@ -84,7 +88,7 @@ def cut(
         raise ValueError(f"chunks of {max_seconds} s are too short to recognise")
     chunks: list[Chunk] = []
     for channel, spans in enumerate(speech):
-        samples = None if audio is None else audio.samples[channel]
+        samples = None if audio is None else audio.read(channel, 0, audio.length)
         pieces = [piece for span in _joined(spans) for piece in _pieces(span, max_seconds, samples)]
         chunks += [Chunk(channel, span.start, span.end) for span in _gathered(pieces, max_seconds, max_pause)]
     return tuple(chunks)

@@ -1,6 +1,7 @@
 """Sound and words. Times are seconds from the start of the recording unless a name says otherwise."""
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -38,6 +39,16 @@ class LayoutKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Bleed:
+    """One party heard faintly in the other's channel; it is suppressed before speech is looked for."""
+
+    source: int  # the channel whose party is heard in the other one
+    level_db: float  # of the bleed against the source, below 0
+    delay: float  # seconds by which it lags behind the source
+    share: float  # of the windows in which only the source speaks, those with the bleed in them, 0..1
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """How the channels were told apart, and why. `evidence` holds the measured figures by name."""
 
@@ -47,6 +58,8 @@ class Layout:
     confidence: float  # 0..1
     evidence: dict[str, float]
     reason: str  # one sentence for people
+    bleed: tuple[Bleed, ...] = ()  # at most one in each direction; only where channels are separated
+    starts: tuple[float, ...] = ()  # two files: the second at which each leg begins, the earlier one 0; else empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +75,84 @@ class Span:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Audio:
-    """Decoded samples: int16, shape (channels, n), at `SAMPLE_RATE`. The only type that holds sound."""
+class Audio(ABC):
+    """Decoded sound: int16 at `SAMPLE_RATE`, read piece by piece, so that nobody has to hold a whole call."""
 
-    samples: npt.NDArray[np.int16]
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def channels(self) -> int:
+        """1 or 2."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Samples in each channel."""
+
+    @abstractmethod
+    def read(self, channel: int, first: int, last: int) -> npt.NDArray[np.int16]:
+        """Samples `first` to `last` (exclusive) of one channel, shape (n,); what lies outside the recording is left
+        out. May raise `StorageError`."""
 
     @property
     def duration(self) -> float:
         """Seconds."""
-        return int(self.samples.shape[1]) / SAMPLE_RATE
+        return self.length / SAMPLE_RATE
 
     def cut(self, channel: int, start: float, end: float) -> npt.NDArray[np.float32]:
         """The samples of one channel between two times, float32 in -1..1, shape (n,)."""
-        first, last = round(start * SAMPLE_RATE), round(end * SAMPLE_RATE)
-        return self.samples[channel, max(0, first) : last].astype(np.float32) / np.float32(32768)
+        piece = self.read(channel, round(start * SAMPLE_RATE), round(end * SAMPLE_RATE))
+        return piece.astype(np.float32) / np.float32(32768)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AudioInMemory(Audio):
+    """Samples held as an array, int16 of shape (channels, n): for tests, notebooks and short pieces."""
+
+    samples: npt.NDArray[np.int16]
+
+    @property
+    def channels(self) -> int:
+        return int(self.samples.shape[0])
+
+    @property
+    def length(self) -> int:
+        return int(self.samples.shape[1])
+
+    def read(self, channel: int, first: int, last: int) -> npt.NDArray[np.int16]:
+        return self.samples[channel, max(0, first) : max(0, last)]
+
+
+class LabelKind(StrEnum):
+    """What a stretch of a channel holds."""
+
+    SPEECH = "speech"
+    SILENCE = "silence"
+    RINGBACK = "ringback"  # the far telephone rings
+    BUSY = "busy"  # busy or congestion tone
+    DTMF = "dtmf"  # keys pressed; `detail` holds the digits
+    MUSIC = "music"  # hold music
+    ANNOUNCEMENT = "announcement"  # a machine speaks
+    VOICEMAIL = "voicemail"  # an answering machine's greeting
+    BEEP = "beep"  # a single short tone
+    NOISE = "noise"  # hum, hiss, rumble, clicks: sound that is none of the above
+
+    @property
+    def speech(self) -> bool:
+        """True where words are spoken, by a person or a machine."""
+        return self in (LabelKind.SPEECH, LabelKind.ANNOUNCEMENT, LabelKind.VOICEMAIL)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What one channel holds from `start` to `end`. The labels of a channel follow each other without gaps."""
+
+    start: float
+    end: float
+    kind: LabelKind
+    confidence: float = 1.0  # 0..1, not calibrated
+    detail: str | None = None  # digits of DTMF, frequencies of a tone, words that gave a machine away
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +178,7 @@ class Word:
     end: float
     text: str
     confidence: float
+    doubtful: bool = False  # a window that stayed suspect after it was decoded again
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +191,22 @@ class ChunkText:
     words: tuple[Word, ...]
     mean_log_probability: float
     no_speech_probability: float
+    languages: dict[str, float] = field(default_factory=dict)  # how probable the sound alone makes each, the likeliest
+    compression: float = 0.0  # characters by gzipped bytes: text that repeats itself is above 2.4
+    temperature: float = 0.0  # at which it was decoded
+    careful: bool = False  # decoded again, alone
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A stretch whose text is not sure. Nothing is hidden: text that was taken out is kept here."""
+
+    channel: int
+    start: float
+    end: float
+    reasons: tuple[str, ...]  # names of `pipeline.asr.safety.REASONS`
+    text: str = ""  # what the recogniser made of it
+    kept: bool = True  # False: the text is in no turn, because nobody can have said it there
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +218,18 @@ class Heard:
     speech: tuple[tuple[Span, ...], ...]  # one tuple of spans per channel of the layout
     chunks: tuple[Chunk, ...]
     warnings: tuple[str, ...] = ()
+    labels: tuple[tuple[Label, ...], ...] = ()  # for each channel, from 0 to `duration` without gaps
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageStretch:
+    """One channel speaks one language from `start` to `end`."""
+
+    channel: int
+    start: float
+    end: float
+    language: str  # ISO 639-1
+    probability: float  # 0..1
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +238,8 @@ class Recognized:
 
     texts: tuple[ChunkText, ...]
     engine: str
+    doubts: tuple[Doubt, ...] = ()
+    languages: tuple[LanguageStretch, ...] = ()  # by channel and time
 
 
 class Role(StrEnum):
@@ -183,6 +290,10 @@ class Transcript:
     layout: Layout
     engine: str  # what recognised the words
     note: str | None = None
+    labels: tuple[tuple[Label, ...], ...] = ()  # for each channel of the layout, what every second holds
+    languages: tuple[LanguageStretch, ...] = ()
+    language_note: str | None = None  # why the language is not sure
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

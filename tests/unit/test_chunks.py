@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pipeline.audio import chunks
 from pipeline.audio.chunks import SpeechOptions, cut, find_speech
 from pipeline.audio.decode import DecodeOptions, decode_file
-from pipeline.domain.speech import SAMPLE_RATE, Audio, Chunk, Span
+from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, Span
 
 SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
 
@@ -44,7 +44,7 @@ def covered(word: Span, speech: tuple[Span, ...]) -> bool:
 def test_nearly_every_word_of_telephone_speech_is_found() -> None:
     found, words_found, words_in_all = {}, 0, 0
     for name, channel, words in legs():
-        speech = find_speech(Audio(channel[None]), SpeechOptions())[0]
+        speech = find_speech(AudioInMemory(channel[None]), SpeechOptions())[0]
         hits = sum(covered(word, speech) for word in words)
         found[name] = hits / max(1, len(words))
         words_found, words_in_all = words_found + hits, words_in_all + len(words)
@@ -60,15 +60,15 @@ def test_silence_and_line_noise_hold_no_speech() -> None:
     quiet = np.zeros(SAMPLE_RATE * 5)
     hum = 500 * np.sin(2 * np.pi * 50 * np.arange(SAMPLE_RATE * 5) / SAMPLE_RATE)
     channels = np.stack([quiet, generator.normal(0, 200, quiet.shape), hum]).astype(np.int16)
-    assert find_speech(Audio(channels), SpeechOptions()) == ((), (), ())
-    assert find_speech(Audio(np.zeros((1, 0), np.int16)), SpeechOptions()) == ((),)
+    assert find_speech(AudioInMemory(channels), SpeechOptions()) == ((), (), ())
+    assert find_speech(AudioInMemory(np.zeros((1, 0), np.int16)), SpeechOptions()) == ((),)
 
 
 def test_a_long_call_is_searched_in_blocks_without_losing_words_at_their_seams(monkeypatch: pytest.MonkeyPatch) -> None:
     _, channel, words = legs()[0]
     monkeypatch.setattr(chunks, "BLOCK_SECONDS", 8.0)
     monkeypatch.setattr(chunks, "SEAM_SECONDS", 3.0)
-    speech = find_speech(Audio(channel[None]), SpeechOptions())[0]
+    speech = find_speech(AudioInMemory(channel[None]), SpeechOptions())[0]
     assert np.mean([covered(word, speech) for word in words]) >= 0.95
     assert all(one.end < other.start for one, other in itertools.pairwise(speech))
 
@@ -106,7 +106,7 @@ def test_a_span_too_long_is_parted_at_its_quietest_moment() -> None:
     samples = np.random.default_rng(0).normal(0, 5000, 25 * SAMPLE_RATE).astype(np.int16)
     for pause in (7.0, 15.0):
         samples[round(pause * SAMPLE_RATE) : round((pause + 0.2) * SAMPLE_RATE)] //= 100
-    result = cut([[Span(0.0, 25.0)]], 10.0, Audio(samples[None]))
+    result = cut([[Span(0.0, 25.0)]], 10.0, AudioInMemory(samples[None]))
     assert len(result) == 3
     assert 7.0 <= result[0].end <= 7.2
     assert 15.0 <= result[1].end <= 15.2
