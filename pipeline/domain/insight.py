@@ -84,13 +84,14 @@ class MemberVoiceprint:
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """What is known before a call is heard: its team's members, their voices, the workspace's contacts."""
+    """What is known before a call is heard: its team's members, their voices, the workspace's contacts and terms."""
 
     members: tuple[Member, ...] = ()
     voiceprints: tuple[MemberVoiceprint, ...] = ()
     contacts: tuple[Contact, ...] = ()
     default_country: str | None = None  # ISO 3166 alpha-2
     time_zone: str = "UTC"  # IANA name, to resolve "tomorrow"
+    terms: tuple[str, ...] = ()  # the workspace's own words, to listen for: products, places, jargon
 
 
 @dataclass(frozen=True, slots=True)

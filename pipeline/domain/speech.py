@@ -271,6 +271,7 @@ class Turn:
     end: float
     words: tuple[Word, ...]
     language: str
+    machine: bool = False  # an announcement or a voicemail greeting: no party says this, whoever the channel belongs to
 
     @property
     def text(self) -> str:
