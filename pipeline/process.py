@@ -8,6 +8,7 @@ looks inside audio: samples stay with the workers.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline import analysis
-from pipeline.audio import hear
+from pipeline.audio import hear, sound
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import DecodeOptions
 from pipeline.audio.fetch import FetchOptions, fetch
@@ -47,6 +48,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 Record = Callable[[str, Any], Awaitable[None]]
 Recall = Callable[[str], Awaitable[Any]]
+log = logging.getLogger(__name__)
 NOT_RECORDED = object()  # what `recall` answers where there is nothing: None is what some stages yield
 
 
@@ -56,12 +58,22 @@ class ProcessOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     storage: str = Field("file://.data/recordings", description="Fsspec folder that keeps fetched recordings.")
+    scratch: str | None = Field(
+        None,
+        description="Fsspec folder that keeps decoded sound while a call is worked on; every node must see it. Left "
+        "out: decoded/ in `storage`.",
+    )
     fetch: FetchOptions = Field(default_factory=FetchOptions)
     decode: DecodeOptions = Field(default_factory=DecodeOptions)
     speech: SpeechOptions = Field(default_factory=SpeechOptions)
     turns: TurnOptions = Field(default_factory=TurnOptions)
     roles: RoleOptions = Field(default_factory=RoleOptions)
     language_chunks: int = Field(4, ge=1, description="Longest chunks of a channel that language is detected on.")
+
+    @property
+    def scratch_folder(self) -> str:
+        """The fsspec address of the folder that keeps decoded sound."""
+        return self.scratch or sound.join(self.storage, "decoded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +194,7 @@ class _Walk:
     recordings: tuple[Recording, ...] = ()
     warnings: tuple[str, ...] = ()
     _audio: asyncio.Task[Held] | None = field(default=None)
+    _name: str = field(default_factory=sound.new_name)  # of its folder of decoded sound
 
     async def stage(self, name: str, run: Callable[[], Awaitable[T]]) -> T:
         known = await self.recall(name)
@@ -254,7 +267,9 @@ class _Walk:
         if not await self.workers.compute(all_stored, self.recordings):
             await self._fetch_again()
         files = 2 if self.call.recording_url2 else 1
-        return await self.workers.hold(hear.load, self.recordings, self.options.decode, files)
+        return await self.workers.hold(
+            hear.load, self.recordings, self.options.decode, files, self.options.scratch_folder, self._name
+        )
 
     async def _fetch_again(self) -> None:
         """The store was emptied since an earlier attempt fetched. What is recorded holds for that content alone."""
@@ -265,9 +280,18 @@ class _Walk:
             raise StorageError("The stored recording was gone and its sender's is another one by now.")
 
     def stop(self) -> None:
-        """Nobody waits for the samples any longer."""
+        """Nobody waits for the samples any longer. Their removal is not waited for, and its failure fails no call."""
         if self._audio is not None:
             self._audio.cancel()
+            folder = sound.join(self.options.scratch_folder, self._name)
+            asyncio.get_running_loop().run_in_executor(None, _remove, folder)
+
+
+def _remove(folder: str) -> None:
+    try:
+        sound.discard(folder)
+    except StorageError as error:
+        log.warning("%s It is swept after a day.", error)
 
 
 def _longest_by_channel(chunks: Sequence[Chunk], count: int) -> list[Chunk]:

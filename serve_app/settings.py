@@ -61,6 +61,11 @@ class Settings(BaseSettings):
     storage: str | None = Field(
         None, description="Folder that keeps fetched recordings, as an fsspec URL (s3://...); left out: in data_dir."
     )
+    scratch: str | None = Field(
+        None,
+        description="Folder that keeps decoded sound while a call is worked on, as an fsspec URL that every node sees; "
+        "left out: decoded/ in the recordings' folder.",
+    )
     route_prefix: str = Field("/", description="Path of base_url: /v1 makes it POST /v1/submit.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Least severity that is logged."
@@ -124,6 +129,7 @@ class Settings(BaseSettings):
 
         return ProcessOptions(
             storage=self.storage_url,
+            scratch=self.scratch,
             fetch=self.fetch,
             decode=self.decode,
             speech=self.speech,

@@ -1,9 +1,10 @@
-"""Decoded frames of any form gathered as int16 at 16 kHz, without ever holding the whole call as floats."""
+"""Decoded frames of any form brought to int16 at 16 kHz, block by block."""
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.domain.speech import SAMPLE_RATE
+from pipeline.audio.sound import Sink
+from pipeline.domain.speech import SAMPLE_RATE, Audio
 
 Floats = npt.NDArray[np.float32]
 
@@ -32,17 +33,14 @@ def with_channels(block: Floats, channels: int) -> Floats:
 
 
 class Collector:
-    """Takes frames in order, resamples them (soxr, high quality) and keeps int16 of shape (channels, n).
+    """Takes frames in order, resamples them (soxr, high quality) and hands int16 on to a sink."""
 
-    `expected_seconds` sizes the buffer; a wrong figure costs a copy, nothing else.
-    """
-
-    def __init__(self, channels: int, rate: int, expected_seconds: float) -> None:
+    def __init__(self, channels: int, rate: int, sink: Sink) -> None:
         self._channels = channels
-        self._samples = np.empty((channels, max(SAMPLE_RATE, int(expected_seconds * SAMPLE_RATE) + 4096)), np.int16)
+        self._sink = sink
         self._pending: list[Floats] = []
         self._pending_length = 0
-        self.length = 0  # samples kept so far
+        self.length = 0  # samples handed on so far
         self._use_rate(rate)
 
     def _use_rate(self, rate: int) -> None:
@@ -61,7 +59,10 @@ class Collector:
         return self.length / SAMPLE_RATE + self._pending_length / self._rate
 
     def add(self, block: Floats, rate: int) -> None:
-        """Add a block of shape (n, channels of the file) at `rate` Hz; the rate may change on the way."""
+        """Add a block of shape (n, channels of the file) at `rate` Hz; the rate may change on the way.
+
+        May raise `StorageError`, as `finish` may.
+        """
         if rate != self._rate:
             self._flush(last=True)
             self._use_rate(rate)
@@ -70,23 +71,15 @@ class Collector:
         if self._pending_length >= BLOCK:
             self._flush(last=False)
 
-    def finish(self) -> npt.NDArray[np.int16]:
-        """Everything that was added: int16, shape (channels, n)."""
+    def finish(self) -> Audio:
+        """Everything that was added."""
         self._flush(last=True)
-        return self._samples[:, : self.length]
+        return self._sink.finish()
 
     def _flush(self, last: bool) -> None:
         block = np.concatenate(self._pending) if self._pending else np.empty((0, self._channels), np.float32)
         self._pending, self._pending_length = [], 0
         if self._resampler is not None:
             block = self._resampler.resample_chunk(block, last=last)
-        self._keep(np.clip(np.rint(block * 32768.0), -32768, 32767).astype(np.int16))
-
-    def _keep(self, block: npt.NDArray[np.int16]) -> None:
-        end = self.length + len(block)
-        if end > self._samples.shape[1]:
-            grown = np.empty((self._channels, max(end, self._samples.shape[1] * 3 // 2)), np.int16)
-            grown[:, : self.length] = self._samples[:, : self.length]
-            self._samples = grown
-        self._samples[:, self.length : end] = block.T
-        self.length = end
+        self._sink.write(np.clip(np.rint(block * np.float32(32768)), -32768, 32767).astype(np.int16))
+        self.length += len(block)

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.audio import sniff, wav
+from pipeline.audio import sniff, sound, wav
 from pipeline.audio.collect import Collector, Floats, as_floats
 from pipeline.audio.storage import open_stored
-from pipeline.domain.speech import SAMPLE_RATE, Recording
+from pipeline.domain.speech import Audio, Recording
 from pipeline.errors import NotAudio, RecordingEmpty, RecordingTooLong, StorageError
 
 CONTAINERS = (
@@ -54,12 +54,12 @@ class DecodeOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
-    """One file's sound: int16, shape (1 or 2, n), at `SAMPLE_RATE`.
+    """One file's sound, of one or two channels.
 
     `source_rate` is in Hz, `source_channels` counts the file's channels; `codec` and `container` are FFmpeg's names.
     """
 
-    samples: npt.NDArray[np.int16]
+    audio: Audio
     source_rate: int
     source_channels: int
     codec: str
@@ -68,24 +68,32 @@ class Decoded:
 
     @property
     def duration(self) -> float:
-        return float(self.samples.shape[1] / SAMPLE_RATE)
+        """Seconds."""
+        return self.audio.duration
+
+    @property
+    def samples(self) -> npt.NDArray[np.int16]:
+        """All of it in memory, shape (1 or 2, n): for tests and short files."""
+        return sound.everything(self.audio)
 
 
-def decode(recording: Recording, options: DecodeOptions) -> Decoded:
-    """Decode a fetched recording.
+def decode(recording: Recording, options: DecodeOptions, folder: str | None = None) -> Decoded:
+    """Decode a fetched recording into scratch files in `folder` (an fsspec address), or into memory if none is given.
 
-    Raises `NotAudio` (nothing in it can be decoded), `RecordingEmpty`, `RecordingTooLong`, `StorageError`. What can be
-    decoded of a damaged or truncated file counts, with a warning.
+    Raises `NotAudio` (nothing in it can be decoded), `RecordingEmpty`, `RecordingTooLong`, `StorageError`, and then
+    leaves no scratch file. What can be decoded of a damaged or truncated file counts, with a warning.
     """
     with open_stored(recording.uri) as file:
-        return decode_file(file, options, recording.media_type)
+        return decode_file(file, options, recording.media_type, folder)
 
 
-def decode_file(source: Path | str | IO[bytes], options: DecodeOptions, media_type: str | None = None) -> Decoded:
+def decode_file(
+    source: Path | str | IO[bytes], options: DecodeOptions, media_type: str | None = None, folder: str | None = None
+) -> Decoded:
     """Decode a local path or an open, seekable file. `media_type` matters for headerless files only. See `decode`."""
     if isinstance(source, Path | str):
         with Path(source).open("rb") as file:
-            return decode_file(file, options, media_type)
+            return decode_file(file, options, media_type, folder)
     reader = _Reader(source)
     if not reader.head:
         raise RecordingEmpty("The recording has zero bytes.")
@@ -94,7 +102,7 @@ def decode_file(source: Path | str | IO[bytes], options: DecodeOptions, media_ty
         raise NotAudio(f"The recording is not audio but {found}.")
     header = wav.read_header(reader, reader.size) if reader.head[:4] == b"RIFF" else None
     with _open(reader, header, media_type) as container:
-        return _decode(container, header, options, reader)
+        return _decode(container, header, options, reader, folder)
 
 
 @dataclass
@@ -104,6 +112,7 @@ class _Progress:
     damaged: int = 0
     broke_off: bool = False
     filled: float = 0.0
+    channels: int = 0  # of the first frame
     channels_change: bool = False
 
 
@@ -157,42 +166,56 @@ def _open(reader: _Reader, header: wav.WavHeader | None, media_type: str | None)
     raise NotAudio("The recording is in no audio format that can be decoded.")
 
 
-def _decode(container: Any, header: wav.WavHeader | None, options: DecodeOptions, reader: _Reader) -> Decoded:
+def _decode(
+    container: Any, header: wav.WavHeader | None, options: DecodeOptions, reader: _Reader, folder: str | None
+) -> Decoded:
     stream = container.streams.audio[0]
     if stream.codec_context is None:
         raise NotAudio("The recording's audio is in a codec that cannot be decoded.")
     progress = _Progress()
-    promised, collector, channels = _promised(container, stream, header, reader.head), None, 0
-    for rate, block in _blocks(container, stream, progress):
-        if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-            raise NotAudio(f"The recording declares {rate} samples per second, which no recording of speech has.")
-        if collector is None:
-            channels = block.shape[1]
-            expected = min(promised or (container.duration or 0) / 1e6, options.max_seconds)
-            collector = Collector(min(channels, 2), rate, expected)
-        progress.channels_change |= block.shape[1] != channels
-        collector.add(block, rate)
-        if collector.seconds > options.max_seconds:
-            raise RecordingTooLong(f"The recording is longer than the limit of {options.max_seconds:g} s.").with_facts(
-                limit=options.max_seconds
-            )
-    if reader.failure:
-        raise reader.failure
-    samples = collector.finish() if collector else np.empty((1, 0), np.int16)
-    if not samples.shape[1]:
-        raise NotAudio("Nothing in the recording could be decoded.")
+    audio = _sound(_blocks(container, stream, progress, reader), options, folder, progress)
     codec = stream.codec_context
+    promised = _promised(container, stream, header, reader.head)
     return Decoded(
-        samples,
+        audio,
         source_rate=codec.sample_rate,
-        source_channels=channels,
+        source_channels=progress.channels,
         codec=codec.name,
         container=container.format.name,
-        warnings=_warnings(progress, len(container.streams.audio), channels, samples.shape[1] / SAMPLE_RATE, promised),
+        warnings=_warnings(progress, len(container.streams.audio), progress.channels, audio.duration, promised),
     )
 
 
-def _blocks(container: Any, stream: Any, progress: _Progress) -> Iterator[tuple[int, Floats]]:
+def _sound(
+    blocks: Iterator[tuple[int, Floats]], options: DecodeOptions, folder: str | None, progress: _Progress
+) -> Audio:
+    """The blocks at 16 kHz, in scratch files or in memory. Raises as `decode` does; no file is left behind then."""
+    collector, sink = None, None
+    try:
+        for rate, block in blocks:
+            if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+                raise NotAudio(f"The recording declares {rate} samples per second, which no recording of speech has.")
+            if sink is None or collector is None:
+                progress.channels = block.shape[1]
+                sink = sound.sink(folder, min(progress.channels, 2))
+                collector = Collector(min(progress.channels, 2), rate, sink)
+            progress.channels_change |= block.shape[1] != progress.channels
+            collector.add(block, rate)
+            if collector.seconds > options.max_seconds:
+                raise RecordingTooLong(
+                    f"The recording is longer than the limit of {options.max_seconds:g} s."
+                ).with_facts(limit=options.max_seconds)
+        audio = collector.finish() if collector else None
+        if audio is None or not audio.length:
+            raise NotAudio("Nothing in the recording could be decoded.")
+    except BaseException:
+        if sink is not None:
+            sink.abort()
+        raise
+    return audio
+
+
+def _blocks(container: Any, stream: Any, progress: _Progress, reader: _Reader) -> Iterator[tuple[int, Floats]]:
     """(rate, samples (n, channels)) in order, with silence where the container says that audio is missing."""
     expected: float | None = None
     for frame in _frames(container, stream, progress):
@@ -206,6 +229,8 @@ def _blocks(container: Any, stream: Any, progress: _Progress) -> Iterator[tuple[
                 missing -= piece
             expected = frame.time + len(block) / frame.sample_rate
         yield frame.sample_rate, block
+    if reader.failure:
+        raise reader.failure
 
 
 def _frames(container: Any, stream: Any, progress: _Progress) -> Iterator[Any]:

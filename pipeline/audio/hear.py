@@ -1,13 +1,14 @@
 """The audio stage on one screen: stored files -> channels -> speech -> chunks."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.audio import channels, chunks
+from pipeline.audio import channels, chunks, sound
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import Decoded, DecodeOptions, decode
 from pipeline.domain.speech import Audio, Heard, Layout, Recording
-from pipeline.errors import RecordingError
+from pipeline.errors import RecordingError, StorageError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,14 +18,45 @@ class Loaded:
     audio: Audio
     layout: Layout
     warnings: tuple[str, ...] = ()
+    folder: str | None = None  # where its scratch files lie; None: the samples are in memory
 
 
-def load(recordings: Sequence[Recording], decode_options: DecodeOptions, expected_files: int | None = None) -> Loaded:
+def load(
+    recordings: Sequence[Recording],
+    decode_options: DecodeOptions,
+    expected_files: int | None = None,
+    scratch: str | None = None,
+    name: str | None = None,
+) -> Loaded:
     """Decode the one or two files of a call and separate its channels.
 
     `expected_files`: how many were submitted, if fewer could be had. Of two files, one that is no audio is given up
-    with a warning. Raises what `decode.decode` raises for the only file, or for the first where neither can be used.
+    with a warning. `scratch`: an fsspec folder that keeps decoded sound until `discard`; left out, the samples stay in
+    memory, which is for short calls. `name`: what this load's folder in it is to be called, if the caller must know
+    beforehand (see `sound.new_name`). Raises what `decode.decode` raises for the only file, or for the first where
+    neither can be used.
     """
+    if scratch is None:
+        return _load(recordings, decode_options, expected_files, None)
+    sound.sweep(scratch)
+    folder = sound.join(scratch, name or sound.new_name())
+    try:
+        return _load(recordings, decode_options, expected_files, folder)
+    except BaseException:
+        with contextlib.suppress(StorageError):  # what stopped the load matters more; the sweep comes by
+            sound.discard(folder)
+        raise
+
+
+def discard(loaded: Loaded) -> None:
+    """Remove the scratch files of a call that nobody listens to any longer. Raises `StorageError`."""
+    if loaded.folder is not None:
+        sound.discard(loaded.folder)
+
+
+def _load(
+    recordings: Sequence[Recording], decode_options: DecodeOptions, expected_files: int | None, folder: str | None
+) -> Loaded:
     ordered = sorted(recordings, key=lambda recording: recording.channel)
     if len(ordered) == 2 or (ordered and ordered[0].channel == 1):
         expected_files = 2  # also where the second file is alone: the first could not be had
@@ -34,7 +66,7 @@ def load(recordings: Sequence[Recording], decode_options: DecodeOptions, expecte
     for recording in ordered:
         prefix = f"File {recording.channel + 1}: " if expected_files == 2 else ""
         try:
-            decoded.append(decode(recording, decode_options))
+            decoded.append(decode(recording, decode_options, folder))
         except RecordingError as error:
             failures.append(error)
             warnings.append(f"{prefix}{error}")
@@ -43,7 +75,7 @@ def load(recordings: Sequence[Recording], decode_options: DecodeOptions, expecte
     if not decoded:
         raise failures[0]
     audio, layout = channels.separate(decoded, expected_files)
-    return Loaded(audio, layout, tuple(warnings))
+    return Loaded(audio, layout, tuple(warnings), folder)
 
 
 def examine(loaded: Loaded, speech_options: SpeechOptions, max_chunk_seconds: float) -> Heard:

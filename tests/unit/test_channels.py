@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.audio.channels import compare, hear, separate
 from pipeline.audio.decode import Decoded, DecodeOptions, decode_file
-from pipeline.domain.speech import LayoutKind
+from pipeline.domain.speech import AudioInMemory, LayoutKind
 
 SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
 CALLS = ("02_callback_stereo", "05_factura_stereo_es", "08_flite_voices_stereo")
@@ -22,7 +22,7 @@ def sample(name: str, file: str = "call.flac") -> np.ndarray:
 
 def decoded(*channels: np.ndarray) -> Decoded:
     samples = np.clip(np.rint(np.stack(channels)), -32768, 32767).astype(np.int16)
-    return Decoded(samples, 16000, len(channels), "pcm_s16le", "wav")
+    return Decoded(AudioInMemory(samples), 16000, len(channels), "pcm_s16le", "wav")
 
 
 def kind(*channels: np.ndarray) -> LayoutKind:
