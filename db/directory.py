@@ -14,6 +14,8 @@ from db.identity import e164
 from db.tables import contacts, members, teams, workspaces
 from pipeline.domain.insight import Contact
 
+MOST_TERMS, LONGEST_TERM = 500, 60  # recognition takes about fifty at a time, the most relevant first
+
 
 class NotInDirectory(LookupError):
     """A workspace or team that does not exist, or a team of another workspace."""
@@ -21,12 +23,16 @@ class NotInDirectory(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Whose calls they are. `default_country` (ISO 3166 alpha-2) reads national numbers; `time_zone` is IANA's name."""
+    """Whose calls they are. `default_country` (ISO 3166 alpha-2) reads national numbers; `time_zone` is IANA's name.
+
+    `terms` are the workspace's own words (products, places, jargon), which recognition listens for.
+    """
 
     workspace_id: UUID
     name: str
     default_country: str | None  # ISO 3166 alpha-2, to read national numbers
     time_zone: str  # IANA
+    terms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +61,45 @@ async def create_workspace(
     default_country: str | None = None,
     time_zone: str = "UTC",
     workspace_id: UUID | None = None,
+    terms: Iterable[str] = (),
 ) -> Workspace:
-    """A new workspace; `workspace_id` where it must have a given one."""
-    made = Workspace(workspace_id or uuid4(), name, default_country, time_zone)
+    """A new workspace; `workspace_id` where it must have a given one. `terms` as `set_terms` takes them."""
+    made = Workspace(workspace_id or uuid4(), name, default_country, time_zone, tidy_terms(terms))
     values = {"id": made.workspace_id, "name": name, "default_country": default_country, "time_zone": time_zone}
-    await _execute(database, sa.insert(workspaces).values(**values))
+    await _execute(database, sa.insert(workspaces).values(**values, terms=list(made.terms)))
     return made
 
 
 async def list_workspaces(database: Database) -> list[Workspace]:
     """All workspaces, oldest first."""
     rows = await _execute(database, sa.select(workspaces).order_by(workspaces.c.created_at))
-    return [Workspace(row.id, row.name, row.default_country, row.time_zone) for row in rows]
+    return [_workspace(row) for row in rows]
+
+
+async def set_terms(database: Database, workspace_id: UUID, terms: Iterable[str]) -> Workspace:
+    """Replace a workspace's terms. Calls that are recognised from now on are heard with them.
+
+    Raises NotInDirectory for an unknown workspace, ValueError for what `tidy_terms` does not take.
+    """
+    update = sa.update(workspaces).where(workspaces.c.id == workspace_id).values(terms=list(tidy_terms(terms)))
+    rows = await _execute(database, update.returning(workspaces))
+    if not rows:
+        raise NotInDirectory(f"there is no workspace {workspace_id}")
+    return _workspace(rows[0])
+
+
+def tidy_terms(terms: Iterable[str]) -> tuple[str, ...]:
+    """Terms with single spaces, without empty ones and repetitions, in the order given.
+
+    ValueError where one is longer than `LONGEST_TERM` characters or there are more than `MOST_TERMS`.
+    """
+    tidy = tuple(dict.fromkeys(filter(None, (" ".join(term.replace("\x00", "").split()) for term in terms))))
+    if len(tidy) > MOST_TERMS:
+        raise ValueError(f"a workspace has at most {MOST_TERMS} terms, not {len(tidy)}")
+    too_long = next((term for term in tidy if len(term) > LONGEST_TERM), None)
+    if too_long is not None:
+        raise ValueError(f"a term has at most {LONGEST_TERM} characters, but one begins with {too_long[:20]!r}")
+    return tidy
 
 
 async def create_team(database: Database, workspace_id: UUID, name: str, team_id: UUID | None = None) -> Team:
@@ -138,6 +171,10 @@ async def list_contacts(database: Database, workspace_id: UUID | None = None) ->
     return [
         Contact(str(row.id), row.name, row.company, row.email, row.phone) for row in await _execute(database, query)
     ]
+
+
+def _workspace(row: sa.Row[Any]) -> Workspace:
+    return Workspace(row.id, row.name, row.default_country, row.time_zone, tuple(row.terms))
 
 
 def _within(query: sa.Select[Any], table: sa.Table, workspace_id: UUID | None) -> sa.Select[Any]:

@@ -1,4 +1,4 @@
-"""What is known before a call is heard: the members of its team, their voices, the workspace's contacts."""
+"""What is known before a call is heard: the members of its team, their voices, the workspace's contacts and terms."""
 
 from uuid import UUID
 
@@ -24,7 +24,10 @@ async def load(database: Database, lease: Lease) -> Roster:
     async with database.transaction() as connection:
         row = (
             await connection.execute(
-                sa.select(workspaces.c.default_country, workspaces.c.time_zone, calls.c.from_e164, calls.c.to_e164)
+                sa.select(
+                    *(workspaces.c[name] for name in ("default_country", "time_zone", "terms")),
+                    *(calls.c[name] for name in ("from_e164", "to_e164")),
+                )
                 .join(calls, calls.c.workspace_id == workspaces.c.id)
                 .where(calls.c.id == lease.call_pk)
             )
@@ -35,6 +38,7 @@ async def load(database: Database, lease: Lease) -> Roster:
             contacts=await _contacts(connection, lease.workspace_id, [row.from_e164, row.to_e164]),
             default_country=row.default_country,
             time_zone=row.time_zone,
+            terms=tuple(row.terms),
         )
 
 

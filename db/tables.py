@@ -51,6 +51,7 @@ workspaces = sa.Table(
     _text("name"),
     _text("default_country", required=False),
     _text("time_zone", default="UTC"),
+    sa.Column("terms", ARRAY(sa.Text), nullable=False, server_default="{}"),
     _now("created_at"),
 )
 

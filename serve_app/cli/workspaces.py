@@ -1,5 +1,6 @@
 """`switchboard workspaces`, `teams` and `members`: whose calls they are and who handles them."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
@@ -54,6 +55,10 @@ def create_workspace(
         typer.Option(metavar="CC", help="Country of national numbers, ISO 3166 (DE, US).", show_default=False),
     ] = None,
     time_zone: Annotated[str, typer.Option(help="What 'tomorrow' means here: an IANA name.")] = "UTC",
+    term: Annotated[
+        list[str] | None,
+        typer.Option(help="A word of its own to listen for (product, place); may be repeated.", show_default=False),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Create a workspace.
@@ -68,8 +73,11 @@ def create_workspace(
     async def work(database: "Database") -> "Workspace":
         from db import directory
 
-        return await directory.create_workspace(database, name, default_country=country, time_zone=time_zone)
+        return await directory.create_workspace(
+            database, name, default_country=country, time_zone=time_zone, terms=term or ()
+        )
 
+    _check_terms(term or ())
     made = state.run(work)
     _made("workspace", made, made.workspace_id, json_)
 
@@ -92,10 +100,53 @@ def list_workspaces(json_: Json = False) -> None:
     if json_:
         print_json(found)
         return
-    lines = table("!id", "name", "country", "time zone")
+    lines = table("!id", "name", "country", "time zone", "terms")
     for one in found:
-        lines.add_row(str(one.workspace_id), one.name, one.default_country or "", one.time_zone)
+        place = (one.default_country or "", one.time_zone)
+        lines.add_row(str(one.workspace_id), one.name, *place, _shortened(one.terms))
     _show(lines, "No workspaces yet: `switchboard workspaces create NAME` makes one.")
+
+
+@app.command("terms")
+def terms(
+    term: Annotated[
+        list[str] | None, typer.Argument(metavar="[TERM]...", help="Without any, they are shown.", show_default=False)
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take these away instead of adding them.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Keep these and no others; none given: no terms.")] = False,
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Show or change a workspace's own words: products, places and jargon that recognition listens for.
+
+    Calls that are recognised afterwards are heard with them; those already transcribed stay as they are.
+
+    Examples:
+
+      switchboard workspaces terms "Metro Cable" Gigabox --workspace acme
+
+      switchboard workspaces terms Gigabox --remove
+    """
+    if remove and (replace or not term):
+        raise CommandError("--remove takes the terms to take away, and not --replace.", "", USAGE)
+    given = tuple(term or ())
+    _check_terms(given)
+
+    async def work(database: "Database") -> "Workspace":
+        from db import directory
+
+        home = await names.workspace(database, workspace)
+        wanted = _changed(home.terms, directory.tidy_terms(given), remove, replace)
+        _check_terms(wanted)
+        return home if wanted == home.terms else await directory.set_terms(database, home.workspace_id, wanted)
+
+    home = state.run(work)
+    if json_:
+        print_json(home)
+    elif home.terms:
+        out().print("\n".join(home.terms), markup=False, soft_wrap=True)
+    else:
+        err().print(f"{home.name} has no terms: `switchboard workspaces terms TERM ...` adds some.", markup=False)
 
 
 @teams_app.command("create")
@@ -206,6 +257,27 @@ def list_members(workspace: names.Workspace = None, json_: Json = False) -> None
     for one in found:
         lines.add_row(str(one.user_id), one.name, ", ".join(one.aliases), str(one.team_id or ""))
     _show(lines, "No members yet: `switchboard members add NAME` adds one.")
+
+
+def _changed(before: tuple[str, ...], given: tuple[str, ...], remove: bool, replace: bool) -> tuple[str, ...]:
+    if remove:
+        away = {term.casefold() for term in given}
+        return tuple(term for term in before if term.casefold() not in away)
+    return given if replace else tuple(dict.fromkeys((*before, *given)))
+
+
+def _check_terms(terms: Sequence[str]) -> None:
+    from db import directory
+
+    try:
+        directory.tidy_terms(terms)
+    except ValueError as error:
+        raise CommandError(f"{str(error).capitalize()}.", "", USAGE) from error
+
+
+def _shortened(terms: Sequence[str], shown: int = 5) -> str:
+    more = f" and {len(terms) - shown} more" if len(terms) > shown else ""
+    return ", ".join(terms[:shown]) + more
 
 
 def _check_place(country: str | None, time_zone: str) -> None:

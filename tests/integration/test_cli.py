@@ -127,6 +127,25 @@ def test_with_several_workspaces_one_must_be_named() -> None:
     assert "'acme', 'umbrella'" in result.output
 
 
+def test_a_workspaces_own_terms_are_added_replaced_and_removed() -> None:
+    made = ok("workspaces", "create", "acme", "--term", "Metro  Cable")
+    assert made["terms"] == ["Metro Cable"]
+    assert ok("workspaces", "terms", "Gigabox", "Metro Cable")["terms"] == ["Metro Cable", "Gigabox"]
+    assert ok("workspaces", "terms", "gigabox", "--remove")["terms"] == ["Metro Cable"]
+    assert switchboard("workspaces", "terms").stdout == "Metro Cable\n"
+    assert ok("workspaces", "terms", "Alpha", "--replace") == ok("workspaces", "list")[0]
+    assert ok("workspaces", "terms", "--replace")["terms"] == []
+
+
+def test_terms_that_are_too_long_or_too_many_are_refused_and_change_nothing() -> None:
+    ok("workspaces", "create", "acme", "--term", "Gigabox")
+    for arguments in (("x" * 61,), ("--remove",), [f"term {at}" for at in range(500)]):
+        result = switchboard("workspaces", "terms", *arguments)
+        assert result.exit_code == 2, result.output
+        assert "Traceback" not in result.output
+    assert ok("workspaces", "terms")["terms"] == ["Gigabox"]
+
+
 def test_members_and_contacts_are_kept_and_an_import_may_be_repeated(tmp_path: Path) -> None:
     ok("workspaces", "create", "acme")
     user = str(uuid4())

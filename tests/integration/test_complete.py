@@ -299,6 +299,13 @@ async def test_a_user_learned_later_gets_the_voiceprint_that_was_kept_without_a_
     assert [row["user_id"] for row in await world.rows("SELECT user_id FROM voiceprints")] == [user]
 
 
+async def test_the_roster_holds_the_workspaces_own_terms(world: World) -> None:
+    await directory.set_terms(world.database, world.workspace_id, ["Gigabox", " Metro  Cable ", "", "Gigabox"])
+    assert (await roster.load(world.database, await taken(world))).terms == ("Gigabox", "Metro Cable")
+    with pytest.raises(directory.NotInDirectory):
+        await directory.set_terms(world.database, uuid4(), ["Gigabox"])
+
+
 async def test_the_roster_holds_the_contacts_of_the_workspace_those_of_the_call_first(world: World) -> None:
     party = await directory.add_contact(world.database, world.workspace_id, "Eve", phone="+1 415 555 0123")
     await directory.add_contact(world.database, world.workspace_id, "Zoe", email="zoe@x.example")

@@ -7,6 +7,7 @@ CREATE TABLE workspaces (
     name text NOT NULL,
     default_country text,  -- ISO 3166 alpha-2
     time_zone text NOT NULL DEFAULT 'UTC',  -- IANA
+    terms text[] NOT NULL DEFAULT '{}',  -- its own words, for recognition to listen for
     created_at timestamptz NOT NULL DEFAULT now()
 );
 
