@@ -78,15 +78,21 @@ class AsrOptions(BaseModel):
         description="A chunk is silent if its probability of no speech is above this and its text improbable.",
     )
     log_probability_threshold: float = Field(
-        -1.0, le=0, description="Text below this mean log probability per token is improbable: decoded again, warmer."
+        -1.0, le=0, description="Text below this mean log probability per token is improbable: suspect."
     )
     compression_threshold: float = Field(
-        2.4, gt=1, description="Text that gzip shrinks by more than this repeats itself: decoded again, warmer."
+        2.4, gt=1, description="Text that gzip shrinks by more than this repeats itself: suspect."
     )
     temperatures: tuple[float, ...] = Field(
         (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
         min_length=1,
-        description="Sampling temperatures tried in turn until the text is neither improbable nor repetitive.",
+        description="Temperatures at which a chunk decoded again is sampled, in turn, until its text is neither "
+        "improbable nor repetitive; 0 is not sampled.",
+    )
+    vocabulary: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Whether names and terms are given to the model as a prompt. auto: where the checkpoint's manifest "
+        "says that this was measured to help, else not; bench/vocabulary.py measures it.",
     )
 
 

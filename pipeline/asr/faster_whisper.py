@@ -5,6 +5,7 @@ serve chunks of any calls: every prompt carries its own language. Its post-proce
 used as it is.
 """
 
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline import checkpoints
-from pipeline.asr import words
+from pipeline.asr import careful as careful_listening
+from pipeline.asr import sampling, vocabulary, words
+from pipeline.asr.careful import Way
 from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText
 from pipeline.errors import EngineError
 
 MAX_INITIAL_TIMESTAMP = 1.0  # seconds; OpenAI's default: text begins at most this far into a window
 CPU_BATCH, GPU_BATCH = 4, 32
+KEPT_LANGUAGES = 5
+NO_REPEAT = {"repetition_penalty": 1.1, "no_repeat_ngram_size": 3}
+MAX_PASSES = 8  # of a sampled chunk: each costs a decoding
+
+Vocabulary = tuple[int, ...]  # the tokens of the terms to listen for
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +43,12 @@ class Decoding:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A chunk with its log-mel features, shape (mels, 3000), and what is known of its language."""
+    """A chunk and what is known of its language; `languages` is what the sound alone says."""
 
     chunk: Chunk
-    features: npt.NDArray[np.float32]
     language: str
     language_probability: float
+    languages: dict[str, float]
 
 
 class FasterWhisper:
@@ -67,6 +75,7 @@ class FasterWhisper:
         self._options = options
         self.batch_size = options.batch_size or (GPU_BATCH if device == "cuda" else CPU_BATCH)
         self._languages = checkpoint.languages
+        self._takes_vocabulary = options.vocabulary == "on" or (options.vocabulary == "auto" and checkpoint.vocabulary)
         self._tokenizers: dict[str, Any] = {}
         self.name = f"faster-whisper {checkpoint.name} {compute_type}"
         self.max_chunk_seconds = options.max_chunk_seconds or checkpoint.max_chunk_seconds or 30.0
@@ -87,18 +96,53 @@ class FasterWhisper:
         careful: bool = False,
     ) -> list[ChunkText]:
         """See `pipeline.asr.Engine`. Chunks of like length share a batch: a batch decodes as long as its longest."""
-        order = sorted(range(len(chunks)), key=lambda i: chunks[i].duration)
+        vocabulary = [self._vocabulary(terms) for terms in vocabularies] or [()] * len(chunks)
+        if careful:
+            return [self._listen(x, chunk, v) for x, chunk, v in zip(samples, chunks, vocabulary, strict=True)]
         done: dict[int, ChunkText] = {}
-        for batch in _batches(order, self.batch_size):
-            texts = self._transcribe_batch([samples[i] for i in batch], [chunks[i] for i in batch])
-            done.update(zip(batch, texts, strict=True))
+        for prompt in dict.fromkeys(vocabulary):
+            order = sorted((i for i in range(len(chunks)) if vocabulary[i] == prompt), key=lambda i: chunks[i].duration)
+            for batch in _batches(order, self.batch_size):
+                texts = self._transcribe_batch([samples[i] for i in batch], [chunks[i] for i in batch], prompt, Way())
+                done.update(zip(batch, texts, strict=True))
         return [done[i] for i in range(len(chunks))]
 
-    def _transcribe_batch(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[ChunkText]:
+    def _vocabulary(self, terms: Sequence[str]) -> Vocabulary:
+        """The tokens of a list of terms; none where the checkpoint is not to be given any."""
+        if not self._takes_vocabulary or not terms:
+            return ()
+        return tuple(vocabulary.tokens(terms, self._tokenizer("en").encode))
+
+    def _listen(self, samples: Samples, chunk: Chunk, terms: Vocabulary) -> ChunkText:
+        """One chunk in every way; see `careful.listen`."""
+
+        def decode(x: Samples, part: Chunk, way: Way) -> ChunkText:
+            return self._transcribe_batch([x], [part], terms if way.vocabulary else (), way)[0]
+
+        return careful_listening.listen(
+            samples, chunk, decode, self._text_suspect, self._options.temperatures, bool(terms)
+        )
+
+    def _text_suspect(self, text: ChunkText) -> bool:
+        if not text.words:
+            return False
+        return (
+            text.mean_log_probability < self._options.log_probability_threshold
+            or text.compression > self._options.compression_threshold
+        )
+
+    def _transcribe_batch(
+        self, samples: Sequence[Samples], chunks: Sequence[Chunk], terms: Vocabulary, way: Way
+    ) -> list[ChunkText]:
         features = [self._features(x, chunk) for x, chunk in zip(samples, chunks, strict=True)]
         encoded = self._encode(features)
-        windows = self._windows(chunks, features, encoded)
-        decodings = self._decode(encoded, windows)
+        windows = self._windows(chunks, encoded)
+        if way.temperature > 0:
+            decodings = [
+                self._sampled(encoded, window, mel, way) for window, mel in zip(windows, features, strict=True)
+            ]
+        else:
+            decodings = self._generate(encoded, windows, terms, way)
         spoken = [i for i, decoding in enumerate(decodings) if not self._silent(decoding)]
         timed = self._align(encoded, windows, decodings, spoken)
         return [
@@ -109,6 +153,9 @@ class FasterWhisper:
                 words=timed.get(i, ()),
                 mean_log_probability=decoding.mean_log_probability,
                 no_speech_probability=decoding.no_speech_probability,
+                languages=_likeliest(window.languages),
+                compression=decoding.compression,
+                temperature=way.temperature,
             )
             for i, (window, decoding) in enumerate(zip(windows, decodings, strict=True))
         ]
@@ -130,18 +177,14 @@ class FasterWhisper:
         except RuntimeError as error:
             raise EngineError(f"Recognition failed: {error}") from error
 
-    def _windows(
-        self, chunks: Sequence[Chunk], features: Sequence[npt.NDArray[np.float32]], encoded: Any
-    ) -> list[Window]:
-        unknown = [i for i, chunk in enumerate(chunks) if chunk.language is None]
-        detected = dict(zip(unknown, self._languages_of(_rows(encoded, unknown)), strict=True)) if unknown else {}
+    def _windows(self, chunks: Sequence[Chunk], encoded: Any) -> list[Window]:
         windows = []
-        for i, (chunk, mel) in enumerate(zip(chunks, features, strict=True)):
+        for chunk, languages in zip(chunks, self._languages_of(encoded), strict=True):
             if chunk.language is not None:
                 language, probability = chunk.language, 1.0
             else:
-                language, probability = max(detected[i].items(), key=lambda item: item[1])
-            windows.append(Window(chunk, mel, language, probability))
+                language, probability = max(languages.items(), key=lambda item: item[1])
+            windows.append(Window(chunk, language, probability, languages))
         return windows
 
     def _languages_of(self, encoded: Any) -> list[dict[str, float]]:
@@ -157,67 +200,73 @@ class FasterWhisper:
             found.append(probabilities)
         return found
 
-    def _decode(self, encoded: Any, windows: Sequence[Window]) -> list[Decoding]:
-        """Decode all windows; those whose text is suspect again at the next temperature, still in one batch."""
-        todo = list(range(len(windows)))
-        tried: dict[int, list[Decoding]] = defaultdict(list)
-        for temperature in self._options.temperatures:
-            decodings = self._generate(_rows(encoded, todo), [windows[i] for i in todo], temperature)
-            for i, decoding in zip(todo, decodings, strict=True):
-                tried[i].append(decoding)
-            todo = [i for i in todo if self._suspect(tried[i][-1])]
-            if not todo:
-                break
-        return [self._best(tried[i]) if i in todo else tried[i][-1] for i in range(len(windows))]
-
-    def _generate(self, encoded: Any, windows: Sequence[Window], temperature: float) -> list[Decoding]:
-        from faster_whisper.transcribe import get_compression_ratio, get_suppressed_tokens
+    def _generate(self, encoded: Any, windows: Sequence[Window], terms: Vocabulary, way: Way) -> list[Decoding]:
+        """Beam search for all windows at once."""
+        from faster_whisper.transcribe import get_suppressed_tokens
 
         # CTranslate2 wants prompts of one length with <|startoftranscript|> at one place: hence no previous text.
         tokenizers = [self._tokenizer(window.language) for window in windows]
-        prompts = [self._model.get_prompt(tokenizer, previous_tokens=[]) for tokenizer in tokenizers]
-        how: dict[str, Any] = {"beam_size": self._options.beam_size, "patience": 1}
-        if temperature > 0:
-            how = {"beam_size": 1, "num_hypotheses": 5, "sampling_topk": 0, "sampling_temperature": temperature}
+        before = [tokenizers[0].sot_prev, *terms] if terms else []
         try:
             results = self._model.model.generate(
                 encoded,
-                prompts,
+                [before + self._model.get_prompt(tokenizer, previous_tokens=[]) for tokenizer in tokenizers],
                 max_length=self._model.max_length,
                 return_scores=True,
                 return_no_speech_prob=True,
                 suppress_blank=True,
                 suppress_tokens=get_suppressed_tokens(tokenizers[0], [-1]),
                 max_initial_timestamp_index=round(MAX_INITIAL_TIMESTAMP / self._model.time_precision),
-                **how,
+                beam_size=self._options.beam_size,
+                patience=1,
+                **(NO_REPEAT if way.no_repeat else {}),
             )
         except RuntimeError as error:
             raise EngineError(f"Recognition failed: {error}") from error
-        decodings = []
-        for tokenizer, result in zip(tokenizers, results, strict=True):
-            tokens = list(result.sequences_ids[0])
-            text = tokenizer.decode(tokens).strip()
+        return [
             # CTranslate2's score is the mean over the tokens; Whisper's counts the end of text as one more.
-            score = result.scores[0] * len(tokens) / (len(tokens) + 1)
-            compression = get_compression_ratio(text) if text else 0.0
-            decodings.append(Decoding(tokens, score, result.no_speech_prob, compression))
-        return decodings
+            _decoding(tokenizer, list(result.sequences_ids[0]), result.scores[0], result.no_speech_prob)
+            for tokenizer, result in zip(tokenizers, results, strict=True)
+        ]
 
-    def _suspect(self, decoding: Decoding) -> bool:
-        if self._silent(decoding):
-            return False
-        improbable = decoding.mean_log_probability < self._options.log_probability_threshold
-        return improbable or decoding.compression > self._options.compression_threshold
+    def _sampled(self, encoded: Any, window: Window, mel: npt.NDArray[np.float32], way: Way) -> Decoding:
+        """One window, drawn at a temperature with a seed of its own sound; without Whisper's time tokens, since a
+        text cannot be gone on with after them."""
+        from faster_whisper.transcribe import get_suppressed_tokens
+
+        tokenizer = self._tokenizer(window.language)
+        start = self._model.get_prompt(tokenizer, previous_tokens=[], without_timestamps=True)
+        silence = [0.0]
+
+        def greedy(prefix: Sequence[int]) -> tuple[list[int], list[npt.NDArray[np.float32]]]:
+            result = self._model.model.generate(
+                encoded,
+                [[*start, *prefix]],
+                beam_size=1,
+                max_length=self._model.max_length,
+                return_logits_vocab=True,
+                return_no_speech_prob=True,
+                suppress_blank=not prefix,
+                suppress_tokens=get_suppressed_tokens(tokenizer, [-1]),
+            )[0]
+            if not prefix:
+                silence[0] = result.no_speech_prob
+            return list(result.sequences_ids[0]), [_array(step) for step in result.logits[0]]
+
+        longest = self._model.max_length // 2 - len(start)
+        try:
+            drawn = sampling.sample(
+                greedy, tokenizer.eot, way.temperature, zlib.crc32(mel.tobytes()), longest, MAX_PASSES
+            )
+        except RuntimeError as error:
+            raise EngineError(f"Recognition failed: {error}") from error
+        return _decoding(tokenizer, list(drawn.tokens), drawn.log_probability / max(1, len(drawn.tokens)), silence[0])
 
     def _silent(self, decoding: Decoding) -> bool:
         return (
             decoding.no_speech_probability > self._options.no_speech_threshold
             and decoding.mean_log_probability < self._options.log_probability_threshold
         )
-
-    def _best(self, tried: Sequence[Decoding]) -> Decoding:
-        plain = [d for d in tried if d.compression <= self._options.compression_threshold]
-        return max(plain or tried, key=lambda d: d.mean_log_probability)
 
     def _align(
         self, encoded: Any, windows: Sequence[Window], decodings: Sequence[Decoding], spoken: Sequence[int]
@@ -258,6 +307,28 @@ class FasterWhisper:
                 self._model.hf_tokenizer, self._model.model.is_multilingual, task="transcribe", language=language
             )
         return self._tokenizers[language]
+
+
+def _decoding(tokenizer: Any, tokens: list[int], score: float, no_speech: float) -> Decoding:
+    from faster_whisper.transcribe import get_compression_ratio
+
+    text = tokenizer.decode(tokens).strip()
+    mean = score * len(tokens) / (len(tokens) + 1)
+    return Decoding(tokens, mean, no_speech, get_compression_ratio(text) if text else 0.0)
+
+
+def _likeliest(languages: dict[str, float]) -> dict[str, float]:
+    ranked = sorted(languages.items(), key=lambda item: (-item[1], item[0]))
+    return {code: round(probability, 4) for code, probability in ranked[:KEPT_LANGUAGES]}
+
+
+def _array(view: Any) -> npt.NDArray[np.float32]:
+    """One step's scores, shape (vocabulary,), from whatever device and number format."""
+    import ctranslate2
+
+    if view.device != "cpu":
+        view = view.to_device(ctranslate2.Device.cpu)
+    return np.asarray(view.to(ctranslate2.DataType.float32), dtype=np.float32).copy()
 
 
 def _batches(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:

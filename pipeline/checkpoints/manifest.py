@@ -20,6 +20,7 @@ class Checkpoint:
     demo: bool = False  # trained on synthetic speech: no use on real voices
     max_chunk_seconds: float | None = None  # the longest chunk a recogniser has learnt; None: what its kind allows
     languages: tuple[str, ...] = ()  # ISO 639-1; empty: whatever its kind speaks
+    vocabulary: bool = False  # names and terms given as a prompt were measured to help this recogniser
     note: str = ""
 
 
@@ -41,6 +42,7 @@ def read(name: str, folder: Path) -> Checkpoint:
             demo=bool(manifest.get("demo", False)),
             max_chunk_seconds=manifest.get("max_chunk_seconds"),
             languages=tuple(manifest.get("languages", ())),
+            vocabulary=bool(manifest.get("vocabulary", False)),
             note=str(manifest.get("note", "")),
         )
     except (ValueError, AttributeError, TypeError) as error:
