@@ -16,11 +16,13 @@ Result = TypeVar("Result")
 class Batcher(Generic[Item, Result]):
     """Collects items of many callers and runs them together in a thread.
 
-    `run` takes a list of items and returns their results in the same order. At most `in_flight` batches of at most
-    `size` items run at once.
+    `run` takes a list of items and returns their results in the same order; an exception in place of a result fails
+    that item alone. At most `in_flight` batches of at most `size` items run at once.
     """
 
-    def __init__(self, run: Callable[[list[Item]], Sequence[Result]], size: int, in_flight: int = 1) -> None:
+    def __init__(
+        self, run: Callable[[list[Item]], Sequence[Result | Exception]], size: int, in_flight: int = 1
+    ) -> None:
         self._run = run
         self._size = size
         self._free = in_flight
@@ -29,7 +31,7 @@ class Batcher(Generic[Item, Result]):
         self._since: dict[int, float] = {}  # when each batch in flight was begun, by the id of its list
 
     async def submit(self, items: Sequence[Item]) -> list[Result]:
-        """The results of `items`, in order; raises what `run` raised for the first of them that fails alone."""
+        """The results of `items`, in order; raises what `run` raised or answered for the first of them that fails."""
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in items]
         self._waiting.extend(zip(items, futures, strict=True))
@@ -83,7 +85,9 @@ class Batcher(Generic[Item, Result]):
         finally:
             self._since.pop(id(batch), None)
         for (_, future), result in answered:
-            if not future.done():
+            if isinstance(result, Exception):
+                _fail(future, result)
+            elif not future.done():
                 future.set_result(result)
 
 

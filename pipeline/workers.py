@@ -11,9 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 
 Samples = npt.NDArray[np.float32]
+
+BLOCK = 60 * SAMPLE_RATE  # samples read at once
+VOICE_SECONDS = 180.0  # of speech that a voiceprint is made from: more of it changes nothing and costs memory
 
 
 class Held:
@@ -92,46 +95,77 @@ class LocalWorkers:
         return Held(await self.compute(fn, *args))
 
     async def detect_languages(self, audio: Held, chunks: Sequence[Chunk]) -> list[dict[str, float]]:
-        return await self._run("transcriber", "detect_languages", pieces(audio.inside.audio, chunks), chunks)  # type: ignore[no-any-return]
+        return await self._in_batches(
+            audio, chunks, lambda engine, samples, batch: engine.detect_languages(samples, batch)
+        )
 
     async def transcribe(
         self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False
     ) -> list[ChunkText]:
-        samples = pieces(audio.inside.audio, chunks)
-        return await self._run(  # type: ignore[no-any-return]
-            "transcriber", "transcribe", samples, chunks, [vocabulary] * len(chunks), careful
+        return await self._in_batches(
+            audio,
+            chunks,
+            lambda engine, samples, batch: engine.transcribe(samples, batch, [vocabulary] * len(batch), careful),
         )
 
     async def diarize(self, audio: Held) -> Diarization:
-        return await self._run("diarizer", "diarize", whole(audio.inside.audio))  # type: ignore[no-any-return]
+        return await self._run("diarizer", lambda engine: engine.diarize(whole(audio.inside.audio)))  # type: ignore[no-any-return]
 
     async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
-        return await self._run("diarizer", "voiceprint", spoken(audio.inside.audio, channel, speech))  # type: ignore[no-any-return]
+        return await self._run(  # type: ignore[no-any-return]
+            "diarizer", lambda engine: engine.voiceprint(spoken(audio.inside.audio, channel, speech))
+        )
 
-    async def _run(self, name: str, method: str, *args: Any) -> Any:
+    async def _in_batches(
+        self, audio: Held, chunks: Sequence[Chunk], ask: Callable[[Any, list[Samples], list[Chunk]], list[Any]]
+    ) -> list[Any]:
+        """Ask the transcriber a batch at a time, so that no more of the call is held; like lengths share a batch."""
+        order = sorted(range(len(chunks)), key=lambda at: chunks[at].duration)
+        done: dict[int, Any] = {}
+
+        def next_batch(engine: Any) -> None:
+            rows = order[len(done) : len(done) + engine.batch_size]
+            batch = [chunks[at] for at in rows]
+            done.update(zip(rows, ask(engine, pieces(audio.inside.audio, batch), batch), strict=True))
+
+        while len(done) < len(chunks):
+            await self._run("transcriber", next_batch)
+        return [done[at] for at in range(len(chunks))]
+
+    async def _run(self, name: str, ask: Callable[[Any], Any]) -> Any:
         """A thread cannot be stopped: when whoever asked leaves, the engine stays locked until it is done."""
         await self._locks[name].acquire()
-        work = asyncio.ensure_future(self._ask(name, method, *args))
+        work = asyncio.ensure_future(self._ask(name, ask))
         work.add_done_callback(lambda _: self._locks[name].release())
         return await asyncio.shield(work)
 
-    async def _ask(self, name: str, method: str, *args: Any) -> Any:
-        return await asyncio.to_thread(getattr(await self._engine(name), method), *args)
+    async def _ask(self, name: str, ask: Callable[[Any], Any]) -> Any:
+        return await asyncio.to_thread(ask, await self._engine(name))
 
 
 def pieces(audio: Audio, chunks: Sequence[Chunk]) -> list[Samples]:
-    """The samples of each chunk, float32 mono at 16 kHz."""
+    """The samples of each chunk, float32 mono at 16 kHz. May raise `StorageError`."""
     return [audio.cut(chunk.channel, chunk.start, chunk.end) for chunk in chunks]
 
 
 def whole(audio: Audio) -> Samples:
-    """All samples of channel 0."""
-    return audio.cut(0, 0.0, audio.duration)
+    """All samples of channel 0: 230 MB an hour, for an engine that needs to see them together."""
+    samples = np.empty(audio.length, np.float32)
+    for first in range(0, audio.length, BLOCK):
+        block = audio.read(0, first, first + BLOCK)
+        np.divide(block, np.float32(32768), out=samples[first : first + len(block)])
+    return samples
 
 
-def spoken(audio: Audio, channel: int, speech: Sequence[Span]) -> list[Samples]:
-    """The samples of each span of speech of one channel."""
-    return [audio.cut(channel, span.start, span.end) for span in speech]
+def spoken(audio: Audio, channel: int, speech: Sequence[Span], seconds: float = VOICE_SECONDS) -> list[Samples]:
+    """The samples of the longest spans of speech of one channel, at most so many seconds in all, in order of time."""
+    chosen, left = [], seconds
+    for span in sorted(speech, key=lambda span: -span.duration):
+        if left <= 0:
+            break
+        chosen.append(Span(span.start, min(span.end, span.start + left)))
+        left -= chosen[-1].duration
+    return [audio.cut(channel, span.start, span.end) for span in sorted(chosen, key=lambda span: span.start)]
 
 
 def _open(arg: Any) -> Any:

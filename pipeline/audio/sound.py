@@ -187,7 +187,7 @@ def sweep(scratch: str, age: float = ABANDONED_AFTER) -> None:
         before = time.time() - age
         for path in fs.find(root, maxdepth=2):
             folder = path.rpartition("/")[0]
-            if _is_load(folder) and _written(fs, path) < before:
+            if folder != root.rstrip("/") and _is_load(folder) and _written(fs, path) < before:
                 fs.rm_file(path)
                 if isinstance(fs, LocalFileSystem):
                     with contextlib.suppress(OSError):  # others lie in it still

@@ -5,10 +5,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pipeline.audio import hear
 from pipeline.audio.decode import DecodeOptions
-from pipeline.domain.speech import Chunk, Recording
-from pipeline.workers import LocalWorkers
+from pipeline.domain.speech import AudioInMemory, Chunk, Recording, Span
+from pipeline.workers import LocalWorkers, spoken, whole
 
 MONO = Path(__file__).parents[2] / "serve_app" / "demo" / "samples" / "03_repair_mono" / "call.flac"
 CHUNK = [Chunk(0, 0.5, 4.0, "en")]
@@ -18,7 +20,7 @@ class Watched:
     """An engine that knows how many threads were in it at once."""
 
     def __init__(self, engine: Any) -> None:
-        self.name, self.max_chunk_seconds = engine.name, engine.max_chunk_seconds
+        self.name, self.max_chunk_seconds, self.batch_size = engine.name, engine.max_chunk_seconds, engine.batch_size
         self.entered = threading.Event()
         self.most = self._inside = 0
         self._engine = engine
@@ -76,3 +78,35 @@ async def test_an_engine_given_as_a_factory_is_loaded_once_and_when_needed(trans
     names = await asyncio.gather(*(workers.recognition() for _ in range(3)))
     assert {(name.engine, name.max_chunk_seconds) for name in names} == {("faster-whisper demo int8", 8.0)}
     assert len(made) == 1
+
+
+async def test_chunks_are_read_and_asked_for_a_batch_at_a_time_and_come_back_in_their_order(transcriber: Any) -> None:
+    class Counting(Watched):
+        def transcribe(self, samples: Any, chunks: Any, vocabularies: Any, careful: bool) -> Any:
+            sizes.append(len(samples))
+            assert [len(one) for one in samples] == [round(chunk.duration * 16000) for chunk in chunks]
+            assert [list(words) for words in vocabularies] == [["Weber"]] * len(chunks)
+            return super().transcribe(samples, chunks, vocabularies, careful)
+
+    sizes: list[int] = []
+    workers = LocalWorkers(Counting(transcriber), None)
+    chunks = [Chunk(0, start, start + 4 - start / 10, "en") for start in range(7)]
+    texts = await workers.transcribe(await loaded(workers), chunks, ("Weber",))
+    assert [text.chunk for text in texts] == chunks
+    assert sizes == [4, 3]
+    assert await workers.transcribe(await loaded(workers), [], ()) == []
+
+
+def test_a_voiceprint_is_made_of_the_longest_speech_and_of_no_more_than_is_needed() -> None:
+    audio = AudioInMemory(np.arange(16000 * 20, dtype=np.int16)[None])
+    spans = [Span(0, 1), Span(2, 8), Span(9, 12), Span(13, 17)]
+    assert [len(piece) / 16000 for piece in spoken(audio, 0, spans, seconds=100)] == [1, 6, 3, 4]
+    assert [len(piece) / 16000 for piece in spoken(audio, 0, spans, seconds=8)] == [6, 2]
+    assert spoken(audio, 0, spans, seconds=8)[1][0] == audio.cut(0, 13, 14)[0]
+    assert spoken(audio, 0, ()) == []
+
+
+def test_the_whole_of_a_channel_is_what_its_pieces_are() -> None:
+    samples = np.random.default_rng(0).integers(-32768, 32767, (2, 16000 * 130)).astype(np.int16)
+    assert np.array_equal(whole(AudioInMemory(samples)), samples[0].astype(np.float32) / 32768)
+    assert whole(AudioInMemory(samples[:, :0])).shape == (0,)

@@ -1,0 +1,112 @@
+"""The replicas without Ray around them: what is read when, and whose failure is whose."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.actors import DiarizerReplica, TranscriberReplica
+from pipeline.audio import hear, sound
+from pipeline.audio.decode import DecodeOptions, decode_file
+from pipeline.audio.hear import Loaded
+from pipeline.domain.speech import Audio, Chunk, Layout, LayoutKind, Span
+from pipeline.errors import StorageError
+
+SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
+CHUNKS = [Chunk(0, float(start), start + 3.0, "en") for start in range(1, 21, 3)]
+
+
+@pytest.fixture(scope="module")
+def replica() -> TranscriberReplica:
+    return TranscriberReplica({"model": "demo", "device": "cpu", "cpu_threads": 1})
+
+
+def load(scratch: Path) -> Loaded:
+    folder = sound.join(scratch.as_uri(), sound.new_name())
+    audio = decode_file(SAMPLES / "03_repair_mono" / "call.flac", DecodeOptions(), folder=folder).audio
+    return Loaded(audio, Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"), folder=folder)
+
+
+def reference(loaded: Any) -> Any:
+    """As a reference into the object store arrives: in a list, to be awaited."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_result(loaded)
+    return [future]
+
+
+@dataclass(eq=False)
+class Watched(Audio):
+    """Sound that knows how much of it was read."""
+
+    inside: Audio
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def channels(self) -> int:
+        return self.inside.channels
+
+    @property
+    def length(self) -> int:
+        return self.inside.length
+
+    def read(self, channel: int, first: int, last: int) -> np.ndarray:
+        self.seconds.append((last - first) / 16000)
+        return self.inside.read(channel, first, last)
+
+
+async def test_a_chunk_whose_sound_is_gone_fails_alone(replica: TranscriberReplica, tmp_path: Path) -> None:
+    there, gone = load(tmp_path), load(tmp_path)
+    hear.discard(gone)
+    good, bad = await asyncio.gather(
+        replica.transcribe(reference(there), CHUNKS[:2]),
+        replica.transcribe(reference(gone), CHUNKS[:2]),
+        return_exceptions=True,
+    )
+    assert isinstance(bad, StorageError)
+    assert not isinstance(good, BaseException)
+    assert [text.chunk for text in good] == CHUNKS[:2]
+    with pytest.raises(StorageError):
+        await replica.detect_languages(reference(gone), CHUNKS[:1])
+
+
+async def test_sound_is_read_when_its_batch_is_formed(replica: TranscriberReplica, tmp_path: Path) -> None:
+    loaded = load(tmp_path)
+    audio = Watched(loaded.audio)
+    asked = asyncio.create_task(replica.transcribe(reference(Loaded(audio, loaded.layout)), CHUNKS))
+    with replica._device:  # the first batch waits for it, and nothing beyond that batch is read meanwhile
+        await asyncio.sleep(0.5)
+        assert audio.seconds == [3.0] * 4
+    assert [text.chunk for text in await asked] == CHUNKS
+    assert audio.seconds == [3.0] * len(CHUNKS)
+
+
+async def test_careful_recognition_is_asked_for_one_chunk_at_a_time(
+    replica: TranscriberReplica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    transcribe = replica._engine.transcribe
+
+    def watched(samples: Any, chunks: Any, vocabularies: Any = (), careful: bool = False) -> Any:
+        asked.append((len(samples), vocabularies, careful))
+        return transcribe(samples, chunks, vocabularies, careful)
+
+    monkeypatch.setattr(replica._engine, "transcribe", watched)
+    loaded = reference(load(tmp_path))
+    again = await replica.transcribe(loaded, CHUNKS[:3], ("Weber",), careful=True)
+    assert [text.chunk for text in again] == CHUNKS[:3]
+    assert asked == [(1, [("Weber",)], True)] * 3
+    await replica.transcribe(loaded, CHUNKS[:3], ("Weber",))
+    assert asked[3:] == [(3, [("Weber",)] * 3, False)]
+
+
+async def test_the_diarizer_reads_in_its_own_thread_and_says_when_it_cannot(tmp_path: Path) -> None:
+    replica = DiarizerReplica({"pipeline": "demo", "device": "cpu"})
+    loaded = load(tmp_path)
+    print_of_all = await replica.voiceprint(reference(loaded), 0, [Span(0.5, 8.0), Span(9.0, 14.0)])
+    assert print_of_all is not None
+    hear.discard(loaded)
+    with pytest.raises(StorageError):
+        await replica.diarize(reference(loaded))
