@@ -6,12 +6,14 @@ handed just those, so that an alignment made in a batch of many calls goes throu
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from pipeline.domain.speech import Chunk, Word
 
 PREPENDED, APPENDED = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"  # faster-whisper's defaults: punctuation joined to words
+SHORTEST = 0.02  # seconds; the aligner's own step, and it gives some words none
 
 
 def segments(model: Any, tokenizer: Any, tokens: list[int], seconds: float) -> list[dict[str, Any]]:
@@ -69,15 +71,36 @@ def timed(model: Any, tokenizer: Any, segments: list[dict[str, Any]], alignment:
 
 def within(words: Sequence[dict[str, Any]], chunk: Chunk) -> tuple[Word, ...]:
     """Shift words to the recording's time, keep them inside the chunk and in order, drop those without text."""
-    result: list[Word] = []
-    earliest = chunk.start
+    placed = []
     for word in words:
         text = word["word"].strip()
-        if not text:
-            continue
-        start = min(max(round(chunk.start + float(word["start"]), 3), earliest), chunk.end)
-        end = min(max(round(chunk.start + float(word["end"]), 3), start), chunk.end)
-        confidence = min(1.0, max(0.0, float(word["probability"])))
-        result.append(Word(start, end, text, round(confidence, 4)))
-        earliest = end
-    return tuple(result)
+        if text:
+            confidence = min(1.0, max(0.0, float(word["probability"])))
+            start, end = (chunk.start + float(word[edge]) for edge in ("start", "end"))
+            placed.append(Word(start, end, text, round(confidence, 4)))
+    return in_order(placed, chunk.start, chunk.end)
+
+
+def in_order(words: Sequence[Word], first: float, last: float) -> tuple[Word, ...]:
+    """The words with times that rise, do not overlap and lie in first..last; each lasts at least 20 ms.
+
+    Where there is no room for that, words share the time there is; without any time between `first` and `last` their
+    times are all `first`. Times that need no change are rounded to milliseconds and else left as they are.
+    """
+    shortest = min(SHORTEST, max(0.0, last - first) / max(1, len(words)))
+    starts: list[float] = []
+    ends: list[float] = []
+    for i, word in enumerate(words):  # what must come after still has to fit
+        latest = last - shortest * (len(words) - i)
+        start = min(max(word.start, ends[-1] if ends else first), max(first, latest))
+        ends.append(min(max(word.end, start + shortest), max(start, latest + shortest)))
+        starts.append(start)
+    digits = 3 if shortest >= 0.002 else 9  # milliseconds would make crammed words last no time
+    return tuple(
+        replace(
+            word,
+            start=min(max(round(start, digits), first), last),
+            end=min(max(round(end, digits), first), last),
+        )
+        for word, start, end in zip(words, starts, ends, strict=True)
+    )

@@ -1,0 +1,90 @@
+"""The same words in both channels at once: found by text, settled by sound.
+
+Equal words are only a suspicion: two people say "yes" at once, and a customer repeats what the rep said. Only where the
+quieter channel's sound is a filtered copy of the louder one's is it the rep's own voice on the customer's line.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from pipeline.asr.acoustics import shared
+from pipeline.asr.plausible import plain
+from pipeline.domain.speech import Audio, Word
+
+AT_ONCE = 0.8  # seconds between the starts of two words that may be one
+RUN_PAUSE = 1.0  # seconds between words of one run
+FEWEST_SECONDS = 0.2  # of sound: less cannot be compared
+
+
+class Proof(Enum):
+    """What the sound says of words that both channels have at once."""
+
+    ECHO = "echo"
+    UNSURE = "unsure"
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """Words of `channel`, by their index among that channel's words, that the other channel has at the same time."""
+
+    channel: int
+    words: tuple[int, ...]
+    proof: Proof
+
+
+def find(
+    audio: Audio, words: Sequence[Sequence[Word]], proven_share: float, unsure_share: float, quieter_db: float
+) -> list[Echo]:
+    """Echoes between two channels; `words[c]` are the words of channel c in order of time.
+
+    Proven: the quieter channel is explained to at least `proven_share` and at least `quieter_db` quieter. Unsure: at
+    least `unsure_share`, or not quieter, so that nobody can say whose words they are (both channels' words are
+    named). Own voices are not returned.
+    """
+    if len(words) != 2:
+        return []
+    echoes = []
+    for run in _runs(words[0], words[1]):
+        pairs = [(words[0][i], words[1][j]) for i, j in run]
+        start = min(min(a.start, b.start) for a, b in pairs)
+        end = max(max(a.end, b.end) for a, b in pairs)
+        sound = shared(audio, start, end) if end - start >= FEWEST_SECONDS else None
+        if sound is None or sound.share < unsure_share:
+            continue
+        proven = sound.share >= proven_share and sound.difference_db >= quieter_db
+        for channel in (0, 1):
+            if channel == sound.quieter or (not proven and sound.difference_db < quieter_db):
+                indices = tuple(pair[channel] for pair in run)
+                echoes.append(Echo(channel, indices, Proof.ECHO if proven else Proof.UNSURE))
+    return echoes
+
+
+def _runs(first: Sequence[Word], second: Sequence[Word]) -> Iterator[list[tuple[int, int]]]:
+    """Pairs of equal words at about the same time, those that follow each other closely together."""
+    run: list[tuple[int, int]] = []
+    for pair in _pairs(first, second):
+        if run and not (
+            first[pair[0]].start - first[run[-1][0]].end <= RUN_PAUSE
+            and second[pair[1]].start - second[run[-1][1]].end <= RUN_PAUSE
+        ):
+            yield run
+            run = []
+        run.append(pair)
+    if run:
+        yield run
+
+
+def _pairs(first: Sequence[Word], second: Sequence[Word]) -> Iterator[tuple[int, int]]:
+    """Indices of equal words whose starts are close, rising in both channels."""
+    begin = 0
+    for i, word in enumerate(first):
+        while begin < len(second) and second[begin].start < word.start - AT_ONCE:
+            begin += 1
+        j = begin
+        while j < len(second) and second[j].start <= word.start + AT_ONCE:
+            if plain(second[j].text) == plain(word.text):
+                yield i, j
+                begin = j + 1
+                break
+            j += 1

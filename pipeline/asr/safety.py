@@ -1,0 +1,146 @@
+"""The safety net on the batched path: which windows are suspect, and what becomes of them.
+
+`review` judges every window after the first pass; the caller has the suspect ones decoded again, alone, and hands
+them to `settle`, which takes the better of the two texts, marks what stays doubtful and takes out only what nobody can
+have said. Nothing is hidden: what was taken out is in a `Doubt`. Both are pure, need no model, and hold the samples of
+one window at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipeline.asr import verdicts
+from pipeline.asr.verdicts import REASONS, Verdict
+from pipeline.asr.words import in_order
+from pipeline.domain.speech import Audio, ChunkText, Doubt, Heard, Word
+
+__all__ = ["REASONS", "SafetyOptions", "Suspect", "review", "settle"]
+
+
+class SafetyOptions(BaseModel):
+    """When a window is suspect."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    log_probability: float = Field(-0.75, le=0, description="Mean log probability per token below this is suspect.")
+    compression: float = Field(2.4, gt=1, description="Text that gzip shrinks by more than this is suspect.")
+    no_speech: float = Field(0.6, ge=0, le=1, description="Words with a probability of no speech above this.")
+    words_per_second: float = Field(7.0, gt=0, description="More words than this in a second of speech.")
+    impossible_words_per_second: float = Field(
+        12.0, gt=0, description="Repetitions that come faster than this are taken out: nobody speaks so fast."
+    )
+    fewest_words_per_second: float = Field(0.4, ge=0, description="Fewer words than this in a second of loud speech.")
+    missing_seconds: float = Field(1.0, gt=0, description="Loud seconds of detected speech that have no words.")
+    quiet_db: float = Field(
+        35.0, gt=0, description="A word that stays this far below the channel's speech level has no sound."
+    )
+    far_seconds: float = Field(
+        0.5, ge=0, description="A word at least this far from any detected speech is outside of it."
+    )
+    echo_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Share of a channel's power that the other one explains, from which it is its echo.",
+    )
+    echo_unsure_share: float = Field(0.3, gt=0, le=1, description="Share from which equal words are doubtful.")
+    echo_quieter_db: float = Field(6.0, ge=0, description="An echo is at least this much quieter than its source.")
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """`texts[index]` is to be decoded again; `reasons` are names of `REASONS`, in that order."""
+
+    index: int
+    reasons: tuple[str, ...]
+
+
+def review(
+    audio: Audio, heard: Heard, texts: Sequence[ChunkText], options: SafetyOptions | None = None
+) -> tuple[Suspect, ...]:
+    """The windows whose text is suspect, by index; `texts` in any order, of any channels of `audio`."""
+    judged = verdicts.judge(audio, heard, texts, options or SafetyOptions())
+    return tuple(Suspect(i, verdict.reasons) for i, verdict in enumerate(judged) if verdict.reasons)
+
+
+def settle(
+    audio: Audio,
+    heard: Heard,
+    texts: Sequence[ChunkText],
+    again: Mapping[int, ChunkText],
+    options: SafetyOptions | None = None,
+) -> tuple[tuple[ChunkText, ...], tuple[Doubt, ...]]:
+    """The texts to keep, in the order of `texts`, and what is not sure about them, by channel and time.
+
+    `again[i]` is the second decoding of `texts[i]`: taken if it is in another language (it was asked for because of
+    that), if fewer reasons speak against it, or if as many do and it is at least as probable. Word times of a channel
+    rise, do not overlap, and lie in their chunk. Raises ValueError for an index that `texts` lacks.
+    """
+    options = options or SafetyOptions()
+    if any(not 0 <= i < len(texts) for i in again):
+        raise ValueError(f"decoded again: {sorted(again)}; there are {len(texts)} texts")
+    chosen = _choose(audio, heard, texts, again, options)
+    judged = verdicts.judge(audio, heard, chosen, options)
+    settled = [_mark(text, verdict) for text, verdict in zip(chosen, judged, strict=True)]
+    doubts = [d for text, verdict in zip(chosen, judged, strict=True) for d in _doubts(text, verdict)]
+    return _in_order(settled), tuple(sorted(doubts, key=lambda d: (d.channel, d.start, d.end, d.kept)))
+
+
+def _choose(
+    audio: Audio, heard: Heard, texts: Sequence[ChunkText], again: Mapping[int, ChunkText], options: SafetyOptions
+) -> list[ChunkText]:
+    """The better decoding of each window."""
+    second = [again.get(i, text) for i, text in enumerate(texts)]
+    before = verdicts.judge(audio, heard, texts, options)
+    after = verdicts.judge(audio, heard, second, options)
+    return [
+        second[i]
+        if second[i].language != text.language or _rank(after[i], second[i]) >= _rank(before[i], text)
+        else text
+        for i, text in enumerate(texts)
+    ]
+
+
+def _rank(verdict: Verdict, text: ChunkText) -> tuple[int, float]:
+    return -len(verdict.reasons), text.mean_log_probability
+
+
+def _mark(text: ChunkText, verdict: Verdict) -> ChunkText:
+    words = tuple(
+        replace(word, doubtful=True) if i in verdict.doubtful else word
+        for i, word in enumerate(text.words)
+        if i not in verdict.withheld
+    )
+    return replace(text, words=words)
+
+
+def _doubts(text: ChunkText, verdict: Verdict) -> list[Doubt]:
+    """What was taken out, what is kept and marked, and where words are missing."""
+    channel = text.chunk.channel
+    doubts = []
+    for kept, marked in ((False, verdict.withheld), (True, verdict.doubtful)):
+        words = [text.words[i] for i in sorted(marked)]
+        if words:
+            reasons = verdicts.ordered({reason for i in marked for reason in marked[i]})
+            doubts.append(Doubt(channel, words[0].start, words[-1].end, reasons, _text(words), kept))
+    return doubts + [Doubt(channel, span.start, span.end, ("missing_speech",)) for span in verdict.missing]
+
+
+def _text(words: Sequence[Word]) -> str:
+    return " ".join(word.text for word in words)
+
+
+def _in_order(texts: Sequence[ChunkText]) -> tuple[ChunkText, ...]:
+    """Chunks of a channel do not overlap, but what was made by hand or cut anew may; words never do."""
+    result = list(texts)
+    latest: dict[int, float] = {}
+    for i in sorted(range(len(texts)), key=lambda i: (texts[i].chunk.channel, texts[i].chunk.start)):
+        chunk = texts[i].chunk
+        first = min(max(chunk.start, latest.get(chunk.channel, chunk.start)), chunk.end)
+        words = in_order(texts[i].words, first, chunk.end)
+        result[i] = replace(texts[i], words=words)
+        if words:
+            latest[chunk.channel] = words[-1].end
+    return tuple(result)

@@ -1,0 +1,220 @@
+"""What speaks against each window's text, and against single words of it."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pipeline.asr import acoustics, echoes, plausible
+from pipeline.asr.acoustics import Levels
+from pipeline.asr.echoes import Proof
+from pipeline.domain.speech import Audio, ChunkText, Heard, Label, Span, Word
+
+if TYPE_CHECKING:
+    from pipeline.asr.safety import SafetyOptions
+
+REASONS: dict[str, str] = {
+    "improbable": "The recogniser itself holds the text improbable.",
+    "compressible": "The text repeats itself: it compresses more than speech does.",
+    "loop": "The same words follow each other again and again.",
+    "no_speech": "The recogniser gave words though it took the stretch for no speech.",
+    "too_many_words": "More words than anybody speaks in the seconds of speech that were heard.",
+    "too_few_words": "Hardly any words for the seconds of speech that were heard.",
+    "missing_speech": "Somebody speaks here, and no words were recognised.",
+    "no_sound": "The words lie where the channel is as good as silent.",
+    "outside_speech": "The words lie away from all speech that was detected.",
+    "not_on_speech": "The words lie on a tone, music, noise or silence.",
+    "echo": "The words are the other channel's, heard faintly.",
+    "same_words": "Both channels have the same words at once, and it is not sure whose they are.",
+}
+"""Why a window is suspect, a word doubtful or taken out: a stable name and a sentence for people."""
+
+LOUD_DB = 25.0  # below the channel's speech level: still speech
+SHORT_SECONDS = 0.5  # of loud speech without any word: a breath or a cough may be shorter
+FEW_WORDS_FROM = 4.0  # seconds of loud speech from which few words are suspect
+MANY_WORDS_FROM = 4  # words from which a rate means something
+COVERED = 0.8  # share of a word that lies on a label
+REACH = 0.2  # seconds around words in which speech is not missing: word times are no better
+
+Marked = dict[int, set[str]]  # a word's index in its window, and the reasons against it
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What was found against one window. `doubtful` and `withheld` words do not overlap."""
+
+    found: set[str] = field(default_factory=set)
+    doubtful: Marked = field(default_factory=lambda: defaultdict(set))
+    withheld: Marked = field(default_factory=lambda: defaultdict(set))
+    missing: list[Span] = field(default_factory=list)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """All of them, in the order of `REASONS`."""
+        return ordered(self.found)
+
+    def doubt(self, reason: str, words: Iterable[int]) -> None:
+        """Words that stay and are marked."""
+        self.found.add(reason)
+        for i in words:
+            if i not in self.withheld:
+                self.doubtful[i].add(reason)
+
+    def withhold(self, reason: str, words: Iterable[int]) -> None:
+        """Words that nobody can have said."""
+        self.found.add(reason)
+        for i in words:
+            self.doubtful.pop(i, None)
+            self.withheld[i].add(reason)
+
+
+def ordered(reasons: set[str]) -> tuple[str, ...]:
+    """In the order of `REASONS`."""
+    return tuple(name for name in REASONS if name in reasons)
+
+
+def judge(audio: Audio, heard: Heard, texts: Sequence[ChunkText], options: "SafetyOptions") -> list[Verdict]:
+    """One verdict for each text."""
+    judged = [Verdict() for _ in texts]
+    levels = [acoustics.levels(audio, text.chunk) for text in texts]
+    by_channel: dict[int, list[int]] = defaultdict(list)
+    for i in sorted(range(len(texts)), key=lambda i: texts[i].chunk.start):
+        by_channel[texts[i].chunk.channel].append(i)
+    for channel, indices in by_channel.items():
+        speech = _Spans(heard.speech[channel] if channel < len(heard.speech) else ())
+        labels = _Labels(heard.labels[channel] if channel < len(heard.labels) else ())
+        level = acoustics.speech_level([levels[i] for i in indices])
+        for i in indices:
+            _by_place(judged[i], texts[i], levels[i], level, speech, labels, options)
+        _by_loops(judged, texts, indices, options)
+    if heard.layout.kind.separated:
+        _by_echo(judged, audio, texts, by_channel, options)
+    for verdict, text in zip(judged, texts, strict=True):
+        _by_score(verdict, text, options)
+    return judged
+
+
+def _by_score(verdict: Verdict, text: ChunkText, options: "SafetyOptions") -> None:
+    if not text.words:
+        return
+    every = range(len(text.words))
+    if text.mean_log_probability < options.log_probability:
+        verdict.doubt("improbable", every)
+    if text.compression > options.compression:
+        verdict.doubt("compressible", every)
+    if text.no_speech_probability > options.no_speech:
+        verdict.doubt("no_speech", every)
+
+
+def _by_place(
+    verdict: Verdict,
+    text: ChunkText,
+    levels: Levels,
+    speech_level: float,
+    speech: "_Spans",
+    labels: "_Labels",
+    options: "SafetyOptions",
+) -> None:
+    spoken = speech.inside(text.chunk.start, text.chunk.end)
+    loud = levels.loud_seconds(spoken, speech_level - LOUD_DB)
+    count, every = len(text.words), range(len(text.words))
+    if count >= MANY_WORDS_FROM and count > options.words_per_second * plausible.seconds(spoken):
+        verdict.doubt("too_many_words", every)
+    if count and loud >= FEW_WORDS_FROM and count < options.fewest_words_per_second * loud:
+        verdict.doubt("too_few_words", every)
+    for span in plausible.without(spoken, text.words, REACH):
+        needed = options.missing_seconds if count else min(SHORT_SECONDS, options.missing_seconds)
+        if levels.loud_seconds([span], speech_level - LOUD_DB) >= needed:
+            verdict.found.add("missing_speech")
+            verdict.missing.append(span)
+    near = speech.inside(text.chunk.start - options.far_seconds, text.chunk.end + options.far_seconds)
+    for i, word in enumerate(text.words):
+        _word_by_place(verdict, i, word, levels, speech_level - options.quiet_db, near, labels, options)
+
+
+def _word_by_place(
+    verdict: Verdict,
+    i: int,
+    word: Word,
+    levels: Levels,
+    quiet: float,
+    near: Sequence[Span],
+    labels: "_Labels",
+    options: "SafetyOptions",
+) -> None:
+    """Taken out is only what lies far from all detected speech, and there on no speech or on no sound."""
+    far = plausible.distance(near, word) >= options.far_seconds
+    silent = not (levels.between(word.start - REACH, word.end + REACH) > quiet).any()
+    off = labels.share_without_speech(word) >= COVERED
+    for reason, holds in (("not_on_speech", off), ("no_sound", silent)):
+        if holds and far:
+            verdict.withhold(reason, [i])
+        elif holds:
+            verdict.doubt(reason, [i])
+    if far and not (off or silent):
+        verdict.doubt("outside_speech", [i])
+
+
+def _by_loops(
+    judged: Sequence[Verdict], texts: Sequence[ChunkText], indices: Sequence[int], options: "SafetyOptions"
+) -> None:
+    """Loops within windows and across the windows of one channel."""
+    owners = [(i, k) for i in indices for k in range(len(texts[i].words))]
+    words = [texts[i].words[k] for i, k in owners]
+    for loop in plausible.loops(words):
+        lasting = words[loop.last - 1].end - words[loop.first].start
+        impossible = loop.last - loop.first > options.impossible_words_per_second * lasting
+        for position in range(loop.first, loop.last):
+            i, k = owners[position]
+            if impossible and position >= loop.first + loop.period:
+                judged[i].withhold("loop", [k])
+            else:
+                judged[i].doubt("loop", [k])
+
+
+def _by_echo(
+    judged: Sequence[Verdict],
+    audio: Audio,
+    texts: Sequence[ChunkText],
+    by_channel: dict[int, list[int]],
+    options: "SafetyOptions",
+) -> None:
+    owners = [[(i, k) for i in by_channel.get(c, []) for k in range(len(texts[i].words))] for c in (0, 1)]
+    words = [[texts[i].words[k] for i, k in channel] for channel in owners]
+    found = echoes.find(audio, words, options.echo_share, options.echo_unsure_share, options.echo_quieter_db)
+    for echo in found:
+        for position in echo.words:
+            i, k = owners[echo.channel][position]
+            if echo.proof is Proof.ECHO:
+                judged[i].withhold("echo", [k])
+            else:
+                judged[i].doubt("same_words", [k])
+
+
+class _Spans:
+    """Spans of one channel in order, asked for by time; many thousand in a long call."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = sorted(spans, key=lambda span: span.start)
+        self._ends = [span.end for span in self._spans]
+
+    def inside(self, start: float, end: float) -> list[Span]:
+        """The parts between two times; the spans of a channel do not overlap."""
+        first = bisect_left(self._ends, start)
+        last = first
+        while last < len(self._spans) and self._spans[last].start < end:
+            last += 1
+        return plausible.inside(self._spans[first:last], start, end)
+
+
+class _Labels:
+    """The stretches of a channel that hold no speech."""
+
+    def __init__(self, labels: Sequence[Label]) -> None:
+        self._spans = _Spans([Span(label.start, label.end) for label in labels if not label.kind.speech])
+
+    def share_without_speech(self, word: Word) -> float:
+        """Of the word's time, 0..1."""
+        span = word.end - word.start
+        return plausible.seconds(self._spans.inside(word.start, word.end)) / span if span > 0 else 0.0
