@@ -9,8 +9,8 @@ looks inside audio: samples stay with the workers.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,7 +26,6 @@ from pipeline.domain.insight import Finding, Material, Roster
 from pipeline.domain.speech import (
     CUSTOMER,
     REP,
-    Chunk,
     Diarization,
     Heard,
     Recognized,
@@ -37,10 +36,13 @@ from pipeline.domain.speech import (
     Voiceprint,
 )
 from pipeline.errors import RecordingError, StorageError
+from pipeline.recognise import recognise
 from pipeline.speakers.attribute import attribute
-from pipeline.speakers.language import decide
+from pipeline.speakers.language import LanguageOptions
 from pipeline.speakers.roles import RoleOptions
+from pipeline.speakers.seconds import party_speech
 from pipeline.speakers.turns import TurnOptions
+from pipeline.vocabulary import vocabulary
 from pipeline.workers import Held, Workers
 
 T = TypeVar("T")
@@ -68,7 +70,7 @@ class ProcessOptions(BaseModel):
     speech: SpeechOptions = Field(default_factory=SpeechOptions)
     turns: TurnOptions = Field(default_factory=TurnOptions)
     roles: RoleOptions = Field(default_factory=RoleOptions)
-    language_chunks: int = Field(4, ge=1, description="Longest chunks of a channel that language is detected on.")
+    language: LanguageOptions = Field(default_factory=LanguageOptions)
 
     @property
     def scratch_folder(self) -> str:
@@ -119,7 +121,7 @@ async def process(
     Raises `CallError`: its class says whether another attempt can help.
     """
     options = options or ProcessOptions()
-    walk = _Walk(call, workers, record, recall, options, last_try)
+    walk = _Walk(call, workers, roster, record, recall, options, last_try)
     try:
         spoken = await _listen(walk)
     finally:
@@ -154,14 +156,14 @@ async def conclude(
     transcript: Transcript = await workers.compute(
         attribute,
         spoken.heard,
-        spoken.recognized.texts,
+        spoken.recognized,
         spoken.diarization,
         spoken.voiceprint,
         roster,
         str(call.user_id) if call.user_id else None,
-        spoken.recognized.engine,
         options.turns,
         options.roles,
+        options.language,
     )
     await record("speakers", transcript)
     material = Material(call, transcript, roster, _speech_by_speaker(spoken, transcript))
@@ -187,6 +189,7 @@ class _Walk:
 
     call: Call
     workers: Workers
+    roster: Roster
     record: Record
     recall: Recall
     options: ProcessOptions
@@ -236,16 +239,10 @@ class _Walk:
             return Recognized((), recognition.engine)
         if max(chunk.duration for chunk in heard.chunks) > recognition.max_chunk_seconds + 0.1:
             heard = await self.hear()  # what an earlier attempt recorded was cut for another model
-        audio = await self.audio()
-        chunks = await self.with_language(audio, heard.chunks)
-        return Recognized(tuple(await self.workers.transcribe(audio, chunks)), recognition.engine)
-
-    async def with_language(self, audio: Held, chunks: Sequence[Chunk]) -> list[Chunk]:
-        """Language is decided per channel from its longest stretches of speech, not from the first seconds."""
-        asked = _longest_by_channel(chunks, self.options.language_chunks)
-        decided = decide(asked, await self.workers.detect_languages(audio, asked))
-        codes = {channel: language.code for channel, language in decided.items()}
-        return [replace(chunk, language=codes.get(chunk.channel)) for chunk in chunks]
+        words = vocabulary(self.call, self.roster)
+        return await recognise(
+            self.workers, await self.audio(), heard, recognition.engine, words, self.options.language
+        )
 
     async def diarize(self, heard: Heard) -> Diarization:
         if not heard.chunks:
@@ -294,21 +291,10 @@ def _remove(folder: str) -> None:
         log.warning("%s It is swept after a day.", error)
 
 
-def _longest_by_channel(chunks: Sequence[Chunk], count: int) -> list[Chunk]:
-    """The `count` longest chunks of each channel: enough to tell its language, without encoding everything twice."""
-    by_channel: dict[int, list[Chunk]] = {}
-    for chunk in sorted(chunks, key=lambda chunk: -chunk.duration):
-        by_channel.setdefault(chunk.channel, []).append(chunk)
-    return [chunk for longest in by_channel.values() for chunk in longest[:count]]
-
-
 def _speech_by_speaker(spoken: Spoken, transcript: Transcript) -> dict[str, tuple[Span, ...]]:
-    """Spans with voice activity by speaker label, where the channel says whose they are."""
+    """Spans with voice activity by speaker label, where the channel says whose they are; machines speak for nobody."""
     if not spoken.heard.layout.kind.separated:
         return {}
+    speech = party_speech(spoken.heard, transcript.labels)
     by_role = {Role.REP: REP, Role.CUSTOMER: CUSTOMER}
-    return {
-        speaker.label: spoken.heard.speech[by_role[speaker.role]]
-        for speaker in transcript.speakers
-        if speaker.role in by_role
-    }
+    return {speaker.label: speech[by_role[speaker.role]] for speaker in transcript.speakers if speaker.role in by_role}

@@ -2,51 +2,90 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pipeline.domain.insight import Roster
-from pipeline.domain.speech import ChunkText, Diarization, Heard, LayoutKind, Speaker, Transcript, Turn, Voiceprint
+from pipeline.domain.speech import (
+    ChunkText,
+    Diarization,
+    Doubt,
+    Heard,
+    Recognized,
+    Span,
+    Speaker,
+    Transcript,
+    Turn,
+    Voiceprint,
+    Word,
+)
 from pipeline.speakers import roles, turns
+from pipeline.speakers.call_language import decide
+from pipeline.speakers.language import LanguageOptions
 from pipeline.speakers.roles import RoleOptions
+from pipeline.speakers.seconds import machine_spans, party_speech, seconds_in, why_silent
 from pipeline.speakers.turns import TurnOptions
 from pipeline.speakers.voiceprint import match
 
 
 def attribute(
     heard: Heard,
-    texts: Sequence[ChunkText],
+    recognized: Recognized,
     diarization: Diarization | None,
     rep_voiceprint: Voiceprint | None,
     roster: Roster,
     user_id: str | None,
-    engine: str,
     turn_options: TurnOptions | None = None,
     role_options: RoleOptions | None = None,
+    language_options: LanguageOptions | None = None,
 ) -> Transcript:
     """Who said what.
 
     With separated channels the channel decides and `rep_voiceprint` may tell which member the rep is;
-    otherwise `diarization` tells the voices apart (None: all words are one speaker's). A transcript without words
-    says why in `note`.
+    otherwise `diarization` tells the voices apart (None: all words are one speaker's). What machines say stays with the
+    channel's speaker, in turns of its own that say so. A transcript in which no party says a word says why in `note`.
     """
+    texts = _said(recognized)
+    labels = heard.labels
+    machines = machine_spans(labels)
     if heard.layout.kind.separated:
-        speakers, joined = _separated(texts, rep_voiceprint, roster, user_id, turn_options, role_options)
+        speakers, joined = _separated(texts, machines, rep_voiceprint, roster, user_id, turn_options, role_options)
     else:
-        speakers, joined = _mixed(texts, diarization, roster, user_id, turn_options, role_options)
-    language, probability = _language(texts)
+        speakers, joined = _mixed(texts, machines, diarization, roster, user_id, turn_options, role_options)
+    speech = party_speech(heard, labels)
+    language = decide(texts, lambda text: seconds_in(text, speech), language_options)
     return Transcript(
-        language=language,
-        language_probability=probability,
+        language=language.code,
+        language_probability=language.probability,
         duration=heard.duration,
         speakers=speakers,
         turns=joined,
         layout=heard.layout,
-        engine=engine,
-        note=None if joined else _why_empty(heard, texts),
+        engine=recognized.engine,
+        note=None if any(not turn.machine for turn in joined) else why_silent(heard, recognized.texts, labels),
+        labels=labels,
+        languages=recognized.languages,
+        language_note=language.note,
+        doubts=recognized.doubts,
     )
+
+
+def _said(recognized: Recognized) -> list[ChunkText]:
+    """The texts without words of a doubt whose text is withheld: no turn may hold them."""
+    withheld = [doubt for doubt in recognized.doubts if not doubt.kept]
+    return [
+        replace(text, words=tuple(word for word in text.words if not _within(word, text, withheld)))
+        for text in recognized.texts
+    ]
+
+
+def _within(word: Word, text: ChunkText, doubts: Sequence[Doubt]) -> bool:
+    own = (doubt for doubt in doubts if doubt.channel == text.chunk.channel)
+    return any(doubt.start <= word.start and word.end <= doubt.end for doubt in own)
 
 
 def _separated(
     texts: Sequence[ChunkText],
+    machines: Sequence[Sequence[Span]],
     rep_voiceprint: Voiceprint | None,
     roster: Roster,
     user_id: str | None,
@@ -60,12 +99,13 @@ def _separated(
         found = match(rep_voiceprint, known, (role_options or RoleOptions()).voice)
         user_id = found.name if found else None
     speakers = roles.by_channel(user_id)
-    words = turns.by_channel(texts, [speaker.label for speaker in speakers])
+    words = turns.by_channel(texts, [speaker.label for speaker in speakers], machines)
     return speakers, turns.join(words, turn_options)
 
 
 def _mixed(
     texts: Sequence[ChunkText],
+    machines: Sequence[Sequence[Span]],
     diarization: Diarization | None,
     roster: Roster,
     user_id: str | None,
@@ -73,29 +113,6 @@ def _mixed(
     role_options: RoleOptions | None,
 ) -> tuple[tuple[Speaker, ...], tuple[Turn, ...]]:
     spans = diarization.spans if diarization else ()
-    joined = turns.join(turns.by_spans(texts, spans), turn_options)
+    joined = turns.join(turns.by_spans(texts, spans, machines), turn_options)
     voiceprints = diarization.voiceprints if diarization else {}
     return roles.assign(joined, voiceprints, roster, user_id, role_options), joined
-
-
-def _language(texts: Sequence[ChunkText]) -> tuple[str | None, float | None]:
-    """The language most words are in, and the mean probability of it over the seconds of chunks with words."""
-    spoken = [text for text in texts if text.words]
-    if not spoken:
-        return None, None
-    words: dict[str, int] = defaultdict(int)
-    for text in spoken:
-        words[text.language] += len(text.words)
-    language = min(words, key=lambda code: (-words[code], code))
-    weights = [(text.chunk.duration, text.language_probability) for text in spoken if text.language == language]
-    seconds = sum(weight for weight, _ in weights) or 1.0
-    return language, round(sum(weight * probability for weight, probability in weights) / seconds, 4)
-
-
-def _why_empty(heard: Heard, texts: Sequence[ChunkText]) -> str:
-    if not any(heard.speech):
-        return f"No speech was found in {heard.duration:.1f} s of audio."
-    if not texts:
-        return "Speech was found, but no chunk of it was long enough to recognise."
-    side = " in the one channel that carries sound" if heard.layout.kind is LayoutKind.ONE_SIDED else ""
-    return f"Something like speech was found{side}, but the recogniser heard no words in it."

@@ -67,7 +67,8 @@ def assign(
     if recognised is not None:
         label, found = recognised
         return tuple(_beside_known_voice(each, label, found, user_id, len(labels)) for each in labels)
-    talk = {label: judge([turn for turn in turns if turn.speaker == label]) for label in labels}
+    said = [turn for turn in turns if not turn.machine]  # an announcement welcomes callers as a rep does
+    talk = {label: judge([turn for turn in said if turn.speaker == label]) for label in labels}
     return _by_talk(labels, talk, user_id, options)
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.domain.speech import ChunkText, SpeakerSpan, Turn, Word
+from pipeline.domain.speech import ChunkText, Span, SpeakerSpan, Turn, Word
 
 
 class TurnOptions(BaseModel):
@@ -26,26 +26,39 @@ class Spoken:
     word: Word
     speaker: str
     language: str
+    machine: bool = False
 
 
-def by_channel(texts: Iterable[ChunkText], labels: Sequence[str]) -> list[Spoken]:
+Machines = Sequence[Sequence[Span]]  # for each channel, where a machine speaks
+
+
+def by_channel(texts: Iterable[ChunkText], labels: Sequence[str], machines: Machines = ()) -> list[Spoken]:
     """Separated channels: a word belongs to the speaker of its channel; `labels[channel]` names that speaker."""
-    return [Spoken(word, labels[text.chunk.channel], text.language) for text in texts for word in text.words]
+    return [
+        Spoken(word, labels[text.chunk.channel], text.language, _by_machine(word, text, machines))
+        for text in texts
+        for word in text.words
+    ]
 
 
-def by_spans(texts: Iterable[ChunkText], spans: Sequence[SpeakerSpan]) -> list[Spoken]:
+def by_spans(texts: Iterable[ChunkText], spans: Sequence[SpeakerSpan], machines: Machines = ()) -> list[Spoken]:
     """A mixed channel: a word belongs to the speaker span that it overlaps most, else to the nearest one.
 
     Without any span all words are said by "A".
     """
-    return [Spoken(word, _speaker_at(word, spans), text.language) for text in texts for word in text.words]
+    return [
+        Spoken(word, _speaker_at(word, spans), text.language, _by_machine(word, text, machines))
+        for text in texts
+        for word in text.words
+    ]
 
 
 def join(spoken: Iterable[Spoken], options: TurnOptions | None = None) -> tuple[Turn, ...]:
     """Turns in the order of their first words.
 
-    A turn ends after a pause, and when another speaker says a word in between. A word thrown in while the speaker
-    talks on (a "yes" that lies over another word) becomes a turn of its own and does not cut the running one.
+    A turn ends after a pause, where a machine begins or ends, and when another speaker says a word in between. A word
+    thrown in while the speaker talks on (a "yes" that lies over another word) becomes a turn of its own and does not
+    cut the running one.
     """
     options = options or TurnOptions()
     runs: list[list[Spoken]] = []
@@ -55,6 +68,7 @@ def join(spoken: Iterable[Spoken], options: TurnOptions | None = None) -> tuple[
         run = current.get(said.speaker)
         if (
             run is None
+            or run[-1].machine != said.machine
             or said.word.start - run[-1].word.end > options.pause_seconds
             or _interrupted(run[-1], said, heard)
         ):
@@ -74,6 +88,12 @@ def _interrupted(before: Spoken, after: Spoken, heard: Sequence[Spoken]) -> bool
         if other.speaker != before.speaker and before.word.end <= middle <= after.word.start:
             return True
     return False
+
+
+def _by_machine(word: Word, text: ChunkText, machines: Machines) -> bool:
+    middle = (word.start + word.end) / 2
+    own = machines[text.chunk.channel] if text.chunk.channel < len(machines) else ()
+    return any(span.start <= middle < span.end for span in own)
 
 
 def _speaker_at(word: Word, spans: Sequence[SpeakerSpan]) -> str:
@@ -102,4 +122,5 @@ def _turn(index: int, run: Sequence[Spoken]) -> Turn:
         end=max(word.end for word in words),
         words=words,
         language=max(sorted(set(languages)), key=languages.count),
+        machine=run[0].machine,
     )

@@ -1,20 +1,28 @@
 """Languages, turns, roles, voices and the transcript that comes of them."""
 
 import json
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.analysis import statistics
 from pipeline.domain.insight import MemberVoiceprint, Roster
 from pipeline.domain.speech import (
     Chunk,
     ChunkText,
     Diarization,
+    Doubt,
     Heard,
+    Label,
+    LabelKind,
+    LanguageStretch,
     Layout,
     LayoutKind,
+    Recognized,
     Role,
     Span,
     SpeakerSpan,
@@ -22,7 +30,7 @@ from pipeline.domain.speech import (
     Voiceprint,
     Word,
 )
-from pipeline.speakers import attribute, language, roles, turns
+from pipeline.speakers import attribute, roles, seconds, turns
 from pipeline.speakers.turns import Spoken, TurnOptions
 from pipeline.speakers.voiceprint import MatchOptions, match, similarity
 
@@ -44,6 +52,10 @@ def text(channel, words, code="en"):
     return ChunkText(Chunk(channel, 0.0, 12.0), code, 0.9, made, -0.3, 0.01)
 
 
+def recognized(texts, *doubts, languages=()):
+    return Recognized(tuple(texts), "engine", doubts, languages)
+
+
 def turn(speaker, said, code="en", index=0):
     words = tuple(Word(i * 0.3, i * 0.3 + 0.2, w, 0.9) for i, w in enumerate(said.split()))
     return Turn(index, speaker, 0.0, 1.0, words, code)
@@ -56,21 +68,6 @@ def unit(*values, model="m", seconds=10.0):
 
 def member(user_id, voiceprint):
     return MemberVoiceprint(user_id, voiceprint)
-
-
-# language
-
-
-def test_the_language_of_a_channel_is_weighed_by_seconds():
-    chunks = [Chunk(0, 0, 1), Chunk(0, 1, 9), Chunk(1, 0, 3)]
-    decided = language.decide(chunks, [{"en": 0.9, "es": 0.1}, {"en": 0.2, "es": 0.8}, {"de": 1.0}])
-    assert decided[0].code == "es"
-    assert decided[0].probability == pytest.approx((0.1 + 8 * 0.8) / 9)
-    assert decided[1].code == "de"
-
-
-def test_a_channel_without_chunks_has_no_language():
-    assert language.decide([], []) == {}
 
 
 # turns
@@ -201,7 +198,7 @@ def test_voiceprints_of_different_models_are_never_compared():
 
 def test_separated_channels_are_labelled_by_channel():
     texts = [text(0, [(0, 1, "Hello.")]), text(1, [(2, 3, "Hello.")])]
-    made = attribute(heard(LayoutKind.STEREO), texts, None, None, Roster(), "u1", "engine")
+    made = attribute(heard(LayoutKind.STEREO), recognized(texts), None, None, Roster(), "u1")
     assert [(s.label, s.role, s.role_confidence, s.role_reason, s.user_id) for s in made.speakers] == [
         ("rep", Role.REP, 1.0, "channel", "u1"),
         ("customer", Role.CUSTOMER, 1.0, "channel", None),
@@ -212,22 +209,95 @@ def test_separated_channels_are_labelled_by_channel():
 
 def test_the_voice_of_the_rep_channel_tells_which_member_it_is():
     roster = Roster(voiceprints=(member("u1", unit(1, 0)), member("u2", unit(0, 1))))
-    made = attribute(heard(LayoutKind.TWO_FILES), [], None, unit(0.1, 1), roster, None, "engine")
+    made = attribute(heard(LayoutKind.TWO_FILES), recognized([]), None, unit(0.1, 1), roster, None)
     assert made.speakers[0].user_id == "u2"
 
 
 def test_the_transcript_of_a_mixed_recording_has_the_same_shape():
     texts = [text(0, [(0, 0.3, "How"), (0.3, 0.5, "can"), (0.5, 0.7, "I"), (0.7, 1, "help?"), (3, 4, "Hello.")])]
     spans = (SpeakerSpan(0, 2, "A"), SpeakerSpan(2.5, 5, "B"))
-    made = attribute(heard(LayoutKind.MONO), texts, Diarization(spans, {}, "d"), None, Roster(), None, "engine")
+    made = attribute(heard(LayoutKind.MONO), recognized(texts), Diarization(spans, {}, "d"), None, Roster(), None)
     assert [(t.speaker, t.text) for t in made.turns] == [("A", "How can I help?"), ("B", "Hello.")]
     assert [(s.label, s.role) for s in made.speakers] == [("A", Role.REP), ("B", Role.CUSTOMER)]
 
 
 @pytest.mark.parametrize("kind", list(LayoutKind))
 def test_a_call_without_words_says_why(kind):
-    silent = attribute(heard(kind, speech=((),)), [], None, None, Roster(), None, "engine")
+    silent = attribute(heard(kind, speech=((),)), recognized([]), None, None, Roster(), None)
     assert silent.turns == () and silent.language is None
     assert "No speech was found in 12.0 s" in silent.note
-    mumbled = attribute(heard(kind), [text(0, [])], None, None, Roster(), None, "engine")
+    mumbled = attribute(heard(kind), recognized([text(0, [])]), None, None, Roster(), None)
     assert "heard no words" in mumbled.note
+
+
+def labelled(kind, *labels, speech=TALKED):
+    """`labels` of channel 0 as (start, end, kind)."""
+    made = tuple(Label(start, end, LabelKind(name)) for start, end, name in labels)
+    return replace(heard(kind, speech), labels=(made,))
+
+
+GREETING = ((0, 2, "ringback"), (2, 6, "voicemail"), (6, 7, "beep"), (7, 12, "speech"))
+SPOKEN = ((2.5, 3, "You"), (3, 4, "have"), (4, 5, "reached"), (7.2, 8, "Hi,"), (8, 9, "call"), (9, 10, "me."))
+
+
+@pytest.mark.parametrize("kind", [LayoutKind.STEREO, LayoutKind.MONO])
+def test_what_a_machine_says_is_in_turns_of_its_own_that_say_so(kind):
+    made = attribute(labelled(kind, *GREETING), recognized([text(0, SPOKEN)]), None, None, Roster(), None)
+    assert [(t.text, t.machine) for t in made.turns] == [("You have reached", True), ("Hi, call me.", False)]
+    assert len({t.speaker for t in made.turns}) == 1
+    assert made.note is None
+    assert made.labels[0][1].kind is LabelKind.VOICEMAIL
+
+
+def test_a_call_in_which_only_a_machine_speaks_says_so():
+    said = recognized([text(0, SPOKEN[:3])])
+    made = attribute(
+        labelled(LayoutKind.MONO, *GREETING[:3], speech=((Span(2.2, 6),),)), said, None, None, Roster(), None
+    )
+    assert made.note == "Only ringback, a voicemail greeting and a beep were heard."
+    assert made.language_note.startswith("No party speaks")
+    ringing = labelled(LayoutKind.MONO, (0, 11, "ringback"), (11, 12, "silence"), speech=((),))
+    assert attribute(ringing, recognized([]), None, None, Roster(), None).note == (
+        "No speech was found in 12.0 s of audio, only ringback."
+    )
+
+
+def test_the_language_of_a_machine_is_not_that_of_the_call():
+    texts = [text(0, SPOKEN[:3], "es"), replace(text(0, SPOKEN[3:]), chunk=Chunk(0, 7, 12, "en"))]
+    texts[0] = replace(texts[0], chunk=Chunk(0, 2, 6, "es"))
+    languages = (LanguageStretch(0, 2, 6, "es", 0.9), LanguageStretch(0, 7, 12, "en", 0.9))
+    heard_ = labelled(LayoutKind.STEREO, *GREETING, speech=((Span(2, 6), Span(7, 12)), ()))
+    made = attribute(heard_, recognized(texts, languages=languages), None, None, Roster(), None)
+    assert (made.language, made.languages, made.language_note) == ("en", languages, None)
+
+
+def test_no_turn_holds_the_words_of_a_withheld_doubt():
+    said = [text(0, [(0, 1, "Thanks"), (1, 2, "for"), (2, 3, "watching."), (5, 6, "Hello?")]), text(1, [(1, 2, "Hi.")])]
+    kept = Doubt(0, 5, 6, ("improbable",), "Hello?")
+    withheld = Doubt(0, 0, 3, ("energy",), "Thanks for watching.", kept=False)
+    made = attribute(heard(LayoutKind.STEREO), recognized(said, kept, withheld), None, None, Roster(), None)
+    assert [t.text for t in made.turns] == ["Hi.", "Hello?"]
+    assert made.doubts == (kept, withheld)
+
+
+def test_where_all_words_are_withheld_the_note_says_so():
+    withheld = Doubt(0, 0, 3, ("energy",), "Thanks.", kept=False)
+    said = recognized([text(0, [(0, 1, "Thanks.")])], withheld)
+    made = attribute(heard(LayoutKind.MONO), said, None, None, Roster(), None)
+    assert made.turns == () and made.note == "What was heard as words can have been said by nobody."
+
+
+@given(
+    st.tuples(st.floats(0, 20), st.floats(0, 20)),
+    st.lists(st.tuples(st.floats(0, 20), st.floats(0, 20)), max_size=5),
+)
+def test_what_remains_of_a_span_and_what_was_taken_make_up_the_span(whole, taken):
+    span, away = Span(min(whole), max(whole)), [Span(min(t), max(t)) for t in taken]
+    rest = seconds.without(span, away)
+    assert all(a.end <= b.start for a, b in pairwise(rest)) and all(piece.duration > 0 for piece in rest)
+    assert all(span.start <= piece.start and piece.end <= span.end for piece in rest)
+    for piece in rest:
+        assert not any(min(piece.end, t.end) - max(piece.start, t.start) > 1e-9 for t in away)
+    inside = [Span(max(t.start, span.start), min(t.end, span.end)) for t in away]
+    covered = sum(s.duration for s in statistics.union([s for s in inside if s.duration > 0]))
+    assert sum(piece.duration for piece in rest) == pytest.approx(span.duration - covered, abs=1e-6)

@@ -1,0 +1,88 @@
+"""What the seconds of a call hold, by their labels: where parties speak, where machines do, and why nobody does."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from pipeline.domain.speech import ChunkText, Heard, Label, LabelKind, LayoutKind, Span
+
+Labels = tuple[tuple[Label, ...], ...]  # for each channel
+
+MACHINES = (LabelKind.ANNOUNCEMENT, LabelKind.VOICEMAIL)
+_SAID = {
+    LabelKind.RINGBACK: "ringback",
+    LabelKind.BUSY: "a busy tone",
+    LabelKind.DTMF: "keys being pressed",
+    LabelKind.MUSIC: "music",
+    LabelKind.ANNOUNCEMENT: "an announcement",
+    LabelKind.VOICEMAIL: "a voicemail greeting",
+    LabelKind.BEEP: "a beep",
+}
+WORTH_SAYING = 0.2  # seconds, below which a kind is not mentioned
+
+
+def machine_spans(labels: Labels) -> tuple[tuple[Span, ...], ...]:
+    """For each channel, where an announcement or a voicemail greeting speaks."""
+    return tuple(tuple(Span(one.start, one.end) for one in own if one.kind in MACHINES) for own in labels)
+
+
+def party_speech(heard: Heard, labels: Labels) -> tuple[tuple[Span, ...], ...]:
+    """For each channel, the speech of its party: what was taken for speech, without what machines say."""
+    machines = machine_spans(labels)
+    return tuple(
+        tuple(piece for span in spans for piece in without(span, machines[channel] if channel < len(machines) else ()))
+        for channel, spans in enumerate(heard.speech)
+    )
+
+
+def without(span: Span, taken: Sequence[Span]) -> list[Span]:
+    """What remains of a span outside all of `taken`."""
+    rest, start = [], span.start
+    for other in sorted(taken, key=lambda other: other.start):
+        if other.start > start:
+            rest.append(Span(start, min(other.start, span.end)))
+        start = max(start, other.end)
+        if start >= span.end:
+            break
+    if start < span.end:
+        rest.append(Span(start, span.end))
+    return [piece for piece in rest if piece.duration > 0]
+
+
+def seconds_in(text: ChunkText, speech: Sequence[Sequence[Span]]) -> float:
+    """Seconds of `speech` (by channel) inside a chunk."""
+    chunk = text.chunk
+    own = speech[chunk.channel] if chunk.channel < len(speech) else ()
+    return sum(max(0.0, min(span.end, chunk.end) - max(span.start, chunk.start)) for span in own)
+
+
+def why_silent(heard: Heard, texts: Sequence[ChunkText], labels: Labels) -> str:
+    """Why no party says a word: what the call holds in place of speech."""
+    other = _what_is_heard(labels)
+    if any(text.words for text in texts):
+        return (
+            f"Only {other} {_were(labels)} heard." if other else "What was heard as words can have been said by nobody."
+        )
+    if not any(heard.speech):
+        return f"No speech was found in {heard.duration:.1f} s of audio{f', only {other}' if other else ''}."
+    if not texts:
+        return "Speech was found, but no chunk of it was long enough to recognise."
+    side = " in the one channel that carries sound" if heard.layout.kind is LayoutKind.ONE_SIDED else ""
+    beside = f" Beside it {_were(labels)} {other}." if other else ""
+    return f"Something like speech was found{side}, but the recogniser heard no words in it.{beside}"
+
+
+def _kinds(labels: Labels) -> list[LabelKind]:
+    """Kinds worth a mention, in the order in which they begin."""
+    seconds: dict[LabelKind, float] = defaultdict(float)
+    for one in sorted((one for own in labels for one in own), key=lambda one: one.start):
+        seconds[one.kind] += one.end - one.start
+    return [kind for kind in seconds if kind in _SAID and seconds[kind] >= WORTH_SAYING]
+
+
+def _what_is_heard(labels: Labels) -> str:
+    said = [_SAID[kind] for kind in _kinds(labels)]
+    return " and ".join([", ".join(said[:-1]), said[-1]]) if len(said) > 1 else "".join(said)
+
+
+def _were(labels: Labels) -> str:
+    return "was" if len(_kinds(labels)) == 1 and _kinds(labels) != [LabelKind.DTMF] else "were"

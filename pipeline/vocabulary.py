@@ -1,0 +1,56 @@
+"""Names and terms that a call may contain, for recognition to listen for."""
+
+from collections.abc import Iterable
+
+from pipeline.domain.call import Call
+from pipeline.domain.insight import Contact, Member, Roster
+
+
+def vocabulary(call: Call, roster: Roster) -> tuple[str, ...]:
+    """The most relevant first, without repetitions (case does not matter).
+
+    Who handles the call, the contact with the other number and their company, the workspace's terms, then the other
+    members and their aliases. An engine takes as many from the front as it has room for. Contacts that the numbers do
+    not name are left out: a name that is listened for is also heard where another was said.
+    """
+    handling = str(call.user_id) if call.user_id else None
+    first = [member for member in roster.members if member.user_id == handling]
+    others = [member for member in roster.members if member.user_id != handling]
+    found: dict[str, str] = {}
+    for word in (*_members(first), *_contacts(call, roster), *roster.terms, *_members(others)):
+        tidy = " ".join(word.split())
+        if tidy:
+            found.setdefault(tidy.casefold(), tidy)
+    return tuple(found.values())
+
+
+def _members(members: Iterable[Member]) -> Iterable[str]:
+    return (name for member in members for name in (member.name, *member.aliases))
+
+
+def _contacts(call: Call, roster: Roster) -> Iterable[str]:
+    numbers = {_digits(number, roster.default_country) for number in _other_numbers(call)} - {None}
+    known = (contact for contact in roster.contacts if _digits(contact.phone, roster.default_country) in numbers)
+    return (word for contact in known for word in _words(contact))
+
+
+def _words(contact: Contact) -> Iterable[str]:
+    return (word for word in (contact.name, contact.company) if word)
+
+
+def _other_numbers(call: Call) -> tuple[str, ...]:
+    """The other party's number; both where the sender does not say who placed the call."""
+    if call.outgoing is None:
+        return call.from_number, call.to_number
+    return (call.to_number,) if call.outgoing else (call.from_number,)
+
+
+def _digits(number: str | None, region: str | None) -> str | None:
+    """The number in E.164; None where it cannot be read as one."""
+    import phonenumbers
+
+    try:
+        parsed = phonenumbers.parse(number or "", region)
+    except phonenumbers.NumberParseException:
+        return None
+    return str(phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164))
