@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline import analysis
+from pipeline.asr.safety import SafetyOptions
 from pipeline.audio import hear, sound
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import DecodeOptions
@@ -71,6 +72,7 @@ class ProcessOptions(BaseModel):
     turns: TurnOptions = Field(default_factory=TurnOptions)
     roles: RoleOptions = Field(default_factory=RoleOptions)
     language: LanguageOptions = Field(default_factory=LanguageOptions)
+    safety: SafetyOptions = Field(default_factory=SafetyOptions)
 
     @property
     def scratch_folder(self) -> str:
@@ -241,7 +243,13 @@ class _Walk:
             heard = await self.hear()  # what an earlier attempt recorded was cut for another model
         words = vocabulary(self.call, self.roster)
         return await recognise(
-            self.workers, await self.audio(), heard, recognition.engine, words, self.options.language
+            self.workers,
+            await self.audio(),
+            heard,
+            recognition.engine,
+            words,
+            self.options.language,
+            self.options.safety,
         )
 
     async def diarize(self, heard: Heard) -> Diarization:

@@ -2,13 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (
     ChunkText,
     Diarization,
-    Doubt,
     Heard,
     Recognized,
     Span,
@@ -16,7 +14,6 @@ from pipeline.domain.speech import (
     Transcript,
     Turn,
     Voiceprint,
-    Word,
 )
 from pipeline.speakers import roles, turns
 from pipeline.speakers.call_language import decide
@@ -44,7 +41,7 @@ def attribute(
     otherwise `diarization` tells the voices apart (None: all words are one speaker's). What machines say stays with the
     channel's speaker, in turns of its own that say so. A transcript in which no party says a word says why in `note`.
     """
-    texts = _said(recognized)
+    texts = recognized.texts
     labels = heard.labels
     machines = machine_spans(labels)
     if heard.layout.kind.separated:
@@ -61,26 +58,12 @@ def attribute(
         turns=joined,
         layout=heard.layout,
         engine=recognized.engine,
-        note=None if any(not turn.machine for turn in joined) else why_silent(heard, recognized.texts, labels),
+        note=None if any(not turn.machine for turn in joined) else why_silent(heard, recognized, labels),
         labels=labels,
         languages=recognized.languages,
         language_note=language.note,
         doubts=recognized.doubts,
     )
-
-
-def _said(recognized: Recognized) -> list[ChunkText]:
-    """The texts without words of a doubt whose text is withheld: no turn may hold them."""
-    withheld = [doubt for doubt in recognized.doubts if not doubt.kept]
-    return [
-        replace(text, words=tuple(word for word in text.words if not _within(word, text, withheld)))
-        for text in recognized.texts
-    ]
-
-
-def _within(word: Word, text: ChunkText, doubts: Sequence[Doubt]) -> bool:
-    own = (doubt for doubt in doubts if doubt.channel == text.chunk.channel)
-    return any(doubt.start <= word.start and word.end <= doubt.end for doubt in own)
 
 
 def _separated(

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from pipeline.domain.speech import ChunkText, Heard, Label, LabelKind, LayoutKind, Span
+from pipeline.domain.speech import ChunkText, Heard, Label, LabelKind, LayoutKind, Recognized, Span
 
 Labels = tuple[tuple[Label, ...], ...]  # for each channel
 
@@ -55,17 +55,17 @@ def seconds_in(text: ChunkText, speech: Sequence[Sequence[Span]]) -> float:
     return sum(max(0.0, min(span.end, chunk.end) - max(span.start, chunk.start)) for span in own)
 
 
-def why_silent(heard: Heard, texts: Sequence[ChunkText], labels: Labels) -> str:
+def why_silent(heard: Heard, recognized: Recognized, labels: Labels) -> str:
     """Why no party says a word: what the call holds in place of speech."""
     other = _what_is_heard(labels)
-    if any(text.words for text in texts):
-        return (
-            f"Only {other} {_were(labels)} heard." if other else "What was heard as words can have been said by nobody."
-        )
+    if any(text.words for text in recognized.texts):
+        return f"Only {other} {_were(labels)} heard." if other else "Nobody speaks."
     if not any(heard.speech):
         return f"No speech was found in {heard.duration:.1f} s of audio{f', only {other}' if other else ''}."
-    if not texts:
+    if not recognized.texts:
         return "Speech was found, but no chunk of it was long enough to recognise."
+    if any(not doubt.kept for doubt in recognized.doubts):
+        return "What the recogniser took for words, nobody can have said: see the doubts."
     side = " in the one channel that carries sound" if heard.layout.kind is LayoutKind.ONE_SIDED else ""
     beside = f" Beside it {_were(labels)} {other}." if other else ""
     return f"Something like speech was found{side}, but the recogniser heard no words in it.{beside}"

@@ -271,20 +271,18 @@ def test_the_language_of_a_machine_is_not_that_of_the_call():
     assert (made.language, made.languages, made.language_note) == ("en", languages, None)
 
 
-def test_no_turn_holds_the_words_of_a_withheld_doubt():
-    said = [text(0, [(0, 1, "Thanks"), (1, 2, "for"), (2, 3, "watching."), (5, 6, "Hello?")]), text(1, [(1, 2, "Hi.")])]
-    kept = Doubt(0, 5, 6, ("improbable",), "Hello?")
-    withheld = Doubt(0, 0, 3, ("energy",), "Thanks for watching.", kept=False)
-    made = attribute(heard(LayoutKind.STEREO), recognized(said, kept, withheld), None, None, Roster(), None)
-    assert [t.text for t in made.turns] == ["Hi.", "Hello?"]
-    assert made.doubts == (kept, withheld)
+def test_where_all_words_were_taken_out_the_note_says_so():
+    withheld = Doubt(0, 0, 3, ("no_sound",), "Thanks.", kept=False)
+    made = attribute(heard(LayoutKind.MONO), recognized([text(0, [])], withheld), None, None, Roster(), None)
+    assert made.turns == () and made.doubts == (withheld,)
+    assert made.note == "What the recogniser took for words, nobody can have said: see the doubts."
 
 
-def test_where_all_words_are_withheld_the_note_says_so():
-    withheld = Doubt(0, 0, 3, ("energy",), "Thanks.", kept=False)
-    said = recognized([text(0, [(0, 1, "Thanks.")])], withheld)
-    made = attribute(heard(LayoutKind.MONO), said, None, None, Roster(), None)
-    assert made.turns == () and made.note == "What was heard as words can have been said by nobody."
+def test_a_doubtful_word_is_still_doubtful_in_its_turn():
+    said = text(0, [(0, 1, "Thanks.")])
+    said = replace(said, words=tuple(replace(word, doubtful=True) for word in said.words))
+    made = attribute(heard(LayoutKind.MONO), recognized([said]), None, None, Roster(), None)
+    assert [word.doubtful for word in made.turns[0].words] == [True]
 
 
 @given(
