@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audio import chunks
+from pipeline.audio import chunks, detector
 from pipeline.audio.chunks import SpeechOptions, cut, find_speech
 from pipeline.audio.decode import DecodeOptions, decode_file
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, Span
@@ -66,8 +66,8 @@ def test_silence_and_line_noise_hold_no_speech() -> None:
 
 def test_a_long_call_is_searched_in_blocks_without_losing_words_at_their_seams(monkeypatch: pytest.MonkeyPatch) -> None:
     _, channel, words = legs()[0]
-    monkeypatch.setattr(chunks, "BLOCK_SECONDS", 8.0)
-    monkeypatch.setattr(chunks, "SEAM_SECONDS", 3.0)
+    monkeypatch.setattr(detector, "BLOCK_SECONDS", 8.0)
+    monkeypatch.setattr(detector, "SEAM_SECONDS", 3.0)
     speech = find_speech(AudioInMemory(channel[None]), SpeechOptions())[0]
     assert np.mean([covered(word, speech) for word in words]) >= 0.95
     assert all(one.end < other.start for one, other in itertools.pairwise(speech))
