@@ -19,10 +19,12 @@ from rapidfuzz import fuzz, process
 
 from db.identity import SIGNING_PARAMETERS
 from pipeline.asr.engine import AsrOptions
+from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import DecodeOptions
 from pipeline.audio.fetch import FetchOptions
 from pipeline.diarization.engine import DiarizationOptions
+from pipeline.speakers.language import LanguageOptions
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.turns import TurnOptions
 from serve_app.limits import LimitOptions
@@ -83,6 +85,8 @@ class Settings(BaseSettings):
     speech: SpeechOptions = Field(default_factory=SpeechOptions)
     asr: AsrOptions = Field(default_factory=AsrOptions)
     diarization: DiarizationOptions = Field(default_factory=DiarizationOptions)
+    language: LanguageOptions = Field(default_factory=LanguageOptions)
+    safety: SafetyOptions = Field(default_factory=SafetyOptions)
     turns: TurnOptions = Field(default_factory=TurnOptions)
     roles: RoleOptions = Field(default_factory=RoleOptions)
 
@@ -135,6 +139,8 @@ class Settings(BaseSettings):
             speech=self.speech,
             turns=self.turns,
             roles=self.roles,
+            language=self.language,
+            safety=self.safety,
         )
 
 
