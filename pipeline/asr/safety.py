@@ -24,7 +24,7 @@ class SafetyOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    log_probability: float = Field(-0.75, le=0, description="Mean log probability per token below this is suspect.")
+    log_probability: float = Field(-0.65, le=0, description="Mean log probability per token below this is suspect.")
     compression: float = Field(2.4, gt=1, description="Text that gzip shrinks by more than this is suspect.")
     no_speech: float = Field(0.6, ge=0, le=1, description="Words with a probability of no speech above this.")
     words_per_second: float = Field(7.0, gt=0, description="More words than this in a second of speech.")

@@ -35,6 +35,7 @@ SHORT_SECONDS = 0.5  # of loud speech without any word: a breath or a cough may 
 FEW_WORDS_FROM = 4.0  # seconds of loud speech from which few words are suspect
 MANY_WORDS_FROM = 4  # words from which a rate means something
 COVERED = 0.8  # share of a word that lies on a label
+ECHO_MARGIN = 0.1  # seconds around a word that are compared with it
 REACH = 0.2  # seconds around words in which speech is not missing: word times are no better
 
 Marked = dict[int, set[str]]  # a word's index in its window, and the reasons against it
@@ -190,6 +191,24 @@ def _by_echo(
                 judged[i].withhold("echo", [k])
             else:
                 judged[i].doubt("same_words", [k])
+    for verdict, text in zip(judged, texts, strict=True):
+        if any("echo" in reasons for reasons in verdict.withheld.values()):
+            _rest_of_echo(verdict, audio, text, options)
+
+
+def _rest_of_echo(verdict: Verdict, audio: Audio, text: ChunkText, options: "SafetyOptions") -> None:
+    """Faint sound is misheard: where a window holds an echo, its other words are asked too, by their sound alone."""
+    for k, word in enumerate(text.words):
+        if k in verdict.withheld:
+            continue
+        sound = acoustics.shared(audio, max(0.0, word.start - ECHO_MARGIN), word.end + ECHO_MARGIN)
+        if (
+            sound is not None
+            and sound.quieter == text.chunk.channel
+            and sound.share >= options.echo_share
+            and sound.difference_db >= options.echo_quieter_db
+        ):
+            verdict.withhold("echo", [k])
 
 
 class _Spans:

@@ -1,48 +1,87 @@
-"""Which names and terms recognition listens for, and in what order."""
+"""Names and terms as a prompt, and that they reach the real model without disturbing other calls' chunks."""
 
-from dataclasses import replace
-from uuid import UUID
+import pytest
 
-from pipeline.domain.insight import Contact, Member, Roster
-from pipeline.vocabulary import vocabulary
-from tests.unit.calls_by_hand import call
-
-USER = UUID(int=7)
-ROSTER = Roster(
-    members=(Member("other", "Jon Lindqvist", ("Johnny",)), Member(str(USER), "Anna Berg", ("Anna",))),
-    contacts=(
-        Contact("c1", "Peter Miller", "Miller & Sons", phone="+12025550143"),
-        Contact("c2", "Eve Adams", phone="+12025550199"),
-        Contact("c3", None, "Depot Ltd", phone="+12025550100"),
-    ),
-    default_country="US",
-    terms=("Gigabox", "anna"),
-)
-FROM, TO = "(202) 555-0143", "+1 202 555 0100"
+from pipeline.asr import AsrOptions, load
+from pipeline.asr.vocabulary import MAX_TOKENS, terms, tokens
+from pipeline.checkpoints import manifest
+from pipeline.domain.speech import CUSTOMER, REP, Chunk
 
 
-def heard(outgoing: bool | None) -> tuple[str, ...]:
-    of_call = call(("rep", "Hello."), numbers=(FROM, TO), outgoing=outgoing, user_id=USER).call
-    return vocabulary(of_call, ROSTER)
+def encode(text):
+    return [ord(c) for c in text]
 
 
-def test_the_most_relevant_come_first_and_nothing_comes_twice() -> None:
-    words = ("Anna Berg", "Anna", "Peter Miller", "Miller & Sons", "Gigabox", "Jon Lindqvist", "Johnny")
-    assert heard(outgoing=False) == words
+@pytest.fixture(scope="module")
+def listening():
+    return load(AsrOptions(model="demo", device="cpu", cpu_threads=1, vocabulary="on"))
 
 
-def test_the_contact_is_that_of_the_other_number() -> None:
-    assert "Depot Ltd" in heard(outgoing=True)
-    assert "Peter Miller" not in heard(outgoing=True)
-    assert {"Depot Ltd", "Peter Miller"} <= set(heard(outgoing=None))
+@pytest.fixture
+def chunks():
+    return [Chunk(REP, 0.6, 5.2, "en"), Chunk(CUSTOMER, 5.2, 11.0, "en"), Chunk(REP, 11.0, 15.0, "en")]
 
 
-def test_contacts_whose_number_is_not_the_calls_are_not_listened_for() -> None:
-    assert "Eve Adams" not in {*heard(True), *heard(False), *heard(None)}
+def cut(call, chunks):
+    return [call.cut(chunk.channel, chunk.start, chunk.end) for chunk in chunks]
 
 
-def test_a_withheld_number_names_nobody() -> None:
-    withheld = replace(call(("rep", "Hello.")).call, from_number="anonymous", to_number="")
-    unnumbered = replace(ROSTER, contacts=(Contact("c4", "Nobody"),))
-    assert "Nobody" not in vocabulary(withheld, unnumbered)
-    assert vocabulary(withheld, Roster()) == ()
+def spoken(texts):
+    return [[word.text for word in text.words] for text in texts]
+
+
+def test_terms_are_cleaned_and_told_apart_without_case():
+    assert terms(["Ada  Lovelace", "", " \n", "ada lovelace", "Grund\x00ig\n"]) == ("Ada Lovelace", "Grund ig")
+
+
+def test_the_prompt_begins_like_a_word_and_joins_terms_with_commas():
+    assert "".join(map(chr, tokens(["Ada", "Bo"], encode))) == " Ada, Bo"
+
+
+def test_the_first_terms_win_and_none_is_cut_in_two():
+    kept = "".join(map(chr, tokens([f"name{i:03}" for i in range(100)], encode)))
+    assert len(kept) <= MAX_TOKENS
+    assert kept.startswith(" name000, name001") and kept.split(", ")[-1] == f"name{len(kept.split(', ')) - 1:03}"
+
+
+def test_a_term_that_is_too_long_alone_gives_no_prompt():
+    assert tokens(["x" * 500], encode) == []
+
+
+def test_no_terms_give_no_prompt():
+    assert tokens([], encode) == []
+
+
+def test_a_checkpoint_that_was_not_measured_gets_no_vocabulary(sample_call, transcriber, chunks):
+    samples = cut(sample_call("01"), chunks)
+    with_terms = transcriber.transcribe(samples, chunks, [["Northwind Energy", "Anna"]] * 3)
+    assert with_terms == transcriber.transcribe(samples, chunks)
+
+
+def test_a_manifest_can_say_that_vocabulary_helps(tmp_path):
+    (tmp_path / manifest.MANIFEST).write_text('{"vocabulary": true}')
+    assert manifest.read("own", tmp_path).vocabulary
+    (tmp_path / manifest.MANIFEST).write_text("{}")
+    assert not manifest.read("own", tmp_path).vocabulary
+
+
+def test_vocabulary_reaches_the_model(sample_call, listening, chunks):
+    samples = cut(sample_call("01"), chunks)
+    without = listening.transcribe(samples, chunks)
+    given = listening.transcribe(samples, chunks, [["Northwind Energy", "Anna"]] * 3)
+    assert [t.mean_log_probability for t in given] != [t.mean_log_probability for t in without]
+
+
+def test_calls_with_different_vocabularies_do_not_disturb_each_other(sample_call, listening, chunks):
+    samples = cut(sample_call("01"), chunks)
+    lists = [["Northwind Energy"], [], ["a much longer list", "of names", "Anna"]]
+    together = listening.transcribe(samples, chunks, lists)
+    alone = [listening.transcribe([x], [c], [v])[0] for x, c, v in zip(samples, chunks, lists, strict=True)]
+    assert [text.chunk for text in together] == chunks
+    assert spoken(together) == spoken(alone)
+
+
+def test_more_terms_than_fit_still_give_words(sample_call, listening, chunks):
+    samples = cut(sample_call("01"), chunks)
+    texts = listening.transcribe(samples, chunks, [[f"customer number {i}" for i in range(500)]] * 3)
+    assert all(text.chunk == chunk for text, chunk in zip(texts, chunks, strict=True))

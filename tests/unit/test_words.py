@@ -1,0 +1,65 @@
+"""Word times: in order, inside their chunk, each of some length, whatever the aligner gave."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.asr.words import SHORTEST, in_order, within
+from pipeline.domain.speech import Chunk, Word
+
+times = st.floats(-20, 60, allow_nan=False)
+word_lists = st.lists(st.builds(Word, times, times, st.just("ninety-nine"), st.just(0.5)), max_size=60)
+
+
+@given(word_lists, st.floats(0, 30), st.floats(0.01, 30))
+def test_words_rise_do_not_overlap_and_stay_inside(words, first, length):
+    placed = in_order(words, first, first + length)
+    assert len(placed) == len(words)
+    earliest = first
+    for word in placed:
+        assert earliest <= word.start < word.end <= first + length
+        earliest = word.end
+
+
+@given(word_lists, st.floats(0, 30))
+def test_placing_twice_changes_nothing_more(words, first):
+    once = in_order(words, first, first + 30)
+    assert in_order(once, first, first + 30) == once
+
+
+def test_times_that_are_sound_are_left_alone():
+    words = (Word(1.0, 1.4, "good", 0.9), Word(1.4, 1.9, "morning", 0.8))
+    assert in_order(words, 0.5, 8.0) == words
+
+
+def test_a_word_without_length_gets_the_shortest_there_is():
+    (number,) = in_order([Word(2.0, 2.0, "8", 0.9)], 0.0, 4.0)
+    assert number.end - number.start == pytest.approx(SHORTEST)
+
+
+def test_words_at_the_very_end_make_room_for_each_other():
+    placed = in_order([Word(4.0, 4.0, str(i), 0.9) for i in range(5)], 0.0, 4.0)
+    assert [round(word.start, 2) for word in placed] == [3.9, 3.92, 3.94, 3.96, 3.98]
+    assert placed[-1].end == 4.0
+
+
+def test_more_words_than_time_share_it():
+    placed = in_order([Word(0.0, 0.0, "la", 0.1)] * 200, 0.0, 0.1)
+    assert all(a.start < a.end <= b.start for a, b in zip(placed, placed[1:], strict=False))
+    assert placed[-1].end <= 0.1
+
+
+def test_no_time_at_all_is_not_left():
+    (word,) = in_order([Word(3.0, 4.0, "late", 0.5)], 2.0, 2.0)
+    assert (word.start, word.end) == (2.0, 2.0)
+
+
+def test_the_aligners_words_are_moved_to_the_recordings_time():
+    found = [
+        {"word": " Hello", "start": 0.1, "end": 0.5, "probability": 1.2},
+        {"word": " ", "start": 0.5, "end": 0.6, "probability": 0.5},
+        {"word": " 42.", "start": 0.5, "end": 0.5, "probability": 0.25},
+    ]
+    hello, number = within(found, Chunk(0, 10.0, 12.0))
+    assert hello == Word(10.1, 10.5, "Hello", 1.0)
+    assert number.text == "42." and number.start == 10.5 < number.end and number.confidence == 0.25
