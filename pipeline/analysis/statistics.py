@@ -6,23 +6,27 @@ from typing import Any
 
 from pipeline.analysis.talk import read, rounded
 from pipeline.domain.insight import Finding, Material
-from pipeline.domain.speech import Span
+from pipeline.domain.speech import LabelKind, Span
 
 Spoken = dict[str, tuple[Span, ...]]
+NOT_SOUND = (LabelKind.SPEECH, LabelKind.SILENCE, LabelKind.NOISE)  # what leaves the line free for the parties
 
 
 class Statistics:
     """Talk ratio, longest monologue, patience, interactivity, overlap, silence, pace, question rate."""
 
     name = "statistics"
-    version = 1
+    version = 2
 
     def run(self, material: Material) -> Finding:
         spoken = spoken_spans(material)
         minutes = material.transcript.duration / 60
         words, questions = _words(material), _questions(material)
         talk = {label: sum(span.duration for span in spans) for label, spans in spoken.items()}
-        floor = measure(spoken, material.transcript.duration)
+        other = other_sounds(material)
+        floor = measure(
+            spoken, material.transcript.duration, union([span for spans in other.values() for span in spans])
+        )
         parties = {
             speaker.label: {
                 "role": speaker.role.value,
@@ -43,6 +47,7 @@ class Statistics:
             "silence_share": rounded(_ratio(floor.silence, material.transcript.duration), 4),
             "overlap_seconds": rounded(floor.overlap),
             "overlap_share": rounded(_ratio(floor.overlap, material.transcript.duration), 4),
+            "other_seconds": {kind: rounded(sum(span.duration for span in spans)) for kind, spans in other.items()},
             "turn_changes": floor.changes,
             "interactivity_per_minute": rounded(_ratio(floor.changes, minutes)),
             "basis": "speech" if material.speech else "turns",
@@ -67,8 +72,18 @@ def spoken_spans(material: Material) -> Spoken:
     found: dict[str, list[Span]] = {label: list(spans) for label, spans in material.speech.items()}
     if not found:
         for turn in material.transcript.turns:
-            found.setdefault(turn.speaker, []).append(Span(turn.start, turn.end))
+            if not turn.machine:
+                found.setdefault(turn.speaker, []).append(Span(turn.start, turn.end))
     return {label: union(spans) for label, spans in found.items() if spans}
+
+
+def other_sounds(material: Material) -> dict[str, tuple[Span, ...]]:
+    """Where the line carries something that no party says, in any channel: a `LabelKind`'s value and its spans."""
+    found: dict[str, list[Span]] = {}
+    for label in sorted((one for own in material.transcript.labels for one in own), key=lambda one: one.start):
+        if label.kind not in NOT_SOUND:
+            found.setdefault(label.kind.value, []).append(Span(label.start, label.end))
+    return {kind: union(spans) for kind, spans in found.items()}
 
 
 def union(spans: list[Span]) -> tuple[Span, ...]:
@@ -82,10 +97,10 @@ def union(spans: list[Span]) -> tuple[Span, ...]:
     return tuple(merged)
 
 
-def measure(spoken: Spoken, duration: float) -> Floor:
-    """One sweep over the spans of all parties in order of their start."""
+def measure(spoken: Spoken, duration: float, other: tuple[Span, ...] = ()) -> Floor:
+    """One sweep over the spans of all parties in order of their start; `other`: where something else is heard."""
     order = sorted((span.start, span.end, label) for label, spans in spoken.items() for span in spans)
-    covered = sum(span.duration for span in union([Span(start, end) for start, end, _ in order]))
+    covered = sum(span.duration for span in union([*(Span(start, end) for start, end, _ in order), *other]))
     overlap = _overlap(spoken)
     monologue: dict[str, float] = {}
     pauses: dict[str, list[float]] = {}
@@ -93,7 +108,8 @@ def measure(spoken: Spoken, duration: float) -> Floor:
     for start, end, label in order:
         if label != speaking:
             run_start, changes, speaking = start, changes + bool(speaking), label
-        if heard_from not in ("", label) and start >= heard_until:
+        waited = heard_from not in ("", label) and start >= heard_until
+        if waited and not any(span.start < start and span.end > heard_until for span in other):
             pauses.setdefault(label, []).append(start - heard_until)
         if not heard_from or end >= heard_until:
             heard_until, heard_from = end, label
@@ -115,7 +131,8 @@ def _overlap(spoken: Spoken) -> float:
 def _words(material: Material) -> dict[str, int]:
     counts: dict[str, int] = {}
     for turn in material.transcript.turns:
-        counts[turn.speaker] = counts.get(turn.speaker, 0) + len(turn.words)
+        if not turn.machine:
+            counts[turn.speaker] = counts.get(turn.speaker, 0) + len(turn.words)
     return counts
 
 

@@ -49,10 +49,14 @@ def roles(transcript: Transcript) -> dict[str, Role]:
 
 
 def read(material: Material) -> tuple[Said, ...]:
-    """Every turn, in order. A turn in a language without a pack is read with the pack of the call."""
+    """Every turn of a party, in order: machines promise and ask nothing.
+
+    A turn in a language without a pack is read with the pack of the call.
+    """
     transcript = material.transcript
     role_of, whole = roles(transcript), pack(transcript.language)
-    return tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole) for turn in transcript.turns)
+    said = (turn for turn in transcript.turns if not turn.machine)
+    return tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole) for turn in said)
 
 
 def _said(turn: Turn, role: Role, whole: Pack) -> Said:

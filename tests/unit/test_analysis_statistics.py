@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.analysis.statistics import Statistics, measure, union
-from pipeline.domain.speech import Span
+from pipeline.domain.speech import Label, LabelKind, Span
 from tests.unit.calls_by_hand import call, timeline
 
 
@@ -92,3 +94,28 @@ def test_splitting_a_span_changes_nothing(found, random):
     parts = {label: [part for span in spans for part in split(span)] for label, spans in found.items()}
     whole = measure({label: union(spans) for label, spans in found.items()}, 100.0)
     assert measure({label: union(spans) for label, spans in parts.items()}, 100.0) == whole
+
+
+def labelled(material, *labels):
+    made = tuple(Label(start, end, LabelKind(kind)) for start, end, kind in labels)
+    return replace(material, transcript=replace(material.transcript, labels=(made, ())))
+
+
+def test_hold_music_is_neither_silence_nor_patience():
+    quiet = timeline(30, rep=[(0, 4), (20, 24)], customer=[(5, 8), (25, 28)])
+    held = labelled(quiet, (0, 9, "speech"), (9, 19, "music"), (19, 30, "speech"))
+    before, after = Statistics().run(quiet).value, Statistics().run(held).value
+    assert before["silence_seconds"] - after["silence_seconds"] == 10.0
+    assert (before["parties"]["rep"]["patience_seconds"], after["parties"]["rep"]["patience_seconds"]) == (12.0, None)
+    assert after["parties"]["customer"]["patience_seconds"] == 1.0
+    assert (before["other_seconds"], after["other_seconds"]) == ({}, {"music": 10.0})
+
+
+def test_what_machines_say_counts_for_nobody():
+    spoken = call(("customer", "Please leave a message. Will you?"), ("rep", "Hi, call me back please."))
+    greeting = replace(spoken.transcript.turns[0], machine=True)
+    turns = (greeting, spoken.transcript.turns[1])
+    machine = replace(spoken, transcript=replace(spoken.transcript, turns=turns))
+    found = parties(machine)["customer"]
+    assert (found["talk_seconds"], found["words"], found["questions"]) == (0.0, 0, 0)
+    assert parties(machine)["rep"]["talk_ratio"] == 1.0
