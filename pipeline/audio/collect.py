@@ -24,12 +24,15 @@ def as_floats(samples: npt.NDArray[np.generic], sample_format: str, channels: in
 
 
 def with_channels(block: Floats, channels: int) -> Floats:
-    """`block` (n, any) brought to 1 or 2 channels: the first ones, or the only one twice, or the mean of the two."""
+    """`block` (n, any) in so many channels: the first ones, the only one twice or the mean of two; the rest are 0."""
     if block.shape[1] == channels:
         return block
+    if channels == 1:
+        mean: Floats = block[:, :2].mean(axis=1, keepdims=True)
+        return mean
     if block.shape[1] == 1:
-        return np.repeat(block, channels, axis=1)
-    return block[:, :2].mean(axis=1, keepdims=True) if channels == 1 else block[:, :channels]
+        block = np.repeat(block, 2, axis=1)
+    return np.pad(block[:, :channels], ((0, 0), (0, max(0, channels - block.shape[1]))))
 
 
 class Collector:

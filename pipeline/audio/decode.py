@@ -6,7 +6,7 @@ protocol to reach any with. A playlist or a script is text, and text is not audi
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.audio import sniff, sound, wav
+from pipeline.audio import several, sniff, sound, wav
 from pipeline.audio.collect import Collector, Floats, as_floats
 from pipeline.audio.storage import open_stored
 from pipeline.domain.speech import Audio, Recording
@@ -56,7 +56,8 @@ class DecodeOptions(BaseModel):
 class Decoded:
     """One file's sound, of one or two channels.
 
-    `source_rate` is in Hz, `source_channels` counts the file's channels; `codec` and `container` are FFmpeg's names.
+    `source_rate` is in Hz, `source_channels` counts the channels of all the file's tracks; `codec` and `container` are
+    FFmpeg's names.
     """
 
     audio: Audio
@@ -65,6 +66,7 @@ class Decoded:
     codec: str
     container: str
     warnings: tuple[str, ...] = ()
+    choice: str | None = None  # which channels these are and why, where the file has more than two or several tracks
 
     @property
     def duration(self) -> float:
@@ -112,7 +114,7 @@ class _Progress:
     damaged: int = 0
     broke_off: bool = False
     filled: float = 0.0
-    channels: int = 0  # of the first frame
+    channels: dict[int, int] = field(default_factory=dict)  # of each track's first frame
     channels_change: bool = False
 
 
@@ -173,71 +175,87 @@ def _decode(
     if stream.codec_context is None:
         raise NotAudio("The recording's audio is in a codec that cannot be decoded.")
     progress = _Progress()
-    audio = _sound(_blocks(container, stream, progress, reader), options, folder, progress)
+    tracks = _tracks(_blocks(container, progress, reader), options, folder, progress)
+    audio, choice = several.choose(tracks)
     codec = stream.codec_context
     promised = _promised(container, stream, header, reader.head)
     return Decoded(
         audio,
         source_rate=codec.sample_rate,
-        source_channels=progress.channels,
+        source_channels=sum(progress.channels.values()),
         codec=codec.name,
         container=container.format.name,
-        warnings=_warnings(progress, len(container.streams.audio), progress.channels, audio.duration, promised),
+        warnings=(*((choice,) if choice else ()), *_warnings(progress, audio.duration, promised)),
+        choice=choice,
     )
 
 
-def _sound(
-    blocks: Iterator[tuple[int, Floats]], options: DecodeOptions, folder: str | None, progress: _Progress
-) -> Audio:
-    """The blocks at 16 kHz, in scratch files or in memory. Raises as `decode` does; no file is left behind then."""
-    collector, sink = None, None
+def _tracks(
+    blocks: Iterator[tuple[int, int, Floats]], options: DecodeOptions, folder: str | None, progress: _Progress
+) -> list[Audio]:
+    """Each track at 16 kHz, in scratch files or in memory. Raises as `decode` does; no file is left behind then."""
+    sinks: list[sound.Sink] = []
+    collectors: dict[int, Collector] = {}
     try:
-        for rate, block in blocks:
+        for track, rate, block in blocks:
             if not LOWEST_RATE <= rate <= HIGHEST_RATE:
                 raise NotAudio(f"The recording declares {rate} samples per second, which no recording of speech has.")
-            if sink is None or collector is None:
-                progress.channels = block.shape[1]
-                sink = sound.sink(folder, min(progress.channels, 2))
-                collector = Collector(min(progress.channels, 2), rate, sink)
-            progress.channels_change |= block.shape[1] != progress.channels
-            collector.add(block, rate)
-            if collector.seconds > options.max_seconds:
-                raise RecordingTooLong(
-                    f"The recording is longer than the limit of {options.max_seconds:g} s."
-                ).with_facts(limit=options.max_seconds)
-        audio = collector.finish() if collector else None
-        if audio is None or not audio.length:
+            if track not in progress.channels:
+                room = several.MOST - sum(progress.channels.values())
+                progress.channels[track] = block.shape[1]
+                if room > 0:
+                    sinks.append(sound.sink(folder, min(block.shape[1], room)))
+                    collectors[track] = Collector(min(block.shape[1], room), rate, sinks[-1])
+            progress.channels_change |= block.shape[1] != progress.channels[track]
+            if track in collectors:
+                _add(collectors[track], rate, block, options)
+        tracks = [collectors[track].finish() for track in sorted(collectors)]
+        tracks = [audio for audio in tracks if audio.length]
+        if not tracks:
             raise NotAudio("Nothing in the recording could be decoded.")
     except BaseException:
-        if sink is not None:
+        for sink in sinks:
             sink.abort()
         raise
-    return audio
+    return tracks
 
 
-def _blocks(container: Any, stream: Any, progress: _Progress, reader: _Reader) -> Iterator[tuple[int, Floats]]:
-    """(rate, samples (n, channels)) in order, with silence where the container says that audio is missing."""
-    expected: float | None = None
-    for frame in _frames(container, stream, progress):
+def _add(collector: Collector, rate: int, block: Floats, options: DecodeOptions) -> None:
+    collector.add(block, rate)
+    if collector.seconds > options.max_seconds:
+        raise RecordingTooLong(f"The recording is longer than the limit of {options.max_seconds:g} s.").with_facts(
+            limit=options.max_seconds
+        )
+
+
+def _blocks(container: Any, progress: _Progress, reader: _Reader) -> Iterator[tuple[int, int, Floats]]:
+    """(track, rate, samples (n, channels)) in order, with silence where the container says that audio is missing."""
+    starts = [float(one.start_time * one.time_base) for one in container.streams.audio if one.start_time is not None]
+    # Tracks begin together: one that begins later than the others has silence before it.
+    expected = dict.fromkeys(range(len(container.streams.audio)), min(starts, default=0.0)) if len(starts) > 1 else {}
+    for track, frame in _frames(container, progress):
         block = as_floats(frame.to_ndarray(), frame.format.name, frame.layout.nb_channels)
-        if container.format.name == HAS_GAPS and frame.time is not None:
-            missing = frame.time - expected if expected is not None else 0.0
+        if frame.time is not None and (container.format.name == HAS_GAPS or track not in progress.channels):
+            missing = frame.time - expected.get(track, frame.time)
+            progress.filled += missing if missing > GAP and track in progress.channels else 0.0
             while missing > GAP:
                 piece = min(missing, 1.0)
-                yield frame.sample_rate, np.zeros((round(piece * frame.sample_rate), block.shape[1]), np.float32)
-                progress.filled += piece
+                silence = np.zeros((round(piece * frame.sample_rate), block.shape[1]), np.float32)
+                yield track, frame.sample_rate, silence
                 missing -= piece
-            expected = frame.time + len(block) / frame.sample_rate
-        yield frame.sample_rate, block
+            expected[track] = frame.time + len(block) / frame.sample_rate
+        yield track, frame.sample_rate, block
     if reader.failure:
         raise reader.failure
 
 
-def _frames(container: Any, stream: Any, progress: _Progress) -> Iterator[Any]:
-    """Every frame that can be decoded. Damage is counted and passed over."""
+def _frames(container: Any, progress: _Progress) -> Iterator[tuple[int, Any]]:
+    """Every frame that can be decoded, with its track. Damage is counted and passed over."""
     import av
 
-    packets = container.demux(stream)
+    streams = [stream for stream in container.streams.audio if stream.codec_context is not None]
+    tracks = {stream.index: track for track, stream in enumerate(streams)}
+    packets = container.demux(*streams)
     while True:
         try:
             packet = next(packets)
@@ -251,7 +269,8 @@ def _frames(container: Any, stream: Any, progress: _Progress) -> Iterator[Any]:
         except av.FFmpegError:
             progress.damaged += 1
             continue
-        yield from frames
+        for frame in frames:
+            yield tracks[packet.stream.index], frame
 
 
 def _promised(container: Any, stream: Any, header: wav.WavHeader | None, head: bytes) -> float | None:
@@ -266,16 +285,12 @@ def _promised(container: Any, stream: Any, header: wav.WavHeader | None, head: b
     return container.duration / 1e6 if container.duration else None
 
 
-def _warnings(
-    progress: _Progress, tracks: int, channels: int, seconds: float, promised: float | None
-) -> tuple[str, ...]:
+def _warnings(progress: _Progress, seconds: float, promised: float | None) -> tuple[str, ...]:
     found = []
-    if channels > 2:
-        found.append(f"The recording has {channels} channels; the first two count.")
+    if sum(progress.channels.values()) > several.MOST:
+        found.append(f"The recording has {sum(progress.channels.values())} channels; the first {several.MOST} count.")
     if progress.channels_change:
         found.append("The number of channels changes within the recording.")
-    if tracks > 1:
-        found.append(f"The recording has {tracks} audio tracks; the first one counts.")
     if progress.filled:
         found.append(f"{progress.filled:.1f} s of audio are missing within the recording; silence stands in for them.")
     if promised is not None and seconds < promised - max(0.25, 0.01 * promised):

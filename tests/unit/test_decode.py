@@ -240,12 +240,68 @@ def test_missing_packets_of_a_live_recording_become_silence() -> None:
 
 
 @pytest.mark.parametrize("channels", [4, 6])
-def test_of_more_than_two_channels_the_first_two_count(channels: int) -> None:
+def test_of_more_than_two_channels_all_that_hold_something_are_heard(channels: int) -> None:
     result = decoded(encode(tones(16000, channels), 16000, "wav", "pcm_s16le"))
     assert result.samples.shape[0] == 2
     assert result.source_channels == channels
-    assert [round(loudest(samples)) for samples in result.samples] == [440, 660]
-    assert result.warnings == (f"The recording has {channels} channels; the first two count.",)
+    assert loudest(result.samples[0]) == pytest.approx(440, abs=1)
+    spectrum = np.abs(np.fft.rfft(result.samples[1].astype(float)))
+    heard = np.flatnonzero(spectrum > spectrum.max() / 4) / SECONDS
+    assert [round(tone) for tone in heard] == [440 + 220 * other for other in range(1, channels)]
+    assert result.warnings == (result.choice,)
+
+
+def test_more_channels_than_anybody_looks_at_are_said_to_be_left_out() -> None:
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(12)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(tones(8000, 12).T.astype("<i2").tobytes())
+    result = decoded(buffer.getvalue())
+    assert (result.source_channels, result.samples.shape[0]) == (12, 2)
+    assert "The recording has 12 channels; the first 8 count." in result.warnings
+
+
+def two_tracks(container: str, codec: str, late: float) -> bytes:
+    """A tone of 440 Hz on the first track, one of 660 Hz on the second, which begins so many seconds later."""
+    buffer, rate = io.BytesIO(), 16000
+    with av.open(buffer, "w", format=container) as output:
+        streams = [output.add_stream(codec, rate=rate, layout="mono") for _ in range(2)]
+        for start in range(0, round(SECONDS * rate), 1000):
+            for track, stream in enumerate(streams):
+                piece = tones(rate, 2)[track : track + 1, start : start + 1000].astype(np.int16)
+                frame = av.AudioFrame.from_ndarray(piece, "s16", "mono")
+                frame.sample_rate, frame.time_base = rate, Fraction(1, rate)
+                frame.pts = start + round(late * rate) * track
+                output.mux(stream.encode(frame))
+        for stream in streams:
+            output.mux(stream.encode(None))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "late"), [("matroska", "pcm_s16le", 1.0), ("matroska", "flac", 0.0), ("mp4", "aac", 0.5)]
+)
+def test_two_tracks_are_two_channels_that_begin_when_they_begin(container: str, codec: str, late: float) -> None:
+    result = decoded(two_tracks(container, codec, late))
+    assert (result.source_channels, result.samples.shape[0]) == (2, 2)
+    first, second = result.samples.astype(float)
+    assert loudest(first[8000:40000]) == pytest.approx(440, abs=2)
+    assert loudest(second[24000:40000]) == pytest.approx(660, abs=2)
+    begins = int(np.argmax(np.abs(second) > 2000)) / 16000
+    assert begins == pytest.approx(late, abs=0.08)
+    assert "two tracks" in (result.choice or "")
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
+def test_a_change_of_channels_on_the_way_costs_no_audio(before: int, after: int) -> None:
+    pieces = [encode(tones(16000, channels), 16000, "adts", "aac", "fltp") for channels in (before, after)]
+    result = decoded(b"".join(pieces))
+    assert result.samples.shape[0] == before
+    assert result.duration == pytest.approx(2 * SECONDS, abs=0.3)
+    assert all(np.abs(channel[60000:90000]).max() > 3000 for channel in result.samples)
+    assert "The number of channels changes within the recording." in result.warnings
 
 
 def test_a_recording_over_the_time_limit_is_refused() -> None:

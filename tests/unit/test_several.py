@@ -1,0 +1,109 @@
+"""More than two channels: who is silent, a copy or a mix is passed over, and nobody who speaks is lost."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.audio.decode import DecodeOptions, decode_file
+from pipeline.audio.several import choose
+from pipeline.domain.speech import AudioInMemory
+
+SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
+
+
+def call(name: str) -> np.ndarray:
+    return decode_file(SAMPLES / name / "call.flac", DecodeOptions()).samples[:, : 16000 * 20].astype(np.float64)
+
+
+REP, CUSTOMER = call("02_callback_stereo")
+THIRD = np.roll(call("08_flite_voices_stereo")[0], 16000 * 3)
+SILENCE = np.zeros_like(REP)
+NOISE = np.random.default_rng(0).normal(0, 8, REP.shape)  # -72 dB
+
+
+def chosen(*channels: np.ndarray) -> tuple[np.ndarray, str]:
+    samples = np.clip(np.rint(np.stack(channels)), -32768, 32767).astype(np.int16)
+    audio, reason = choose([AudioInMemory(samples)])
+    assert reason
+    return np.stack([audio.read(channel, 0, audio.length) for channel in range(audio.channels)]), reason
+
+
+def same(found: np.ndarray, *wanted: np.ndarray) -> bool:
+    return len(found) == len(wanted) and all(
+        np.abs(one - other).max() <= 3 for one, other in zip(found, wanted, strict=True)
+    )
+
+
+def test_one_or_two_channels_are_left_as_they_are() -> None:
+    audio = AudioInMemory(np.zeros((2, 100), np.int16))
+    assert choose([audio]) == (audio, None)
+
+
+@pytest.mark.parametrize("quiet", [SILENCE, NOISE], ids=["digital silence", "faint noise"])
+def test_silent_channels_are_passed_over(quiet: np.ndarray) -> None:
+    found, reason = chosen(REP, CUSTOMER, quiet, quiet)
+    assert same(found, REP, CUSTOMER)
+    assert reason == "Of 4 channels channels 2 and 3 are silent; channel 0 is the rep, channel 1 the customer."
+    assert same(chosen(REP, quiet, quiet, CUSTOMER)[0], REP, CUSTOMER)
+
+
+def test_surround_sound_around_one_voice_is_that_voice() -> None:
+    found, reason = chosen(SILENCE, SILENCE, REP, SILENCE, SILENCE, SILENCE)
+    assert same(found, REP)
+    assert reason.endswith("only channel 2 counts.")
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.5, -0.25])
+def test_copies_are_passed_over_whatever_their_gain_and_polarity(gain: float) -> None:
+    found, reason = chosen(REP, CUSTOMER, gain * REP, gain * CUSTOMER)
+    assert same(found, REP, CUSTOMER)
+    assert "channels 2 and 3 are a copy" in reason
+
+
+def test_the_mix_of_others_is_passed_over_wherever_it_stands() -> None:
+    mix = 0.5 * REP + 0.5 * CUSTOMER
+    for channels in ((REP, CUSTOMER, mix), (mix, REP, CUSTOMER), (REP, mix, CUSTOMER)):
+        found, reason = chosen(*channels)
+        assert same(found, REP, CUSTOMER), reason
+        assert "is a mix of others" in reason
+
+
+def test_surround_sound_made_of_stereo_is_that_stereo() -> None:
+    found, _ = chosen(REP, CUSTOMER, 0.7 * (REP + CUSTOMER), SILENCE, 0.5 * REP, 0.5 * CUSTOMER)
+    assert same(found, REP, CUSTOMER)
+
+
+def test_of_three_parties_none_is_lost() -> None:
+    found, reason = chosen(REP, CUSTOMER, THIRD)
+    assert same(found, REP, np.clip(CUSTOMER + THIRD, -32768, 32767))
+    assert reason == "Of 3 channels channel 0 is the rep, channels 1 and 2 the customer."
+
+
+def test_who_hardly_speaks_under_the_loud_bleed_of_another_is_no_copy() -> None:
+    seldom = CUSTOMER.copy()
+    seldom[16000 * 8 :] = 0
+    found, _ = chosen(REP, 0.7 * REP + seldom, SILENCE)
+    assert same(found, REP, 0.7 * REP + seldom)
+
+
+def test_where_the_first_channel_is_silent_no_channel_says_who_the_rep_is() -> None:
+    found, reason = chosen(SILENCE, REP, CUSTOMER)
+    assert same(found, np.clip(REP + CUSTOMER, -32768, 32767))
+    assert "taken as one" in reason
+
+
+def test_where_nothing_is_heard_one_silent_channel_remains() -> None:
+    assert same(chosen(SILENCE, SILENCE, SILENCE)[0], SILENCE)
+    found, _ = chosen(*np.zeros((3, 1)))
+    assert found.shape == (1, 1)
+
+
+def test_tracks_of_unlike_length_are_as_long_as_the_longest() -> None:
+    tracks = [AudioInMemory(one[None].astype(np.int16)) for one in (REP, CUSTOMER[:16000])]
+    audio, reason = choose(tracks)
+    assert reason == "The file has two tracks of one channel each; they count as channels 0 and 1."
+    assert (audio.channels, audio.length) == (2, len(REP))
+    assert np.array_equal(audio.read(1, 0, 16000), CUSTOMER[:16000].astype(np.int16))
+    assert not audio.read(1, 16000, len(REP)).any()
+    assert audio.read(0, -5, 10**9).shape == REP.shape
