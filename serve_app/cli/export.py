@@ -3,18 +3,19 @@
 from collections.abc import Callable
 
 from pipeline.domain.speech import Transcript, Turn, Word
+from serve_app.cli.render_sound import who
 
 LINE_SECONDS, LINE_CHARACTERS = 6.0, 80  # of one subtitle
 
 
 def text(transcript: Transcript) -> str:
-    return "".join(f"[{_time(turn.start, '.')[:8]}] {turn.speaker}: {turn.text}\n" for turn in transcript.turns)
+    return "".join(f"[{_time(turn.start, '.')[:8]}] {who(turn)}: {turn.text}\n" for turn in transcript.turns)
 
 
 def srt(transcript: Transcript) -> str:
     """SubRip."""
     return "".join(
-        f"{number}\n{_time(words[0].start, ',')} --> {_time(words[-1].end, ',')}\n{turn.speaker}: {_text(words)}\n\n"
+        f"{number}\n{_time(words[0].start, ',')} --> {_time(words[-1].end, ',')}\n{who(turn)}: {_text(words)}\n\n"
         for number, (turn, words) in enumerate(_lines(transcript), 1)
     )
 
@@ -22,7 +23,7 @@ def srt(transcript: Transcript) -> str:
 def vtt(transcript: Transcript) -> str:
     """WebVTT; speakers are voice tags."""
     cues = (
-        f"{_time(words[0].start, '.')} --> {_time(words[-1].end, '.')}\n<v {turn.speaker}>{_escaped(_text(words))}\n\n"
+        f"{_time(words[0].start, '.')} --> {_time(words[-1].end, '.')}\n<v {who(turn)}>{_escaped(_text(words))}\n\n"
         for turn, words in _lines(transcript)
     )
     return "WEBVTT\n\n" + "".join(cues)

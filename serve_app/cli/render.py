@@ -12,9 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.domain.insight import Contact, Finding
-from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Turn, Word
+from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Word
 from serve_app.cli.console import moment
 from serve_app.cli.render_findings import render_finding
+from serve_app.cli.render_sound import (
+    language_of,
+    render_doubts,
+    render_labels,
+    render_languages,
+    render_layout,
+    render_said,
+    who,
+)
 
 if TYPE_CHECKING:
     from db.views import CallRecord, CallSummary, Failure
@@ -23,16 +32,7 @@ STATE_STYLES = {"received": "cyan", "transcribing": "yellow", "completed": "gree
 ROLE_STYLES = {Role.REP: "cyan", Role.CUSTOMER: "magenta"}
 OTHER_STYLES = ("green", "yellow", "blue", "bright_red")
 TONE_MARKS = {"positive": ("+", "green"), "negative": ("-", "red")}
-DOUBTFUL = 0.4  # words the engine gave less than this are dimmed
 ORDER = ("summary", "tasks", "contacts", "agent", "direction", "tone", "statistics")  # others follow
-
-LAYOUTS = {
-    "mono": "mono: one channel, speakers told apart by voice",
-    "identical": "stereo with identical channels, treated as mono",
-    "one_sided": "one channel carries speech, treated as mono",
-    "stereo": "stereo: left is the rep, right the customer",
-    "two_files": "two files: the first is the rep, the second the customer",
-}
 
 
 def render_call(record: "CallRecord", console: Console, words: bool = False) -> None:
@@ -80,11 +80,16 @@ def render_transcript(transcript: Transcript, tones: Mapping[int, str], words: b
     lines.add_column(overflow="fold")
     for turn in transcript.turns:
         mark, mark_style = TONE_MARKS.get(tones.get(turn.index, ""), (" ", ""))
-        said: RenderableType = _said(turn)
+        said: RenderableType = render_said(turn)
         if words:
             said = Group(said, _word_times(turn.words))
         style = styles.get(turn.speaker, "")
-        lines.add_row(clock(turn.start), Text(turn.speaker, style=style), Text(mark, style=mark_style), said)
+        lines.add_row(
+            clock(turn.start),
+            Text(who(turn), style="dim" if turn.machine else style),
+            Text(mark, style=mark_style),
+            said,
+        )
     return lines
 
 
@@ -106,6 +111,7 @@ def _print_content(
     console.print(_about(transcript, layout))
     console.print()
     console.print(Padding(render_transcript(transcript, tones_by_turn(findings), words), (0, 0, 0, 2), expand=False))
+    _print_section("Doubts", render_doubts(transcript), console)
     for finding in in_reading_order(findings):
         _print_section(finding.step.capitalize(), render_finding(finding), console)
 
@@ -150,13 +156,14 @@ def _failure(failure: "Failure") -> RenderableType:
 
 def _about(transcript: Transcript, layout: Layout | None) -> RenderableType:
     parts = [clock(transcript.duration)]
-    if transcript.language:
-        sure = transcript.language_probability
-        parts.append(transcript.language + (f" ({sure:.0%})" if sure is not None else ""))
+    parts += [language_of(transcript)] if transcript.language else []
     parts.append(f"heard by {transcript.engine}")
-    lines = [Text(", ".join(parts), style="dim")]
+    lines: list[RenderableType] = [Text(", ".join(parts), style="dim"), *render_languages(transcript)]
     if layout is not None:
-        lines.append(Text(f"{LAYOUTS.get(layout.kind, layout.kind)}. {layout.reason}", style="dim"))
+        lines += render_layout(layout)
+    lines += render_labels(transcript)
+    if transcript.note and transcript.turns:
+        lines.append(Text(transcript.note, style="yellow"))
     lines += [Text(_who(speaker), style="dim") for speaker in transcript.speakers if speaker.role_reason != "channel"]
     return Group(*lines)
 
@@ -164,10 +171,6 @@ def _about(transcript: Transcript, layout: Layout | None) -> RenderableType:
 def _who(speaker: Speaker) -> str:
     member = f", member {speaker.user_id}" if speaker.user_id else ""
     return f"{speaker.label} is {speaker.role.value} ({speaker.role_reason}, {speaker.role_confidence:.0%}){member}"
-
-
-def _said(turn: Turn) -> Text:
-    return Text(" ").join(Text(word.text, style="dim" if word.confidence < DOUBTFUL else "") for word in turn.words)
 
 
 def _word_times(words: Sequence[Word]) -> Text:

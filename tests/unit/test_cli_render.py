@@ -12,9 +12,10 @@ from rich.console import Console
 from db import views
 from db.views import CallRecord, CallSummary, Event, Failure
 from pipeline.analysis import analyze
+from pipeline.asr.safety import REASONS
 from pipeline.domain.call import CallState
 from pipeline.domain.insight import Contact, Finding
-from pipeline.domain.speech import Role, Speaker, Transcript, Word
+from pipeline.domain.speech import Bleed, Doubt, Label, LabelKind, LanguageStretch, Role, Speaker, Transcript, Word
 from serve_app.cli import export
 from serve_app.cli.console import plain
 from serve_app.cli.render import clock, render_call, render_outcome, speaker_styles
@@ -197,3 +198,61 @@ def test_plain_text_has_a_line_per_turn() -> None:
     assert export.text(MATERIAL.transcript).splitlines()[1] == (
         "[00:00:03] customer: My internet is terrible, I am very angry."
     )
+
+
+def made_in(transcript: Transcript, words: bool = False) -> str:
+    return shown(record(transcript=transcript, layout=transcript.layout), words)
+
+
+def test_a_channel_says_what_it_holds() -> None:
+    kinds = (
+        (0, 12, "ringback", "440+480 Hz"),
+        (12, 12.5, "dtmf", "14"),
+        (12.5, 13, "dtmf", "2"),
+        (13, 74, "speech", None),
+    )
+    labels = (tuple(Label(start, end, LabelKind(kind), 1.0, detail) for start, end, kind, detail in kinds), ())
+    text = made_in(replace(MATERIAL.transcript, labels=labels))
+    assert 'channel 0 (rep): speech 61.0 s, ringback 12.0 s, keys "142"' in text
+    assert "channel 1 (customer): " in text
+
+
+def test_bleed_and_starts_are_told() -> None:
+    layout = replace(MATERIAL.transcript.layout, bleed=(Bleed(1, -18.2, 0.012, 0.9),), starts=(0.0, 1.25))
+    text = made_in(replace(MATERIAL.transcript, layout=layout))
+    assert "Channel 1 is heard in the other one at -18 dB, 12 ms later: suppressed." in text
+    assert "The files begin at 0.00 s and 1.25 s of the call." in text
+
+
+def test_languages_are_listed_only_where_there_are_several_and_a_doubt_is_told() -> None:
+    stretches = (LanguageStretch(0, 0, 9, "en", 0.98), LanguageStretch(0, 9, 14, "es", 0.91))
+    both = replace(MATERIAL.transcript, languages=stretches, language_note="2 languages are spoken.")
+    assert "channel 0, 9.0 - 14.0 s: es (91%)" in made_in(both)
+    assert "2 languages are spoken." in made_in(both)
+    assert "channel 0, 0.0" not in made_in(replace(both, languages=stretches[:1]))
+
+
+def test_doubtful_words_are_marked_and_text_that_was_taken_out_is_listed() -> None:
+    first = MATERIAL.transcript.turns[0]
+    words = tuple(replace(word, doubtful=at in (3, 4)) for at, word in enumerate(first.words))
+    doubts = (
+        Doubt(0, 0.8, 1.5, ("improbable",), "Anna from"),
+        Doubt(1, 9.0, 10.0, ("no_sound", "of_tomorrow"), "Thanks for watching.", kept=False),
+    )
+    turns = (replace(first, words=words), *MATERIAL.transcript.turns[1:])
+    text = made_in(replace(MATERIAL.transcript, turns=turns, doubts=doubts))
+    assert "this is ~Anna from~ Metro Cable" in text
+    assert "~words~ are doubtful" in text
+    assert '? channel 1, 9.0 - 10.0 s, taken out: "Thanks for watching."' in text
+    assert REASONS["no_sound"] in " ".join(text.split()) and "of_tomorrow" in text
+    assert "~" not in made_in(MATERIAL.transcript) and "Doubts" not in made_in(MATERIAL.transcript)
+
+
+def test_a_machine_is_called_one_everywhere() -> None:
+    greeting = replace(MATERIAL.transcript.turns[1], machine=True)
+    transcript = replace(MATERIAL.transcript, turns=(greeting,), note="Only a voicemail greeting was heard.")
+    assert "customer (machine)" in made_in(transcript)
+    assert "Only a voicemail greeting was heard." in made_in(transcript)
+    assert "customer (machine): My internet" in export.text(transcript)
+    assert "customer (machine): My internet" in export.srt(transcript)
+    assert "<v customer (machine)>" in export.vtt(transcript)

@@ -1,0 +1,130 @@
+"""How a call was heard: what each channel holds, which languages are spoken, what is not sure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from pipeline.domain.speech import Doubt, Label, LabelKind, Layout, Transcript, Turn, Word
+
+LAYOUTS = {
+    "mono": "mono: one channel, speakers told apart by voice",
+    "identical": "stereo with identical channels, treated as mono",
+    "one_sided": "one channel carries speech, treated as mono",
+    "stereo": "stereo: left is the rep, right the customer",
+    "two_files": "two files: the first is the rep, the second the customer",
+}
+UNSURE = 0.4  # words the engine gave less than this are dimmed
+MARK = "~"  # around doubtful words: styles are lost in a pipe
+LEGEND = f"{MARK}words{MARK} are doubtful: see Doubts"
+ORDER = (LabelKind.SPEECH, LabelKind.VOICEMAIL, LabelKind.ANNOUNCEMENT, LabelKind.RINGBACK, LabelKind.BUSY)
+
+
+def render_layout(layout: Layout) -> list[RenderableType]:
+    """Layout, why, and what was done about bleed and about starts that differ."""
+    lines = [f"{LAYOUTS.get(layout.kind, layout.kind)}. {layout.reason}"]
+    lines += [
+        f"Channel {bleed.source} is heard in the other one at {bleed.level_db:.0f} dB, {bleed.delay * 1000:.0f} ms later: "
+        "suppressed."
+        for bleed in layout.bleed
+    ]
+    if any(layout.starts):
+        starts = " and ".join(f"{start:.2f} s" for start in layout.starts)
+        lines.append(f"The files begin at {starts} of the call.")
+    return [Text(line, style="dim") for line in lines]
+
+
+def render_labels(transcript: Transcript) -> list[RenderableType]:
+    """A line for each channel: the seconds of what it holds, and the digits of keys."""
+    separated = transcript.layout.kind.separated
+    names = ["rep", "customer"] if separated else ["all"]
+    return [
+        Text(f"channel {number} ({names[number] if number < len(names) else number}): {held(own)}", style="dim")
+        for number, own in enumerate(transcript.labels)
+    ]
+
+
+def held(labels: Sequence[Label]) -> str:
+    """What the labels of one channel add up to, such as `speech 61.0 s, ringback 12.0 s, keys "142"`."""
+    seconds: dict[LabelKind, float] = defaultdict(float)
+    for label in labels:
+        seconds[label.kind] += label.end - label.start
+    kinds = sorted(seconds, key=lambda kind: (ORDER.index(kind) if kind in ORDER else len(ORDER), -seconds[kind]))
+    digits = "".join(label.detail or "" for label in labels if label.kind is LabelKind.DTMF).replace(" ", "")
+    return ", ".join(
+        f'keys "{digits}"' if kind is LabelKind.DTMF and digits else f"{_said(kind)} {seconds[kind]:.1f} s"
+        for kind in kinds
+    )
+
+
+def _said(kind: LabelKind) -> str:
+    return {LabelKind.DTMF: "keys", LabelKind.VOICEMAIL: "voicemail greeting"}.get(kind, kind.value)
+
+
+def language_of(transcript: Transcript) -> str:
+    """The call's language and how probable it is; empty where there is none."""
+    if not transcript.language:
+        return ""
+    sure = transcript.language_probability
+    return transcript.language + (f" ({sure:.0%})" if sure is not None else "")
+
+
+def render_languages(transcript: Transcript) -> list[RenderableType]:
+    """Why the language is not sure, and the stretches where there are several languages."""
+    lines: list[RenderableType] = []
+    if transcript.language_note:
+        lines.append(Text(transcript.language_note, style="yellow"))
+    if len({stretch.language for stretch in transcript.languages}) > 1:
+        lines += [
+            Text(
+                f"channel {stretch.channel}, {stretch.start:.1f} - {stretch.end:.1f} s: {stretch.language} "
+                f"({stretch.probability:.0%})",
+                style="dim",
+            )
+            for stretch in transcript.languages
+        ]
+    return lines
+
+
+def render_said(turn: Turn) -> Text:
+    """The words of a turn: those with little confidence dimmed, doubtful ones underlined and between marks."""
+    pieces = []
+    for doubtful, words in groupby(turn.words, key=lambda word: word.doubtful):
+        piece = Text(" ").join(_word(word) for word in words)
+        pieces.append(Text.assemble((MARK, "yellow"), piece, (MARK, "yellow")) if doubtful else piece)
+    return Text(" ").join(pieces)
+
+
+def _word(word: Word) -> Text:
+    style = "underline" if word.doubtful else "dim" if word.confidence < UNSURE else ""
+    return Text(word.text, style=style)
+
+
+def who(turn: Turn) -> str:
+    """The speaker's label, and that it is a machine that speaks."""
+    return f"{turn.speaker} (machine)" if turn.machine else turn.speaker
+
+
+def render_doubts(transcript: Transcript) -> list[RenderableType]:
+    """Every doubt with its reasons; text that was taken out is shown here and nowhere else."""
+    lines: list[RenderableType] = [_doubt(doubt) for doubt in transcript.doubts]
+    if any(word.doubtful for turn in transcript.turns for word in turn.words):
+        lines.append(Text(LEGEND, style="dim"))
+    return lines
+
+
+def _doubt(doubt: Doubt) -> RenderableType:
+    where = f"channel {doubt.channel}, {doubt.start:.1f} - {doubt.end:.1f} s"
+    what = "not sure" if doubt.kept else "taken out"
+    said = f': "{doubt.text}"' if doubt.text else ""
+    reasons = " ".join(_sentences(doubt.reasons))
+    return Group(Text(f"? {where}, {what}{said}", style="yellow"), Text(f"  {reasons}", style="dim"))
+
+
+def _sentences(reasons: Iterable[str]) -> Iterator[str]:
+    """The sentence of each reason; the name itself for one of another version."""
+    from pipeline.asr.safety import REASONS
+
+    return (REASONS.get(name, name) for name in reasons)
