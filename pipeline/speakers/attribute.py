@@ -9,17 +9,16 @@ from pipeline.domain.speech import (
     Diarization,
     Heard,
     Recognized,
-    Span,
     Speaker,
     Transcript,
     Turn,
     Voiceprint,
 )
-from pipeline.speakers import roles, turns
+from pipeline.speakers import machines, roles, turns
 from pipeline.speakers.call_language import decide
 from pipeline.speakers.language import LanguageOptions
 from pipeline.speakers.roles import RoleOptions
-from pipeline.speakers.seconds import machine_spans, party_speech, seconds_in, why_silent
+from pipeline.speakers.seconds import Labels, party_speech, seconds_in, why_silent
 from pipeline.speakers.turns import TurnOptions
 from pipeline.speakers.voiceprint import match
 
@@ -42,12 +41,11 @@ def attribute(
     channel's speaker, in turns of its own that say so. A transcript in which no party says a word says why in `note`.
     """
     texts = recognized.texts
-    labels = heard.labels
-    machines = machine_spans(labels)
+    labels = machines.refine(heard.labels, texts)
     if heard.layout.kind.separated:
-        speakers, joined = _separated(texts, machines, rep_voiceprint, roster, user_id, turn_options, role_options)
+        speakers, joined = _separated(texts, labels, rep_voiceprint, roster, user_id, turn_options, role_options)
     else:
-        speakers, joined = _mixed(texts, machines, diarization, roster, user_id, turn_options, role_options)
+        speakers, joined = _mixed(texts, labels, diarization, roster, user_id, turn_options, role_options)
     speech = party_speech(heard, labels)
     language = decide(texts, lambda text: seconds_in(text, speech), language_options)
     return Transcript(
@@ -68,7 +66,7 @@ def attribute(
 
 def _separated(
     texts: Sequence[ChunkText],
-    machines: Sequence[Sequence[Span]],
+    labels: Labels,
     rep_voiceprint: Voiceprint | None,
     roster: Roster,
     user_id: str | None,
@@ -82,13 +80,13 @@ def _separated(
         found = match(rep_voiceprint, known, (role_options or RoleOptions()).voice)
         user_id = found.name if found else None
     speakers = roles.by_channel(user_id)
-    words = turns.by_channel(texts, [speaker.label for speaker in speakers], machines)
+    words = turns.by_channel(texts, [speaker.label for speaker in speakers], labels)
     return speakers, turns.join(words, turn_options)
 
 
 def _mixed(
     texts: Sequence[ChunkText],
-    machines: Sequence[Sequence[Span]],
+    labels: Labels,
     diarization: Diarization | None,
     roster: Roster,
     user_id: str | None,
@@ -96,6 +94,6 @@ def _mixed(
     role_options: RoleOptions | None,
 ) -> tuple[tuple[Speaker, ...], tuple[Turn, ...]]:
     spans = diarization.spans if diarization else ()
-    joined = turns.join(turns.by_spans(texts, spans, machines), turn_options)
+    joined = turns.join(turns.by_spans(texts, spans, labels), turn_options)
     voiceprints = diarization.voiceprints if diarization else {}
     return roles.assign(joined, voiceprints, roster, user_id, role_options), joined

@@ -1,9 +1,9 @@
 """What the seconds of a call hold, by their labels: where parties speak, where machines do, and why nobody does."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from pipeline.domain.speech import ChunkText, Heard, Label, LabelKind, LayoutKind, Recognized, Span
+from pipeline.domain.speech import ChunkText, Heard, Label, LabelKind, LayoutKind, Recognized, Span, Word
 
 Labels = tuple[tuple[Label, ...], ...]  # for each channel
 
@@ -17,12 +17,32 @@ _SAID = {
     LabelKind.VOICEMAIL: "a voicemail greeting",
     LabelKind.BEEP: "a beep",
 }
+NEAR = 1.0  # seconds from a label beyond which a word has nothing to do with it
 WORTH_SAYING = 0.2  # seconds, below which a kind is not mentioned
 
 
 def machine_spans(labels: Labels) -> tuple[tuple[Span, ...], ...]:
     """For each channel, where an announcement or a voicemail greeting speaks."""
     return tuple(tuple(Span(one.start, one.end) for one in own if one.kind in MACHINES) for own in labels)
+
+
+def by_machine(labels: Labels) -> Callable[[int, Word], bool]:
+    """Whether a machine says a word of a channel: its middle lies in, or nearest to, speech of a machine."""
+    machines = [[one for one in own if one.kind in MACHINES] for own in labels]
+    people = [[one for one in own if one.kind is LabelKind.SPEECH] for own in labels]
+
+    def said(channel: int, word: Word) -> bool:
+        if channel >= len(labels):
+            return False
+        middle = (word.start + word.end) / 2
+        machine = min((_away(one, middle) for one in machines[channel]), default=NEAR)
+        return machine < NEAR and machine < min((_away(one, middle) for one in people[channel]), default=NEAR)
+
+    return said
+
+
+def _away(label: Label, moment: float) -> float:
+    return max(label.start - moment, moment - label.end, 0.0)
 
 
 def party_speech(heard: Heard, labels: Labels) -> tuple[tuple[Span, ...], ...]:

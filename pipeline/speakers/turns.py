@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.domain.speech import ChunkText, Span, SpeakerSpan, Turn, Word
+from pipeline.domain.speech import ChunkText, SpeakerSpan, Turn, Word
+from pipeline.speakers.seconds import Labels, by_machine
 
 
 class TurnOptions(BaseModel):
@@ -29,25 +30,24 @@ class Spoken:
     machine: bool = False
 
 
-Machines = Sequence[Sequence[Span]]  # for each channel, where a machine speaks
-
-
-def by_channel(texts: Iterable[ChunkText], labels: Sequence[str], machines: Machines = ()) -> list[Spoken]:
-    """Separated channels: a word belongs to the speaker of its channel; `labels[channel]` names that speaker."""
+def by_channel(texts: Iterable[ChunkText], speakers: Sequence[str], labels: Labels = ()) -> list[Spoken]:
+    """Separated channels: a word belongs to the speaker of its channel, `speakers[channel]`."""
+    machine = by_machine(labels)
     return [
-        Spoken(word, labels[text.chunk.channel], text.language, _by_machine(word, text, machines))
+        Spoken(word, speakers[text.chunk.channel], text.language, machine(text.chunk.channel, word))
         for text in texts
         for word in text.words
     ]
 
 
-def by_spans(texts: Iterable[ChunkText], spans: Sequence[SpeakerSpan], machines: Machines = ()) -> list[Spoken]:
+def by_spans(texts: Iterable[ChunkText], spans: Sequence[SpeakerSpan], labels: Labels = ()) -> list[Spoken]:
     """A mixed channel: a word belongs to the speaker span that it overlaps most, else to the nearest one.
 
     Without any span all words are said by "A".
     """
+    machine = by_machine(labels)
     return [
-        Spoken(word, _speaker_at(word, spans), text.language, _by_machine(word, text, machines))
+        Spoken(word, _speaker_at(word, spans), text.language, machine(text.chunk.channel, word))
         for text in texts
         for word in text.words
     ]
@@ -88,12 +88,6 @@ def _interrupted(before: Spoken, after: Spoken, heard: Sequence[Spoken]) -> bool
         if other.speaker != before.speaker and before.word.end <= middle <= after.word.start:
             return True
     return False
-
-
-def _by_machine(word: Word, text: ChunkText, machines: Machines) -> bool:
-    middle = (word.start + word.end) / 2
-    own = machines[text.chunk.channel] if text.chunk.channel < len(machines) else ()
-    return any(span.start <= middle < span.end for span in own)
 
 
 def _speaker_at(word: Word, spans: Sequence[SpeakerSpan]) -> str:

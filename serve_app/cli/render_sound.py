@@ -26,8 +26,8 @@ def render_layout(layout: Layout) -> list[RenderableType]:
     """Layout, why, and what was done about bleed and about starts that differ."""
     lines = [f"{LAYOUTS.get(layout.kind, layout.kind)}. {layout.reason}"]
     lines += [
-        f"Channel {bleed.source} is heard in the other one at {bleed.level_db:.0f} dB, {bleed.delay * 1000:.0f} ms later: "
-        "suppressed."
+        f"Channel {bleed.source} is heard in the other one at {bleed.level_db:.0f} dB, "
+        f"{bleed.delay * 1000:.0f} ms later: suppressed."
         for bleed in layout.bleed
     ]
     if any(layout.starts):

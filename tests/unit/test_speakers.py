@@ -30,7 +30,7 @@ from pipeline.domain.speech import (
     Voiceprint,
     Word,
 )
-from pipeline.speakers import attribute, roles, seconds, turns
+from pipeline.speakers import attribute, machines, roles, seconds, turns
 from pipeline.speakers.turns import Spoken, TurnOptions
 from pipeline.speakers.voiceprint import MatchOptions, match, similarity
 
@@ -169,7 +169,7 @@ def test_the_senders_user_is_the_rep_once_the_rep_is_known():
 
 @pytest.mark.parametrize("code", ["en", "es", "de", "fr"])
 def test_phrase_lists_hold_every_kind(code):
-    assert set(json.loads((roles.PHRASES / f"{code}.json").read_text())) == set(roles.WEIGHTS)
+    assert set(json.loads((roles.PHRASES / f"{code}.json").read_text())) == {*roles.WEIGHTS, *machines.KINDS}
 
 
 # voices
