@@ -112,7 +112,7 @@ def test_an_accepted_appointment_is_a_task():
         ("fr", "jeudi prochain", "2025-04-24"),
         ("fr", "d'ici vendredi", "2025-04-18"),
         ("fr", "le trois juillet", "2025-07-03"),
-        ("fr", "dans quinze jours", "2025-05-01"),
+        ("fr", "dans quinze jours", "2025-04-30"),
         ("fr", "à la fin du mois", "2025-04-30"),
     ],
 )

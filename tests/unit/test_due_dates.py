@@ -1,0 +1,399 @@
+"""What people say and the day they mean, counted by hand from the calendar, in four languages."""
+
+from datetime import date, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from pipeline.analysis.dates import find, local
+from pipeline.analysis.language import available, pack
+
+STARTS = {
+    "wed": datetime(2025, 4, 16, 11, 0, tzinfo=ZoneInfo("America/New_York")),
+    "fri": datetime(2025, 10, 24, 15, 0, tzinfo=ZoneInfo("Europe/Berlin")),  # the clocks go back on Sunday
+    "tue": datetime(2025, 12, 30, 9, 30, tzinfo=ZoneInfo("Europe/Madrid")),
+    "leap": datetime(2024, 2, 27, 16, 0, tzinfo=ZoneInfo("Europe/London")),  # a Tuesday
+    "sat": datetime(2025, 3, 29, 22, 0, tzinfo=ZoneInfo("Europe/Paris")),  # the clocks go forward in the night
+    "mon": datetime(2026, 8, 31, 8, 0, tzinfo=ZoneInfo("Europe/Paris")),  # the last day of its month
+}
+
+SAID = """
+en wed 2025-04-16 today
+en wed 2025-04-16 later today
+en wed 2025-04-16 by the end of the day
+en wed 2025-04-16 before close of business
+en wed 2025-04-16 tonight
+en wed 2025-04-16 this afternoon
+en wed 2025-04-17 tomorrow
+en wed 2025-04-17 first thing tomorrow
+en wed 2025-04-17 tomorrow morning
+en wed 2025-04-18 the day after tomorrow
+en wed 2025-04-18 by Friday
+en wed 2025-04-18 no later than Friday
+en wed 2025-04-18 on Friday afternoon
+en wed 2025-04-18 before Saturday
+en wed 2025-04-23 on Wednesday
+en wed 2025-04-19 this Saturday
+en wed 2025-04-20 Sunday night
+en wed 2025-04-21 next Monday
+en wed 2025-04-25 by next Friday
+en wed 2025-04-22 Tuesday next week
+en wed 2025-04-24 next week on Thursday
+en wed 2025-04-18 Friday this week
+en wed 2025-04-25 Friday week
+en wed 2025-04-29 a week on Tuesday
+en wed 2025-04-25 a week from Friday
+en wed 2025-05-02 a fortnight on Friday
+en wed 2025-05-05 two weeks from Monday
+en wed 2025-04-28 the Monday after next
+en wed 2025-04-23 a week today
+en wed 2025-04-24 tomorrow week
+en wed 2025-04-30 a fortnight today
+en wed 2025-04-30 in a fortnight
+en wed 2025-04-30 within a fortnight
+en wed 2025-04-18 this week
+en wed 2025-04-18 by the end of the week
+en wed 2025-04-18 by the weekend
+en wed 2025-04-19 over the weekend
+en wed 2025-04-21 after the weekend
+en wed 2025-04-21 at the beginning of next week
+en wed 2025-04-23 by the middle of next week
+en wed 2025-04-25 next week
+en wed 2025-04-25 by the end of next week
+en wed 2025-05-02 the week after next
+en wed 2025-05-02 next week but one
+en wed 2025-04-30 by the end of the month
+en wed 2025-04-30 this month
+en wed 2025-05-31 sometime next month
+en wed 2025-05-31 by the end of next month
+en wed 2025-05-01 at the beginning of next month
+en wed 2025-05-05 on the 5th of next month
+en wed 2026-03-31 the end of March
+en wed 2025-06-01 at the beginning of June
+en wed 2025-05-15 in the middle of May
+en wed 2025-12-31 by the end of the year
+en wed 2025-04-23 within five working days
+en wed 2025-04-17 within one business day
+en wed 2025-04-21 in two or three business days
+en wed 2025-04-18 in two days
+en wed 2025-04-19 within the next three days
+en wed 2025-04-26 in ten days' time
+en wed 2025-04-30 in two weeks
+en wed 2025-04-23 in a week's time
+en wed 2025-05-07 three weeks from now
+en wed 2025-05-16 in one month
+en wed 2025-10-16 in six months
+en wed 2025-04-18 within 48 hours
+en wed 2025-04-16 in half an hour
+en wed 2025-04-16 in 20 minutes
+en wed 2025-07-03 July third
+en wed 2025-07-03 on the third of July
+en wed 2025-12-31 the thirty-first of December
+en wed 2025-05-06 May 6th
+en wed 2025-05-06 6 May
+en wed 2025-05-06 Tuesday, May 6
+en wed 2026-01-10 January tenth
+en wed 2026-06-01 by June 1st, 2026
+en wed 2025-05-03 by the 3rd
+en wed 2025-04-22 on Tuesday the twenty-second
+en wed 2025-04-19 the week of the 19th
+en wed 2025-04-30 by 04/30/2025
+en wed 2025-05-05 the first Monday in May
+en wed 2025-04-25 the last Friday of the month
+en fri 2025-10-25 tomorrow
+en fri 2025-10-25 in 24 hours
+en fri 2025-10-31 on Friday
+en fri 2025-10-24 by the end of the week
+en fri 2025-10-27 on Monday
+en fri 2025-10-27 next Monday
+en fri 2025-11-07 Friday week
+en fri 2025-10-28 in two working days
+en fri 2025-11-24 in a month
+en tue 2026-01-01 the day after tomorrow
+en tue 2026-01-02 by Friday
+en tue 2026-01-06 next Tuesday
+en tue 2026-01-09 by the end of next week
+en tue 2026-01-02 this week
+en tue 2026-01-31 next month
+en tue 2025-12-31 by the end of the month
+en tue 2025-12-31 by the end of the year
+en tue 2026-01-02 by the 2nd
+en tue 2026-02-28 the end of February
+en tue 2026-02-28 in two months
+en leap 2024-02-29 the day after tomorrow
+en leap 2024-02-29 by the end of the month
+en leap 2024-03-01 on Friday
+en leap 2028-02-29 on the 29th of February, 2028
+en leap 2024-02-29 on the 29th
+en leap 2024-03-05 in five working days
+en sat 2025-03-30 tomorrow
+en sat 2025-03-30 in 24 hours
+en sat 2025-03-31 on Monday morning
+en sat 2025-03-31 before Tuesday
+en mon 2026-09-01 tomorrow
+en mon 2026-08-31 by the end of the month
+en mon 2026-09-30 in a month
+en mon 2026-09-04 this week
+en mon 2026-09-02 by the middle of the week
+es wed 2025-04-16 hoy mismo
+es wed 2025-04-16 esta tarde
+es wed 2025-04-16 antes del final del día
+es wed 2025-04-17 mañana
+es wed 2025-04-17 mañana por la tarde
+es wed 2025-04-17 mañana a primera hora
+es wed 2025-04-18 pasado mañana
+es wed 2025-04-18 el viernes
+es wed 2025-04-18 para el viernes
+es wed 2025-04-18 el viernes por la mañana
+es wed 2025-04-18 antes del sábado
+es wed 2025-04-18 a más tardar el viernes
+es wed 2025-04-21 el lunes que viene
+es wed 2025-04-21 el próximo lunes
+es wed 2025-04-24 el jueves de la semana que viene
+es wed 2025-04-25 el viernes en ocho días
+es wed 2025-04-18 a finales de semana
+es wed 2025-04-18 esta semana
+es wed 2025-04-18 antes de que acabe la semana
+es wed 2025-04-19 el fin de semana
+es wed 2025-04-21 a principios de la semana que viene
+es wed 2025-04-23 a mediados de la próxima semana
+es wed 2025-04-25 la semana que viene
+es wed 2025-04-25 a finales de la semana que viene
+es wed 2025-04-30 a final de mes
+es wed 2025-04-30 antes del fin de mes
+es wed 2025-05-31 el mes que viene
+es wed 2025-05-01 a principios de mayo
+es wed 2025-06-15 a mediados de junio
+es wed 2025-05-31 a finales de mayo
+es wed 2025-12-31 antes de fin de año
+es wed 2025-04-23 en cinco días laborables
+es wed 2025-04-18 dentro de dos días
+es wed 2025-04-30 dentro de dos semanas
+es wed 2025-04-23 en una semana
+es wed 2025-04-30 en quince días
+es wed 2025-06-16 dentro de dos meses
+es wed 2025-04-18 en 48 horas
+es wed 2025-04-16 en media hora
+es wed 2025-07-03 el tres de julio
+es wed 2025-07-03 el jueves 3 de julio
+es wed 2025-05-01 el primero de mayo
+es wed 2025-05-12 el 12/5
+es wed 2025-05-03 el día tres
+es wed 2025-04-22 el martes 22
+es wed 2025-05-05 el cinco del mes que viene
+es wed 2025-04-30 el último miércoles del mes
+es tue 2026-01-01 pasado mañana
+es tue 2026-01-02 antes del sábado
+es tue 2026-01-05 el lunes
+es tue 2026-01-06 el seis de enero
+es fri 2025-10-27 el lunes
+es fri 2025-10-31 la semana que viene
+es mon 2026-09-30 dentro de un mes
+de wed 2025-04-16 heute noch
+de wed 2025-04-16 noch heute
+de wed 2025-04-16 bis heute Abend
+de wed 2025-04-16 bis Feierabend
+de wed 2025-04-17 morgen
+de wed 2025-04-17 morgen früh
+de wed 2025-04-17 bis morgen Mittag
+de wed 2025-04-18 übermorgen
+de wed 2025-04-18 bis Freitag
+de wed 2025-04-18 spätestens am Freitag
+de wed 2025-04-18 am Freitagnachmittag
+de wed 2025-04-18 vor Samstag
+de wed 2025-04-19 am Sonnabend
+de wed 2025-04-21 nächsten Montag
+de wed 2025-04-24 am Donnerstag nächster Woche
+de wed 2025-04-22 nächste Woche Dienstag
+de wed 2025-04-28 übernächsten Montag
+de wed 2025-04-25 Freitag in einer Woche
+de wed 2025-04-25 Freitag in acht Tagen
+de wed 2025-04-23 heute in acht Tagen
+de wed 2025-04-30 heute in vierzehn Tagen
+de wed 2025-05-02 Freitag in vierzehn Tagen
+de wed 2025-04-30 in vierzehn Tagen
+de wed 2025-04-18 bis Ende der Woche
+de wed 2025-04-18 diese Woche noch
+de wed 2025-04-18 bis zum Wochenende
+de wed 2025-04-19 am Wochenende
+de wed 2025-04-21 nach dem Wochenende
+de wed 2025-04-21 Anfang nächster Woche
+de wed 2025-04-23 bis Mitte nächster Woche
+de wed 2025-04-25 nächste Woche
+de wed 2025-04-25 bis Ende nächster Woche
+de wed 2025-05-02 übernächste Woche
+de wed 2025-04-30 bis Ende des Monats
+de wed 2025-04-30 zum Monatsende
+de wed 2025-04-30 diesen Monat noch
+de wed 2025-05-31 nächsten Monat
+de wed 2025-05-31 Ende Mai
+de wed 2025-05-15 Mitte Mai
+de wed 2025-06-01 Anfang Juni
+de wed 2025-12-31 bis zum Jahresende
+de wed 2025-04-23 innerhalb von fünf Werktagen
+de wed 2025-04-19 in drei Tagen
+de wed 2025-04-19 in zwei bis drei Tagen
+de wed 2025-04-30 in zwei Wochen
+de wed 2025-05-16 in einem Monat
+de wed 2025-04-18 innerhalb von 48 Stunden
+de wed 2025-04-16 in einer halben Stunde
+de wed 2025-07-03 am dritten Juli
+de wed 2025-05-06 am Dienstag, dem 6. Mai
+de wed 2025-05-12 bis zum 12.5.
+de wed 2025-04-30 bis zum 30.04.2025
+de wed 2025-05-03 bis zum Dritten
+de wed 2025-04-22 am Dienstag, dem 22.
+de wed 2025-05-05 am ersten Montag im Mai
+de wed 2025-05-05 am fünften nächsten Monats
+de fri 2025-10-27 am Montag
+de fri 2025-10-25 in 24 Stunden
+de fri 2025-10-31 am Freitag
+de fri 2025-10-24 diese Woche
+de tue 2026-01-02 bis Ende der Woche
+de tue 2026-01-01 übermorgen
+de tue 2026-01-31 Ende Januar
+de leap 2024-02-29 bis Monatsende
+fr wed 2025-04-16 aujourd'hui
+fr wed 2025-04-16 d'ici ce soir
+fr wed 2025-04-16 dans la journée
+fr wed 2025-04-16 avant la fin de la journée
+fr wed 2025-04-16 cet après-midi
+fr wed 2025-04-17 demain
+fr wed 2025-04-17 demain matin
+fr wed 2025-04-17 demain dans la journée
+fr wed 2025-04-18 après-demain
+fr wed 2025-04-18 vendredi
+fr wed 2025-04-18 d'ici vendredi
+fr wed 2025-04-18 vendredi au plus tard
+fr wed 2025-04-18 avant samedi
+fr wed 2025-04-18 vendredi après-midi
+fr wed 2025-04-24 jeudi prochain
+fr wed 2025-04-24 le jeudi de la semaine prochaine
+fr wed 2025-04-25 vendredi en huit
+fr wed 2025-05-02 vendredi en quinze
+fr wed 2025-04-18 cette semaine
+fr wed 2025-04-18 d'ici la fin de la semaine
+fr wed 2025-04-18 en fin de semaine
+fr wed 2025-04-19 ce week-end
+fr wed 2025-04-21 après le week-end
+fr wed 2025-04-21 en début de semaine prochaine
+fr wed 2025-04-23 au milieu de la semaine prochaine
+fr wed 2025-04-25 la semaine prochaine
+fr wed 2025-04-25 à la fin de la semaine prochaine
+fr wed 2025-04-30 à la fin du mois
+fr wed 2025-04-30 d'ici la fin du mois
+fr wed 2025-05-31 le mois prochain
+fr wed 2025-05-31 fin mai
+fr wed 2025-05-15 à la mi-mai
+fr wed 2025-06-01 début juin
+fr wed 2025-12-31 avant la fin de l'année
+fr wed 2025-04-23 sous cinq jours ouvrés
+fr wed 2025-04-18 dans deux jours
+fr wed 2025-04-23 dans huit jours
+fr wed 2025-04-30 dans quinze jours
+fr wed 2025-04-30 dans deux semaines
+fr wed 2025-05-16 dans un mois
+fr wed 2025-04-18 sous 48 heures
+fr wed 2025-04-16 dans une demi-heure
+fr wed 2025-07-03 le trois juillet
+fr wed 2025-05-06 le mardi 6 mai
+fr wed 2025-05-01 le premier mai
+fr wed 2025-05-12 avant le 13 mai
+fr wed 2025-05-12 le 12/5
+fr wed 2025-05-03 le trois
+fr wed 2025-04-22 mardi 22
+fr wed 2025-04-19 la semaine du 19
+fr wed 2025-05-05 le premier lundi de mai
+fr wed 2025-05-05 le cinq du mois prochain
+fr tue 2026-01-01 après-demain
+fr tue 2026-01-02 d'ici la fin de la semaine
+fr sat 2025-03-30 demain
+fr sat 2025-03-30 dans 24 heures
+fr mon 2026-09-04 vendredi
+fr mon 2026-08-31 à la fin du mois
+fr fri 2025-10-27 lundi
+"""
+ROWS = [line.split(" ", 3) for line in SAID.strip().splitlines()]
+SENTENCES = {
+    "en": ["I'll send it {}.", "So, {} then."],
+    "es": ["Se lo mando {}.", "Entonces {}, vale."],
+    "de": ["Ich schicke es Ihnen {}.", "Gut, {} dann."],
+    "fr": ["Je vous l'envoie {}.", "Bon, {} alors."],
+}
+
+
+def test_there_are_more_than_two_hundred():
+    assert len({(language, said) for language, _, _, said in ROWS}) >= 200
+    assert {language for language, *_ in ROWS} == set(available())
+
+
+@pytest.mark.parametrize("form", [0, 1])
+@pytest.mark.parametrize(("language", "start", "day", "said"), ROWS)
+def test_an_expression_means_its_day(language, start, day, said, form):
+    found = find(SENTENCES[language][form].format(said), pack(language), STARTS[start])
+    assert found is not None
+    assert found.day == date.fromisoformat(day), found.expression
+    assert found.expression in SENTENCES[language][form].format(said)
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "time"),
+    [
+        ("en", "on Thursday at one", "13:00"), ("en", "Friday at half past two", "14:30"),
+        ("en", "tomorrow at 9", "09:00"), ("en", "Monday at 4:15", "16:15"), ("en", "tomorrow by noon", "12:00"),
+        ("en", "Tuesday at 8 pm", "20:00"), ("en", "Friday at quarter to five", "16:45"),
+        ("en", "July third at two thirty", "14:30"), ("en", "tomorrow at six in the morning", "06:00"),
+        ("es", "mañana a las cinco y media", "17:30"), ("es", "el lunes a las diez", "10:00"),
+        ("es", "el jueves a las nueve de la noche", "21:00"), ("es", "el viernes a las once menos cuarto", "10:45"),
+        ("de", "morgen um 15 Uhr 30", "15:30"), ("de", "am Freitag um halb drei", "14:30"),
+        ("de", "am Montag um zehn", "10:00"), ("de", "morgen um acht Uhr abends", "20:00"),
+        ("fr", "jeudi à dix-sept heures", "17:00"), ("fr", "demain à 9 h 30", "09:30"),
+        ("fr", "mardi à midi", "12:00"), ("fr", "vendredi à trois heures et demie", "15:30"),
+    ],
+)  # fmt: skip
+def test_a_time_of_day_is_kept(language, said, time):
+    found = find(SENTENCES[language][0].format(said), pack(language), STARTS["wed"])
+    assert found is not None
+    assert found.time == time
+    assert found.day is not None
+    assert found.expression == said
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        ("en", "I called you last Friday."), ("en", "It has been broken since Monday."),
+        ("en", "It is on the second floor."), ("en", "We may send one."), ("en", "It costs 20 dollars."),
+        ("en", "I have two of them."), ("es", "Llamé el lunes pasado."), ("es", "Buenos días."),
+        ("es", "Llame por la mañana."), ("de", "Guten Morgen."), ("de", "Das war letzten Montag."),
+        ("de", "Seit Montag geht nichts."), ("fr", "J'ai appelé lundi dernier."), ("fr", "Le deuxième étage."),
+    ],
+)  # fmt: skip
+def test_what_is_no_due_date_is_none(language, sentence):
+    assert find(sentence, pack(language), STARTS["wed"]) is None
+
+
+def test_then_is_the_day_spoken_of():
+    agreed = date(2025, 4, 24)
+    found = find("I'll move it before then.", pack("en"), STARTS["wed"], agreed)
+    assert found is not None
+    assert (found.expression, found.day) == ("before then", agreed)
+
+
+def test_a_day_begins_on_the_clock_of_the_workspace():
+    late = datetime.fromisoformat("2025-03-30T22:30:00+00:00")
+    assert local(late, "Europe/Berlin").date() == date(2025, 3, 31)
+    assert local(late, "Europe/London").date() == date(2025, 3, 30)
+
+
+def test_hours_pass_in_real_time_when_the_clocks_change():
+    start = datetime(2025, 10, 25, 23, 30, tzinfo=ZoneInfo("Europe/Berlin"))  # the night has 25 hours
+    found = find("I'll call in 24 hours.", pack("en"), start)
+    assert found is not None
+    assert found.day == date(2025, 10, 26)
+
+
+def test_a_day_that_does_not_exist_is_no_date():
+    found = find("on the thirty-first of February", pack("en"), STARTS["wed"])
+    assert found is not None
+    assert found.day is None
