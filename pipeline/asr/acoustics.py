@@ -47,7 +47,8 @@ def levels(audio: Audio, chunk: Chunk) -> Levels:
 
 def speech_level(of_chunks: Sequence[Levels]) -> float:
     """How loud a channel's speech is: the 90th percentile of its chunks' levels; -120 dB without any."""
-    return float(np.quantile(np.concatenate([x.db for x in of_chunks]), 0.9)) if of_chunks else QUIETEST_DB
+    every = np.concatenate([x.db for x in of_chunks]) if of_chunks else np.zeros(0)
+    return float(np.quantile(every, 0.9)) if len(every) else QUIETEST_DB
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,14 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.asr import verdicts
+from pipeline.asr.plausible import plain
 from pipeline.asr.verdicts import REASONS, Verdict
 from pipeline.asr.words import in_order
 from pipeline.domain.speech import Audio, ChunkText, Doubt, Heard, Word
 
 __all__ = ["REASONS", "SafetyOptions", "Suspect", "review", "settle"]
+
+UNSURE_OF_ITSELF = {"improbable", "no_speech"}  # a loop that is cured has nothing in common with its cure
 
 
 class SafetyOptions(BaseModel):
@@ -38,6 +41,9 @@ class SafetyOptions(BaseModel):
     )
     far_seconds: float = Field(
         0.5, ge=0, description="A word at least this far from any detected speech is outside of it."
+    )
+    agreement: float = Field(
+        0.5, ge=0, le=1, description="Share of words that a second text must have in common with an improbable first."
     )
     echo_share: float = Field(
         0.5,
@@ -81,19 +87,27 @@ def settle(
     options = options or SafetyOptions()
     if any(not 0 <= i < len(texts) for i in again):
         raise ValueError(f"decoded again: {sorted(again)}; there are {len(texts)} texts")
-    chosen = _choose(audio, heard, texts, again, options)
+    before = verdicts.judge(audio, heard, texts, options)
+    chosen = _choose(audio, heard, texts, again, before, options)
     judged = verdicts.judge(audio, heard, chosen, options)
+    for first, text, was, verdict in zip(texts, chosen, before, judged, strict=True):
+        if not was.found.isdisjoint(UNSURE_OF_ITSELF) and agreement(first, text) < options.agreement:
+            verdict.doubt("unstable", range(len(text.words)))
     settled = [_mark(text, verdict) for text, verdict in zip(chosen, judged, strict=True)]
     doubts = [d for text, verdict in zip(chosen, judged, strict=True) for d in _doubts(text, verdict)]
     return _in_order(settled), tuple(sorted(doubts, key=lambda d: (d.channel, d.start, d.end, d.kept)))
 
 
 def _choose(
-    audio: Audio, heard: Heard, texts: Sequence[ChunkText], again: Mapping[int, ChunkText], options: SafetyOptions
+    audio: Audio,
+    heard: Heard,
+    texts: Sequence[ChunkText],
+    again: Mapping[int, ChunkText],
+    before: Sequence[Verdict],
+    options: SafetyOptions,
 ) -> list[ChunkText]:
-    """The better decoding of each window."""
+    """The better decoding of each window; `before` are the verdicts on `texts`."""
     second = [again.get(i, text) for i, text in enumerate(texts)]
-    before = verdicts.judge(audio, heard, texts, options)
     after = verdicts.judge(audio, heard, second, options)
     return [
         second[i]
@@ -101,6 +115,13 @@ def _choose(
         else text
         for i, text in enumerate(texts)
     ]
+
+
+def agreement(first: ChunkText, second: ChunkText) -> float:
+    """Words that two texts share in order, 0..1: 1 less the Levenshtein distance by the longer one's words."""
+    from rapidfuzz.distance import Levenshtein
+
+    return Levenshtein.normalized_similarity(*([plain(word.text) for word in text.words] for text in (first, second)))
 
 
 def _rank(verdict: Verdict, text: ChunkText) -> tuple[int, float]:

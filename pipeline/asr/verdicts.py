@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 REASONS: dict[str, str] = {
     "improbable": "The recogniser itself holds the text improbable.",
     "compressible": "The text repeats itself: it compresses more than speech does.",
+    "unstable": "The recogniser held its first text improbable, and its second has little in common with it.",
     "loop": "The same words follow each other again and again.",
     "no_speech": "The recogniser gave words though it took the stretch for no speech.",
     "too_many_words": "More words than anybody speaks in the seconds of speech that were heard.",

@@ -1,5 +1,7 @@
 """Word times: in order, inside their chunk, each of some length, whatever the aligner gave."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,7 +47,7 @@ def test_words_at_the_very_end_make_room_for_each_other():
 
 def test_more_words_than_time_share_it():
     placed = in_order([Word(0.0, 0.0, "la", 0.1)] * 200, 0.0, 0.1)
-    assert all(a.start < a.end <= b.start for a, b in zip(placed, placed[1:], strict=False))
+    assert all(a.start < a.end <= b.start for a, b in pairwise(placed))
     assert placed[-1].end <= 0.1
 
 

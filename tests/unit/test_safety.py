@@ -1,0 +1,451 @@
+"""The safety net: suspicions, what settles them, and that sound text is left alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.signal import butter, sosfilt
+
+from pipeline.asr.plausible import loops
+from pipeline.asr.safety import REASONS, review, settle
+from pipeline.domain.speech import (
+    SAMPLE_RATE,
+    AudioInMemory,
+    Chunk,
+    ChunkText,
+    Doubt,
+    Heard,
+    Label,
+    LabelKind,
+    Layout,
+    LayoutKind,
+    Span,
+    Word,
+)
+
+SECONDS = 12.0
+
+
+def sounding(*stretches, channels=1, seconds=SECONDS, seed=1):
+    """Noise like speech in level where `stretches` (channel, start, end) say so, and near silence elsewhere."""
+    random = np.random.default_rng(seed)
+    samples = random.normal(0, 3, (channels, round(seconds * SAMPLE_RATE)))
+    for channel, start, end in stretches:
+        first, last = round(start * SAMPLE_RATE), round(end * SAMPLE_RATE)
+        samples[channel, first:last] += random.normal(0, 3000, last - first)
+    return AudioInMemory(np.clip(samples, -32768, 32767).astype(np.int16))
+
+
+def heard_as(speech, seconds=SECONDS, labels=()):
+    kind = LayoutKind.STEREO if len(speech) == 2 else LayoutKind.MONO
+    layout = Layout(kind, len(speech), len(speech), 1.0, {}, "by hand")
+    return Heard(layout, seconds, tuple(tuple(Span(*s) for s in spans) for spans in speech), (), (), labels)
+
+
+def said(sentence, start, end, channel=0, chunk=None, **score):
+    """A window whose words share start..end equally."""
+    words = sentence.split()
+    step = (end - start) / max(1, len(words))
+    timed = tuple(Word(start + i * step, start + (i + 1) * step, word, 0.9) for i, word in enumerate(words))
+    score = {"mean_log_probability": -0.2, "no_speech_probability": 0.01, "compression": 1.0, **score}
+    return ChunkText(chunk or Chunk(channel, start, end, "en"), "en", 1.0, timed, **score)
+
+
+def one(text, speech=((0.0, 4.0),), stretches=((0, 0.0, 4.0),), **kwargs):
+    """The only reasons against one window of one channel."""
+    suspects = review(sounding(*stretches), heard_as([speech], **kwargs), [text])
+    return suspects[0].reasons if suspects else ()
+
+
+def words_of(texts):
+    return [word.text for text in texts for word in text.words]
+
+
+def test_every_reason_has_a_sentence():
+    assert all(sentence.endswith(".") and sentence[0].isupper() for sentence in REASONS.values())
+
+
+def test_sound_text_is_not_suspect():
+    assert one(said("I would like to order a mattress please", 0.0, 4.0)) == ()
+
+
+@pytest.mark.parametrize(
+    ("score", "reason"),
+    [
+        ({"mean_log_probability": -1.2}, "improbable"),
+        ({"compression": 3.0}, "compressible"),
+        ({"no_speech_probability": 0.9}, "no_speech"),
+    ],
+)
+def test_the_engines_own_figures(score, reason):
+    assert one(said("I would like to order a mattress please", 0.0, 4.0, **score)) == (reason,)
+
+
+def test_more_words_than_anybody_speaks():
+    assert one(said(" ".join(f"word{i}" for i in range(40)), 0.0, 4.0)) == ("too_many_words",)
+
+
+def test_one_word_for_many_seconds_of_speech():
+    assert "too_few_words" in one(said("yes", 0.0, 4.0))
+
+
+def test_a_loop():
+    assert one(said("thank you thank you thank you thank you", 0.0, 4.0)) == ("loop",)
+
+
+def test_a_loop_across_windows():
+    audio = sounding((0, 0.0, 9.0))
+    texts = [said("see you next week " * 1, i * 3.0, i * 3.0 + 2.9) for i in range(3)]
+    suspects = review(audio, heard_as([[(0.0, 9.0)]]), texts)
+    assert [(s.index, s.reasons) for s in suspects] == [(i, ("loop",)) for i in range(3)]
+
+
+def test_a_listener_who_says_yes_now_and_then_is_no_loop():
+    words = [Word(i * 4.0, i * 4.0 + 0.4, "yes", 0.9) for i in range(10)]
+    assert loops(words) == []
+
+
+def test_a_telephone_number_with_three_equal_digits_is_no_loop():
+    assert loops(said("five five five one two two two", 0.0, 4.0).words) == []
+
+
+def test_speech_without_words():
+    text = said("good morning", 0.0, 0.9, chunk=Chunk(0, 0.0, 4.0))
+    suspects = review(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [text])
+    assert suspects[0].reasons == ("missing_speech",)
+    _, (doubt,) = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [text], {})
+    assert doubt == Doubt(0, pytest.approx(1.1), 4.0, ("missing_speech",), "", True)
+
+
+def test_a_cough_without_words_is_not_suspect():
+    audio = sounding((0, 0.0, 4.0), (0, 6.0, 6.3))
+    texts = [said("good morning this is Anna", 0.0, 4.0), said("", 6.0, 8.0)]
+    assert review(audio, heard_as([[(0.0, 4.0), (6.0, 8.0)]]), texts) == ()
+
+
+def test_words_far_from_speech_in_silence_are_taken_out_and_kept_in_a_doubt():
+    text = said("hello there thanks for watching", 0.0, 8.0, chunk=Chunk(0, 0.0, 8.0))
+    audio, heard = sounding((0, 0.0, 3.0)), heard_as([[(0.0, 3.0)]])
+    (settled,), doubts = settle(audio, heard, [text], {})
+    assert words_of([settled]) == ["hello", "there", "thanks"]
+    assert [(d.text, d.kept, d.reasons) for d in doubts if not d.kept] == [("for watching", False, ("no_sound",))]
+
+
+def test_words_on_hold_music_are_taken_out():
+    labels = ((Label(0.0, 4.0, LabelKind.SPEECH), Label(4.0, SECONDS, LabelKind.MUSIC)),)
+    text = said("one moment please we will help you", 0.0, 8.0, chunk=Chunk(0, 0.0, 8.0))
+    heard = heard_as([[(0.0, 4.0)]], labels=labels)
+    (settled,), doubts = settle(sounding((0, 0.0, 8.0)), heard, [text], {})
+    assert words_of([settled]) == ["one", "moment", "please", "we"]
+    assert [d.text for d in doubts if not d.kept] == ["will help you"]
+    assert all(d.reasons == ("not_on_speech",) for d in doubts if not d.kept)
+
+
+def test_a_word_just_beside_its_speech_is_marked_and_stays():
+    labels = ((Label(0.0, 2.0, LabelKind.SPEECH), Label(2.0, SECONDS, LabelKind.NOISE)),)
+    text = said("bye", 2.1, 2.3, chunk=Chunk(0, 0.0, 2.5))
+    (settled,), doubts = settle(sounding((0, 0.0, 2.5)), heard_as([[(0.0, 2.0)]], labels=labels), [text], {})
+    assert settled.words[0].doubtful
+    assert any(d.kept and d.text == "bye" and d.reasons == ("not_on_speech",) for d in doubts)
+
+
+def test_repetitions_faster_than_speech_are_taken_out_but_for_the_first():
+    text = said("thank you " * 20, 0.0, 2.0, chunk=Chunk(0, 0.0, 4.0))
+    (settled,), doubts = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [text], {})
+    assert words_of([settled]) == ["thank", "you"]
+    assert any(not d.kept and len(d.text.split()) == 38 for d in doubts)
+
+
+def test_the_second_decoding_is_taken_where_less_speaks_against_it():
+    first = said("yes yes yes yes yes yes", 0.0, 4.0)
+    second = said("the order is on its way", 0.0, 4.0, mean_log_probability=-0.6, careful=True)
+    texts, doubts = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
+    assert (words_of(texts), texts[0].careful, doubts) == (words_of([second]), True, ())
+
+
+def test_the_first_decoding_is_kept_where_the_second_is_worse():
+    first = said("the order is on its way", 0.0, 4.0, mean_log_probability=-0.7)
+    second = said("la la la la la la", 0.0, 4.0, mean_log_probability=-0.9, careful=True)
+    texts, (doubt,) = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
+    assert words_of(texts) == words_of([first]) and all(word.doubtful for word in texts[0].words)
+    assert doubt.kept and doubt.reasons == ("improbable",) and doubt.text == "the order is on its way"
+
+
+def test_a_window_decoded_in_another_language_takes_the_second():
+    first = said("it is a good day for that", 0.0, 4.0, mean_log_probability=-0.3)
+    second = replace(said("es ist ein guter Tag", 0.0, 4.0, mean_log_probability=-0.6), language="de")
+    texts, _ = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
+    assert texts[0].language == "de"
+
+
+def test_a_second_decoding_that_has_nothing_in_common_with_an_improbable_first_is_doubtful():
+    first = said("la la laura higher claire", 0.0, 4.0, mean_log_probability=-0.9)
+    second = said("we are open from monday", 0.0, 4.0, mean_log_probability=-0.5, careful=True)
+    texts, (doubt,) = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
+    assert words_of(texts) == words_of([second]) and all(word.doubtful for word in texts[0].words)
+    assert doubt.kept and doubt.reasons == ("unstable",)
+
+
+def test_a_second_decoding_that_agrees_with_the_first_is_believed():
+    first = said("we are open from sunday", 0.0, 4.0, mean_log_probability=-0.9)
+    second = said("we are open from monday", 0.0, 4.0, mean_log_probability=-0.5, careful=True)
+    texts, doubts = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
+    assert (words_of(texts), doubts) == (words_of([second]), ())
+
+
+def test_a_second_decoding_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="decoded again"):
+        settle(sounding(), heard_as([[]]), [], {3: said("yes", 0.0, 1.0)})
+
+
+@pytest.mark.parametrize("samples", [0, 1])
+def test_no_sound_at_all(samples):
+    audio = AudioInMemory(np.zeros((1, samples), np.int16))
+    assert review(audio, heard_as([[]], seconds=samples / SAMPLE_RATE), []) == ()
+    assert settle(audio, heard_as([[]], seconds=samples / SAMPLE_RATE), [], {}) == ((), ())
+
+
+def test_words_where_the_recording_has_ended_do_not_fail():
+    audio = AudioInMemory(np.zeros((1, 1), np.int16))
+    (settled,), (doubt,) = settle(audio, heard_as([[]]), [said("hello", 3.0, 4.0)], {})
+    assert settled.words == () and doubt.text == "hello" and not doubt.kept
+
+
+def mixed(call, echo_db, delay=0.1):
+    """A sample call with its first channel heard faintly in the second."""
+    late = np.concatenate([np.zeros(round(delay * SAMPLE_RATE)), call.samples[0]])[: call.samples.shape[1]]
+    samples = np.stack([call.samples[0], call.samples[1] + late * 10 ** (echo_db / 20)])
+    return AudioInMemory(np.clip(np.round(samples * 32767), -32768, 32767).astype(np.int16))
+
+
+def recognised(transcriber, audio, chunks):
+    return transcriber.transcribe([audio.cut(c.channel, c.start, c.end) for c in chunks], chunks)
+
+
+@pytest.fixture(scope="module")
+def bleeding(sample_call, transcriber, chunks_of):
+    """(audio, heard, texts) of a call whose rep is heard at -10 dB in the customer's channel."""
+    call = sample_call("01")
+    audio = mixed(call, -10)
+    both = sorted(call.speech("rep") + call.speech("customer"), key=lambda span: span.start)
+    chunks = [
+        replace(chunk, language="en")
+        for chunk in (*chunks_of(call.speech("rep"), 0, audio.duration), *chunks_of(both, 1, audio.duration))
+    ]
+    speech = [[(s.start, s.end) for s in call.speech("rep")], [(s.start, s.end) for s in both]]
+    return audio, heard_as(speech, audio.duration), recognised(transcriber, audio, chunks)
+
+
+def netted(transcriber, audio, heard, texts):
+    """The whole net: review, decode again, settle."""
+    suspects = review(audio, heard, texts)
+    chunks = [texts[suspect.index].chunk for suspect in suspects]
+    samples = [audio.cut(c.channel, c.start, c.end) for c in chunks]
+    again = transcriber.transcribe(samples, chunks, careful=True)
+    return suspects, *settle(audio, heard, texts, dict(zip([s.index for s in suspects], again, strict=True)))
+
+
+def test_one_voice_in_both_channels_is_taken_out_of_the_fainter(bleeding, transcriber, sample_call, words_wrong):
+    audio, heard, texts = bleeding
+    _, settled, doubts = netted(transcriber, audio, heard, texts)
+    rep, customer = ([t for t in settled if t.chunk.channel == channel] for channel in (0, 1))
+    said_by_customer = sample_call("01").said("customer")
+    assert words_wrong(said_by_customer, [t for t in texts if t.chunk.channel == 1]) > 1.5
+    assert words_wrong(said_by_customer, customer) < 0.1
+    assert words_of(rep) == words_of([t for t in texts if t.chunk.channel == 0])
+    assert {(d.channel, d.kept) for d in doubts if "echo" in d.reasons} == {(1, False)}
+
+
+def test_a_sentence_that_the_batch_dropped_is_found_when_decoded_again(bleeding, transcriber):
+    """Beside the loud echo of a long sentence, the first pass leaves out "Hi, my name is Peter Miller."."""
+    audio, heard, texts = bleeding
+    suspects, settled, doubts = netted(transcriber, audio, heard, texts)
+    dropped = [s.index for s in suspects if "missing_speech" in s.reasons]
+    assert dropped
+    before, after = (" ".join(words_of([of[i] for i in dropped])) for of in (texts, settled))
+    assert "Miller" in after and "Miller" not in before
+    assert not any("missing_speech" in doubt.reasons for doubt in doubts)
+
+
+def test_a_customer_who_says_the_same_at_the_same_time_with_an_own_voice_keeps_it(sample_call, transcriber):
+    """The rep's sentence in one channel, another voice's sentence in the other, with the same text by hand."""
+    rep, other = sample_call("01"), sample_call("02")
+    length = round(4.5 * SAMPLE_RATE)
+    first = rep.samples[0, round(0.6 * SAMPLE_RATE) :][:length]
+    second = 0.3 * other.samples[1, round(5.4 * SAMPLE_RATE) :][:length]
+    audio = AudioInMemory((np.stack([first, second]) * 32767).astype(np.int16))
+    sentence = "good morning this is Anna from Northwind Energy"
+    texts = [said(sentence, 0.2, 4.2, channel) for channel in (0, 1)]
+    settled, doubts = settle(audio, heard_as([[(0.0, 4.5)], [(0.0, 4.5)]], 4.5), texts, {})
+    assert words_of([settled[1]]) == sentence.split()
+    assert not any({"echo", "same_words"} & set(doubt.reasons) for doubt in doubts)
+
+
+def test_a_customer_who_repeats_the_rep_later_keeps_it(sample_call, transcriber):
+    """Even the very same sound: an echo comes at once, a repetition does not."""
+    sentence = sample_call("01").samples[0, round(0.6 * SAMPLE_RATE) : round(5.2 * SAMPLE_RATE)]
+    silence = np.zeros_like(sentence)
+    rep = np.concatenate([sentence, silence])
+    customer = 0.3 * np.concatenate([silence, sentence])
+    audio = AudioInMemory((np.stack([rep, customer]) * 32767).astype(np.int16))
+    texts = recognised(transcriber, audio, [Chunk(0, 0.0, 4.6, "en"), Chunk(1, 4.6, 9.2, "en")])
+    settled, doubts = settle(audio, heard_as([[(0.0, 4.6)], [(4.6, 9.2)]], 9.2), texts, {})
+    assert len(words_of([settled[1]])) >= 10
+    assert words_of(settled) == words_of(texts) and doubts == ()
+
+
+def test_identical_channels_are_marked_and_nobodys_words_are_taken(sample_call):
+    call = sample_call("01")
+    audio = AudioInMemory((np.vstack([call.samples[0]] * 2) * 32767).astype(np.int16))
+    texts = [said("good morning this is Anna", 0.8, 2.6, channel) for channel in (0, 1)]
+    settled, doubts = settle(audio, heard_as([[(0.6, 2.8)]] * 2, audio.duration), texts, {})
+    assert words_of(settled) == words_of(texts)
+    assert {d.channel for d in doubts if d.reasons == ("same_words",) and d.kept} == {0, 1}
+
+
+def music(seed, seconds=8.0):
+    """Chords of a few partials that change with the beat, in the telephone's band."""
+    random = np.random.default_rng(seed)
+    samples = np.zeros(round(seconds * SAMPLE_RATE))
+    at = 0.0
+    while at < seconds:
+        lasting = min(60 / 110 * random.choice([0.5, 1, 1, 2]), seconds - at)
+        t = np.arange(int(lasting * SAMPLE_RATE)) / SAMPLE_RATE
+        root = random.choice([0, 2, 4, 5, 7, 9, 11])
+        for step in (0, 4, 7)[: random.integers(1, 4)]:
+            phase = 2 * np.pi * 220 * 2 ** ((root + step) / 12) * random.choice([1, 2]) * t
+            phase = phase + 0.3 * np.sin(2 * np.pi * 5 * t)
+            first = int(at * SAMPLE_RATE)
+            tone = sum(np.sin(n * phase) / n for n in range(1, 7)) * np.minimum(1, t / 0.02) * np.exp(-1.5 * t)
+            samples[first : first + len(t)] += tone
+        at += lasting
+    band = sosfilt(butter(4, [300, 3400], "bandpass", fs=SAMPLE_RATE, output="sos"), samples)
+    return AudioInMemory((band / np.abs(band).max() * 10_000).astype(np.int16)[None])
+
+
+def white_noise(seed, seconds=6.0):
+    """To 8 kHz, which no telephone carries."""
+    random = np.random.default_rng(seed)
+    return AudioInMemory(random.normal(0, 3000, (1, round(seconds * SAMPLE_RATE))).astype(np.int16))
+
+
+def as_one_window(transcriber, audio, kind):
+    """(heard, texts) of a recording that was taken for speech throughout, or is labelled as `kind`."""
+    speech = [[(0.0, audio.duration)]] if kind is LabelKind.SPEECH else [[]]
+    heard = heard_as(speech, audio.duration, ((Label(0.0, audio.duration, kind),),))
+    return heard, recognised(transcriber, audio, [Chunk(0, 0.0, audio.duration)])
+
+
+@pytest.mark.parametrize("make", [music, white_noise])
+@pytest.mark.parametrize("seed", [0, 1, 5])
+def test_text_invented_on_what_is_no_speech_is_caught(make, seed, transcriber):
+    audio = make(seed)
+    heard, texts = as_one_window(transcriber, audio, LabelKind.SPEECH)
+    assert len(words_of(texts)) >= 3, "the demo checkpoint invents text here"
+    suspects, settled, doubts = netted(transcriber, audio, heard, texts)
+    assert "improbable" in suspects[0].reasons
+    assert all(word.doubtful for text in settled for word in text.words)
+    assert any({"improbable", "unstable"} & set(doubt.reasons) and doubt.text for doubt in doubts)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_text_invented_on_music_is_withheld_where_the_label_says_music(seed, transcriber):
+    audio = music(seed)
+    heard, texts = as_one_window(transcriber, audio, LabelKind.MUSIC)
+    assert words_of(texts)
+    _, settled, doubts = netted(transcriber, audio, heard, texts)
+    assert words_of(settled) == []
+    assert [doubt.kept for doubt in doubts] == [False] and "not_on_speech" in doubts[0].reasons
+
+
+@pytest.mark.parametrize(("call", "channel", "start", "seconds"), [("06", 0, 7.577, 0.45), ("05", 0, 28.528, 0.25)])
+def test_a_loop_is_caught(call, channel, start, seconds, sample_call, transcriber):
+    """A syllable over and over sends the demo checkpoint into one word over and over, some of it at -0.1."""
+    syllable = sample_call(call).cut(channel, start, start + seconds)
+    samples = np.tile(syllable, 40)[: 8 * SAMPLE_RATE]
+    audio = AudioInMemory((samples * 32767).astype(np.int16)[None])
+    language = sample_call(call).expected["language"]
+    heard = heard_as([[(0.0, 8.0)]], 8.0)
+    texts = recognised(transcriber, audio, [Chunk(0, 0.0, 8.0, language)])
+    suspects, settled, _ = netted(transcriber, audio, heard, texts)
+    assert {"loop", "compressible"} <= set(suspects[0].reasons)
+    assert all(w.doubtful for w in settled[0].words) or loops(settled[0].words) == []
+
+
+@pytest.fixture(scope="module")
+def nine_calls(sample_call, transcriber, chunks_of):
+    """For each sample call its audio, what was heard, and the first pass; speech as it is known."""
+    calls = []
+    for prefix in (f"0{n}" for n in range(1, 10)):
+        call = sample_call(prefix)
+        separated = call.expected["layout"] in ("stereo", "two_files")
+        channels = 2 if separated else 1
+        audio = AudioInMemory(np.clip(np.round(call.samples[:channels] * 32768), -32768, 32767).astype(np.int16))
+        spans = [call.speech(role) for role in ("rep", "customer")]
+        if not separated:
+            spans = [tuple(sorted(spans[0] + spans[1], key=lambda span: span.start))]
+        chunks = [
+            replace(chunk, language=call.expected["language"])
+            for channel, of_channel in enumerate(spans)
+            for chunk in chunks_of(of_channel, channel, audio.duration)
+        ]
+        speech = [[(span.start, span.end) for span in of_channel] for of_channel in spans]
+        heard = heard_as(speech, audio.duration)
+        calls.append((audio, heard, recognised(transcriber, audio, chunks)))
+    return calls
+
+
+def test_ordinary_calls_lose_no_word(nine_calls, transcriber):
+    windows = suspected = 0
+    for audio, heard, texts in nine_calls:
+        suspects, settled, doubts = netted(transcriber, audio, heard, texts)
+        windows, suspected = windows + len(texts), suspected + len(suspects)
+        assert all(doubt.kept for doubt in doubts)
+        untouched = [i for i in range(len(texts)) if i not in {s.index for s in suspects}]
+        assert words_of([settled[i] for i in untouched]) == words_of([texts[i] for i in untouched])
+    print(f"{suspected} of {windows} windows suspect")
+    assert suspected <= 0.05 * windows
+
+
+times = st.floats(-5, 20, allow_nan=False)
+windows = st.tuples(
+    st.integers(0, 1),
+    st.floats(0, 1),
+    st.floats(0.1, 4),
+    st.lists(st.builds(Word, times, times, st.sampled_from(["yes", "no", "42"]), st.just(0.5)), max_size=12),
+    st.floats(-2, 0),
+    st.floats(0, 4),
+)
+
+
+def placed(drawn):
+    """Windows as the audio stage cuts them: those of a channel follow each other without overlap."""
+    ends, texts = [0.0, 0.0], []
+    for channel, gap, length, words, log_probability, compression in drawn:
+        chunk = Chunk(channel, ends[channel] + gap, ends[channel] + gap + length, "en")
+        texts.append(ChunkText(chunk, "en", 1.0, tuple(words), log_probability, 0.1, compression=compression))
+        ends[channel] = chunk.end
+    return texts
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(windows, max_size=4), st.data())
+def test_whatever_comes_in_word_times_are_sound_and_nothing_is_lost(drawn, data):
+    texts = placed(drawn)
+    audio = sounding((0, 1.0, 5.0), (1, 3.0, 9.0), channels=2)
+    labels = ((Label(0.0, SECONDS, LabelKind.SPEECH),), (Label(0.0, SECONDS, LabelKind.MUSIC),))
+    heard = heard_as([[(1.0, 5.0)], [(3.0, 9.0)]], labels=labels)
+    again = {i: replace(data.draw(st.sampled_from(texts)), chunk=texts[i].chunk) for i in range(0, len(texts), 2)}
+    settled, doubts = settle(audio, heard, texts, again)
+    latest = {0: 0.0, 1: 0.0}
+    for text, before in zip(settled, texts, strict=True):
+        assert text.chunk == before.chunk
+        for word in text.words:
+            assert max(latest[text.chunk.channel], text.chunk.start) <= word.start < word.end <= text.chunk.end
+            latest[text.chunk.channel] = word.end
+    taken = sum(len(doubt.text.split()) for doubt in doubts if not doubt.kept)
+    lengths = [sorted({len(t.words), len(again.get(i, t).words)}) for i, t in enumerate(texts)]
+    assert sum(n[0] for n in lengths) <= taken + len(words_of(settled)) <= sum(n[-1] for n in lengths)
+    assert all(set(doubt.reasons) <= set(REASONS) and doubt.reasons for doubt in doubts)
