@@ -1,53 +1,23 @@
 """How the parties lie in the audio: the sample calls, put together in every way that telephony systems do."""
 
-import io
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
-import av
 import numpy as np
 import pytest
 
-from pipeline.audio.channels import compare, hear, separate
-from pipeline.audio.decode import Decoded, DecodeOptions, decode_file
-from pipeline.domain.speech import AudioInMemory, LayoutKind
+from pipeline.audio.channels import confidence, separate
+from pipeline.audio.compare import Match, Window, compare
+from pipeline.audio.levels import hear
+from pipeline.audio.sound import everything
+from pipeline.domain.speech import LayoutKind
+from tests.unit.channels_by_hand import decoded, noise, sample, through_amr
 
-SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
 CALLS = ("02_callback_stereo", "05_factura_stereo_es", "08_flite_voices_stereo")
-
-
-def sample(name: str, file: str = "call.flac") -> np.ndarray:
-    return decode_file(SAMPLES / name / file, DecodeOptions()).samples.astype(np.float64)
-
-
-def decoded(*channels: np.ndarray) -> Decoded:
-    samples = np.clip(np.rint(np.stack(channels)), -32768, 32767).astype(np.int16)
-    return Decoded(AudioInMemory(samples), 16000, len(channels), "pcm_s16le", "wav")
 
 
 def kind(*channels: np.ndarray) -> LayoutKind:
     return separate([decoded(*channels)])[1].kind
-
-
-def noise(like: np.ndarray, level: float, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, level, like.shape)
-
-
-def through_amr(channel: np.ndarray, bit_rate: int) -> np.ndarray:
-    """A channel after AMR-NB at `bit_rate`, 8 kHz."""
-    import soxr
-
-    narrow = np.clip(soxr.resample(channel, 16000, 8000), -32768, 32767).astype(np.int16)
-    buffer = io.BytesIO()
-    with av.open(buffer, "w", format="amr") as output:
-        stream = output.add_stream("libopencore_amrnb", rate=8000, layout="mono")
-        stream.bit_rate = bit_rate
-        frame = av.AudioFrame.from_ndarray(narrow[None], "s16", "mono")
-        frame.sample_rate = 8000
-        output.mux(stream.encode(frame))
-        output.mux(stream.encode(None))
-    buffer.seek(0)
-    return decode_file(buffer, DecodeOptions()).samples[0].astype(np.float64)
 
 
 @pytest.fixture(scope="module", params=CALLS)
@@ -62,13 +32,13 @@ def mixed(call: np.ndarray) -> np.ndarray:
 
 def test_a_file_with_one_channel_is_mono(mixed: np.ndarray) -> None:
     audio, layout = separate([decoded(mixed)])
-    assert (layout.kind, layout.channels, audio.samples.shape[0]) == (LayoutKind.MONO, 1, 1)
+    assert (layout.kind, layout.channels, everything(audio).shape[0]) == (LayoutKind.MONO, 1, 1)
 
 
 def test_a_stereo_file_with_distinct_channels_is_split_in_its_order(call: np.ndarray) -> None:
     audio, layout = separate([decoded(*call)])
     assert (layout.kind, layout.channels, layout.source_channels) == (LayoutKind.STEREO, 2, 2)
-    assert np.array_equal(audio.samples, call.astype(np.int16))
+    assert np.array_equal(everything(audio), call.astype(np.int16))
     assert layout.confidence > 0.8
     assert layout.evidence["same_share"] < 0.2
     assert layout.reason.endswith(".")
@@ -77,7 +47,7 @@ def test_a_stereo_file_with_distinct_channels_is_split_in_its_order(call: np.nda
 def test_a_stereo_file_with_identical_channels_is_treated_as_mono(mixed: np.ndarray) -> None:
     audio, layout = separate([decoded(mixed, mixed)])
     assert (layout.kind, layout.channels, layout.source_channels) == (LayoutKind.IDENTICAL, 1, 2)
-    assert audio.samples.shape == (1, len(mixed))
+    assert everything(audio).shape == (1, len(mixed))
     assert layout.confidence > 0.9
     assert layout.evidence["same_share"] == 1.0
 
@@ -102,13 +72,13 @@ def test_channels_with_the_same_audio_are_recognised_whatever_lies_between_them(
     length = min(len(mixed), len(other))
     audio, layout = separate([decoded(mixed[:length], other[:length])])
     assert layout.kind is LayoutKind.IDENTICAL
-    assert audio.samples.shape[0] == 1
+    assert everything(audio).shape[0] == 1
     assert ("polarity inverted" in layout.reason) == ("upside down" in change)
 
 
 def test_of_two_channels_with_the_same_audio_the_louder_one_is_kept(mixed: np.ndarray) -> None:
     for channels in ((mixed, 0.2 * mixed), (0.2 * mixed, mixed)):
-        assert np.array_equal(separate([decoded(*channels)])[0].samples[0], decoded(mixed).samples[0])
+        assert np.array_equal(everything(separate([decoded(*channels)])[0])[0], decoded(mixed).samples[0])
 
 
 @pytest.mark.parametrize("level", [-30, -20, -15, -10, -6, -3])
@@ -148,12 +118,12 @@ def test_of_a_stereo_file_with_one_dead_channel_the_live_one_is_kept_as_mono(
     channels[live] = mixed
     audio, layout = separate([decoded(*channels)])
     assert (layout.kind, layout.channels) == (LayoutKind.ONE_SIDED, 1)
-    assert np.array_equal(audio.samples[0], decoded(mixed).samples[0])
+    assert np.array_equal(everything(audio)[0], decoded(mixed).samples[0])
 
 
 def test_a_party_of_few_words_is_not_a_dead_channel(call: np.ndarray) -> None:
     rep, customer = call
-    heard = hear(customer.astype(np.int16)).frames
+    heard = hear(decoded(customer).audio, 0).frames
     word = int(np.argmax(np.convolve(heard, np.ones(30), "valid"))) * 320
     few = noise(customer, 3)
     few[word : word + 16000] = customer[word : word + 16000]
@@ -164,7 +134,7 @@ def test_a_silent_file_says_so_and_is_not_sure_of_anything() -> None:
     audio, layout = separate([decoded(np.zeros(16000), np.zeros(16000))])
     assert (layout.kind, layout.channels, layout.confidence) == (LayoutKind.ONE_SIDED, 1, 0.0)
     assert layout.reason == "Nothing is heard on either channel."
-    assert audio.samples.shape == (1, 16000)
+    assert everything(audio).shape == (1, 16000)
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 320, 3200, 16000])
@@ -178,9 +148,9 @@ def test_two_files_are_the_two_legs_and_the_shorter_is_padded() -> None:
     customer = customer[: len(customer) // 2]
     audio, layout = separate([decoded(rep), decoded(customer)])
     assert (layout.kind, layout.channels, layout.source_channels) == (LayoutKind.TWO_FILES, 2, 2)
-    assert np.array_equal(audio.samples[0], rep)
-    assert np.array_equal(audio.samples[1, : len(customer)], customer)
-    assert not audio.samples[1, len(customer) :].any()
+    assert np.array_equal(everything(audio)[0], rep)
+    assert np.array_equal(everything(audio)[1, : len(customer)], customer)
+    assert not everything(audio)[1, len(customer) :].any()
 
 
 def test_two_files_with_a_silent_leg_remain_two_legs(mixed: np.ndarray) -> None:
@@ -190,27 +160,71 @@ def test_two_files_with_a_silent_leg_remain_two_legs(mixed: np.ndarray) -> None:
 def test_two_files_with_the_same_audio_are_treated_as_mono(mixed: np.ndarray) -> None:
     audio, layout = separate([decoded(mixed), decoded(mixed[: len(mixed) - 4000])])
     assert layout.kind is LayoutKind.IDENTICAL
-    assert audio.samples.shape == (1, len(mixed))
+    assert everything(audio).shape == (1, len(mixed))
 
 
 def test_a_leg_sent_as_a_stereo_file_counts_as_one_channel(call: np.ndarray) -> None:
     rep, customer = call
     audio, layout = separate([decoded(rep, rep), decoded(customer, customer * 0)])
     assert (layout.kind, layout.channels, layout.source_channels) == (LayoutKind.TWO_FILES, 2, 4)
-    assert np.array_equal(audio.samples, call.astype(np.int16))
+    assert np.array_equal(everything(audio), call.astype(np.int16))
 
 
 def test_one_of_two_files_is_treated_as_one_mixed_recording(mixed: np.ndarray) -> None:
     audio, layout = separate([decoded(mixed)], expected_files=2)
-    assert (layout.kind, layout.channels, audio.samples.shape[0]) == (LayoutKind.ONE_SIDED, 1, 1)
+    assert (layout.kind, layout.channels, everything(audio).shape[0]) == (LayoutKind.ONE_SIDED, 1, 1)
 
 
 def test_the_decision_is_the_same_every_time_and_shift_and_gain_are_measured(mixed: np.ndarray) -> None:
-    one, other = decoded(mixed, np.roll(mixed, 160) * 0.5).samples
-    found = [compare(one, other, hear(one).frames) for _ in range(2)]
+    pair = decoded(mixed, np.roll(mixed, 160) * 0.5).audio
+    found = [compare(pair, hear(pair, 0).frames) for _ in range(2)]
     assert found[0] == found[1]
     assert found[0].shift == 160
     assert found[0].gain_db == pytest.approx(-6, abs=0.2)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.85])
+def test_channels_that_share_all_but_the_end_stay_apart_and_the_shared_part_is_kept_once(
+    share: float, call: np.ndarray, mixed: np.ndarray
+) -> None:
+    length = call.shape[1]
+    shared = np.resize(mixed, round(length * share / (1 - share)))
+    both = np.concatenate([np.stack([shared, shared]), call], axis=1)
+    audio, layout = separate([decoded(*both)])
+    assert layout.kind is LayoutKind.STEREO
+    assert layout.evidence["shared_seconds"] == pytest.approx(len(shared) / 16000, abs=2.5)
+    assert "kept on channel 1" in layout.reason
+    inside = slice(0, len(shared) - 32000)
+    kept, once = (everything(audio)[channel].astype(float) for channel in (1, 0))
+    assert np.array_equal(kept[inside], decoded(*both).samples[1][inside])
+    assert np.sum(once[inside] ** 2) < 0.01 * np.sum(both[0][inside] ** 2)
+    own = slice(len(shared) + 48000, both.shape[1])
+    assert np.sum(once[own] ** 2) == pytest.approx(np.sum(both[0][own] ** 2), rel=0.01)
+
+
+def test_a_louder_copy_of_a_shared_stretch_is_the_one_kept(call: np.ndarray, mixed: np.ndarray) -> None:
+    both = np.concatenate([np.stack([mixed, 0.4 * mixed]), call], axis=1)
+    audio, layout = separate([decoded(*both)])
+    assert "kept on channel 0" in layout.reason
+    assert np.array_equal(everything(audio)[0], decoded(*both).samples[0])
+    half = slice(0, len(mixed) // 2)
+    assert np.sum(everything(audio)[1, half].astype(float) ** 2) < 0.01 * np.sum((0.4 * mixed[half]) ** 2)
+
+
+def test_more_than_two_channels_are_decided_with_a_reason(call: np.ndarray) -> None:
+    _, layout = separate([replace(decoded(*call), source_channels=4)])
+    assert (layout.kind, layout.channels, layout.source_channels) == (LayoutKind.STEREO, 2, 4)
+    assert layout.reason.startswith("The file has 4 channels, of which the first two")
+
+
+def test_confidence_grows_with_the_windows_and_with_the_distance_from_the_threshold() -> None:
+    def of(windows: int, share: float) -> float:
+        apart = round((1 - share) * windows)
+        return confidence(Match((Window(0, 1, 0.0, 0.0, 0.0),) * windows, share, apart=apart))
+
+    assert 0.5 < of(1, 1.0) < of(5, 1.0) < of(50, 1.0) <= 1
+    assert 0.5 < of(1, 0.0) < of(5, 0.0) <= of(50, 0.0) <= 1
+    assert of(50, 0.0) > of(50, 0.75) > 0.5
 
 
 def test_no_file_or_three_files_make_no_call() -> None:

@@ -1,0 +1,215 @@
+"""When did the second of two files begin? Told from what one party's line carries of the other, if it carries anything.
+
+Loud windows of each leg are looked for in the other one. Each window by itself is weak evidence; that many of them, all
+through the call, name the same moment is strong. A false alignment is worse than none, so a window counts only if it
+holds speech (hold music and ring tones are alike in any two calls) and is found at one place clearly better than at
+any other (what repeats is found at many).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.audio import compare
+from pipeline.audio.levels import Heard, Samples
+from pipeline.domain.speech import SAMPLE_RATE, Audio
+
+SECONDS = 4.0  # of a window
+WINDOWS = 24  # of each leg
+SEARCH = 90.0  # seconds before and after
+REDUCED = 4  # samples of 16 kHz for one that is compared
+BAND = (300, 1800)  # Hz
+LEVELLED = 0.3  # seconds over which the level is evened out
+WHITENING = 0.8  # exponent, as in `bleed`
+SPEECH = 1.0  # seconds of it in a window
+HEIGHT = 9.0  # of the peak, in robust standard deviations
+CLEAR = 1.4  # times the best peak elsewhere
+ELSEWHERE = 0.05  # seconds from the peak
+AGREE = 0.02  # seconds from the line through all
+LEAST_AGREEING, LEAST_SHARE = 3, 0.6  # windows of one leg that name the same moment
+MAX_DRIFT = 500e-6
+DRIFT_WINDOWS, DRIFT_SPREAD = 6, 30.0  # windows, and seconds between the first and the last, that show a drift
+BOTH_WAYS = 1.2  # seconds between what the two legs say: an echo comes late in either
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Leg 1 begins `offset` seconds after leg 0 (before it if negative), and runs slow by `drift` (1e-6: 1 ppm).
+
+    `agreeing` of `windows` say so; if `aligned` is false they do not agree, and offset and drift are zero.
+    """
+
+    aligned: bool
+    offset: float
+    drift: float
+    agreeing: int
+    windows: int
+
+    def as_evidence(self) -> dict[str, float]:
+        """The figures by name, as a layout keeps them."""
+        return {
+            "aligned": float(self.aligned),
+            "offset_seconds": self.offset,
+            "offset_windows": float(self.agreeing),
+            "offset_windows_tried": float(self.windows),
+            "drift_ppm": self.drift * 1e6,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """A window at second `moment` of its own leg was found in the other leg `shift` seconds earlier; None: not found."""
+
+    moment: float
+    shift: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The votes of one leg that agree, of how many."""
+
+    votes: tuple[Vote, ...]
+    cast: int
+
+    @property
+    def agreed(self) -> bool:
+        return len(self.votes) >= max(LEAST_AGREEING, LEAST_SHARE * self.cast)
+
+    @property
+    def shift(self) -> float:
+        """The median, seconds."""
+        return _median(self.votes)
+
+
+def align(legs: Sequence[Audio], heard: Sequence[Heard]) -> Alignment:
+    """Compare two legs of one channel each; `heard` says where each is loud. Reads at most some minutes at a time."""
+    lines = [agreeing(_votes(legs, heard, source), legs[1 - source].duration) for source in (0, 1)]
+    cast = sum(line.cast for line in lines)
+    sure = [line for line in lines if line.agreed]
+    none = Alignment(False, 0.0, 0.0, max(len(line.votes) for line in lines), cast)
+    if not sure or (len(sure) == 2 and abs(lines[0].shift + lines[1].shift) > BOTH_WAYS):
+        return none
+    # What leg 0 says of leg 1, leg 1 says of leg 0 with the other sign.
+    says = [(line, sign) for line, sign in zip(lines, (1, -1), strict=True) if line.agreed]
+    drifts = [sign * drift for line, sign in says if (drift := drift_of(line.votes))]
+    drift = float(np.mean(drifts)) if drifts else 0.0
+    # What agrees in the middle of the call would not agree at its beginning if the legs run at different paces.
+    begins = [sign * _median(line.votes, sign * drift) for line, sign in says]
+    return Alignment(True, float(np.mean(begins)), drift, sum(len(line.votes) for line in sure), cast)
+
+
+def _median(votes: Sequence[Vote], drift: float = 0.0) -> float:
+    return float(np.median([vote.shift - drift * vote.moment for vote in votes if vote.shift is not None]))
+
+
+def _votes(legs: Sequence[Audio], heard: Sequence[Heard], source: int) -> list[Vote]:
+    if not (heard[0].live and heard[1].live):
+        return []
+    windows = compare.spread(legs[source].length, heard[source].frames, SECONDS)
+    step = max(1.0, len(windows) / WINDOWS)
+    votes = []
+    for first, last in [windows[int(i * step)] for i in range(min(WINDOWS, len(windows)))]:
+        samples = legs[source].read(0, first, last)
+        if _speech_seconds(samples) < SPEECH:
+            continue
+        place = _find(samples, first, legs[1 - source])
+        moment = first / SAMPLE_RATE
+        votes.append(Vote(moment, None if place is None else moment - place))
+    return votes
+
+
+def _speech_seconds(samples: Samples) -> float:
+    from faster_whisper.vad import VadOptions, get_speech_timestamps
+
+    found = get_speech_timestamps(samples.astype(np.float32) / np.float32(32768), VadOptions(threshold=0.3))
+    return float(sum(one["end"] - one["start"] for one in found)) / SAMPLE_RATE
+
+
+def _find(samples: Samples, first: int, other: Audio) -> float | None:
+    """The second of `other` at which `samples` (which begin at sample `first` of their own leg) are heard in it."""
+    from scipy.fft import irfft, next_fast_len, rfft
+
+    reach = round(SEARCH * SAMPLE_RATE)
+    begin = max(0, first - reach)
+    x, y = _reduced(samples), _reduced(other.read(0, begin, first + len(samples) + reach))
+    if len(y) < len(x) // 2 or not x.any() or not y.any():
+        return None
+    size = next_fast_len(len(x) + len(y), real=True)
+    cross = np.conj(rfft(x, size)) * rfft(y, size)
+    strength = np.abs(cross)
+    cross /= (strength + 1e-3 * strength.max()) ** WHITENING
+    curve = irfft(cross, size)
+    before = len(x) // 2  # the window may begin before the other leg does
+    curve = np.concatenate([curve[-before:], curve[: len(y)]])
+    peak = _clear_peak(np.abs(curve))
+    if peak is None:
+        return None
+    return begin / SAMPLE_RATE + (peak - before) * REDUCED / SAMPLE_RATE
+
+
+def _clear_peak(curve: npt.NDArray[np.float32]) -> float | None:
+    """Where the highest peak lies (a fraction of a sample), if it is high, and nothing elsewhere nearly as high."""
+    best = int(np.argmax(curve))
+    reach = round(ELSEWHERE * SAMPLE_RATE / REDUCED)
+    elsewhere = np.concatenate([curve[: max(0, best - reach)], curve[best + reach + 1 :]])
+    if not len(elsewhere):
+        return None
+    height = float(curve[best])
+    if height < HEIGHT * 1.4826 * float(np.median(elsewhere)) or height < CLEAR * float(elsewhere.max()):
+        return None
+    if not 0 < best < len(curve) - 1:
+        return float(best)
+    left, right = float(curve[best - 1]), float(curve[best + 1])
+    bend = left - 2 * height + right
+    return best + (0.5 * (left - right) / bend if bend else 0.0)
+
+
+def _reduced(samples: Samples) -> npt.NDArray[np.float32]:
+    """4000 samples a second of the lower telephone band, as loud everywhere: bleed lies between a leg's own speech."""
+    from scipy.ndimage import uniform_filter1d
+    from scipy.signal import butter, sosfilt
+
+    filters = butter(4, BAND, "bandpass", fs=SAMPLE_RATE, output="sos").astype(np.float32)
+    filtered: npt.NDArray[np.float32] = sosfilt(filters, samples.astype(np.float32))[::REDUCED]
+    power = uniform_filter1d(filtered**2, round(LEVELLED * SAMPLE_RATE / REDUCED), mode="nearest")
+    levelled: npt.NDArray[np.float32] = filtered / np.sqrt(np.maximum(power, 0) + 1.0)
+    return levelled
+
+
+def agreeing(votes: Sequence[Vote], other_seconds: float) -> Line:
+    """The most votes that lie on one line of a possible drift (all pairs of them are tried).
+
+    Only windows that fall into the other leg's `other_seconds` if that line is right could be found there: they alone
+    count as cast.
+    """
+    found = [(vote.moment, vote.shift) for vote in votes if vote.shift is not None]
+    moments, shifts = (np.array([pair[i] for pair in found], np.float64) for i in (0, 1))
+    best = np.zeros(len(found), np.bool_)
+    for i in range(len(found)):
+        for j in range(i, len(found)):
+            apart = moments[j] - moments[i]
+            slope = (shifts[j] - shifts[i]) / apart if apart else 0.0
+            if abs(slope) > MAX_DRIFT:
+                continue
+            near = np.abs(shifts - shifts[i] - slope * (moments - moments[i])) <= AGREE
+            if near.sum() > best.sum():
+                best = near
+    chosen = tuple(Vote(float(moments[i]), float(shifts[i])) for i in np.flatnonzero(best))
+    if not chosen:
+        return Line((), len(votes))
+    places = [vote.moment - _median(chosen) for vote in votes]
+    return Line(chosen, sum(0 <= place <= other_seconds - SECONDS for place in places))
+
+
+def drift_of(votes: Sequence[Vote]) -> float:
+    """Slope of the shifts by the median of all pairs (Theil and Sen); 0 where it cannot be told from 0."""
+    from scipy.stats import theilslopes
+
+    moments = np.array([vote.moment for vote in votes])
+    shifts = np.array([vote.shift for vote in votes], np.float64)
+    if len(votes) < DRIFT_WINDOWS or np.ptp(moments) < DRIFT_SPREAD:
+        return 0.0
+    slope, _, low, high = theilslopes(shifts, moments, 0.99)
+    return float(slope) if low > 0 or high < 0 else 0.0

@@ -1,0 +1,152 @@
+"""Do two channels carry the same sound? Compared window by window, never by one figure of the whole file."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.audio.levels import FRAME, in_band
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Span
+
+WINDOW = 2.0  # seconds
+MAX_WINDOWS = 600  # spread over the call; 20 minutes of it say enough about six hours
+MAX_SHIFT = 1600  # samples, 100 ms: what one leg of a recorder may lag behind the other
+MATCH = 0.6  # correlation above which a window of both channels holds the same sound
+GAIN_DB = 2.0  # how far the gain of a matching window may lie from the call's
+APART = 0.25  # correlation below which a window of both channels holds different sounds
+SHARED_GAIN_DB = 2.0  # within which the windows of a shared stretch have one gain
+SHARED_SHIFT = 40  # samples within which they have one shift
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One window of both channels, at the shift where they match best.
+
+    `first` and `last` are samples; `correlation` is normalised and signed; `gain_db` is the level of the second
+    channel over the first; `shift` the samples by which the second lags.
+    """
+
+    first: int
+    last: int
+    correlation: float
+    gain_db: float
+    shift: float
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How one channel compares with another: windows looked at, and the share with the same sound at the same gain.
+
+    `correlation`, `gain_db` (second over first) and `shift` (samples by which the second lags) are medians over the
+    matching windows; `polarity` is -1 where the second is the first turned upside down; `apart` counts the windows
+    that hold different sounds.
+    """
+
+    windows: tuple[Window, ...]
+    share: float
+    correlation: float = 0.0
+    gain_db: float = 0.0
+    shift: float = 0.0
+    polarity: int = 1
+    apart: int = 0
+
+
+def compare(audio: Audio, heard: npt.NDArray[np.bool_]) -> Match:
+    """Compare channels 0 and 1 in the windows where `heard` (20 ms frames) says that there is sound."""
+    windows = tuple(_match(audio, first, last) for first, last in spread(audio.length, heard))
+    if not windows:
+        return Match((), 0.0)
+    correlations = np.array([window.correlation for window in windows])
+    gains = np.array([window.gain_db for window in windows])
+    shifts = np.array([window.shift for window in windows])
+    apart = int((np.abs(correlations) < APART).sum())
+    strong = np.abs(correlations) >= MATCH
+    if not strong.any():
+        return Match(windows, 0.0, float(np.median(np.abs(correlations))), apart=apart)
+    gain = _commonest(gains[strong])
+    same = strong & (np.abs(gains - gain) <= GAIN_DB)
+    correlation, shift = float(np.median(correlations[same])), float(np.median(shifts[same]))
+    return Match(windows, float(same.mean()), abs(correlation), gain, shift, 1 if correlation > 0 else -1, apart)
+
+
+def _commonest(gains: npt.NDArray[np.float64]) -> float:
+    """The gain that the most windows lie near."""
+    near = np.abs(gains[:, None] - gains[None, :]) <= GAIN_DB
+    return float(np.median(gains[near[np.argmax(near.sum(axis=1))]]))
+
+
+def spread(length: int, heard: npt.NDArray[np.bool_], seconds: float = WINDOW) -> list[tuple[int, int]]:
+    """Windows (first, last sample) with at least a quarter of sound in them, at most `MAX_WINDOWS`, evenly spread."""
+    size = min(length, round(seconds * SAMPLE_RATE))
+    starts = range(0, max(1, length - size // 2), size) if size else ()
+    enough = seconds / 4 * SAMPLE_RATE / FRAME
+    loud = [
+        (start, min(length, start + size))
+        for start in starts
+        if heard[start // FRAME : (start + size) // FRAME].sum() >= enough
+    ]
+    if not loud and length:
+        centre = int(np.argmax(heard)) * FRAME if len(heard) else 0
+        loud = [(max(0, centre - size // 4), min(length, centre + size))]
+    step = max(1.0, len(loud) / MAX_WINDOWS)
+    return [loud[int(index * step)] for index in range(min(len(loud), MAX_WINDOWS))]
+
+
+def _match(audio: Audio, first: int, last: int) -> Window:
+    """Both channels between two samples, at the best shift."""
+    from scipy.signal import correlate
+
+    a, b = in_band(audio.read(0, first, last)), in_band(audio.read(1, first, last))
+    energy_a, energy_b = float(a @ a), float(b @ b)
+    if min(energy_a, energy_b) < 1e-9:
+        return Window(first, last, 0.0, 0.0, 0.0)
+    whole = correlate(b, a, mode="full", method="fft")
+    centre = len(a) - 1
+    reach = min(MAX_SHIFT, centre)
+    near = whole[centre - reach : centre + reach + 1]
+    best = int(np.argmax(np.abs(near)))
+    correlation = float(near[best] / np.sqrt(energy_a * energy_b))
+    return Window(first, last, correlation, 10 * float(np.log10(energy_b / energy_a)), float(best - reach))
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Samples `first` to `last` in which both channels carry the same sound; `gain_db` and `shift` as in `Window`."""
+
+    first: int
+    last: int
+    gain_db: float
+    shift: float
+
+    @property
+    def span(self) -> Span:
+        return Span(self.first / SAMPLE_RATE, self.last / SAMPLE_RATE)
+
+
+def stretches(windows: tuple[Window, ...]) -> tuple[Stretch, ...]:
+    """Runs of at least two windows, one after the other, that match at one gain and one shift."""
+    runs: list[list[Window]] = []
+    previous = None
+    for window in windows:
+        if abs(window.correlation) >= MATCH:
+            if runs and previous is not None and _goes_on(previous, window):
+                runs[-1].append(window)
+            else:
+                runs.append([window])
+            previous = window
+        else:
+            previous = None
+    return tuple(_stretch(run) for run in runs if len(run) > 1)
+
+
+def _goes_on(previous: Window, window: Window) -> bool:
+    return (
+        window.first - previous.last <= SAMPLE_RATE
+        and abs(window.gain_db - previous.gain_db) <= SHARED_GAIN_DB
+        and abs(window.shift - previous.shift) <= SHARED_SHIFT
+    )
+
+
+def _stretch(run: list[Window]) -> Stretch:
+    gain, shift = (float(np.median([getattr(window, name) for window in run])) for name in ("gain_db", "shift"))
+    return Stretch(run[0].first, run[-1].last, gain, shift)

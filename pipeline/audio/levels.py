@@ -1,0 +1,75 @@
+"""How loud each 20 ms of a channel is, and where somebody or something is heard."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.domain.speech import SAMPLE_RATE, Audio
+
+Floats = npt.NDArray[np.float32]
+Samples = npt.NDArray[np.int16]
+
+FRAME = 320  # samples, 20 ms
+BLOCK = FRAME * 3000  # samples, a minute: as much as is held at a time
+LOWEST, HIGHEST = 250, 3400  # Hz: speech on a telephone, without hum below and hiss above
+QUIET_DB = -65.0  # of full scale: below it a channel is silent, whatever it holds
+NOTHING_DB = -110.0  # digital silence
+RISE_DB = 6.0  # above a channel's own floor: somebody or something is heard
+LIVE_SECONDS = 0.3  # heard at least so long, or the channel is dead
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heard:
+    """What rises above a channel's own floor. `levels` in dB of full scale and `frames` have one entry per 20 ms."""
+
+    levels: Floats
+    frames: npt.NDArray[np.bool_]
+    floor: float  # dB of full scale
+
+    @property
+    def seconds(self) -> float:
+        return float(self.frames.sum()) * FRAME / SAMPLE_RATE
+
+    @property
+    def live(self) -> bool:
+        return self.seconds >= LIVE_SECONDS
+
+
+def hear(audio: Audio, channel: int) -> Heard:
+    """Where a channel holds more than its own noise; silence, hiss and hum alone hold nothing."""
+    levels = frame_levels(audio, channel)
+    if not len(levels):
+        return Heard(levels, np.zeros(0, np.bool_), QUIET_DB)
+    floor = max(QUIET_DB, float(np.percentile(_recorded(levels), 10)))
+    rising = levels > floor + RISE_DB
+    # A click is one frame; speech lasts.
+    lasting = rising & (np.roll(rising, 1) | np.roll(rising, -1))
+    return Heard(levels, lasting, floor)
+
+
+def _recorded(levels: Floats) -> Floats:
+    """Without the digital silence before and after a leg that begins later or ends earlier than the other one."""
+    sounding = np.flatnonzero(levels > NOTHING_DB)
+    return levels[sounding[0] : sounding[-1] + 1] if len(sounding) else levels
+
+
+def frame_levels(audio: Audio, channel: int) -> Floats:
+    """Level of each whole 20 ms of the telephone band, in dB of full scale; read a minute at a time."""
+    levels = []
+    for start in range(0, audio.length // FRAME * FRAME, BLOCK):
+        block = in_band(audio.read(channel, start, start + BLOCK))
+        frames = block[: len(block) // FRAME * FRAME].reshape(-1, FRAME)
+        levels.append(10 * np.log10(np.mean(frames**2, axis=1) + 1e-12))
+    return np.concatenate(levels).astype(np.float32) if levels else np.zeros(0, np.float32)
+
+
+def in_band(samples: Samples) -> Floats:
+    """Samples as floats in -1..1 between 250 and 3400 Hz (Butterworth, second order on each side)."""
+    from scipy.signal import butter, sosfilt, sosfilt_zi
+
+    filters = butter(2, (LOWEST, HIGHEST), "bandpass", fs=SAMPLE_RATE, output="sos").astype(np.float32)
+    floats = samples.astype(np.float32) / np.float32(32768)
+    settled = sosfilt_zi(filters).astype(np.float32) * (floats[0] if len(floats) else 0)  # no click at the start
+    filtered: Floats = sosfilt(filters, floats, zi=settled)[0]
+    return filtered

@@ -1,0 +1,106 @@
+"""What two channels that go on apart have in common: the bleed of one party into the other's line, and stretches that
+both carry, such as an announcement before the parties speak or a conference bridge.
+
+A shared stretch is kept on one channel, or every line of it would be written twice: on the louder, and where both are
+alike on channel 1, the other party's line, from where such sounds come.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.audio import bleed
+from pipeline.audio.compare import MATCH, Match, Stretch, stretches
+from pipeline.audio.levels import Heard, in_band
+from pipeline.audio.suppress import HOP, Path
+from pipeline.domain.speech import REP, SAMPLE_RATE, Audio, Bleed
+
+ALIKE_DB = 1.5  # within which a shared stretch is as loud on either channel
+EXPLAINED_DB, EXPLAINED_SAMPLES = 3.0, 80  # how near a stretch may lie to a bleed to be a part of it
+STEP = SAMPLE_RATE // 4  # by which the ends of a stretch are looked for
+PROBE = SAMPLE_RATE // 2  # of which the sound is compared there
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Bleeds with the figures behind them, shared stretches with the channel that keeps them, and all their paths."""
+
+    found: tuple[bleed.Found, ...]
+    shared: tuple[Stretch, ...]
+    paths: tuple[Path, ...]
+
+    @property
+    def bleed(self) -> tuple[Bleed, ...]:
+        return tuple(one.bleed for one in self.found)
+
+    def as_evidence(self) -> dict[str, float]:
+        """The figures by name, as a layout keeps them."""
+        evidence = {"shared_seconds": sum(stretch.span.duration for stretch in self.shared)}
+        for one in self.found:
+            evidence[f"bleed_peak_{one.bleed.source}"] = one.peak
+            evidence[f"bleed_windows_{one.bleed.source}"] = float(one.windows)
+        return evidence
+
+    def sentences(self) -> tuple[str, ...]:
+        """For people."""
+        said = [
+            f"Channel {one.source} is heard on channel {1 - one.source} at {one.level_db:.0f} dB, "
+            f"{one.delay * 1000:.0f} ms later; it is suppressed there."
+            for one in self.bleed
+        ]
+        for channel in (0, 1):
+            kept = [stretch for stretch in self.shared if keeper(stretch) == channel]
+            if kept:
+                seconds = sum(stretch.span.duration for stretch in kept)
+                said.append(f"{seconds:.0f} s are the same on both channels and kept on channel {channel}.")
+        return tuple(said)
+
+
+def find(audio: Audio, heard: Sequence[Heard], match: Match) -> Overlap:
+    """What channels 0 and 1 have in common; `match`: their comparison in windows."""
+    if not (heard[0].live and heard[1].live):
+        return Overlap((), (), ())
+    runs = stretches(match.windows)
+    # Bleed goes on outside the runs of matching windows; what they alone hold is shared.
+    outside = bleed.find(audio, heard, runs)
+    shared = tuple(_widened(audio, run) for run in runs if not any(_explains(one.bleed, run) for one in outside))
+    found = outside if shared or not runs else bleed.find(audio, heard)
+    paths = [one.path for one in found] + [_path(audio, stretch) for stretch in shared]
+    return Overlap(found, shared, tuple(paths))
+
+
+def keeper(stretch: Stretch) -> int:
+    """The channel that keeps a shared stretch."""
+    return REP if stretch.gain_db < -ALIKE_DB else 1 - REP
+
+
+def _explains(bleed: Bleed, run: Stretch) -> bool:
+    gain, shift = (run.gain_db, run.shift) if bleed.source == 0 else (-run.gain_db, -run.shift)
+    return abs(gain - bleed.level_db) <= EXPLAINED_DB and abs(shift - bleed.delay * SAMPLE_RATE) <= EXPLAINED_SAMPLES
+
+
+def _path(audio: Audio, stretch: Stretch) -> Path:
+    source = keeper(stretch)
+    delay = round(stretch.shift if source == 0 else -stretch.shift)
+    windows = [(first, first + SAMPLE_RATE) for first in range(stretch.first, stretch.last, SAMPLE_RATE)]
+    transfer = bleed.transfer(audio, source, delay, windows)
+    return Path(source, 1 - source, delay, transfer, stretch.first, stretch.last)
+
+
+def _widened(audio: Audio, run: Stretch) -> Stretch:
+    """A stretch to where the sound is no longer the same, at most a window's length on either side."""
+    first, last = run.first, run.last
+    while first > max(0, run.first - 2 * SAMPLE_RATE) and _alike(audio, run, first - PROBE, first):
+        first -= STEP
+    while last < min(audio.length, run.last + 2 * SAMPLE_RATE) and _alike(audio, run, last, last + PROBE):
+        last += STEP
+    return Stretch(max(0, first) // HOP * HOP, min(audio.length, last), run.gain_db, run.shift)
+
+
+def _alike(audio: Audio, run: Stretch, first: int, last: int) -> bool:
+    shift = round(run.shift)
+    a = in_band(bleed.padded(audio, 0, first, last))
+    b = in_band(bleed.padded(audio, 1, first + shift, last + shift))
+    energy = float(np.sqrt((a @ a) * (b @ b)))
+    return energy > 0 and abs(float(a @ b)) >= MATCH * energy
