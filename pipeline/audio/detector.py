@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Span
 
 FRAME = 512  # samples, 32 ms: what the detector judges at a time
-BLOCK_SECONDS = 300.0  # read at a time; the detector copies what it is given several times, as floats
-SEAM_SECONDS = 20.0  # a block ends at the quietest frame of its last so many seconds: the detector begins anew there
+CONTEXT = 64  # samples before a frame that the detector hears with it
+BLOCK = 1000  # frames judged at a time: what it holds meanwhile grows with them, 40 MB here
 HYSTERESIS = 0.15  # speech that has begun goes on until its probability is this far below the threshold
 
 Probabilities = npt.NDArray[np.float32]  # shape (frames,), 0..1
@@ -33,32 +33,24 @@ class SpeechOptions(BaseModel):
 def activity(audio: Audio, channel: int) -> Probabilities:
     """The probability of speech in each 32 ms of one channel; the last frame may be partly outside the recording.
 
-    Reads five minutes at a time. An empty recording has no frames.
+    Reads half a minute at a time, and the detector goes on where it stopped, as if it had heard all of it at once. An
+    empty recording has no frames. May raise `StorageError`.
     """
     from faster_whisper.vad import get_vad_model
 
-    model = get_vad_model()
-    found = []
-    for samples in _blocks(audio, channel):
-        missing = -len(samples) % FRAME
-        block = np.pad(samples, (0, missing)).astype(np.float32) / np.float32(32768)
-        found.append(np.asarray(model(block), np.float32).reshape(-1))
-    return np.concatenate(found) if found else np.zeros(0, np.float32)
-
-
-def _blocks(audio: Audio, channel: int) -> Iterator[npt.NDArray[np.int16]]:
-    """Pieces of about `BLOCK_SECONDS`, whole frames all but the last, parted at quiet frames."""
-    size = int(BLOCK_SECONDS * SAMPLE_RATE) // FRAME * FRAME
-    seam = int(SEAM_SECONDS * SAMPLE_RATE) // FRAME * FRAME
-    start = 0
-    while start < audio.length:
-        block = audio.read(channel, start, start + size)
-        if start + size < audio.length:
-            frames = block[size - seam :].reshape(-1, FRAME).astype(np.float32)
-            quiet = int(np.argmin(np.mean(frames**2, axis=1)))
-            block = block[: size - seam + (quiet + 1) * FRAME]
-        yield block
-        start += len(block)
+    detector = get_vad_model().session  # its own call takes a whole recording, and forgets it
+    hidden, cell = np.zeros((2, 1, 1, 128), np.float32)
+    before = np.zeros(CONTEXT, np.float32)
+    found = [np.zeros(0, np.float32)]
+    for first in range(0, audio.length, BLOCK * FRAME):
+        samples = audio.read(channel, first, first + BLOCK * FRAME)
+        frames = np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME).astype(np.float32) / np.float32(32768)
+        contexts = np.concatenate([before[None], frames[:-1, -CONTEXT:]])
+        before = frames[-1, -CONTEXT:]
+        given = {"input": np.concatenate([contexts, frames], axis=1), "h": hidden, "c": cell}
+        probable, hidden, cell = detector.run(None, given)
+        found.append(probable.reshape(-1))
+    return np.concatenate(found)
 
 
 class _Run(NamedTuple):
