@@ -131,24 +131,6 @@ def test_every_common_codec_and_container_is_decoded(
         assert np.sqrt(2 * np.mean(middle**2)) == pytest.approx(11000, rel=0.25)
 
 
-def gsm_frames() -> bytes:
-    """GSM 06.10 cannot be written here: frames with the codec's mark and otherwise arbitrary parameters."""
-    generator = np.random.default_rng(0)
-    return b"".join(bytes([0xD0 | generator.integers(16)]) + generator.bytes(32) for _ in range(100))
-
-
-def test_gsm_is_decoded_from_a_wav_and_bare() -> None:
-    bare = gsm_frames()
-    assert decoded(bare).codec == "gsm"
-    assert decoded(bare).duration == pytest.approx(2.0, abs=0.05)
-    microsoft = np.random.default_rng(0).bytes(65 * 50)
-    form = struct.pack("<HHIIHHHH", 0x31, 1, 8000, 1625, 65, 0, 2, 320)
-    body = b"WAVEfmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", len(microsoft)) + microsoft
-    result = decoded(b"RIFF" + struct.pack("<I", len(body)) + body)
-    assert result.codec == "gsm_ms"
-    assert result.duration == pytest.approx(2.0, abs=0.05)
-
-
 @pytest.mark.parametrize(
     ("media_type", "codec"), [("audio/PCMU", "pcm_mulaw"), ("audio/x-alaw; rate=8000", "pcm_alaw")]
 )
