@@ -8,7 +8,7 @@ used as it is.
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from pipeline import checkpoints
 from pipeline.asr import careful as careful_listening
-from pipeline.asr import sampling, vocabulary, words
+from pipeline.asr import edges, sampling, vocabulary, words
 from pipeline.asr.careful import Way
 from pipeline.asr.engine import AsrOptions, Samples
-from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText
+from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.errors import EngineError
 
 MAX_INITIAL_TIMESTAMP = 1.0  # seconds; OpenAI's default: text begins at most this far into a window
@@ -75,6 +75,7 @@ class FasterWhisper:
         self._options = options
         self.batch_size = options.batch_size or (GPU_BATCH if device == "cuda" else CPU_BATCH)
         self._languages = checkpoint.languages
+        self._word_delay = checkpoint.word_delay
         self._takes_vocabulary = options.vocabulary == "on" or (options.vocabulary == "auto" and checkpoint.vocabulary)
         self._tokenizers: dict[str, Any] = {}
         self.name = f"faster-whisper {checkpoint.name} {compute_type}"
@@ -150,7 +151,7 @@ class FasterWhisper:
                 chunk=window.chunk,
                 language=window.language,
                 language_probability=window.language_probability,
-                words=timed.get(i, ()),
+                words=self._placed(timed.get(i, ()), samples[i], window.chunk),
                 mean_log_probability=decoding.mean_log_probability,
                 no_speech_probability=decoding.no_speech_probability,
                 languages=_likeliest(window.languages),
@@ -296,6 +297,13 @@ class FasterWhisper:
             for i, alignment in zip(rows, alignments, strict=True):
                 timed[i] = words.timed(self._model, tokenizer, segments[i], alignment, windows[i].chunk)
         return timed
+
+    def _placed(self, found: tuple[Word, ...], samples: Samples, chunk: Chunk) -> tuple[Word, ...]:
+        """Words at their times: what the checkpoint's alignment is early by is made up for, edges go to the sound."""
+        later = [replace(w, start=w.start + self._word_delay, end=w.end + self._word_delay) for w in found]
+        return words.in_order(
+            edges.snapped(words.in_order(later, chunk.start, chunk.end), samples, chunk), chunk.start, chunk.end
+        )
 
     def _tokenizer(self, language: str) -> Any:
         from faster_whisper.tokenizer import _LANGUAGE_CODES, Tokenizer
