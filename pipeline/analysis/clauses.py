@@ -1,0 +1,119 @@
+"""Where a sentence undertakes something: forms of commitment, offer, request and appointment, clause by clause.
+
+A form is a list of patterns in the `tasks` section of a language pack; each names the verb it caught. What a sentence
+holds beside it (condition, refusal, past) is judged in `undertakings.py`.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+
+from pipeline.analysis import dates
+from pipeline.analysis.language import Pack
+from pipeline.analysis.talk import Said, Sentence
+
+FORMS = ("commit", "passive", "receive", "third", "offer", "request", "appointment", "present")
+"""In order of precedence where two catch the same words."""
+AGREED_FORMS = frozenset({"offer", "request", "appointment"})  # these need the other party's agreement
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A sentence without "um" and "er", on which patterns work; `at` has the place of every character in the sentence."""
+
+    text: str
+    at: tuple[int, ...]
+
+    def place(self, first: int, last: int) -> tuple[int, int]:
+        """Characters `first`..`last` of the plain text, as characters of the sentence."""
+        return self.at[first], self.at[last - 1] + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A clause with a form of undertaking in it: `text` from `match.start()` to `last`."""
+
+    turn: Said
+    at: int  # the turn's place in the call
+    number: int  # the sentence's place in its turn
+    sentence: Sentence
+    text: str  # of the sentence, without fillers
+    form: str  # the list of the pack that caught it
+    match: re.Match[str]
+    last: int
+    due: dates.Due | None
+    before: Sentence | None = None  # what was said just before
+    lead: str = ""  # words of the other party that say what this is about, where its own do not
+    taken_up: bool = field(default=False)
+
+    @property
+    def verb(self) -> str:
+        return self.match["verb"].lower()
+
+    @property
+    def words(self) -> Pack:
+        return self.sentence.pack
+
+    @property
+    def clause(self) -> str:
+        return self.text[self.match.start() : self.last]
+
+    @property
+    def known_verb(self) -> bool:
+        return has(self.words, "action", self.verb)
+
+
+def has(words: Pack, key: str, verb: str) -> bool:
+    """Packs list verbs whole, or as stems that end in a star."""
+    listed = words.words("tasks", key)
+    return verb in listed or any(verb.startswith(stem[:-1]) for stem in listed if stem.endswith("*"))
+
+
+def plain(text: str, words: Pack) -> Plain:
+    """`text` without the fillers of the pack and the commas around them."""
+    kept: list[tuple[str, int]] = []
+    at = 0
+    for pattern in words.patterns("tasks", "fillers"):
+        for filler in pattern.finditer(text):
+            kept.extend((text[i], i) for i in range(at, filler.start()))
+            at = filler.end()
+    kept.extend((text[i], i) for i in range(at, len(text)))
+    while kept and kept[0][0] in " ,":
+        kept.pop(0)
+    return Plain("".join(c for c, _ in kept), tuple(i for _, i in kept))
+
+
+def candidates(said: tuple[Said, ...], at: int, now: datetime, agreed: date | None) -> Iterator[Candidate]:
+    """The clauses of one turn that may undertake something, in order."""
+    turn = said[at]
+    for number, sentence in enumerate(turn.sentences):
+        bare = plain(sentence.text, sentence.pack)
+        caught = _caught(bare.text, sentence.pack)
+        for index, (form, match) in enumerate(caught):
+            last = caught[index + 1][1].start() if index + 1 < len(caught) else len(bare.text)
+            first = match.start() if index else 0
+            due = _due(bare.text, first, last, sentence.pack, now, agreed)
+            yield Candidate(turn, at, number, sentence, bare.text, form, match, last, due)
+
+
+def _caught(text: str, words: Pack) -> list[tuple[str, re.Match[str]]]:
+    """Matches that do not overlap, in the order of the text; the form that stands first in `FORMS` wins."""
+    found: list[tuple[str, re.Match[str]]] = []
+    for form in FORMS:
+        for pattern in words.patterns("tasks", form):
+            for match in pattern.finditer(text):
+                if all(match.end() <= other.start() or match.start() >= other.end() for _, other in found):
+                    found.append((form, match))
+    return sorted(found, key=lambda item: item[1].start())
+
+
+def _due(text: str, first: int, last: int, words: Pack, now: datetime, agreed: date | None) -> dates.Due | None:
+    """The due expression of the clause, in places of `text`. "From receipt" counts from the day spoken of before."""
+    start = now
+    if agreed and any(pattern.search(text[first:last]) for pattern in words.patterns("dates", "from_agreed")):
+        start = now + timedelta(days=(agreed - now.date()).days)
+    found = dates.find(text[first:last], words, start, agreed)
+    if found is None:
+        return None
+    return dates.Due(found.expression, found.first + first, found.last + first, found.day, found.time)

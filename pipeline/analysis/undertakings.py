@@ -1,0 +1,163 @@
+"""Which clauses undertake something that is still to be done when the call ends.
+
+Left out: conditions, refusals, the past, what is done while the call lasts, idioms. An offer, a request and an
+appointment count when the other party takes them up; a commitment unless the other party declines it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date, datetime
+
+from pipeline.analysis import dates
+from pipeline.analysis.clauses import AGREED_FORMS, Candidate, candidates, has
+from pipeline.analysis.language import Pack
+from pipeline.analysis.talk import Said
+from pipeline.analysis.wording import content
+
+REPLY_WITHIN = 2  # turns after an offer or a request in which it may be taken up
+SHORT = 8  # words: a sentence that only names the day
+
+
+def undertakings(said: tuple[Said, ...], now: datetime) -> list[Candidate]:
+    """The candidates that hold, in order, each with what was said before it and with the day it is due."""
+    kept: list[Candidate] = []
+    agreed: date | None = None
+    before = None
+    for at, turn in enumerate(said):
+        if turn.turn.machine:
+            continue
+        found: dict[int, list[Candidate]] = {}
+        for candidate in candidates(said, at, now, agreed):
+            found.setdefault(candidate.number, []).append(candidate)
+        for number, sentence in enumerate(turn.sentences):
+            for candidate in found.get(number, []):
+                settled = _settled(replace(candidate, before=before), said, now)
+                if settled:
+                    kept.append(settled)
+            if content(sentence.text, turn.pack) and not turn.pack.matches("tasks", "conditional", sentence.text):
+                before = sentence
+            named = dates.find(sentence.text, turn.pack, now)
+            agreed = named.day if named and named.day else agreed
+    return kept
+
+
+def _settled(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Candidate | None:
+    """The candidate with its day, if it holds."""
+    if not _plausible(candidate) or _in_call(candidate):
+        return None
+    answer = _answer(candidate, said)
+    if candidate.form in AGREED_FORMS and answer is not True:
+        return None
+    if answer is False and not candidate.sentence.text.endswith("?"):
+        return None
+    return replace(candidate, due=_day(candidate, said, now), taken_up=answer is True)
+
+
+def _plausible(candidate: Candidate) -> bool:
+    """Not hypothetical, not refused, not an idiom, and either a thing one does or a thing with a date."""
+    text, words, form = candidate.text, candidate.words, candidate.form
+    if _hypothetical(candidate) or any(words.matches("tasks", key, candidate.clause) for key in ("refuse", "idiom")):
+        return False
+    if words.matches("tasks", "done", text):
+        return False
+    if form not in ("commit", "request") and words.matches("dates", "past", candidate.clause):
+        return False
+    if form not in ("request", "offer", "appointment") and candidate.clause.rstrip().endswith("?"):
+        return False
+    if form in ("receive", "appointment", "passive"):
+        return candidate.due is not None
+    if has(words, "idle", candidate.verb):
+        return candidate.due is not None and has(words, "with_date", candidate.verb)
+    if candidate.known_verb:
+        return form != "present" or candidate.due is not None or words.matches("tasks", "addressed", candidate.clause)
+    return candidate.due is not None and form not in ("present", "third")
+
+
+def _hypothetical(candidate: Candidate) -> bool:
+    """A condition in the sentence, unless it only asks leave ("if you like") or follows a verb of asking ("see if")."""
+    words, text = candidate.words, candidate.text
+    for pattern in words.patterns("tasks", "leave") + words.patterns("tasks", "whether"):
+        text = pattern.sub(" ", text)
+    return words.matches("tasks", "conditional", text)
+
+
+def _in_call(candidate: Candidate) -> bool:
+    """Done while the call lasts: the sentence says so, or the words right after it report the result."""
+    words, sentences = candidate.words, candidate.turn.sentences
+    if words.matches("tasks", "in_call", candidate.clause):
+        return True
+    if candidate.due is not None and candidate.due.day is not None:
+        return False
+    after = candidate.text[candidate.match.end() :]
+    following = sentences[candidate.number + 1].text if candidate.number + 1 < len(sentences) else ""
+    earlier = sentences[candidate.number - 1].text if candidate.number else ""
+    near = [after, following] + ([earlier] if earlier.endswith("...") else [])
+    return any(words.matches("tasks", "result", text) for text in near)
+
+
+def _answer(candidate: Candidate, said: tuple[Said, ...]) -> bool | None:
+    """What the other party makes of it in its next turn: taken up, declined, or neither."""
+    for reply in said[candidate.at + 1 : candidate.at + 1 + REPLY_WITHIN]:
+        if reply.turn.speaker == candidate.turn.turn.speaker:
+            continue
+        asked = candidate.turn.sentences[-1].text.endswith("?")
+        if candidate.form not in AGREED_FORMS and asked and not candidate.sentence.text.endswith("?"):
+            return None  # the answer is to the question
+        if _declined(reply, candidate.form in AGREED_FORMS):
+            return False
+        promised = any(reply.pack.matches("tasks", form, reply.text) for form in ("commit", "offer"))
+        taken = reply.pack.matches("tasks", "accept", reply.text) or (promised and candidate.form == "request")
+        return True if taken else None
+    return None
+
+
+def _declined(reply: Said, asked: bool) -> bool:
+    firm = any(reply.pack.matches("tasks", "decline", sentence.text) for sentence in reply.sentences)
+    return firm or (asked and any(reply.pack.matches("tasks", "refuse", part.text) for part in reply.sentences))
+
+
+def _day(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> dates.Due | None:
+    """The day in the clause; else in the short sentence that follows, in the reply, or in the answer to "when?"."""
+    if candidate.due is None or candidate.due.day is None:
+        for found in _days_after(candidate, said, now):
+            return found
+    return _moved(candidate, said, now) or candidate.due
+
+
+def _days_after(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Iterator[dates.Due]:
+    turn = candidate.turn
+    for sentence in turn.sentences[candidate.number + 1 : candidate.number + 2]:
+        yield from _only_day(sentence.text, turn.pack, now)
+    asked = False
+    for at, reply in enumerate(said[candidate.at + 1 : candidate.at + 3]):
+        own = reply.turn.speaker == turn.turn.speaker
+        if not own and reply.pack.matches("tasks", "when", reply.text):
+            asked = True
+        elif (own and asked) or (not own and at == 0 and candidate.form == "request"):
+            for sentence in reply.sentences:
+                yield from _only_day(sentence.text, reply.pack, now)
+
+
+def _only_day(text: str, words: Pack, now: datetime) -> Iterator[dates.Due]:
+    found = dates.find(text, words, now) if len(text.split()) <= SHORT and not text.endswith("?") else None
+    if found and found.day and not any(words.matches("tasks", key, text) for key in ("commit", "request", "receive")):
+        yield dates.Due(found.expression, 0, 0, found.day, found.time)
+
+
+def _moved(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> dates.Due | None:
+    """Another day that the other party names next and that the speaker then repeats: the day both agreed on."""
+    if candidate.due is None or candidate.due.day is None:
+        return None
+    proposed: date | None = None
+    for reply in said[candidate.at + 1 : candidate.at + 3]:
+        own = reply.turn.speaker == candidate.turn.turn.speaker
+        for sentence in reply.sentences:
+            found = dates.find(sentence.text, reply.pack, now)
+            if found is None or found.day is None or found.day == candidate.due.day:
+                continue
+            if own and found.day == proposed:
+                return dates.Due(found.expression, 0, 0, found.day, found.time)
+            if not own and reply.pack.matches("tasks", "counter", sentence.text):
+                proposed = found.day
+    return None
+

@@ -1,0 +1,58 @@
+"""What a task is called, and how many words of a text carry meaning."""
+
+import re
+
+from pipeline.analysis.clauses import Candidate
+from pipeline.analysis.language import Pack
+
+CLEAR = 2  # words with a meaning of their own that a title needs
+_WORD = re.compile(r"\w+(?:'\w+)?")
+
+
+def tokens(text: str, words: Pack) -> list[str]:
+    """The words that carry meaning, in lower case."""
+    stop = words.words("text", "stopwords")
+    return [token for token in _WORD.findall(text.lower()) if token not in stop and len(token) > 1]
+
+
+def content(text: str, words: Pack) -> int:
+    """How many words carry meaning."""
+    return len(tokens(text, words))
+
+
+def title(candidate: Candidate) -> str:
+    """The words from the verb on (the whole clause where things stand before the verb), without the date.
+
+    A title that says too little by itself ("Bring that") gets what was said before in brackets.
+    """
+    text, due, words = candidate.text, candidate.due, candidate.words
+    whole = candidate.form in ("present", "third", "passive", "receive", "appointment") or words.get("tasks", "verb_last")
+    first = _clause_start(candidate) if whole else candidate.match.start("verb")
+    kept = text[first : candidate.last]
+    if due and first <= due.first < due.last <= candidate.last:
+        kept = text[first : due.first] + text[due.last : candidate.last]
+    kept = _without_tail(kept, words)
+    head = re.split(r",(?= )| - | \u2013 ", kept)[0]
+    kept = tidy(head if content(head, words) >= CLEAR else kept)
+    said = candidate.lead or (candidate.before.text if candidate.before else "")
+    before = tidy(said) if content(kept, words) < CLEAR else ""
+    kept = f"{kept} ({before})" if before else kept
+    return (kept[:1].upper() + kept[1:]) or tidy(candidate.text)
+
+
+def _clause_start(candidate: Candidate) -> int:
+    """The whole sentence for its first form; a later one begins where its own words begin."""
+    start = candidate.match.start()
+    return 0 if len(candidate.text[:start].split()) <= 6 else start
+
+
+def _without_tail(text: str, words: Pack) -> str:
+    """Without the joint to the next clause: "send it and" -> "send it"."""
+    for pattern in words.patterns("tasks", "joint"):
+        text = pattern.sub("", text.rstrip())
+    return text
+
+
+def tidy(text: str) -> str:
+    """Single spaces, no signs at either end."""
+    return re.sub(r"\s+([,.;!?])", r"\1", re.sub(r"\s+", " ", text)).strip(" ,;.!?¿¡–-…")
