@@ -30,20 +30,23 @@ def separate(decoded: Sequence[Decoded], expected_files: int | None = None) -> t
     for any other number of files, and what reading the files raises.
     """
     if len(decoded) == 2:
-        return _two_files(decoded[0], decoded[1])
-    if len(decoded) != 1:
+        audio, layout = _two_files(decoded[0], decoded[1])
+    elif len(decoded) == 1:
+        audio, layout = _one_file(decoded[0].audio, decoded[0].source_channels)
+    else:
         raise ValueError(f"one or two files make a call, not {len(decoded)}")
-    audio, layout = _one_file(decoded[0].audio, decoded[0].source_channels)
-    if expected_files == 2 and not layout.kind.separated:
+    if expected_files == 2 and len(decoded) == 1 and not layout.kind.separated:
         reason = "Only one of the two files could be had; it is treated as one mixed recording."
         layout = replace(layout, kind=LayoutKind.ONE_SIDED, reason=reason)
-    return audio, layout
+    choices = [file.choice for file in decoded if file.choice]
+    return audio, replace(layout, reason=" ".join([*choices, layout.reason]))
 
 
 def _one_file(sound: Audio, source_channels: int) -> tuple[Arranged, Layout]:
     rows = Arranged((sound,), tuple(Track(((0, row),)) for row in range(sound.channels)))
     if sound.channels == 1:
-        return rows, Layout(LayoutKind.MONO, 1, source_channels, 1.0, {}, "The file has one channel.")
+        reason = "The file has one channel." if source_channels == 1 else "One channel remains."
+        return rows, Layout(LayoutKind.MONO, 1, source_channels, 1.0, {}, reason)
     heard = hear(rows, 0), hear(rows, 1)
     evidence = {f"heard_seconds_{channel}": one.seconds for channel, one in enumerate(heard)}
     if not (heard[0].live and heard[1].live):
@@ -55,9 +58,6 @@ def _one_file(sound: Audio, source_channels: int) -> tuple[Arranged, Layout]:
             audio, layout = _identical(rows, source_channels, match, evidence, "channels")
         else:
             audio, layout = _apart(rows, source_channels, heard, match, evidence)
-    if source_channels > sound.channels:
-        more = f"The file has {source_channels} channels, of which the first two are the parties' lines by convention."
-        layout = replace(layout, reason=f"{more} {layout.reason}")
     return audio, layout
 
 

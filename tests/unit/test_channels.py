@@ -212,9 +212,12 @@ def test_a_louder_copy_of_a_shared_stretch_is_the_one_kept(call: np.ndarray, mix
 
 
 def test_more_than_two_channels_are_decided_with_a_reason(call: np.ndarray) -> None:
-    _, layout = separate([replace(decoded(*call), source_channels=4)])
+    choice = "Of 4 channels channels 2 and 3 are silent; channel 0 is the rep, channel 1 the customer."
+    _, layout = separate([replace(decoded(*call), source_channels=4, choice=choice)])
     assert (layout.kind, layout.channels, layout.source_channels) == (LayoutKind.STEREO, 2, 4)
-    assert layout.reason.startswith("The file has 4 channels, of which the first two")
+    assert layout.reason.startswith(choice)
+    _, layout = separate([replace(decoded(call[0]), source_channels=6, choice="Of 6 channels only channel 2 counts.")])
+    assert layout.reason == "Of 6 channels only channel 2 counts. One channel remains."
 
 
 def test_confidence_grows_with_the_windows_and_with_the_distance_from_the_threshold() -> None:

@@ -1,0 +1,172 @@
+"""The scratch files of a walk: there while somebody listens, gone when nobody does, and never a reason to fail."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.audio import hear, sound
+from pipeline.audio.decode import DecodeOptions
+from pipeline.domain.insight import Roster
+from pipeline.domain.speech import Recording
+from pipeline.errors import LeaseLost, NotAudio, RecordingTooLong, StorageError
+from pipeline.process import NOT_RECORDED, ProcessOptions, process
+from pipeline.workers import LocalWorkers
+from tests.unit.calls_by_hand import call
+
+SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
+
+
+def recordings(*names: str) -> tuple[Recording, ...]:
+    return tuple(Recording(at, (SAMPLES / name).as_uri(), "00" * 32, 1) for at, name in enumerate(names))
+
+
+STEREO = recordings("02_callback_stereo/call.flac")
+TWO = recordings("04_contract_two_files/rep.flac", "04_contract_two_files/customer.flac")
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("of", [STEREO, TWO], ids=["one file", "two files"])
+def test_a_load_has_a_folder_of_its_own_until_it_is_discarded(of: tuple[Recording, ...], tmp_path: Path) -> None:
+    first, second = (hear.load(of, DecodeOptions(), None, tmp_path.as_uri()) for _ in range(2))
+    assert len(list(tmp_path.iterdir())) == 2
+    hear.discard(first)
+    assert len(files(tmp_path)) == 2
+    assert second.audio.cut(1, 5.0, 9.0).any()
+    hear.discard(second)
+    hear.discard(second)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_short_call_can_stay_in_memory() -> None:
+    loaded = hear.load(STEREO, DecodeOptions())
+    assert loaded.folder is None
+    hear.discard(loaded)
+    assert loaded.audio.cut(0, 1.0, 2.0).any()
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "error"),
+    [
+        (b"nothing that is audio\0\xff", DecodeOptions(), NotAudio),
+        (None, DecodeOptions(max_seconds=3), RecordingTooLong),
+    ],
+)
+def test_a_load_that_fails_leaves_nothing(
+    content: bytes | None, options: DecodeOptions, error: type[Exception], tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(content or (SAMPLES / "03_repair_mono" / "call.flac").read_bytes())
+    with pytest.raises(error):
+        hear.load([Recording(0, source.as_uri(), "00" * 32, 1)], options, 1, (tmp_path / "scratch").as_uri())
+    assert files(tmp_path) == [source]
+
+
+def test_of_two_files_one_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
+    """What was decoded of it is given up with it: the other one counts alone."""
+    options = DecodeOptions(max_seconds=38)
+    long = recordings("02_callback_stereo/call.flac", "04_contract_two_files/customer.flac")
+    loaded = hear.load(long, options, 2, tmp_path.as_uri())
+    assert "longer than the limit" in loaded.warnings[0]
+    assert len(files(tmp_path)) == 1
+
+
+def test_a_scratch_folder_that_cannot_be_written_is_our_fault() -> None:
+    with pytest.raises(StorageError):
+        hear.load(STEREO, DecodeOptions(), 1, "file:///proc/nowhere")
+
+
+def recalling(known: dict[str, Any]) -> Any:
+    async def recall(stage: str) -> Any:
+        return known.get(stage, NOT_RECORDED)
+
+    return recall
+
+
+async def walk(folder: Path, record: Callable[..., Any] | None, workers: LocalWorkers, **known: Any) -> None:
+    options = ProcessOptions(storage=folder.as_uri())
+    recall = recalling({"fetch": STEREO, **known})
+    more = {} if record is None else {"record": record}
+    await process(call().call, workers, Roster(), recall=recall, options=options, **more)
+
+
+async def gone(folder: Path) -> bool:
+    for _ in range(100):
+        if not files(folder):
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
+async def test_a_walk_keeps_its_sound_while_it_goes_on_and_removes_it_when_it_ends(
+    transcriber: Any, tmp_path: Path
+) -> None:
+    there: list[int] = []
+
+    async def record(stage: str, _result: Any) -> None:
+        there.append(len(files(tmp_path / "decoded")))
+        if stage == "asr":
+            raise LeaseLost
+
+    with pytest.raises(LeaseLost):
+        await walk(tmp_path, record, LocalWorkers(transcriber, None), voiceprint=None)
+    assert there == [2, 2]
+    assert await gone(tmp_path)
+
+
+async def test_a_walk_that_is_cancelled_while_it_decodes_removes_what_it_wrote(
+    transcriber: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding, go_on = threading.Event(), threading.Event()
+    write = sound.ScratchSink.write
+
+    def slow(sink: sound.ScratchSink, block: Any) -> None:
+        write(sink, block)
+        decoding.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr(sound.ScratchSink, "write", slow)
+    task = asyncio.create_task(walk(tmp_path, None, LocalWorkers(transcriber, None)))
+    await asyncio.to_thread(decoding.wait, 10)
+    task.cancel()
+    assert [type(one) for one in await asyncio.gather(task, return_exceptions=True)] == [asyncio.CancelledError]
+    assert await gone(tmp_path)
+    go_on.set()
+    await asyncio.sleep(0.3)
+    assert files(tmp_path) == []
+
+
+async def test_sound_that_cannot_be_removed_fails_no_call(
+    transcriber: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_folder: str) -> None:
+        raise StorageError("Decoded sound could not be removed (PermissionError).")
+
+    monkeypatch.setattr(sound, "discard", broken)
+    await walk(tmp_path, None, LocalWorkers(transcriber, None), voiceprint=None)
+    await asyncio.sleep(0.1)
+    assert "swept after a day" in caplog.text
+
+
+async def test_sound_that_is_lost_on_the_way_is_a_failure_that_another_attempt_mends(
+    transcriber: Any, tmp_path: Path
+) -> None:
+    async def record(stage: str, _result: Any) -> None:
+        if stage == "audio":
+            for file in files(tmp_path / "decoded"):
+                file.unlink()
+
+    with pytest.raises(StorageError) as failure:
+        await walk(tmp_path, record, LocalWorkers(transcriber, None), voiceprint=None)
+    assert failure.value.retryable
+
+
+async def test_a_folder_of_scratch_files_can_be_named() -> None:
+    assert ProcessOptions(storage="s3://bucket/calls/").scratch_folder == "s3://bucket/calls/decoded"
+    assert ProcessOptions(storage="s3://bucket", scratch="file:///mnt/fast").scratch_folder == "file:///mnt/fast"
