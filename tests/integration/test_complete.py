@@ -1,5 +1,6 @@
 """A job's results: kept stage by stage, reused by content, written as one record."""
 
+import json
 import math
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -10,10 +11,15 @@ import pytest
 from db import calls, directory, jobs, results, roster, views
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.speech import (
+    Bleed,
     Chunk,
     ChunkText,
     Diarization,
+    Doubt,
     Heard,
+    Label,
+    LabelKind,
+    LanguageStretch,
     Layout,
     LayoutKind,
     Recognized,
@@ -44,10 +50,20 @@ TRANSCRIPT = Transcript(
     engine="test",
 )
 FETCHED = (Recording(0, "file:///r/1", "aa" * 32, 1234, "audio/wav"), Recording(1, "file:///r/2", "bb" * 32, 99))
-CHUNK_TEXT = ChunkText(Chunk(0, 0.0, 2.0, "en"), "en", 0.9, (WORD,), -math.inf, 0.01)
-TEXTS = Recognized((CHUNK_TEXT,), "test")
+CHUNK_TEXT = ChunkText(
+    Chunk(0, 0.0, 2.0, "en"), "en", 0.9, (WORD,), -math.inf, 0.01, {"en": 0.9, "es": 0.1}, 1.2, 0.4, careful=True
+)
+DOUBT = Doubt(0, 0.5, 0.9, ("improbable",), "Hello")
+TEXTS = Recognized((CHUNK_TEXT,), "test", (DOUBT,), (LanguageStretch(0, 0.0, 2.0, "en", 0.9),))
 STAGE_RESULTS = {
-    "audio": Heard(LAYOUT, 12.5, ((Span(0.0, 2.0),), ()), (Chunk(0, 0.0, 2.0),), ("a warning",)),
+    "audio": Heard(
+        LAYOUT,
+        12.5,
+        ((Span(0.0, 2.0),), ()),
+        (Chunk(0, 0.0, 2.0),),
+        ("a warning",),
+        ((Label(0.0, 12.5, LabelKind.SPEECH, 0.8),), (Label(0.0, 12.5, LabelKind.SILENCE),)),
+    ),
     "asr": TEXTS,
     "diarization": Diarization((SpeakerSpan(0.0, 1.0, "S0"),), {"S0": Voiceprint((0.6, 0.8), "m", 3.0)}, "test"),
     "voiceprint": None,
@@ -80,6 +96,43 @@ async def test_every_stage_result_reads_back_as_it_was_recorded(world: World) ->
     for stage, result in STAGE_RESULTS.items():
         await results.record(world.database, lease, stage, result)
     assert await results.load(world.database, lease) == {"fetch": FETCHED} | STAGE_RESULTS
+
+
+async def test_labels_doubts_languages_and_layout_come_back_with_the_record(world: World) -> None:
+    layout = replace(LAYOUT, kind=LayoutKind.TWO_FILES, bleed=(Bleed(1, -18.5, 0.012, 0.9),), starts=(0.0, 1.25))
+    labels = (
+        (Label(0.0, 3.0, LabelKind.RINGBACK, 0.9, "425 Hz"), Label(3.0, 12.5, LabelKind.SPEECH)),
+        (Label(0.0, 0.5, LabelKind.DTMF, 1.0, "142"), Label(0.5, 12.5, LabelKind.SILENCE)),
+    )
+    made = replace(
+        TRANSCRIPT,
+        layout=layout,
+        turns=(Turn(0, "rep", 0.5, 0.9, (replace(WORD, doubtful=True),), "en", machine=True),),
+        labels=labels,
+        languages=(LanguageStretch(0, 0.0, 9.0, "en", 0.98), LanguageStretch(0, 9.0, 12.5, "es", 0.91)),
+        language_note="2 languages are spoken.",
+        doubts=(Doubt(0, 0.5, 0.9, ("improbable",), "Hello"), Doubt(1, 5, 6, ("no_sound",), "Thanks.", kept=False)),
+    )
+    lease = await taken(world)
+    assert await calls.complete(world.database, lease, made, (), None, []) is None
+    record = await views.show_call(world.database, world.call_id)
+    assert record is not None
+    assert record.transcript == made
+    assert record.layout == layout
+    shown = json.loads(views.to_json(record))["transcript"]
+    assert [label["kind"] for label in shown["labels"][0]] == ["ringback", "speech"]
+    assert shown["labels"][1][0]["detail"] == "142"
+    assert [doubt["kept"] for doubt in shown["doubts"]] == [True, False]
+    assert shown["languages"][1]["language"] == "es"
+    assert shown["turns"][0]["machine"] is True and shown["turns"][0]["words"][0]["doubtful"] is True
+
+
+async def test_a_record_written_before_a_field_was_there_still_reads(world: World) -> None:
+    await complete(world, await taken(world))
+    await world.rows("UPDATE transcripts SET content = content - 'labels' - 'doubts' - 'languages' RETURNING 1")
+    record = await views.show_call(world.database, world.call_id)
+    assert record is not None and record.transcript is not None
+    assert (record.transcript.labels, record.transcript.doubts, record.transcript.languages) == ((), (), ())
 
 
 async def test_characters_that_postgresql_cannot_hold_are_left_out_of_results(world: World) -> None:
