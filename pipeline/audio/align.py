@@ -60,7 +60,7 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A window at second `moment` of its own leg was found in the other leg `shift` seconds earlier; None: not found."""
+    """A window at second `moment` of its own leg was found in the other one `shift` seconds earlier; None: nowhere."""
 
     moment: float
     shift: float | None

@@ -1,0 +1,160 @@
+"""Are the parties told apart rightly, is bleed found and taken out, do two files come to lie right?
+
+    python bench/channels.py [--quick] [--seed 1] [--set all|fitted|held-out] [--words] [--json FILE]
+
+A matrix of calls made from the sample calls' speech (`channel_cases.py`): codecs, gains, delays, polarity, bleed, dead
+channels, shared stretches, two files. With `--words` the demo recogniser hears calls with bleed of -3 to -30 dB, with
+and without suppression: the words of one party that are written for the other as well, and the words a party loses.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import channel_cases
+from channel_cases import CLEAN, FITTED, HELD_OUT, Case
+
+BINS = (0.0, 0.5, 0.8, 0.95, 0.99, 1.001)
+OFFSET = 0.05  # seconds by which an offset may be wrong: what bleed itself is late, and codecs
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case."""
+
+    name: str
+    group: str
+    right: bool
+    confidence: float
+    kind: str
+    bleeds_wanted: int
+    bleeds_found: int
+    bleeds_invented: int
+    aligned: bool
+    offset_wanted: float | None
+    offset_error: float | None
+    shared_wanted: float
+    shared_found: float
+    seconds: float
+    reason: str
+
+
+def judge(case: Case) -> Outcome:
+    from pipeline.audio.channels import separate
+
+    started = time.perf_counter()
+    _, layout = separate(case.files)
+    taken = time.perf_counter() - started
+    sources = {bleed.source for bleed in layout.bleed}
+    wanted = {source for source, _ in case.bleeds}
+    aligned = layout.evidence.get("aligned", 0.0) > 0
+    error = None
+    if aligned:
+        error = layout.evidence["offset_seconds"] - (case.offset or 0.0)
+    elif case.offset:
+        error = -case.offset
+    right = layout.kind == case.kind and layout.source_channels == sum(file.source_channels for file in case.files)
+    return Outcome(
+        case.name, case.group, right, layout.confidence, str(layout.kind), len(wanted), len(wanted & sources),
+        len(sources - wanted), aligned, case.offset, error, case.shared, layout.evidence.get("shared_seconds", 0.0),
+        taken, layout.reason,
+    )  # fmt: skip
+
+
+def run(names: tuple[str, ...], seed: int) -> list[Outcome]:
+    outcomes = []
+    for case in channel_cases.matrix(names, seed):
+        outcomes.append(judge(case))
+        if len(outcomes) % 20 == 0:
+            print(f"\r{len(outcomes)} cases", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return outcomes
+
+
+def by_group(outcomes: list[Outcome]) -> list[dict[str, float | int | str]]:
+    groups: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        groups[outcome.group].append(outcome)
+    return [row(group, members) for group, members in groups.items()] + [row("all", outcomes)]
+
+
+def row(group: str, members: list[Outcome]) -> dict[str, float | int | str]:
+    tellable = [one for one in members if one.offset_wanted is not None]
+    off = [abs(one.offset_error) for one in members if one.aligned and one.offset_error is not None]
+    return {
+        "class": group,
+        "cases": len(members),
+        "right": sum(one.right for one in members),
+        "bleeds": sum(one.bleeds_wanted for one in members),
+        "found": sum(one.bleeds_found for one in members),
+        "invented": sum(one.bleeds_invented for one in members),
+        "to_align": len(tellable),
+        "aligned": sum(one.aligned for one in tellable),
+        "wrongly": sum(error > OFFSET for error in off) + sum(one.aligned for one in members if one not in tellable),
+        "offset_ms": round(statistics.median(off) * 1000, 1) if off else "",
+    }
+
+
+def by_confidence(outcomes: list[Outcome]) -> list[dict[str, float | int]]:
+    rows = []
+    for low, high in pairwise(BINS):
+        members = [one for one in outcomes if low <= one.confidence < high]
+        if members:
+            rows.append({"from": low, "cases": len(members), "right": sum(one.right for one in members)})
+    return rows
+
+
+def table(rows: list[dict[str, float | int | str]]) -> None:
+    if not rows:
+        return
+    widths = [max(len(str(key)), *(len(str(row[key])) for row in rows)) + 2 for key in rows[0]]
+    for line in ([*rows[0]], *([str(value) for value in row.values()] for row in rows)):
+        first, *rest = zip(line, widths, strict=True)
+        print(first[0].ljust(first[1]) + "".join(text.rjust(width) for text, width in rest))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--set", default="all", choices=("all", "fitted", "held-out"), help="which sample calls")
+    parser.add_argument("--quick", action="store_true", help="one sample call, and two levels of bleed for words")
+    parser.add_argument("--words", action="store_true", help="recognise calls with bleed, too")
+    parser.add_argument("--no-layout", action="store_true", help="only the words")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    options = parser.parse_args()
+    names = {"fitted": FITTED, "held-out": HELD_OUT, "all": (*FITTED, *HELD_OUT)}[options.set]
+    names = names[:1] if options.quick else names
+    figures: dict[str, object] = {"seed": options.seed, "calls": names}
+    if not options.no_layout:
+        outcomes = run(names, options.seed)
+        table(by_group(outcomes))
+        clean = [one for one in outcomes if one.group in CLEAN]
+        print(f"\nright: {sum(o.right for o in clean)} of {len(clean)} in the clean classes, "
+              f"{sum(o.right for o in outcomes)} of {len(outcomes)} over all")  # fmt: skip
+        table(by_confidence(outcomes))
+        for one in outcomes:
+            if not one.right:
+                print(f"wrong: {one.group}: {one.name}: {one.kind}. {one.reason}")
+        figures |= {"rows": by_group(outcomes), "confidence": by_confidence(outcomes)}
+        figures["cases"] = [asdict(one) for one in outcomes]
+    if options.words:
+        import channel_words
+
+        rows = channel_words.run(names, options.seed, (-10, -30) if options.quick else (-3, -6, -10, -20, -30))
+        print()
+        table(rows)
+        figures["words"] = rows
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
