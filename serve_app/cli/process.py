@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
@@ -120,7 +121,8 @@ async def _process_all(
 async def _process_one(
     call: Call, recordings: tuple[Recording, ...], workers: "LocalWorkers", roster: Roster, settings: "Settings"
 ) -> "Outcome":
-    """The files are handed to the pipeline as already fetched, so that nothing is copied and no server is needed."""
+    """The files are handed to the pipeline as already fetched: no server is needed, and the service's storage is left
+    alone. Decoded sound lies in a temporary folder (TMPDIR) if no other is set."""
     from pipeline.process import NOT_RECORDED
     from pipeline.process import process as run_pipeline
 
@@ -134,8 +136,14 @@ async def _process_one(
         line = f"  {time.monotonic() - started:6.1f} s  {stage:<12} {told(stage, result)}"
         console.print(line, style="dim", markup=False, soft_wrap=True)
 
-    with console.status("listening ..."):
-        return await run_pipeline(call, workers, roster, record, recall, settings.process_options())
+    options = settings.process_options()
+    with (
+        console.status("listening ..."),
+        TemporaryDirectory(prefix="switchboard-", ignore_cleanup_errors=True) as folder,
+    ):
+        if options.scratch is None:
+            options = options.model_copy(update={"scratch": Path(folder).as_uri()})
+        return await run_pipeline(call, workers, roster, record, recall, options)
 
 
 def told(stage: str, result: Any) -> str:
