@@ -32,7 +32,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A clause with a form of undertaking in it: `text` from `match.start()` to `last`."""
+    """A clause with a form of undertaking in it: characters `first`..`last` of `text`."""
 
     turn: Said
     at: int  # the turn's place in the call
@@ -41,6 +41,7 @@ class Candidate:
     text: str  # of the sentence, without fillers
     form: str  # the list of the pack that caught it
     match: re.Match[str]
+    first: int
     last: int
     due: dates.Due | None
     before: Sentence | None = None  # what was said just before
@@ -57,7 +58,7 @@ class Candidate:
 
     @property
     def clause(self) -> str:
-        return self.text[self.match.start() : self.last]
+        return self.text[self.first : self.last]
 
     @property
     def known_verb(self) -> bool:
@@ -68,6 +69,12 @@ def has(words: Pack, key: str, verb: str) -> bool:
     """Packs list verbs whole, or as stems that end in a star."""
     listed = words.words("tasks", key)
     return verb in listed or any(verb.startswith(stem[:-1]) for stem in listed if stem.endswith("*"))
+
+
+def _idle(words: Pack, match: re.Match[str]) -> bool:
+    """A verb of being, knowing or wishing: nothing one undertakes."""
+    verb = match["verb"].lower()
+    return has(words, "idle", verb) and not has(words, "with_date", verb)
 
 
 def plain(text: str, words: Pack) -> Plain:
@@ -89,12 +96,20 @@ def candidates(said: tuple[Said, ...], at: int, now: datetime, agreed: date | No
     turn = said[at]
     for number, sentence in enumerate(turn.sentences):
         bare = plain(sentence.text, sentence.pack)
-        caught = _caught(bare.text, sentence.pack)
+        caught, first = _caught(bare.text, sentence.pack), 0
         for index, (form, match) in enumerate(caught):
-            last = caught[index + 1][1].start() if index + 1 < len(caught) else len(bare.text)
-            first = match.start() if index else 0
+            last = len(bare.text)
+            if index + 1 < len(caught):
+                last = _border(bare.text, match.end(), caught[index + 1][1].start(), sentence.pack)
             due = _due(bare.text, first, last, sentence.pack, now, agreed)
-            yield Candidate(turn, at, number, sentence, bare.text, form, match, last, due)
+            yield Candidate(turn, at, number, sentence, bare.text, form, match, first, last, due)
+            first = last
+
+
+def _border(text: str, first: int, last: int, words: Pack) -> int:
+    """Where the clause of the second of two forms begins: at the last joint ("and", ",") between them."""
+    joints = [joint.start() for pattern in words.patterns("tasks", "border") for joint in pattern.finditer(text, first, last)]
+    return max(joints, default=last)
 
 
 def _caught(text: str, words: Pack) -> list[tuple[str, re.Match[str]]]:
@@ -103,6 +118,8 @@ def _caught(text: str, words: Pack) -> list[tuple[str, re.Match[str]]]:
     for form in FORMS:
         for pattern in words.patterns("tasks", form):
             for match in pattern.finditer(text):
+                if form == "present" and (not has(words, "action", match["verb"].lower()) or _idle(words, match)):
+                    continue
                 if all(match.end() <= other.start() or match.start() >= other.end() for _, other in found):
                     found.append((form, match))
     return sorted(found, key=lambda item: item[1].start())

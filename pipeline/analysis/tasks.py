@@ -48,7 +48,7 @@ class Tasks:
         now = dates.local(material.call.start_time, material.roster.time_zone)
         found = [_found(candidate, material.roster) for candidate in undertakings(said, now)]
         agent = material.findings["agent"].value.get("user_id") if "agent" in material.findings else None
-        tasks = [_owned(one, agent) for one in joined(found)]
+        tasks = [_owned(one, agent) for one in joined(found) if not _empty(one)]
         value = {"tasks": [_plain(one) for one in tasks]}
         return Finding(self.name, self.version, value, tuple(one.task.evidence for one in tasks))
 
@@ -81,6 +81,8 @@ def _found(candidate: Candidate, roster: Roster) -> Found:
         due_date=due.day if due else None,
     )
     own = task.title.partition(" (")[0]
+    if due:
+        own = own.replace(due.expression, " ")
     meaning = frozenset(word[:5] for word in tokens(own, candidate.words))
     return Found(task, candidate, meaning, due.time if due else None)
 
@@ -134,17 +136,37 @@ def joined(found: list[Found]) -> list[Found]:
     return kept
 
 
+def _empty(one: Found) -> bool:
+    """A request that says neither what nor when, and that nothing else explains: "Do that then." """
+    return one.candidate.form == "request" and one.vague and one.task.due_date is None
+
+
 def _same(known: Found, again: Found) -> bool:
     from rapidfuzz import fuzz
 
+    near = again.candidate.at - known.candidate.at <= NEAR
+    if _counter_proposal(known, again) and near:
+        return True
     if known.task.owner != again.task.owner:
         return False
-    near = again.candidate.at - known.candidate.at <= NEAR
+    if known.candidate.form == "request" and again.candidate.at - known.candidate.at == 1:
+        if _shared(known, again) > 0 or min(len(known.meaning), len(again.meaning)) <= CLEAR:
+            return True
     if near and (again.vague or known.vague) and _days_fit(known, again):
-        return known.candidate.form == "request" or again.candidate.at == known.candidate.at or _shared(known, again) > 0
+        spoken_of = again.candidate.form == "request" and again.candidate.at - known.candidate.at == 1
+        at_once = again.candidate.at == known.candidate.at
+        return known.candidate.form == "request" or spoken_of or at_once or _shared(known, again) > 0
+    if not near and (again.vague or known.vague):
+        return False
     if fuzz.token_sort_ratio(_core(known), _core(again)) >= SAME_TITLE:
         return _days_fit(known, again) or near
     return _shared(known, again) >= SAME_WORDS and (_days_fit(known, again) or near)
+
+
+def _counter_proposal(known: Found, again: Found) -> bool:
+    """ "I could do Tuesday" names another day for what was just proposed."""
+    proposal = again.candidate.form in ("offer", "appointment") and again.vague
+    return proposal and known.task.due_date is not None and known.task.due_date == again.task.due_date
 
 
 def _shared(known: Found, again: Found) -> float:

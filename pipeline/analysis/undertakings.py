@@ -15,6 +15,7 @@ from pipeline.analysis.talk import Said
 from pipeline.analysis.wording import content
 
 REPLY_WITHIN = 2  # turns after an offer or a request in which it may be taken up
+COUNTER = 5  # words: a sentence that can only name another day ("On Thursday?")
 SHORT = 8  # words: a sentence that only names the day
 
 
@@ -22,18 +23,21 @@ def undertakings(said: tuple[Said, ...], now: datetime) -> list[Candidate]:
     """The candidates that hold, in order, each with what was said before it and with the day it is due."""
     kept: list[Candidate] = []
     agreed: date | None = None
+    visit: date | None = None  # the day of the last appointment: "before then" means it rather than another day
     before = None
     for at, turn in enumerate(said):
         if turn.turn.machine:
             continue
         found: dict[int, list[Candidate]] = {}
-        for candidate in candidates(said, at, now, agreed):
+        for candidate in candidates(said, at, now, visit or agreed):
             found.setdefault(candidate.number, []).append(candidate)
         for number, sentence in enumerate(turn.sentences):
             for candidate in found.get(number, []):
                 settled = _settled(replace(candidate, before=before), said, now)
                 if settled:
                     kept.append(settled)
+                    meeting = settled.form in ("appointment", "third") and settled.due and settled.due.day
+                    visit = meeting or visit
             if content(sentence.text, turn.pack) and not turn.pack.matches("tasks", "conditional", sentence.text):
                 before = sentence
             named = dates.find(sentence.text, turn.pack, now)
@@ -45,7 +49,7 @@ def _settled(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Can
     """The candidate with its day, if it holds."""
     if not _plausible(candidate) or _in_call(candidate):
         return None
-    answer = _answer(candidate, said)
+    answer = _answer(candidate, said, now)
     if candidate.form in AGREED_FORMS and answer is not True:
         return None
     if answer is False and not candidate.sentence.text.endswith("?"):
@@ -66,11 +70,23 @@ def _plausible(candidate: Candidate) -> bool:
         return False
     if form in ("receive", "appointment", "passive"):
         return candidate.due is not None
+    if form == "third":
+        return _third(candidate)
     if has(words, "idle", candidate.verb):
         return candidate.due is not None and has(words, "with_date", candidate.verb)
     if candidate.known_verb:
         return form != "present" or candidate.due is not None or words.matches("tasks", "addressed", candidate.clause)
-    return candidate.due is not None and form not in ("present", "third")
+    return candidate.due is not None
+
+
+def _third(candidate: Candidate) -> bool:
+    """Somebody else's doing needs a day, or one who acts for the speaker."""
+    who, words = (candidate.match.groupdict().get("who") or ""), candidate.words
+    if words.matches("tasks", "with_me", candidate.clause):
+        return True
+    if has(words, "idle", candidate.verb):
+        return candidate.due is not None and has(words, "with_date", candidate.verb)
+    return candidate.due is not None or (candidate.known_verb and words.matches("tasks", "colleague", who))
 
 
 def _hypothetical(candidate: Candidate) -> bool:
@@ -95,7 +111,7 @@ def _in_call(candidate: Candidate) -> bool:
     return any(words.matches("tasks", "result", text) for text in near)
 
 
-def _answer(candidate: Candidate, said: tuple[Said, ...]) -> bool | None:
+def _answer(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> bool | None:
     """What the other party makes of it in its next turn: taken up, declined, or neither."""
     for reply in said[candidate.at + 1 : candidate.at + 1 + REPLY_WITHIN]:
         if reply.turn.speaker == candidate.turn.turn.speaker:
@@ -105,10 +121,18 @@ def _answer(candidate: Candidate, said: tuple[Said, ...]) -> bool | None:
             return None  # the answer is to the question
         if _declined(reply, candidate.form in AGREED_FORMS):
             return False
+        if candidate.form == "appointment" and candidate.due and _echoed(candidate.due, reply, now):
+            return True
         promised = any(reply.pack.matches("tasks", form, reply.text) for form in ("commit", "offer"))
         taken = reply.pack.matches("tasks", "accept", reply.text) or (promised and candidate.form == "request")
         return True if taken else None
     return None
+
+
+def _echoed(due: dates.Due, reply: Said, now: datetime) -> bool:
+    """The reply says the same day again."""
+    found = (dates.find(sentence.text, reply.pack, now) for sentence in reply.sentences)
+    return any(day and day.day is not None and day.day == due.day for day in found)
 
 
 def _declined(reply: Said, asked: bool) -> bool:
@@ -126,6 +150,9 @@ def _day(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> dates.D
 
 def _days_after(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Iterator[dates.Due]:
     turn = candidate.turn
+    if candidate.form in ("commit", "present", "third", "offer") and candidate.due is None:
+        for sentence in turn.sentences[max(0, candidate.number - 1) : candidate.number]:
+            yield from _only_day(sentence.text, turn.pack, now)
     for sentence in turn.sentences[candidate.number + 1 : candidate.number + 2]:
         yield from _only_day(sentence.text, turn.pack, now)
     asked = False
@@ -157,7 +184,8 @@ def _moved(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> dates
                 continue
             if own and found.day == proposed:
                 return dates.Due(found.expression, 0, 0, found.day, found.time)
-            if not own and reply.pack.matches("tasks", "counter", sentence.text):
+            short = len(sentence.text.split()) <= COUNTER
+            if not own and (short or reply.pack.matches("tasks", "counter", sentence.text)):
                 proposed = found.day
     return None
 

@@ -30,7 +30,8 @@ def title(candidate: Candidate) -> str:
     first = _clause_start(candidate) if whole else candidate.match.start("verb")
     kept = text[first : candidate.last]
     if due and first <= due.first < due.last <= candidate.last:
-        kept = text[first : due.first] + text[due.last : candidate.last]
+        bare = text[first : due.first] + text[due.last : candidate.last]
+        kept = bare if content(bare, words) >= CLEAR else kept
     kept = _without_tail(kept, words)
     head = re.split(r",(?= )| - | \u2013 ", kept)[0]
     kept = tidy(head if content(head, words) >= CLEAR else kept)
@@ -41,15 +42,18 @@ def title(candidate: Candidate) -> str:
 
 
 def _clause_start(candidate: Candidate) -> int:
-    """The whole sentence for its first form; a later one begins where its own words begin."""
+    """Where the clause begins; where much comes before the form, the form itself."""
     start = candidate.match.start()
-    return 0 if len(candidate.text[:start].split()) <= 6 else start
+    return candidate.first if len(candidate.text[candidate.first : start].split()) <= 6 else start
 
 
 def _without_tail(text: str, words: Pack) -> str:
     """Without the joint to the next clause: "send it and" -> "send it"."""
     for pattern in words.patterns("tasks", "joint"):
         text = pattern.sub("", text.rstrip())
+    for pattern in words.patterns("tasks", "border"):
+        joint = pattern.match(text)
+        text = text[joint.end() :] if joint else text
     return text
 
 
