@@ -121,6 +121,8 @@ def tone_faults(tone: dict[str, Any], turns: list[dict[str, Any]]) -> list[str]:
             faults.append(f"tone of {party}: {tone[party]}")
         if tone[party] and party not in spoke:
             faults.append(f"tone of {party}, who never speaks")
+    if not {party for party in tone["doubtful"] if tone[party]} == set(tone["doubtful"]) <= {"rep", "customer"}:
+        faults.append(f"doubtful tone of {tone['doubtful']}")
     turning = tone["turning_point"]
     if turning and (turns[turning["turn"]]["speaker"] != turning["speaker"] or turning["from"] == turning["to"]):
         faults.append("turning point is not a change in a turn of its speaker")
