@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.audio import channels, chunks, detector, labels, sound
+from pipeline.audio import channels, chunks, labels, sound
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import Decoded, DecodeOptions, decode
 from pipeline.domain.speech import Audio, Heard, Layout, Recording
@@ -81,9 +81,7 @@ def _load(
 def examine(loaded: Loaded, speech_options: SpeechOptions, max_chunk_seconds: float) -> Heard:
     """Label every second of each channel; cut what is speech into chunks of at most `max_chunk_seconds`."""
     audio = loaded.audio
-    probabilities = [detector.activity(audio, channel) for channel in range(audio.channels)]
-    found = [detector.spans(each, audio.length, speech_options) for each in probabilities]
-    labelled = labels.label(audio, found, probabilities)
+    labelled = labels.label(audio, speech_options)
     speech = tuple(labels.speech_of(channel) for channel in labelled)
     cut = chunks.cut(speech, max_chunk_seconds, audio)
     return Heard(loaded.layout, audio.duration, speech, cut, loaded.warnings, labelled)

@@ -16,7 +16,8 @@ from pipeline.audio.frames import STEP, Frames
 LOUD = -55.0  # dBFS; softer moments say nothing
 WINDOW = 2.0  # seconds over which lines are averaged
 BEGINS, GOES_ON = 0.22, 0.14  # average share of lines
-PAUSE = 2.5  # seconds a piece may be silent
+MOMENT = 0.24  # seconds over which a piece's first and last moment are looked for
+PAUSE = 1.5  # seconds a piece may be silent
 SHORTEST = 4.0  # seconds
 MISTAKEN_SECONDS, MISTAKEN_PROBABILITY = 1.2, 0.6  # what the detector takes for speech inside a piece, and is not
 
@@ -31,7 +32,8 @@ def find(frames: Frames, other: Mask) -> Mask:
     playing = _hysteresis(np.where(heard, share, 0)) & ~other
     playing = _filled(playing, round(PAUSE * STEP), ~other)
     # A window reaches beyond the piece: it begins and ends where it is heard.
-    playing = _kept(playing, frames.level > LOUD, round(SHORTEST * STEP))
+    at_hand = _average(np.where(loud, frames.lines, 0), np.ones(len(frames), bool), MOMENT) >= GOES_ON
+    playing = _kept(playing, at_hand, round(SHORTEST * STEP))
     for first, last in runs(playing):
         if _humming(frames, first, last):
             playing[first:last] = False
@@ -58,9 +60,9 @@ def mistaken(frames: Frames, music: Mask, first: int, last: int, probability: fl
     return bool(surrounded and max(float(np.mean(before)), float(np.mean(after))) > 0.9)
 
 
-def _average(values: npt.NDArray[np.float32], counted: Mask) -> npt.NDArray[np.float32]:
-    """Mean over `WINDOW` of the counted values."""
-    half = round(WINDOW * STEP / 2)
+def _average(values: npt.NDArray[np.float32], counted: Mask, window: float = WINDOW) -> npt.NDArray[np.float32]:
+    """Mean over `window` seconds of the counted values."""
+    half = round(window * STEP / 2)
     sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     counts = np.concatenate([[0], np.cumsum(counted)])
     n = len(values)

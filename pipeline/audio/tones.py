@@ -24,6 +24,7 @@ SHORTEST = 0.1  # seconds
 SURE_SECONDS, SURE_SPREAD, SURE_RIPPLE = 0.18, 5.0, 2.0  # seconds, Hz, dB: beyond what voices do, see README
 SURE_LOWEST = 330.0  # Hz; held vowels have their strongest harmonic below it
 BEATING_SECONDS, BEATING_RIPPLE = 0.8, 5.0
+ENGAGED_PAUSE, ENGAGED_TONES = 1.0, 4  # seconds between tones of a busy signal at most; tones in a row, at least
 LONGEST_BEEP = 1.6  # seconds
 LONGEST_PAUSE = 6.5  # seconds between two rings of one telephone
 RING_BAND, ENGAGED_BAND, DIAL_BAND = (360.0, 500.0), (360.0, 640.0), (340.0, 460.0)  # Hz
@@ -100,7 +101,26 @@ def _groups(tones: Sequence[Tone]) -> list[list[Tone]]:
             groups[-1].append(tone)
         else:
             groups.append([tone])
-    return groups
+    return [part for group in groups for part in _rhythms(group)]
+
+
+def _rhythms(group: list[Tone]) -> list[list[Tone]]:
+    """One group, or several where a telephone that rang is engaged, in the same pitch."""
+    bursts: list[list[Tone]] = [[group[0]]]
+    for before, after in pairwise(group):
+        if (after.first - before.last) / STEP < ENGAGED_PAUSE:
+            bursts[-1].append(after)
+        else:
+            bursts.append([after])
+    parts: list[list[Tone]] = []
+    engaged = False
+    for burst in bursts:
+        if parts and not engaged and len(burst) < ENGAGED_TONES:
+            parts[-1] += burst
+        else:
+            parts.append(burst)
+        engaged = len(burst) >= ENGAGED_TONES
+    return parts
 
 
 def _alike(one: Tone, other: Tone) -> bool:
@@ -134,8 +154,8 @@ def _by_frequency(pitches: tuple[float, ...], on: float) -> str | None:
 def _by_cadence(group: Sequence[Tone], pitches: tuple[float, ...], on: float) -> tuple[LabelKind, bool]:
     pauses = [(b.first - a.last) / STEP for a, b in pairwise(group)]
     if pauses and _inside(pitches, RING_BAND) and max(pauses) >= 1 and 0.25 <= on <= 3:
-        return LabelKind.RINGBACK, _regular(group, pauses)
-    if len(group) >= 3 and _inside(pitches, ENGAGED_BAND) and on <= 0.9 and max(pauses) <= 1:
+        return LabelKind.RINGBACK, len(group) >= 4 and _regular(group, pauses)
+    if len(group) >= 3 and _inside(pitches, ENGAGED_BAND) and on <= 0.9 and max(pauses) <= ENGAGED_PAUSE:
         return LabelKind.BUSY, len(group) >= 4 and _regular(group, pauses)
     # Answered after one ring; 440 Hz alone may be an answering machine's beep.
     once = not pauses and 0.7 <= on <= 3 and not near(pitches[0], 440, 8)
