@@ -68,12 +68,27 @@ class WatchedWorkers(LocalWorkers):
         self._halts[method] = Halt()
         return self._halts[method]
 
-    async def _run(self, name: str, method: str, *args: Any) -> Any:
+    async def detect_languages(self, *args: Any) -> Any:
+        await self._asked("detect_languages")
+        return await super().detect_languages(*args)
+
+    async def transcribe(self, audio: Any, chunks: Any, vocabulary: Any = (), careful: bool = False) -> Any:
+        await self._asked("transcribe again" if careful else "transcribe")
+        return await super().transcribe(audio, chunks, vocabulary, careful)
+
+    async def diarize(self, *args: Any) -> Any:
+        await self._asked("diarize")
+        return await super().diarize(*args)
+
+    async def voiceprint(self, *args: Any) -> Any:
+        await self._asked("voiceprint")
+        return await super().voiceprint(*args)
+
+    async def _asked(self, method: str) -> None:
         if halt := self._halts.pop(method, None):
             halt.reached.set()
             await halt.go_on.wait()
         self.asked[method] += 1
-        return await super()._run(name, method, *args)
 
 
 @pytest.fixture
