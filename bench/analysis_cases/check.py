@@ -23,7 +23,7 @@ OWNERS = {"rep", "customer", "other"}
 TONES = {"negative", "neutral", "positive"}
 KINDS = {"hypothetical", "refused", "past", "rhetorical", "in_call", "idiom", "other"}
 OUTCOMES = {"resolved", "follow_up", "voicemail", "wrong_number", "refused", None}
-AGENT_BY = {"own_words", "addressed", "transfer", "other_party", None}
+AGENT_BY = {"own_words", "addressed", None}
 TURN_KEYS = {"index", "speaker", "start", "end", "text"}
 TASK_KEYS = {
     *("id", "optional", "owner", "owner_alternatives", "beneficiary", "text", "turn"),
@@ -47,9 +47,7 @@ def step(day: date, rule: str) -> date:
         return day + timedelta(days=ahead + 7 * int(found[2] or 0))
     if rule in ("week", "week>"):
         return day + timedelta(days=4 - day.weekday() + 7 * (rule == "week>"))
-    if found := re.fullmatch(r"month-end(>)?", rule):
-        if found[1]:
-            day = date(day.year + day.month // 12, day.month % 12 + 1, 1)
+    if rule == "month-end":
         return day.replace(day=calendar.monthrange(day.year, day.month)[1])
     if found := re.fullmatch(r"dom(\d+)", rule):
         while day.day != int(found[1]):
