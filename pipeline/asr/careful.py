@@ -16,6 +16,7 @@ FRAME = 800  # samples, 50 ms
 LOUD_DB = 25.0  # a frame at most this far below the chunk's loud ones carries speech, as far as level can say
 REACH = 0.15  # seconds around a word that count as covered: word times are no better
 SHORTEST_PART = 1.0  # seconds; a chunk is split only into parts that are longer
+PLAIN_COMPRESSION = 2.4  # among suspect texts, one that does not repeat itself is better
 COVERAGE_WEIGHT = 1.0  # how many units of mean log probability full coverage is worth against none
 
 
@@ -58,23 +59,24 @@ def listen(
 
 
 def _attempts(samples: npt.NDArray[np.float32], chunk: Chunk, decode: Decode, vocabulary: bool) -> Iterator[ChunkText]:
-    yield decode(samples, chunk, Way())
+    alone = decode(samples, chunk, Way())
+    yield alone
     if vocabulary:  # terms that are listened for are also heard where nobody said them
         yield decode(samples, chunk, Way(False))
     moment = quietest_moment(samples)
     if moment is not None:
         at = chunk.start + moment / SAMPLE_RATE
-        first = decode(samples[:moment], replace(chunk, end=at), Way(False))
-        yield joined(chunk, first, decode(samples[moment:], replace(chunk, start=at), Way(False)))
+        part = replace(chunk, language=alone.language)  # a part tells its language less well than the whole
+        first = decode(samples[:moment], replace(part, end=at), Way(False))
+        second = decode(samples[moment:], replace(part, start=at), Way(False))
+        yield joined(alone, first, second)
 
 
-def joined(chunk: Chunk, first: ChunkText, second: ChunkText) -> ChunkText:
-    """One text of two parts; its probabilities are weighted by their seconds."""
-    share = first.chunk.duration / chunk.duration
-    longer = first if share >= 0.5 else second
+def joined(alone: ChunkText, first: ChunkText, second: ChunkText) -> ChunkText:
+    """One text of two parts, in the language of the whole; its probabilities are weighted by their seconds."""
+    share = first.chunk.duration / alone.chunk.duration
     return replace(
-        longer,
-        chunk=chunk,
+        alone,
         words=first.words + second.words,
         mean_log_probability=share * first.mean_log_probability + (1 - share) * second.mean_log_probability,
         no_speech_probability=min(first.no_speech_probability, second.no_speech_probability),
@@ -112,7 +114,7 @@ def _worth(text: ChunkText, samples: npt.NDArray[np.float32]) -> float:
 
 
 def _plain(text: ChunkText) -> bool:
-    return text.compression <= 2.4
+    return text.compression <= PLAIN_COMPRESSION
 
 
 def _levels(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

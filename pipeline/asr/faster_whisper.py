@@ -16,29 +16,17 @@ import numpy.typing as npt
 
 from pipeline import checkpoints
 from pipeline.asr import careful as careful_listening
-from pipeline.asr import edges, sampling, vocabulary, words
+from pipeline.asr import decoding, edges, vocabulary, words
 from pipeline.asr.careful import Way
+from pipeline.asr.decoding import Decoding
 from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.errors import EngineError
 
-MAX_INITIAL_TIMESTAMP = 1.0  # seconds; OpenAI's default: text begins at most this far into a window
 CPU_BATCH, GPU_BATCH = 4, 32
 KEPT_LANGUAGES = 5
-NO_REPEAT = {"repetition_penalty": 1.1, "no_repeat_ngram_size": 3}
-MAX_PASSES = 8  # of a sampled chunk: each costs a decoding
 
 Vocabulary = tuple[int, ...]  # the tokens of the terms to listen for
-
-
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """One hypothesis for one window, with what speaks for and against it."""
-
-    tokens: list[int]
-    mean_log_probability: float
-    no_speech_probability: float
-    compression: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +126,8 @@ class FasterWhisper:
         features = [self._features(x, chunk) for x, chunk in zip(samples, chunks, strict=True)]
         encoded = self._encode(features)
         windows = self._windows(chunks, encoded)
-        if way.temperature > 0:
-            decodings = [
-                self._sampled(encoded, window, mel, way) for window, mel in zip(windows, features, strict=True)
-            ]
-        else:
-            decodings = self._generate(encoded, windows, terms, way)
-        spoken = [i for i, decoding in enumerate(decodings) if not self._silent(decoding)]
+        decodings = self._decode(encoded, windows, features, terms, way)
+        spoken = [i for i, found in enumerate(decodings) if not self._silent(found)]
         timed = self._align(encoded, windows, decodings, spoken)
         return [
             ChunkText(
@@ -152,13 +135,13 @@ class FasterWhisper:
                 language=window.language,
                 language_probability=window.language_probability,
                 words=self._placed(timed.get(i, ()), samples[i], window.chunk),
-                mean_log_probability=decoding.mean_log_probability,
-                no_speech_probability=decoding.no_speech_probability,
+                mean_log_probability=found.mean_log_probability,
+                no_speech_probability=found.no_speech_probability,
                 languages=_likeliest(window.languages),
-                compression=decoding.compression,
+                compression=found.compression,
                 temperature=way.temperature,
             )
-            for i, (window, decoding) in enumerate(zip(windows, decodings, strict=True))
+            for i, (window, found) in enumerate(zip(windows, decodings, strict=True))
         ]
 
     def _features(self, samples: Samples, chunk: Chunk) -> npt.NDArray[np.float32]:
@@ -201,72 +184,28 @@ class FasterWhisper:
             found.append(probabilities)
         return found
 
-    def _generate(self, encoded: Any, windows: Sequence[Window], terms: Vocabulary, way: Way) -> list[Decoding]:
-        """Beam search for all windows at once."""
-        from faster_whisper.transcribe import get_suppressed_tokens
-
-        # CTranslate2 wants prompts of one length with <|startoftranscript|> at one place: hence no previous text.
+    def _decode(
+        self,
+        encoded: Any,
+        windows: Sequence[Window],
+        features: Sequence[npt.NDArray[np.float32]],
+        terms: Vocabulary,
+        way: Way,
+    ) -> list[Decoding]:
+        """One hypothesis for each window; one that is sampled draws with a seed of its own sound, and is alone."""
         tokenizers = [self._tokenizer(window.language) for window in windows]
-        before = [tokenizers[0].sot_prev, *terms] if terms else []
         try:
-            results = self._model.model.generate(
-                encoded,
-                [before + self._model.get_prompt(tokenizer, previous_tokens=[]) for tokenizer in tokenizers],
-                max_length=self._model.max_length,
-                return_scores=True,
-                return_no_speech_prob=True,
-                suppress_blank=True,
-                suppress_tokens=get_suppressed_tokens(tokenizers[0], [-1]),
-                max_initial_timestamp_index=round(MAX_INITIAL_TIMESTAMP / self._model.time_precision),
-                beam_size=self._options.beam_size,
-                patience=1,
-                **(NO_REPEAT if way.no_repeat else {}),
-            )
+            if way.temperature > 0:
+                seed = zlib.crc32(features[0].tobytes())
+                return [decoding.drawn(self._model, tokenizers[0], encoded, way.temperature, seed)]
+            return decoding.beam(self._model, tokenizers, encoded, terms, self._options.beam_size, way.no_repeat)
         except RuntimeError as error:
             raise EngineError(f"Recognition failed: {error}") from error
-        return [
-            # CTranslate2's score is the mean over the tokens; Whisper's counts the end of text as one more.
-            _decoding(tokenizer, list(result.sequences_ids[0]), result.scores[0], result.no_speech_prob)
-            for tokenizer, result in zip(tokenizers, results, strict=True)
-        ]
 
-    def _sampled(self, encoded: Any, window: Window, mel: npt.NDArray[np.float32], way: Way) -> Decoding:
-        """One window, drawn at a temperature with a seed of its own sound; without Whisper's time tokens, since a
-        text cannot be gone on with after them."""
-        from faster_whisper.transcribe import get_suppressed_tokens
-
-        tokenizer = self._tokenizer(window.language)
-        start = self._model.get_prompt(tokenizer, previous_tokens=[], without_timestamps=True)
-        silence = [0.0]
-
-        def greedy(prefix: Sequence[int]) -> tuple[list[int], list[npt.NDArray[np.float32]]]:
-            result = self._model.model.generate(
-                encoded,
-                [[*start, *prefix]],
-                beam_size=1,
-                max_length=self._model.max_length,
-                return_logits_vocab=True,
-                return_no_speech_prob=True,
-                suppress_blank=not prefix,
-                suppress_tokens=get_suppressed_tokens(tokenizer, [-1]),
-            )[0]
-            if not prefix:
-                silence[0] = result.no_speech_prob
-            return list(result.sequences_ids[0]), [_array(step) for step in result.logits[0]]
-
-        longest = self._model.max_length // 2 - len(start)
-        try:
-            drawn = sampling.sample(
-                greedy, tokenizer.eot, way.temperature, zlib.crc32(mel.tobytes()), longest, MAX_PASSES
-            )
-        except RuntimeError as error:
-            raise EngineError(f"Recognition failed: {error}") from error
-        return _decoding(tokenizer, list(drawn.tokens), drawn.log_probability / max(1, len(drawn.tokens)), silence[0])
-
-    def _silent(self, decoding: Decoding) -> bool:
+    def _silent(self, found: Decoding) -> bool:
         return (
-            decoding.no_speech_probability > self._options.no_speech_threshold
-            and decoding.mean_log_probability < self._options.log_probability_threshold
+            found.no_speech_probability > self._options.no_speech_threshold
+            and found.mean_log_probability < self._options.log_probability_threshold
         )
 
     def _align(
@@ -286,7 +225,7 @@ class FasterWhisper:
             tokenizer = self._tokenizer(language)
             try:
                 alignments = self._model.model.align(
-                    _rows(encoded, rows),
+                    decoding.rows_of(encoded, rows),
                     tokenizer.sot_sequence,
                     [words.text_tokens(segments[i], tokenizer) for i in rows],
                     [words.frames(self._model, windows[i].chunk.duration) for i in rows],
@@ -317,44 +256,11 @@ class FasterWhisper:
         return self._tokenizers[language]
 
 
-def _decoding(tokenizer: Any, tokens: list[int], score: float, no_speech: float) -> Decoding:
-    from faster_whisper.transcribe import get_compression_ratio
-
-    text = tokenizer.decode(tokens).strip()
-    mean = score * len(tokens) / (len(tokens) + 1)
-    return Decoding(tokens, mean, no_speech, get_compression_ratio(text) if text else 0.0)
-
-
 def _likeliest(languages: dict[str, float]) -> dict[str, float]:
     ranked = sorted(languages.items(), key=lambda item: (-item[1], item[0]))
     return {code: round(probability, 4) for code, probability in ranked[:KEPT_LANGUAGES]}
 
 
-def _array(view: Any) -> npt.NDArray[np.float32]:
-    """One step's scores, shape (vocabulary,), from whatever device and number format."""
-    import ctranslate2
-
-    if view.device != "cpu":
-        view = view.to_device(ctranslate2.Device.cpu)
-    return np.asarray(view.to(ctranslate2.DataType.float32), dtype=np.float32).copy()
-
-
 def _batches(items: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     for first in range(0, len(items), size):
         yield items[first : first + size]
-
-
-def _rows(encoded: Any, rows: Sequence[int]) -> Any:
-    """Some rows of an encoder output, shape (rows, frames, dimension), without leaving its device."""
-    if len(rows) == encoded.shape[0] and list(rows) == list(range(len(rows))):
-        return encoded
-    if encoded.device == "cpu":
-        from faster_whisper.transcribe import get_ctranslate2_storage
-
-        return get_ctranslate2_storage(np.asarray(encoded)[list(rows)])
-    import ctranslate2
-    import torch
-
-    device = f"cuda:{encoded.device_index}"  # CTranslate2 and torch share the array through __cuda_array_interface__
-    taken = torch.as_tensor(encoded, device=device)[torch.as_tensor(list(rows), device=device)]
-    return ctranslate2.StorageView.from_array(taken.contiguous())

@@ -1,5 +1,6 @@
 """Recognition with the real engine and the shipped demo checkpoint."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 from scipy.signal import resample_poly
 
-from pipeline.asr import AsrOptions, Engine, load
-from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk
+from pipeline.asr import AsrOptions, Engine, decoding, edges, load, sampling
+from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk, Word
 from pipeline.errors import EngineError
 
 # Words wrong that the shipped checkpoint may reach at most: in one channel, and in the mean of all channels.
@@ -175,3 +176,103 @@ def test_a_language_that_the_model_does_not_know_is_refused(transcriber):
     chunk = replace(Chunk(0, 0.0, 1.0), language="tlh")
     with pytest.raises(EngineError, match="tlh"):
         transcriber.transcribe([np.zeros(SAMPLE_RATE, np.float32)], [chunk])
+
+
+def noise(seed, seconds=6.0):
+    """To 8 kHz: the demo checkpoint invents text on it, so that every fallback is tried."""
+    return (0.1 * np.random.default_rng(seed).standard_normal(round(seconds * SAMPLE_RATE))).astype(np.float32)
+
+
+def test_the_first_pass_does_not_fall_back_and_says_how_it_decoded(heard):
+    for text in (text for texts in heard.values() for text in texts):
+        assert (text.temperature, text.careful) == (0.0, False)
+        assert text.compression > 0
+        assert list(text.languages.values()) == sorted(text.languages.values(), reverse=True)
+
+
+def test_a_language_given_does_not_hide_what_the_sound_says(sample_call, transcriber):
+    chunk = Chunk(REP, 0.6, 6.0, language="en")
+    (text,) = transcriber.transcribe(pieces(sample_call("05"), [chunk]), [chunk])
+    assert text.language == "en"
+    assert max(text.languages, key=text.languages.get) == "es"
+
+
+def strict():
+    """Nothing is good enough: every way is tried, to the highest temperature."""
+    return load(AsrOptions(model="demo", device="cpu", cpu_threads=1, log_probability_threshold=-0.001))
+
+
+def test_a_chunk_decoded_again_gives_the_same_text_after_other_work_and_in_another_thread():
+    first, second = strict(), strict()
+    chunk = Chunk(0, 0.0, 6.0, "en")
+    before = first.transcribe([noise(1)], [chunk], careful=True)
+    for seed in (2, 3):
+        first.transcribe([noise(seed)], [chunk], careful=True)
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(first.transcribe, [noise(1)], [chunk], (), True).result() == before
+    assert second.transcribe([noise(1)], [chunk], careful=True) == before
+
+
+def test_sampling_at_a_temperature_gives_the_same_text_for_the_same_seed_only(sample_call, transcriber):
+    chunk = Chunk(REP, 0.6, 5.2, "en")
+    features = transcriber._features(pieces(sample_call("01"), [chunk])[0], chunk)
+    encoded, tokenizer = transcriber._encode([features]), transcriber._tokenizer("en")
+    drawn = [decoding.drawn(transcriber._model, tokenizer, encoded, 1.0, seed) for seed in (1, 2, 3, 4, 1)]
+    assert drawn[0] == drawn[-1]
+    assert len({tuple(d.tokens) for d in drawn}) > 1
+
+
+def test_chunks_decoded_again_are_not_worse(heard, sample_call, transcriber, words_wrong):
+    call = sample_call("04")
+    for role in ("rep", "customer"):
+        chunks = [text.chunk for text in heard[("04", role)]]
+        again = transcriber.transcribe(pieces(call, chunks), chunks, careful=True)
+        assert all(text.careful for text in again)
+        assert words_wrong(call.said(role), again) <= words_wrong(call.said(role), heard[("04", role)]) + 0.03
+
+
+def test_draws_follow_the_distribution_at_the_temperature():
+    """A chain of two tokens and an end with known probabilities: what is drawn is compared with what must be."""
+    logits = np.log(np.array([0.6, 0.3, 0.1], dtype=np.float32))  # two tokens, and 2 is the end
+
+    def greedy(prefix):
+        left = 4 - len(prefix)  # the greedy path is token 0 to the fourth place, then the end
+        return [0] * left, [logits] * left + [np.array([-50, -50, 0], np.float32)]
+
+    for temperature in (0.5, 1.0):
+        drawn = [sampling.sample(greedy, 2, temperature, seed, 10, 99) for seed in range(3000)]
+        wanted = np.array([0.6, 0.3, 0.1]) ** (1 / temperature)
+        wanted /= wanted.sum()
+        first = np.bincount([(*d.tokens, 2)[0] for d in drawn], minlength=3) / len(drawn)
+        third = [(*d.tokens, 2)[2] for d in drawn if len(d.tokens) >= 2]
+        assert first == pytest.approx(wanted, abs=0.03)
+        assert np.bincount(third, minlength=3) / len(third) == pytest.approx(wanted, abs=0.03)
+        for one in drawn[:50]:
+            expected = sum(float(logits[token]) for token in one.tokens) + (0 if len(one.tokens) == 4 else logits[2])
+            assert one.log_probability == pytest.approx(float(expected), abs=1e-4)
+
+
+def test_drawing_ends_where_passes_and_tokens_are_used_up():
+    def greedy(prefix):
+        return [0] * 50, [np.zeros(2, np.float32)] * 50
+
+    assert len(sampling.sample(greedy, 1, 1e-6, 0, 20, 3).tokens) <= 20
+    with pytest.raises(ValueError, match="temperature"):
+        sampling.sample(greedy, 1, 0.0, 0, 20, 3)
+
+
+def test_word_edges_move_to_the_sound_and_stay_in_order():
+    samples = np.zeros(3 * SAMPLE_RATE, np.float32)
+    samples[SAMPLE_RATE // 2 : SAMPLE_RATE] = noise(1)[: SAMPLE_RATE // 2]
+    samples[2 * SAMPLE_RATE : round(2.5 * SAMPLE_RATE)] = noise(2)[: SAMPLE_RATE // 2]
+    words = (Word(10.2, 10.9, "one", 0.9), Word(11.6, 12.8, "two", 0.9), Word(12.85, 12.95, "silent", 0.9))
+    one, two, silent = edges.snapped(words, samples, Chunk(0, 10.0, 13.0))
+    assert (one.start, one.end) == pytest.approx((10.5, 11.0), abs=0.02)
+    assert (two.start, two.end) == pytest.approx((12.0, 12.5), abs=0.02)
+    assert silent == words[2]
+
+
+@pytest.mark.parametrize("length", [0, 1, 100])
+def test_word_edges_stay_where_there_is_no_sound(length):
+    words = (Word(0.0, 0.001, "a", 0.9),)
+    assert edges.snapped(words, np.zeros(length, np.float32), Chunk(0, 0.0, 0.01)) == words
