@@ -50,6 +50,8 @@ def _settled(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Can
     if not _plausible(candidate) or _in_call(candidate):
         return None
     answer = _answer(candidate, said, now)
+    if candidate.form == "appointment" and _moved(candidate, said, now):
+        answer = True
     if candidate.form in AGREED_FORMS and answer is not True:
         return None
     if answer is False and not candidate.sentence.text.endswith("?"):
@@ -74,6 +76,8 @@ def _plausible(candidate: Candidate) -> bool:
         return _third(candidate)
     if has(words, "idle", candidate.verb):
         return candidate.due is not None and has(words, "with_date", candidate.verb)
+    if words.matches("tasks", "only_with_date", candidate.match.group()):
+        return candidate.due is not None and candidate.due.day is not None
     if candidate.known_verb:
         return form != "present" or candidate.due is not None or words.matches("tasks", "addressed", candidate.clause)
     return candidate.due is not None
@@ -102,7 +106,8 @@ def _in_call(candidate: Candidate) -> bool:
     words, sentences = candidate.words, candidate.turn.sentences
     if words.matches("tasks", "in_call", candidate.clause):
         return True
-    if candidate.due is not None and candidate.due.day is not None:
+    due = candidate.due
+    if due is not None and due.day is not None and not words.matches("tasks", "at_once", due.expression):
         return False
     after = candidate.text[candidate.match.end() :]
     following = sentences[candidate.number + 1].text if candidate.number + 1 < len(sentences) else ""
@@ -123,6 +128,8 @@ def _answer(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> bool
             return False
         if candidate.form == "appointment" and candidate.due and _echoed(candidate.due, reply, now):
             return True
+        if candidate.form == "request" and reply.pack.matches("tasks", "when", candidate.text):
+            return any(list(_only_day(part.text, reply.pack, now)) for part in reply.sentences) or None
         promised = any(reply.pack.matches("tasks", form, reply.text) for form in ("commit", "offer"))
         taken = reply.pack.matches("tasks", "accept", reply.text) or (promised and candidate.form == "request")
         return True if taken else None
