@@ -29,6 +29,7 @@ CLEAR = 1.4  # times the best peak elsewhere
 ELSEWHERE = 0.05  # seconds from the peak
 AGREE = 0.02  # seconds from the line through all
 LEAST_AGREEING, LEAST_SHARE = 3, 0.6  # windows of one leg that name the same moment
+ENOUGH = 6  # windows without agreement that show two legs to be unrelated
 MAX_DRIFT = 500e-6
 DRIFT_WINDOWS, DRIFT_SPREAD = 6, 30.0  # windows, and seconds between the first and the last, that show a drift
 BOTH_WAYS = 1.2  # seconds between what the two legs say: an echo comes late in either
@@ -46,6 +47,11 @@ class Alignment:
     drift: float
     agreeing: int
     windows: int
+
+    @property
+    def unrelated(self) -> bool:
+        """True where enough was compared to say that neither leg carries anything of the other."""
+        return not self.aligned and self.windows >= ENOUGH
 
     def as_evidence(self) -> dict[str, float]:
         """The figures by name, as a layout keeps them."""
@@ -107,10 +113,8 @@ def _median(votes: Sequence[Vote], drift: float = 0.0) -> float:
 def _votes(legs: Sequence[Audio], heard: Sequence[Heard], source: int) -> list[Vote]:
     if not (heard[0].live and heard[1].live):
         return []
-    windows = compare.spread(legs[source].length, heard[source].frames, SECONDS)
-    step = max(1.0, len(windows) / WINDOWS)
     votes = []
-    for first, last in [windows[int(i * step)] for i in range(min(WINDOWS, len(windows)))]:
+    for first, last in compare.spread(legs[source].length, heard[source].frames, SECONDS, WINDOWS):
         samples = legs[source].read(0, first, last)
         if _speech_seconds(samples) < SPEECH:
             continue

@@ -18,7 +18,7 @@ from pipeline.audio.levels import FRAME, Heard, in_band
 from pipeline.audio.suppress import BANDS, BLOCK, REACH, Floats, Path, in_bands, spectra
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Bleed
 
-SECONDS = 1.0  # of a window
+SECONDS, WINDOWS = 1.0, 300  # of a window; at most so many
 LEAD, LAG = 800, 8000  # samples by which a bleed may come before (50 ms: codecs) or after (500 ms: networks) its source
 LOUDER_DB = 1.5  # the source's window above the other channel's
 WHITENING = 0.8  # exponent: 0 none, 1 all (PHAT)
@@ -107,7 +107,7 @@ def _common_noise(audio: Audio, heard: Sequence[Heard], source: int, delay: int)
 def _source_alone(audio: Audio, heard: Sequence[Heard], source: int, skip: Sequence[Stretch]) -> list[tuple[int, int]]:
     """Windows in which the source is heard, and louder than the other channel."""
     chosen = []
-    for first, last in compare.spread(audio.length, heard[source].frames, SECONDS):
+    for first, last in compare.spread(audio.length, heard[source].frames, SECONDS, WINDOWS):
         if any(first < stretch.last and last > stretch.first for stretch in skip):
             continue
         ours, theirs = (

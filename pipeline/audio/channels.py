@@ -19,6 +19,7 @@ from pipeline.domain.speech import SAMPLE_RATE, Audio, Layout, LayoutKind
 
 SAME_SHARE = 0.8  # of the windows must match for the channels to count as the same
 APART_WINDOWS, APART_SHARE = 3, 0.04  # so many windows with different sounds, and the channels are two
+TOGETHER = 0.005  # seconds between the beginnings of two legs that nobody need be told of
 TURN_SECONDS = 10.0  # a party on the line is heard about so often, if only by a word
 
 
@@ -118,7 +119,8 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
         if is_same(match):
             audio, layout = _identical(rows, source_channels, match, evidence, "files")
             return audio, replace(layout, starts=starts)
-    found = overlap.find(rows, placed, match)
+    # Legs that share no speech have no bleed; music or tones that both hold are alike by chance.
+    found = overlap.NOTHING if alignment.unrelated else overlap.find(rows, placed, match)
     # A silent leg stays a leg: unlike a dead channel it was recorded for one party alone.
     sentences = ("One file per leg was sent.", _aligned(alignment), *found.sentences())
     layout = Layout(
@@ -153,8 +155,8 @@ def _placed(legs: Sequence[Arranged], alignment: Alignment) -> Arranged:
 
 def _aligned(alignment: Alignment) -> str:
     if not alignment.aligned:
-        return "They share too little sound to tell whether they began together; they are taken to have."
-    if abs(alignment.offset) < 0.0005:
+        return "They share too little speech to tell whether they began together; they are taken to have."
+    if abs(alignment.offset) < TOGETHER:
         begun = "They began together"
     else:
         later = "second" if alignment.offset > 0 else "first"

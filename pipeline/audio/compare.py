@@ -75,8 +75,10 @@ def _commonest(gains: npt.NDArray[np.float64]) -> float:
     return float(np.median(gains[near[np.argmax(near.sum(axis=1))]]))
 
 
-def spread(length: int, heard: npt.NDArray[np.bool_], seconds: float = WINDOW) -> list[tuple[int, int]]:
-    """Windows (first, last sample) with at least a quarter of sound in them, at most `MAX_WINDOWS`, evenly spread."""
+def spread(
+    length: int, heard: npt.NDArray[np.bool_], seconds: float = WINDOW, most: int = MAX_WINDOWS
+) -> list[tuple[int, int]]:
+    """Windows (first, last sample) with at least a quarter of sound in them, at most so many, evenly spread."""
     size = min(length, round(seconds * SAMPLE_RATE))
     starts = range(0, max(1, length - size // 2), size) if size else ()
     enough = seconds / 4 * SAMPLE_RATE / FRAME
@@ -88,8 +90,8 @@ def spread(length: int, heard: npt.NDArray[np.bool_], seconds: float = WINDOW) -
     if not loud and length:
         centre = int(np.argmax(heard)) * FRAME if len(heard) else 0
         loud = [(max(0, centre - size // 4), min(length, centre + size))]
-    step = max(1.0, len(loud) / MAX_WINDOWS)
-    return [loud[int(index * step)] for index in range(min(len(loud), MAX_WINDOWS))]
+    step = max(1.0, len(loud) / most)
+    return [loud[int(index * step)] for index in range(min(len(loud), most))]
 
 
 def _match(audio: Audio, first: int, last: int) -> Window:

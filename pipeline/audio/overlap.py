@@ -57,10 +57,13 @@ class Overlap:
         return tuple(said)
 
 
+NOTHING = Overlap((), (), ())
+
+
 def find(audio: Audio, heard: Sequence[Heard], match: Match) -> Overlap:
     """What channels 0 and 1 have in common; `match`: their comparison in windows."""
     if not (heard[0].live and heard[1].live):
-        return Overlap((), (), ())
+        return NOTHING
     runs = stretches(match.windows)
     # Bleed goes on outside the runs of matching windows; what they alone hold is shared.
     outside = bleed.find(audio, heard, runs)

@@ -109,7 +109,8 @@ def test_legs_that_share_no_speech_are_not_aligned_and_that_is_said(name: str, b
     assert layout.evidence["aligned"] == 0
     assert layout.evidence["offset_seconds"] == 0
     assert layout.starts == (0, 0)
-    assert "too little sound to tell" in layout.reason
+    assert layout.bleed == ()
+    assert "too little speech to tell" in layout.reason
 
 
 def test_an_announcement_played_to_each_leg_at_another_time_does_not_align_them() -> None:
