@@ -62,7 +62,8 @@ class Candidate:
 
     @property
     def known_verb(self) -> bool:
-        return has(self.words, "action", self.verb)
+        """Listed as a verb of doing, or spelled out with its object in a pattern ("have a word")."""
+        return " " in self.verb or has(self.words, "action", self.verb)
 
 
 def has(words: Pack, key: str, verb: str) -> bool:

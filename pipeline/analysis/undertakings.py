@@ -15,6 +15,7 @@ from pipeline.analysis.talk import Said
 from pipeline.analysis.wording import content
 
 REPLY_WITHIN = 2  # turns after an offer or a request in which it may be taken up
+GREETING = 4  # turns in which an answering machine greets
 COUNTER = 5  # words: a sentence that can only name another day ("On Thursday?")
 SHORT = 8  # words: a sentence that only names the day
 
@@ -26,7 +27,7 @@ def undertakings(said: tuple[Said, ...], now: datetime) -> list[Candidate]:
     visit: date | None = None  # the day of the last appointment: "before then" means it rather than another day
     before = None
     for at, turn in enumerate(said):
-        if turn.turn.machine:
+        if turn.turn.machine or _greeting_of_a_machine(turn, at):
             continue
         found: dict[int, list[Candidate]] = {}
         for candidate in candidates(said, at, now, visit or agreed):
@@ -43,6 +44,11 @@ def undertakings(said: tuple[Said, ...], now: datetime) -> list[Candidate]:
             named = dates.find(sentence.text, turn.pack, now)
             agreed = named.day if named and named.day else agreed
     return kept
+
+
+def _greeting_of_a_machine(turn: Said, at: int) -> bool:
+    """Words of an answering machine at the start of the call, where nothing else told that it is one."""
+    return at < GREETING and turn.pack.matches("summary", "voicemail", turn.text)
 
 
 def _settled(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Candidate | None:
@@ -121,9 +127,8 @@ def _answer(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> bool
     for reply in said[candidate.at + 1 : candidate.at + 1 + REPLY_WITHIN]:
         if reply.turn.speaker == candidate.turn.turn.speaker:
             continue
-        asked = candidate.turn.sentences[-1].text.endswith("?")
-        if candidate.form not in AGREED_FORMS and asked and not candidate.sentence.text.endswith("?"):
-            return None  # the answer is to the question
+        if candidate.form not in AGREED_FORMS and candidate.number < len(candidate.turn.sentences) - 1:
+            return None  # the answer is to what was said last
         if _declined(reply, candidate.form in AGREED_FORMS):
             return False
         if candidate.form == "appointment" and candidate.due and _echoed(candidate.due, reply, now):
