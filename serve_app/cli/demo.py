@@ -179,6 +179,8 @@ def _report(
                 "language_expected": sample.expected["language"],
                 "words_wrong": errors.wrong,
                 "words_said": errors.said,
+                "words_doubtful": sum(word.doubtful for turn in record.transcript.turns for word in turn.words),
+                "doubts": len(record.transcript.doubts),
                 "tasks": len(record.tasks),
             }
         rows.append(row)
@@ -206,7 +208,7 @@ def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dic
         console.rule(f"[bold]{sample.name}[/bold]")
         render_call(records[sample.name], console)
     console.rule("[bold]What was heard, beside what was said[/bold]")
-    summary = table("!sample", "state", "layout", "language", "words wrong", "tasks")
+    summary = table("!sample", "state", "layout", "language", "words wrong", "doubtful", "tasks")
     for row in report["calls"]:
         wrong = f"{row['words_wrong']} of {row['words_said']}" if "words_said" in row else "-"
         summary.add_row(
@@ -215,6 +217,7 @@ def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dic
             row.get("layout", "-"),
             row.get("language") or "-",
             wrong,
+            str(row.get("words_doubtful", "-")),
             str(row.get("tasks", "-")),
         )
     console.print(summary)

@@ -150,11 +150,18 @@ def told(stage: str, result: Any) -> str:
     """What a stage yielded, in a few words."""
     if stage == "audio":
         spoken = sum(span.duration for spans in result.speech for span in spans)
-        return f"{result.duration:.1f} s, {result.layout.kind}, {spoken:.1f} s of speech in {len(result.chunks)} chunks"
+        kinds = dict.fromkeys(label.kind.value for own in result.labels for label in own)
+        others = ", ".join(kind for kind in kinds if kind not in ("speech", "silence"))
+        beside = f" (also {others})" if others else ""
+        return (
+            f"{result.duration:.1f} s, {result.layout.kind}, {spoken:.1f} s of speech in {len(result.chunks)} chunks"
+            f"{beside}"
+        )
     if stage == "asr":
         texts = result.texts
         languages = sorted({text.language for text in texts})
-        return f"{sum(len(text.words) for text in texts)} words, {', '.join(languages) or 'no language'}"
+        doubts = f", doubts: {len(result.doubts)}" if result.doubts else ""
+        return f"{sum(len(text.words) for text in texts)} words, {', '.join(languages) or 'no language'}{doubts}"
     if stage == "diarization":
         return f"{len({span.speaker for span in result.spans})} voices"
     if stage == "voiceprint":
