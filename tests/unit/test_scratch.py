@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.audio import hear, sound
 from pipeline.audio.decode import DecodeOptions
+from pipeline.audio.detector import SpeechOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Recording
 from pipeline.errors import LeaseLost, NotAudio, RecordingTooLong, StorageError
@@ -42,6 +43,16 @@ def test_a_load_has_a_folder_of_its_own_until_it_is_discarded(of: tuple[Recordin
     hear.discard(second)
     hear.discard(second)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_does_not_matter_where_the_sound_lies(tmp_path: Path) -> None:
+    """In memory, on this machine's disk, or in a store that is reached through fsspec alone, as a bucket is."""
+    heard = [
+        hear.examine(hear.load(STEREO, DecodeOptions(), None, scratch), SpeechOptions(), 30.0)
+        for scratch in (None, tmp_path.as_uri(), "memory://scratch")
+    ]
+    assert heard[0].chunks
+    assert heard[0] == heard[1] == heard[2]
 
 
 def test_a_short_call_can_stay_in_memory() -> None:
