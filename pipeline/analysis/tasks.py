@@ -9,7 +9,7 @@ from datetime import date
 from typing import Any
 
 from pipeline.analysis import dates
-from pipeline.analysis.clauses import Candidate
+from pipeline.analysis.clauses import Candidate, has
 from pipeline.analysis.language import missing
 from pipeline.analysis.talk import other, read
 from pipeline.analysis.undertakings import undertakings
@@ -149,18 +149,35 @@ def _same(known: Found, again: Found) -> bool:
         return True
     if known.task.owner != again.task.owner:
         return False
+    if _prepares(known, again):
+        return True
     if known.candidate.form == "request" and again.candidate.at - known.candidate.at == 1:
         if _shared(known, again) > 0 or min(len(known.meaning), len(again.meaning)) <= CLEAR:
             return True
     if near and (again.vague or known.vague) and _days_fit(known, again):
+        if _shared(known, again) == 0 and "follow-up" in {known.task.kind, again.task.kind} and not _at_once(known, again):
+            return False
         spoken_of = again.candidate.form == "request" and again.candidate.at - known.candidate.at == 1
-        at_once = again.candidate.at == known.candidate.at
-        return known.candidate.form == "request" or spoken_of or at_once or _shared(known, again) > 0
+        spoken_of = spoken_of and again.task.due_date is None
+        return known.candidate.form == "request" or spoken_of or _at_once(known, again) or _shared(known, again) > 0
     if not near and (again.vague or known.vague):
         return False
     if fuzz.token_sort_ratio(_core(known), _core(again)) >= SAME_TITLE:
         return _days_fit(known, again) or near
     return _shared(known, again) >= SAME_WORDS and (_days_fit(known, again) or near)
+
+
+def _at_once(known: Found, again: Found) -> bool:
+    return again.candidate.at == known.candidate.at
+
+
+def _prepares(known: Found, again: Found) -> bool:
+    """ "I'll check with the warehouse and call you back tomorrow": one task, due when its second half is."""
+    first, second = known.candidate, again.candidate
+    if first.turn is not second.turn or first.number != second.number or known.task.due_date is not None:
+        return False
+    coordinated = second.words.matches("tasks", "coordinated", second.match.group())
+    return coordinated or has(first.words, "preparing", first.verb)
 
 
 def _counter_proposal(known: Found, again: Found) -> bool:
@@ -187,6 +204,10 @@ def _core(found: Found) -> str:
 def _merged(known: Found, again: Found) -> Found:
     later = again if again.task.due_date else known
     fuller = again if known.vague and not again.vague else known
+    if _prepares(known, again):
+        joint = again.candidate.words.get("tasks", "and", ",")
+        both = f"{known.task.title} {joint} {again.task.title[:1].lower()}{again.task.title[1:]}"
+        fuller = replace(known, task=replace(known.task, title=both, kind=again.task.kind))
     task = replace(
         fuller.task,
         evidence=known.task.evidence,
