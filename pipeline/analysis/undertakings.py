@@ -12,7 +12,7 @@ from pipeline.analysis import dates
 from pipeline.analysis.clauses import AGREED_FORMS, Candidate, candidates, has
 from pipeline.analysis.language import Pack
 from pipeline.analysis.talk import Said
-from pipeline.analysis.wording import content
+from pipeline.analysis.wording import CLEAR, content
 
 REPLY_WITHIN = 2  # turns after an offer or a request in which it may be taken up
 GREETING = 4  # turns in which an answering machine greets
@@ -172,9 +172,14 @@ def _days_after(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> 
         own = reply.turn.speaker == turn.turn.speaker
         if not own and reply.pack.matches("tasks", "when", reply.text):
             asked = True
-        elif (own and asked) or (not own and at == 0 and candidate.form == "request"):
+        elif (own and asked) or (not own and at == 0 and candidate.form == "request" and not _vague(candidate)):
             for sentence in reply.sentences:
                 yield from _only_day(sentence.text, reply.pack, now)
+
+
+def _vague(candidate: Candidate) -> bool:
+    """Its own words do not say what is to be done: "Do that"."""
+    return content(candidate.clause, candidate.words) < CLEAR
 
 
 def _only_day(text: str, words: Pack, now: datetime) -> Iterator[dates.Due]:
