@@ -67,7 +67,7 @@ def review(
     audio: Audio, heard: Heard, texts: Sequence[ChunkText], options: SafetyOptions | None = None
 ) -> tuple[Suspect, ...]:
     """The windows whose text is suspect, by index; `texts` in any order, of any channels of `audio`."""
-    judged = verdicts.judge(audio, heard, texts, options or SafetyOptions())
+    judged = verdicts.judge(audio, heard, texts, verdicts.levels_of(audio, texts), options or SafetyOptions())
     return tuple(Suspect(i, verdict.reasons) for i, verdict in enumerate(judged) if verdict.reasons)
 
 
@@ -87,9 +87,12 @@ def settle(
     options = options or SafetyOptions()
     if any(not 0 <= i < len(texts) for i in again):
         raise ValueError(f"decoded again: {sorted(again)}; there are {len(texts)} texts")
-    before = verdicts.judge(audio, heard, texts, options)
-    chosen = _choose(audio, heard, texts, again, before, options)
-    judged = verdicts.judge(audio, heard, chosen, options)
+    levels = verdicts.levels_of(audio, texts)
+    before = verdicts.judge(audio, heard, texts, levels, options)
+    second = [again.get(i, text) for i, text in enumerate(texts)]
+    after = verdicts.judge(audio, heard, second, levels, options)
+    chosen = _choose(texts, before, second, after)
+    judged = verdicts.judge(audio, heard, chosen, levels, options)
     for first, text, was, verdict in zip(texts, chosen, before, judged, strict=True):
         if not was.found.isdisjoint(UNSURE_OF_ITSELF) and agreement(first, text) < options.agreement:
             verdict.doubt("unstable", range(len(text.words)))
@@ -99,16 +102,9 @@ def settle(
 
 
 def _choose(
-    audio: Audio,
-    heard: Heard,
-    texts: Sequence[ChunkText],
-    again: Mapping[int, ChunkText],
-    before: Sequence[Verdict],
-    options: SafetyOptions,
+    texts: Sequence[ChunkText], before: Sequence[Verdict], second: Sequence[ChunkText], after: Sequence[Verdict]
 ) -> list[ChunkText]:
-    """The better decoding of each window; `before` are the verdicts on `texts`."""
-    second = [again.get(i, text) for i, text in enumerate(texts)]
-    after = verdicts.judge(audio, heard, second, options)
+    """The better decoding of each window; `before` and `after` are the verdicts on the first and the second."""
     return [
         second[i]
         if second[i].language != text.language or _rank(after[i], second[i]) >= _rank(before[i], text)

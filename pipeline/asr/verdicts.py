@@ -76,10 +76,16 @@ def ordered(reasons: set[str]) -> tuple[str, ...]:
     return tuple(name for name in REASONS if name in reasons)
 
 
-def judge(audio: Audio, heard: Heard, texts: Sequence[ChunkText], options: "SafetyOptions") -> list[Verdict]:
-    """One verdict for each text."""
+def levels_of(audio: Audio, texts: Sequence[ChunkText]) -> list[Levels]:
+    """The levels of each text's chunk: what reading the sound is needed for, echoes apart."""
+    return [acoustics.levels(audio, text.chunk) for text in texts]
+
+
+def judge(
+    audio: Audio, heard: Heard, texts: Sequence[ChunkText], levels: Sequence[Levels], options: "SafetyOptions"
+) -> list[Verdict]:
+    """One verdict for each text; `levels` are those of its chunks, whichever decoding of them is judged."""
     judged = [Verdict() for _ in texts]
-    levels = [acoustics.levels(audio, text.chunk) for text in texts]
     by_channel: dict[int, list[int]] = defaultdict(list)
     for i in sorted(range(len(texts)), key=lambda i: texts[i].chunk.start):
         by_channel[texts[i].chunk.channel].append(i)
