@@ -1,73 +1,160 @@
-"""Which member of the team spoke: as sent, else known by voice, else named in the greeting."""
+"""Which member of the team spoke: as sent, else known by voice, else by the name that the talk gives."""
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from pipeline.analysis.people import Named, introductions
-from pipeline.analysis.talk import read
+from pipeline.analysis.people import Named, called, handed_to, introductions, mentioned
+from pipeline.analysis.phonetics import alike, folded
+from pipeline.analysis.talk import Said, read
 from pipeline.domain.insight import Finding, Material, Member
 from pipeline.domain.speech import Role
 
-FIRST_NAME, FULL_NAME = 0.8, 0.95  # confidence of a name that fits one member exactly
+FULL_NAME, FIRST_NAME, BY_SOUND = 0.95, 0.8, 0.6  # confidence of a name that fits one member
 CLOSE = 90  # rapidfuzz ratio, 0..100, from which a misheard full name still fits
+MARGIN = 0.1  # by which the best member must be ahead of the next
+OPENING = 2  # turns of ours in which a member's name between pauses is the speaker's own
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The talk names whoever speaks for us. `weight` in 0..1 is by who says so."""
+
+    turn: int
+    named: Named
+    weight: float
 
 
 class Agent:
     """Abstains where no name fits or several members share it, and then lists them."""
 
     name = "agent"
-    version = 1
+    version = 2
 
     def run(self, material: Material) -> Finding:
-        spoken = _spoken(material)
+        members = material.roster.members
+        claims = list(_claims(read(material), members))
+        spoken = claims[-1].named if claims else None
         if material.call.user_id is not None:
-            value = _value(str(material.call.user_id), "sender", spoken, material.roster.members)
+            value = _value(str(material.call.user_id), "sender", spoken, members)
             return Finding(self.name, self.version, value, _evidence(spoken))
         by_voice = [s for s in material.transcript.speakers if s.role is Role.REP and s.user_id]
         if by_voice:
-            value = _value(by_voice[0].user_id, "voice", spoken, material.roster.members)
+            value = _value(by_voice[0].user_id, "voice", spoken, members)
             return Finding(self.name, self.version, value, _evidence(spoken), by_voice[0].role_confidence)
         if spoken is None:
             return Finding(self.name, self.version, _value(None, None, None, ()), note="nobody of ours says their name")
-        return self._by_name(spoken, material.roster.members)
+        return self._by_name(claims[-1], members)
 
-    def _by_name(self, spoken: Named, members: tuple[Member, ...]) -> Finding:
-        fitting = [(member, score) for member in members if (score := fit(spoken.name, member)) > 0]
-        if len(fitting) == 1:
-            member, score = fitting[0]
-            value = _value(member.user_id, "greeting", spoken, members)
-            return Finding(self.name, self.version, value, _evidence(spoken), score)
+    def _by_name(self, claim: Claim, members: tuple[Member, ...]) -> Finding:
+        """The best of those the name fits, if it is ahead of the others."""
+        spoken = claim.named
+        fitting = sorted(
+            ((score, member) for member in members if (score := fit(spoken.name, member)) > 0),
+            key=lambda item: -item[0],
+        )
+        clear = len(fitting) == 1 or (len(fitting) > 1 and fitting[0][0] - fitting[1][0] >= MARGIN)
+        if clear:
+            score, member = fitting[0]
+            value = _value(member.user_id, "greeting" if claim.weight == 1 else "talk", spoken, members)
+            confidence = round(score * claim.weight, 3)
+            return Finding(self.name, self.version, value, _evidence(spoken), confidence)
         value = _value(None, None, spoken, members)
-        value["candidates"] = [asdict(member)["user_id"] for member, _ in fitting]
+        value["candidates"] = [member.user_id for _, member in fitting]
         note = f"{len(fitting)} members answer to that name" if fitting else "no member answers to that name"
         return Finding(self.name, self.version, value, _evidence(spoken), note=note)
 
 
-def fit(spoken: str, member: Member) -> float:
-    """How well a spoken name fits a member, 0..1; a first name must be that of the member, not merely like it."""
+def fit(spoken: str, member: Member, language: str | None = None) -> float:
+    """How well a spoken name fits a member, 0..1: in full, a first name or alias, or one that sounds the same."""
     from rapidfuzz import fuzz
 
-    said = spoken.lower().split()
+    said, best = folded(spoken).split(), 0.0
     for known in (member.name, *member.aliases):
-        parts = known.lower().split()
+        parts = folded(known).split()
         if said == parts:
             return FULL_NAME
         if len(said) == 1 and said[0] in parts:
-            return FIRST_NAME
-        if len(said) > 1 and len(parts) > 1 and fuzz.ratio(" ".join(said), " ".join(parts)) >= CLOSE:
-            return FIRST_NAME
-    return 0.0
+            best = max(best, FIRST_NAME)
+        elif len(said) == 1 and any(alike(said[0], part, language) for part in parts):
+            best = max(best, BY_SOUND)
+        elif min(len(said), len(parts)) > 1 and (
+            _in_order(said, parts) or fuzz.ratio(" ".join(said), " ".join(parts)) >= CLOSE
+        ):
+            best = max(best, FIRST_NAME)
+    return best
 
 
-def _spoken(material: Material) -> Named | None:
-    """The last of our introductions, so after a transfer who handled the matter. Unknown role: members only."""
-    ours: list[Named] = []
-    for said in read(material):
-        for named in introductions(said):
-            fits = any(fit(named.name, member) for member in material.roster.members)
-            if said.role is Role.REP or (said.role is Role.UNKNOWN and fits):
-                ours.append(named)
-    return ours[-1] if ours else None
+def _in_order(said: list[str], parts: list[str]) -> bool:
+    """Jo Hargrove is Jo Beth Hargrove: every word said is one of the name's, in its order."""
+    rest = iter(parts)
+    return all(word in rest for word in said)
+
+
+def _claims(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[Claim]:
+    """In order of trust, so that the last one counts: what we call them, whom they are put through to, our own words;
+    of these the last, so after a transfer who handled the matter."""
+    ours = [turn for turn in said if turn.role is not Role.CUSTOMER and not turn.turn.machine]
+    own = sorted(_own(ours, members), key=lambda claim: claim.turn)
+    addressed = sorted(_addressed(said, members), key=lambda claim: claim.turn)
+    handed = list(_handed(said, members))
+    last_transfer = max((claim.turn for claim in handed), default=-1)
+    later = [claim for claim in (*addressed, *own) if claim.turn > last_transfer]
+    yield from (claim for claim in addressed if claim.turn <= last_transfer)
+    yield from (claim for claim in own if claim.turn <= last_transfer)
+    yield from handed
+    yield from later
+
+
+def _own(ours: list[Said], members: tuple[Member, ...]) -> Iterator[Claim]:
+    """Unknown role: only what is a member's name."""
+    names = _names(members)
+    transferred = False
+    spoken = 0
+    for turn in ours:
+        spoken = 1 if transferred else spoken + 1
+        said = list(introductions(turn))
+        fitting = [named for named in said if any(fit(named.name, member) for member in members)]
+        for named in fitting or (said if turn.role is Role.REP else ()):
+            yield Claim(turn.turn.index, named, 1.0)
+        opening = turn.role is Role.REP and spoken <= OPENING
+        if opening:
+            yield from (
+                Claim(turn.turn.index, named, 0.8) for named in called(turn, names) if not _asked_for(turn, named)
+            )
+        if turn.role is Role.REP and turn.pack.matches("people", "thats_me", turn.text):
+            yield from (Claim(turn.turn.index, named, 0.9) for named in mentioned(turn, names))
+        transferred = turn.pack.matches("people", "transfer", turn.text)
+
+
+def _asked_for(turn: Said, named: Named) -> bool:
+    """We call them by this name ("Hi, Anna?")."""
+    return any(named.evidence.quote.rstrip("?.,!") + "?" in sentence.text for sentence in turn.sentences)
+
+
+def _addressed(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[Claim]:
+    names = _names(members)
+    for turn in said:
+        theirs = turn.role is Role.CUSTOMER and not turn.turn.machine
+        if theirs and not turn.pack.matches("people", "its_me_only", turn.text):
+            own = {named.name for named in introductions(turn)}
+            for named in called(turn, names):
+                if named.name not in own:
+                    yield Claim(turn.turn.index, named, 0.8)
+
+
+def _handed(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[Claim]:
+    """Those we put them through to, if we speak again and a member has that name."""
+    for at, turn in enumerate(said):
+        if turn.role is Role.REP and any(later.role is Role.REP for later in said[at + 1 :]):
+            for named in handed_to(turn):
+                if any(fit(named.name, member) for member in members):
+                    yield Claim(turn.turn.index, named, 0.7)
+
+
+def _names(members: tuple[Member, ...]) -> set[str]:
+    """Names that single out a member when called: in full, the first, the aliases."""
+    return {name for member in members for name in (member.name, member.name.split()[0], *member.aliases) if name}
 
 
 def _evidence(spoken: Named | None) -> tuple[Any, ...]:

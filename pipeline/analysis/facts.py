@@ -1,164 +1,249 @@
 """Facts the talk holds about the other party: name, company, e-mail, call-back number, address."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.analysis.people import Named, addresses, bare_name, introductions, reached, trimmed
-from pipeline.analysis.spoken import digit_runs, emails, number, spelled
+from pipeline.analysis.fact import Fact
+from pipeline.analysis.language import Pack
+from pipeline.analysis.mail import emails
+from pipeline.analysis.names import name_of
+from pipeline.analysis.people import trimmed
+from pipeline.analysis.phonetics import folded
+from pipeline.analysis.places import address_of
+from pipeline.analysis.spelling import spelled_words
+from pipeline.analysis.spoken import WHOLE, digit_runs
 from pipeline.analysis.talk import Said, Sentence
-from pipeline.domain.insight import Evidence
+from pipeline.domain.insight import Contact, Evidence
 from pipeline.domain.speech import Role
 
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """`sure`: spelled out, so that nothing but an exact match will do."""
-
-    text: str
-    evidence: Evidence
-    sure: bool = False
+ACKNOWLEDGES = 6  # words of ours between two parts of what the other party dictates
 
 
-def hear(said: tuple[Said, ...]) -> dict[str, Fact]:
-    """The best statement of each fact; a fact that was not said is absent. Nothing is heard where roles are unknown."""
+def hear(said: tuple[Said, ...], contacts: Iterable[Contact] = (), region: str | None = None) -> dict[str, Fact]:
+    """The best statement of each fact; a fact that was not said is absent. Nothing is heard where roles are unknown.
+
+    `contacts` are recognised where they are said; `region` (ISO 3166 alpha-2) says what makes a whole national number.
+    """
+    contacts = tuple(contacts)
+    if any(turn.role is Role.CUSTOMER and turn.pack.matches("people", "not_here", turn.text) for turn in said):
+        return {}  # a wrong number: what is read out is somebody else's
+    email = _email(said)
     found = {
-        "name": _name(said),
-        "company": next(_companies(said), None),
-        "email": _last(_emails(said)),
-        "phone": _last(_phones(said)),
-        "address": next(_addresses(said), None),
+        "name": name_of(said, _known_names(contacts), _known_companies(contacts)) or _name_in(email, said),
+        "company": _company(said, contacts),
+        "email": email,
+        "phone": _phone(said, region),
+        "address": address_of(said, concerns_them),
     }
     return {field: fact for field, fact in found.items() if fact}
 
 
-def _last(facts: Iterator[Fact]) -> Fact | None:
-    """The last statement: corrections and read-backs come later."""
-    return next(iter(reversed(list(facts))), None)
+def _known_names(contacts: tuple[Contact, ...]) -> frozenset[str]:
+    """Whole names and their first and last parts."""
+    whole = [contact.name for contact in contacts if contact.name]
+    return frozenset(whole) | {part for name in whole for part in name.split() if len(part) > 2}
 
 
-def _name(said: tuple[Said, ...]) -> Fact | None:
-    """Their own words first, then how we address them; of those the fullest. Letters spelled out correct it."""
-    for kind in (_own_names, _addressed_names):
-        names = list(kind(said))
-        if names:
-            best = max(names, key=lambda named: len(named.name.split()))
-            letters = next(
-                (w for turn in said if turn.role is Role.CUSTOMER and (w := spelled(turn.text, turn.pack))), None
-            )
-            corrected = _corrected(best.full, letters)
-            return Fact(corrected or best.full, best.evidence, sure=corrected is not None)
-    return None
-
-
-def _corrected(name: str, letters: str | None) -> str | None:
-    """The name with its spelled part as it was spelled; None if nothing in it was spelled."""
-    from rapidfuzz import fuzz
-
-    if not letters:
-        return None
-    parts = name.split()
-    at = max(range(len(parts)), key=lambda at: fuzz.ratio(parts[at].lower(), letters))
-    if fuzz.ratio(parts[at].lower(), letters) < 60:
-        return None
-    if not parts[at].lower().startswith(letters):  # "W-A-L-C-O ..." may be the beginning only
-        parts[at] = letters.capitalize()
-    return " ".join(parts)
-
-
-def _own_names(said: tuple[Said, ...]) -> Iterator[Named]:
-    for before, turn in zip((None, *said), said, strict=False):
-        if turn.role is not Role.CUSTOMER:
-            continue
-        yield from reached(turn)
-        yield from introductions(turn)
-        for sentence in turn.sentences:
-            asked = before is not None and before.pack.matches("people", "asked_name", before.text)
-            if (asked or turn.turn.index <= 2) and (named := bare_name(sentence)):
-                yield named
-
-
-def _addressed_names(said: tuple[Said, ...]) -> Iterator[Named]:
-    for turn in said:
-        if turn.role is Role.REP:
-            yield from addresses(turn)
-
-
-def _companies(said: tuple[Said, ...]) -> Iterator[Fact]:
-    for turn in said:
-        if turn.role is not Role.CUSTOMER:
-            continue
-        for sentence in turn.sentences:
-            for pattern in turn.pack.patterns("people", "calling_from"):
-                match = pattern.search(sentence.text)
-                if match and trimmed(match["company"], turn.pack):
-                    yield Fact(match["company"], sentence.evidence(match.span("company")))
-
-
-def _emails(said: tuple[Said, ...]) -> Iterator[Fact]:
-    for sentence in _theirs(said):
-        for heard in emails(sentence.text, sentence.pack):
-            yield Fact(heard.text, sentence.evidence((heard.first, heard.last)))
-
-
-def _phones(said: tuple[Said, ...]) -> Iterator[Fact]:
-    """Runs of seven digits and more that are not said to be an order number or the like."""
-    for at, turn in enumerate(said):
-        asked = said[at - 1].text if at else ""
-        other_kind = turn.pack.matches("contact", "not_phone", f"{asked} {turn.text}")
-        if other_kind and not turn.pack.matches("contact", "phone", turn.text):
-            continue
-        for sentence in turn.sentences:
-            if not _concerns_them(said, at, sentence):
-                continue
-            for heard in digit_runs(sentence.text, sentence.pack):
-                yield Fact(heard.text, sentence.evidence((heard.first, heard.last)))
-
-
-def _addresses(said: tuple[Said, ...]) -> Iterator[Fact]:
-    for before, turn in zip((None, *said), said, strict=False):
-        if turn.role is not Role.CUSTOMER:
-            continue
-        asked = before is not None and before.pack.matches("contact", "address_asked", before.text)
-        for sentence in turn.sentences:
-            patterns = [*turn.pack.patterns("contact", "address")]
-            if asked and turn.pack.get("contact", "address_shape"):
-                patterns.append(turn.pack.compile(turn.pack.get("contact", "address_shape")))
-            for pattern in patterns:
-                match = pattern.search(sentence.text)
-                if match:
-                    text = _with_figures(match["address"], sentence)
-                    yield Fact(text, sentence.evidence(match.span("address")))
-                    break
-
-
-def _with_figures(address: str, sentence: Sentence) -> str:
-    """ "twenty four Maple Street" as "24 Maple Street"; digits said one by one stand together."""
-    phrases = "|".join(
-        re.escape(phrase) for phrase in sorted(sentence.pack.numbers, key=len, reverse=True) if len(phrase) > 1
+def _known_companies(contacts: tuple[Contact, ...]) -> frozenset[str]:
+    return frozenset(
+        plain for contact in contacts if contact.company and (plain := _without_form(folded(contact.company)))
     )
-    if not phrases:
-        return address
-    figures = re.sub(
-        rf"\b(?:{phrases})\b", lambda found: str(number(found.group(), sentence.pack)), address, flags=re.IGNORECASE
-    )
-    return re.sub(r"(?<=\d) (?=\d)", "", figures)
 
 
-def _theirs(said: tuple[Said, ...]) -> Iterator[Sentence]:
-    for at, turn in enumerate(said):
-        for sentence in turn.sentences:
-            if _concerns_them(said, at, sentence):
-                yield sentence
-
-
-def _concerns_them(said: tuple[Said, ...], at: int, sentence: Sentence) -> bool:
-    """Said by the other party; or asked by us and not refused in the next turn."""
-    if said[at].role is Role.CUSTOMER:
-        return True
-    if said[at].role is not Role.REP or not sentence.text.rstrip().endswith("?"):
+def concerns_them(said: tuple[Said, ...], at: int, sentence: Sentence) -> bool:
+    """Said by the other party; or asked by us, or read out, and not refused in the next turn."""
+    turn = said[at]
+    if turn.role is Role.CUSTOMER:
+        return not turn.turn.machine and not turn.pack.matches("contact", "not_theirs", sentence.text)
+    asks = sentence.text.rstrip().endswith("?") or turn.text.rstrip().endswith("?")
+    read_out = asks or turn.pack.matches("contact", "on_file", sentence.text)
+    if turn.role is not Role.REP or not read_out or turn.pack.matches("contact", "ours", sentence.text):
         return False
     reply = said[at + 1] if at + 1 < len(said) else None
     if reply is None or reply.role is not Role.CUSTOMER:
         return False
-    return not any(reply.pack.matches("tasks", "refuse", part.text) for part in reply.sentences)
+    return not reply.pack.matches("contact", "deny", reply.text)
+
+
+def _name_in(email: Fact | None, said: tuple[Said, ...]) -> Fact | None:
+    """Rosie, of rosie.t@fastmail.com, where no name is said: a first name with something after it."""
+    pack = said[0].pack if said else None
+    found = re.fullmatch(r"([a-z]{3,})[._][a-z]+@.*", email.text) if email else None
+    if not email or not found or pack is None or found[1] in pack.words("contact", "mail_roles"):
+        return None
+    return Fact(found[1].capitalize(), email.evidence, sure=True, said=email.text)
+
+
+def _company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | None:
+    """What they say they call from, or answer when asked; else a contact's company that they name or we ask for."""
+    for before, turn in zip((None, *said), said, strict=False):
+        if turn.role is not Role.CUSTOMER:
+            continue
+        asked = before is not None and before.pack.matches("people", "asked_company", before.text)
+        keys = ("calling_from", "answer_company") if asked else ("calling_from",)
+        for sentence in turn.sentences:
+            for pattern in (pattern for key in keys for pattern in turn.pack.patterns("people", key)):
+                match = pattern.search(sentence.text)
+                if turn.pack.matches("people", "voicemail_name", sentence.text):
+                    continue
+                if match and (name := _company_name(match["company"], turn.pack)):
+                    first = match.start("company") + match["company"].index(name)
+                    return Fact(name, sentence.evidence((first, first + len(name))))
+    return _known_company(said, contacts)
+
+
+def _company_name(text: str, pack: Pack) -> str | None:
+    return trimmed(text, pack) if text.split(maxsplit=1)[0].lower() not in pack.words("people", "not_names") else None
+
+
+def _known_company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | None:
+    names = _known_companies(contacts)
+    for at, turn in enumerate(said):
+        for sentence in turn.sentences:
+            if not concerns_them(said, at, sentence):
+                continue
+            text = folded(sentence.text)
+            if len(text) != len(sentence.text):  # places would not fit
+                continue
+            mails = [range(heard.first, heard.last) for heard in emails(sentence.text, sentence.pack)]
+            for plain in names:
+                found = re.search(rf"\b{re.escape(plain)}\b", text)
+                if found and not any(found.start() in mail for mail in mails):
+                    return Fact(sentence.text[slice(*found.span())], sentence.evidence(found.span()))
+    return None
+
+
+def _without_form(company: str) -> str:
+    """A company's name without its legal form, which nobody says."""
+    forms = "ag|gmbh|kg|ohg|ug|ltd|limited|inc|llc|llp|plc|corp|pty|sl|sa|slu|sas|sarl|srl|bv"
+    return re.sub(rf"[ ,]+(?:{forms})\b\.?.*$", "", company)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dictation:
+    """What the other party dictates, over several turns where we say nothing but that we follow."""
+
+    text: str
+    turns: tuple[tuple[int, Said], ...]  # where each begins in `text`
+
+    def evidence(self, first: int, last: int) -> Evidence:
+        """Of the turn that holds most of it."""
+        best = max(self.turns, key=lambda item: min(last, item[0] + len(item[1].text)) - max(first, item[0]))
+        start, turn = best
+        from pipeline.analysis.evidence import quote
+
+        return quote(turn.turn, max(0, first - start), min(len(turn.text), last - start))
+
+
+def _dictations(said: tuple[Said, ...], at_least: int = 2) -> Iterator[_Dictation]:
+    """Turns of theirs in a row, ours of a few words between them left out."""
+    run: list[Said] = []
+    for turn in (*said, None):
+        if turn is not None and turn.role is Role.CUSTOMER and not turn.turn.machine:
+            run.append(turn)
+        elif turn is None or len(turn.text.split()) > ACKNOWLEDGES:
+            for size in range(at_least, 4):
+                for first in range(len(run) - size + 1):
+                    yield _joined(run[first : first + size])
+            run = []
+
+
+def _joined(turns: list[Said]) -> _Dictation:
+    text, places = "", []
+    for turn in turns:
+        places.append((len(text), turn))
+        text += re.sub(r"[.!?]$", ",", turn.text) + " "
+    return _Dictation(text, tuple(places))
+
+
+def _email(said: tuple[Said, ...]) -> Fact | None:
+    """The last statement: corrections and read-backs come later. Letters spelled after it correct its parts."""
+    found: list[tuple[int, Fact]] = []
+    for at, turn in enumerate(said):
+        for heard in emails(turn.text, turn.pack):
+            sentence = next(s for s in turn.sentences if s.last > heard.first)
+            if concerns_them(said, at, sentence) or _read_back(found, heard.text, turn):
+                evidence = sentence.evidence((heard.first - sentence.first, heard.last - sentence.first))
+                found.append((at, Fact(heard.text, evidence)))
+    if not found:
+        for dictation in _dictations(said):
+            turn = dictation.turns[0][1]
+            found += [
+                (turn.turn.index, Fact(heard.text, dictation.evidence(heard.first, heard.last)))
+                for heard in emails(dictation.text, turn.pack)
+            ]
+    if not found:
+        return None
+    at, fact = found[-1]
+    return Fact(_with_letters(fact.text, said[at : at + 6]), fact.evidence)
+
+
+def _read_back(found: list[tuple[int, Fact]], address: str, turn: Said) -> bool:
+    """We repeat an address of theirs: spelled, it may be the better one."""
+    from rapidfuzz import fuzz
+
+    return bool(found) and turn.role is Role.REP and fuzz.ratio(found[-1][1].text, address) >= 80
+
+
+def _with_letters(address: str, said: tuple[Said, ...]) -> str:
+    from rapidfuzz import fuzz
+
+    pieces = re.split(r"([@._-])", address)
+    for turn in said:
+        if turn.role is not Role.CUSTOMER or "@" in "".join(h.text for h in emails(turn.text, turn.pack)):
+            continue
+        for heard in spelled_words(turn.text, turn.pack):
+            letters = folded(heard.text)
+            likeness = [fuzz.ratio(piece, letters) for piece in pieces]
+            at = max(range(len(pieces)), key=likeness.__getitem__)
+            if 60 <= likeness[at] < 100:
+                pieces[at] = letters
+    return "".join(pieces)
+
+
+def _phone(said: tuple[Said, ...], region: str | None) -> Fact | None:
+    """The likeliest run of digits, of like ones the last. What is said to be an order number or the like is none."""
+    found: list[tuple[int, Fact]] = []
+    for at, turn in enumerate(said):
+        score = _number_kind(said, at)
+        for heard in digit_runs(turn.text, turn.pack):
+            sentence = next(s for s in turn.sentences if s.last > heard.first)
+            if score < 0 or not concerns_them(said, at, sentence):
+                continue
+            evidence = sentence.evidence((heard.first - sentence.first, heard.last - sentence.first))
+            found.append((score + _whole(heard.text, region), Fact(heard.text, evidence)))
+    for dictation in _dictations(said):
+        first = dictation.turns[0][1]
+        score = _number_kind(said, said.index(first))
+        if score < 0 or any(next(digit_runs(turn.text, turn.pack), None) for _, turn in dictation.turns):
+            continue
+        for heard in digit_runs(dictation.text, first.pack):
+            if heard.first < len(first.text) and heard.last > dictation.turns[-1][0]:
+                fact = Fact(heard.text, dictation.evidence(heard.first, heard.last))
+                found.append((score + _whole(heard.text, region), fact))
+    best = max((score for score, _ in found), default=0)
+    return next((fact for score, fact in reversed(found) if score == best), None)
+
+
+def _number_kind(said: tuple[Said, ...], at: int) -> int:
+    """1 where a telephone number is spoken of in this turn or the two before, -1 where another number is."""
+    turn = said[at]
+    if turn.pack.matches("contact", "phone", turn.text):
+        return 1
+    before = said[at - 1].text if at else ""
+    if turn.pack.matches("contact", "not_phone", f"{before} {turn.text}"):
+        return -1
+    earlier = " ".join(turn.text for turn in said[max(0, at - 3) : at])
+    return int(turn.pack.matches("contact", "phone", earlier))
+
+
+def _whole(digits: str, region: str | None) -> int:
+    """2 for a number that its country has, 0 for one that is too short or too long."""
+    import phonenumbers
+
+    try:
+        number = phonenumbers.parse(digits, region)
+    except phonenumbers.NumberParseException:
+        return int(WHOLE < len(digits) <= 12)
+    return 2 if phonenumbers.is_valid_number(number) else int(phonenumbers.is_possible_number(number))

@@ -13,7 +13,8 @@ from typing import Any
 FOLDER = Path(__file__).parent / "languages"
 
 _PROPER = r"(?:[A-ZÀ-ÖØ-Þ][\w'-]+)"
-_NAME = rf"(?P<name>(?-i:{_PROPER}(?: {_PROPER}){{0,2}}))"
+_PARTICLE = r"(?:(?:van der|van den|van de|van|di|da|dos|bin|ben|ter|ten) )?"  # they mean nothing else
+_NAME = rf"(?P<name>(?-i:{_PROPER}(?: {_PARTICLE}{_PROPER}){{0,2}}))"
 _COMPANY = rf"(?P<company>(?-i:{_PROPER}(?:(?: (?:of|the|del|de|la|&))* {_PROPER}){{0,3}}))"
 
 
@@ -99,7 +100,16 @@ class Pack:
             "ordinal": rf"(?:(?P<ordinal>{ordinal}){suffix}\b|(?P<ordinal_digits>{digits}))",
             "number": rf"(?P<number>\d{{1,3}}|{_alternatives(self.numbers)})",
             "offset": rf"(?P<offset>{_alternatives(self.offsets)})",
+            "figures": self._figures,
         }
+
+    @property
+    def _figures(self) -> str:
+        """A house number or the like, in figures or words, without a group of its own: "12", "twenty-four b"."""
+        hundreds = [word for words in self.get("numbers", "hundreds", {}).values() for word in words.split("|")]
+        single = _alternatives((set(self.numbers) - self.words("numbers", "not_digits")) | set(hundreds))
+        one = rf"(?:\d+|(?:{single})|\w*hundert\w*)" if "hundert" in hundreds else rf"(?:\d+|(?:{single}))"
+        return rf"\b{one}(?:[ -](?:and )?{one})*\b(?: ?[a-d]\b)?"
 
 
 def _alternatives(words: Any) -> str:

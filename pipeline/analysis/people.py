@@ -1,12 +1,16 @@
-"""Names in the talk: how people introduce themselves and address each other."""
+"""Names in the talk: how people introduce themselves, address each other and answer who they are."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.analysis.language import Pack
+from pipeline.analysis.language import Pack, titles
+from pipeline.analysis.phonetics import folded
 from pipeline.analysis.talk import Said, Sentence
 from pipeline.domain.insight import Evidence
+
+_ARTICLES = frozenset({"Le", "La", "De", "Du", "El", "Von", "Van"})  # with a capital, the beginning of a last name
+_PROPER = r"[A-ZÀ-ÖØ-Þ][\w'-]+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,44 +38,105 @@ def reached(said: Said) -> Iterator[Named]:
     yield from _named(said, "voicemail_name")
 
 
+def handed_to(said: Said) -> Iterator[Named]:
+    """To whom the speaker puts the other party through."""
+    yield from _named(said, "transfer_to")
+
+
 def _named(said: Said, key: str) -> Iterator[Named]:
     for sentence in said.sentences:
         for pattern in said.pack.patterns("people", key):
             for match in pattern.finditer(sentence.text):
-                named = _clean(match, sentence, said)
+                named = _clean(match, sentence)
                 if named:
                     yield named
 
 
-def _clean(match: re.Match[str], sentence: Sentence, said: Said) -> Named | None:
-    name = trimmed(match["name"], said.pack)
+def _clean(match: re.Match[str], sentence: Sentence) -> Named | None:
+    titled = bool(match.groupdict().get("title"))
+    name = trimmed(match["name"], sentence.pack, titled)
     if not name:
         return None
-    caught = match.groupdict().get("title")
-    first = match.start("title") if caught else match.start("name")
-    full = f"{sentence.text[match.start('title') : match.start('name')]}{name}" if caught else name
-    return Named(name, full, sentence.evidence((first, match.start("name") + len(match["name"]))), said.turn.index)
+    first = match.start("name") + match["name"].index(name)
+    last, full = first + len(name), name
+    if titled and first == match.start("name") and len(name.split()) == 1 + (name.split()[0] in _ARTICLES):
+        first = match.start("title")
+        full = sentence.text[first:last]
+    return Named(name, full, sentence.evidence((first, last)), sentence.turn.index)
 
 
-def trimmed(name: str, words: Pack) -> str | None:
-    """The name without capitalised words that are none; None if nothing is left."""
+def trimmed(name: str, words: Pack, titled: bool = False) -> str | None:
+    """The name without capitalised words that are none; None if nothing is left. After a title, "Le Goff" stands."""
     unlikely = words.words("people", "not_names") | words.words("people", "titles")
-    parts = name.split()
-    while parts and parts[0].lower() in unlikely:
+    parts = [re.sub(r"'s$", "", part) for part in name.split()]
+    unlikely |= {part.lower() for part in parts if re.search(r"'(?:m|ve|ll|re|d|t)$", part)}
+    while parts and parts[0].lower() in unlikely and not (titled and len(parts) > 1 and parts[0] in _ARTICLES):
         parts.pop(0)
     for at, part in enumerate(parts):
+        if at == 0 and titled and part in _ARTICLES:
+            continue
         if part.lower() in unlikely:
             parts = parts[:at]
             break
     return " ".join(parts) or None
 
 
-def bare_name(sentence: Sentence) -> Named | None:
-    """A sentence that is nothing but a name of two or three words: "Inez Walcott."."""
-    match = re.fullmatch(r"(?:[A-ZÀ-ÖØ-Þ][\w'-]+ ){1,2}[A-ZÀ-ÖØ-Þ][\w'-]+[.,!]?", sentence.text.strip())
-    if not match:
+def bare(name: str) -> str:
+    """The name without its title: "Ms. Walcott" -> "Walcott"."""
+    parts = name.split()
+    while len(parts) > 1 and parts[0].lower().strip(".") in titles():
+        parts = parts[1:]
+    return " ".join(parts)
+
+
+def bare_name(sentence: Sentence, least: int = 2) -> Named | None:
+    """A sentence that is nothing but a name of `least` to three words: "Inez Walcott.", "Uriarte, Begoña."."""
+    text = sentence.text.strip().rstrip(".,!")
+    turned = re.fullmatch(rf"({_PROPER}), ({_PROPER})", text)
+    if not turned and not re.fullmatch(rf"(?:{_PROPER} ){{{least - 1},2}}{_PROPER}", text):
         return None
-    text = match.group().rstrip(".,!")
-    if trimmed(text, sentence.pack) != text:
+    name = f"{turned[2]} {turned[1]}" if turned else text
+    if trimmed(name, sentence.pack) != name:
         return None
-    return Named(text, text, sentence.evidence(), sentence.turn.index)
+    return Named(name, name, sentence.evidence((0, len(text))), sentence.turn.index)
+
+
+def answered(sentence: Sentence) -> Named | None:
+    """The name at the start of an answer to "what is your name?"; a single one will do."""
+    for pattern in sentence.pack.patterns("people", "answer"):
+        match = pattern.search(sentence.text)
+        if match and (named := _clean(match, sentence)):
+            return named
+    return None
+
+
+def called(said: Said, known: Iterable[str]) -> Iterator[Named]:
+    """Known names (in full, or one part) that stand between pauses as one calls somebody: "Thanks, Nuria."."""
+    names = sorted({name for name in known if name}, key=len, reverse=True)
+    if not names:
+        return
+    titles = "|".join(re.escape(title) for title in said.pack.words("people", "titles")) or "(?!)"
+    greetings = "|".join(said.pack.get("people", "greetings", ())) or "(?!)"
+    pattern = (
+        rf"(?:^|[,.!?¡¿:] *|\b(?:{greetings}),? )(?:(?P<title>{titles})\.? )?"
+        rf"(?P<name>(?-i:{'|'.join(map(re.escape, names))}))(?= ?[,.!?]| ?$)"
+    )
+    for sentence in said.sentences:
+        for match in re.finditer(pattern, sentence.text, re.IGNORECASE):
+            first = match.start("title") if match["title"] else match.start("name")
+            evidence = sentence.evidence((first, match.end("name")))
+            yield Named(match["name"], sentence.text[first : match.end("name")], evidence, said.turn.index)
+
+
+def mentioned(said: Said, known: Iterable[str]) -> Iterator[Named]:
+    """Known names wherever they stand in this turn."""
+    names = sorted({name for name in known if name}, key=len, reverse=True)
+    pattern = rf"\b(?:{'|'.join(map(re.escape, names))})\b"
+    for sentence in said.sentences if names else ():
+        for match in re.finditer(pattern, sentence.text):
+            yield Named(match.group(), match.group(), sentence.evidence(match.span()), said.turn.index)
+
+
+def parts(name: str | None) -> tuple[str, ...]:
+    """The words of a name, without accents, in lower case."""
+    return tuple(folded(name).split()) if name else ()

@@ -1,14 +1,16 @@
-"""Digits and e-mail addresses out of spoken words."""
+"""Digits out of spoken words: "oh seven seven, double four", "null hundertsechsundsiebzig", "zéro six douze"."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 
 from pipeline.analysis.language import Pack, straighten
 
-LONGEST = 5  # tokens of a number phrase: "soixante-dix-huit" with its hyphens
-_BETWEEN, _BEFORE = frozenset(",-()+/."), frozenset("+(")  # signs in and before a written number
-_TOKEN = re.compile(r"[\w']+|[^\w\s]")
+LONGEST = 7  # tokens of a number phrase: "deux cent soixante-dix-huit" with its hyphens
+WHOLE = 7  # digits: a run of so many may be a telephone number
+_BETWEEN, _BEFORE = frozenset(",-()+/.…"), frozenset("+(")  # signs in and before a written number
+TOKEN = re.compile(r"[\w']+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,88 +23,122 @@ class Heard:
 
 
 def number(words: str, pack: Pack) -> int | None:
-    """The value of a number below a hundred, in digits or words."""
+    """The value of a number below a thousand, in digits or words."""
     if words.isdigit():
         return int(words)
-    return pack.numbers.get(words.lower().replace("-", " "))
+    return figures(pack).get(words.lower().replace("-", " "))
 
 
-def digit_runs(text: str, pack: Pack, at_least: int = 7) -> Iterator[Heard]:
+def figures(pack: Pack) -> dict[str, int]:
+    """The number words of a language that are said as figures: those below a hundred, and hundreds."""
+    return _figures(pack.language, pack.known)
+
+
+@cache
+def _figures(language: str | None, known: bool) -> dict[str, int]:
+    from pipeline.analysis.language import pack as pack_of
+
+    if not known:
+        return {}
+    pack = pack_of(language)
+    found = {word: value for word, value in pack.numbers.items() if word not in pack.words("numbers", "not_digits")}
+    below = {word: value for word, value in found.items() if 0 < value < 100}
+    joints = pack.get("numbers", "hundreds_join", [])
+    for value, words in pack.get("numbers", "hundreds", {}).items():
+        for word in words.split("|"):
+            found[word] = int(value)
+            for joint in joints:
+                found |= {word + joint + rest: int(value) + of for rest, of in below.items()}
+    return found
+
+
+def digit_runs(text: str, pack: Pack, at_least: int = WHOLE) -> Iterator[Heard]:
     """Runs of spoken or written digits: "two one six, five five five, oh one two eight"."""
-    tokens = list(_TOKEN.finditer(straighten(text)))
+    tokens = list(TOKEN.finditer(straighten(text)))
     at = 0
     while at < len(tokens):
-        digits, end = _run(tokens, at, pack)
-        if len(digits) >= at_least:
-            yield Heard(digits, tokens[at].start(), tokens[end - 1].end())
-        at = max(end, at + 1)
+        run = _run(tokens, at, pack)
+        if len(run.digits) >= at_least:
+            yield Heard(run.digits, tokens[at].start(), tokens[run.end - 1].end())
+        at = max(run.end, at + 1)
 
 
-def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, int]:
-    """The digits of the run that begins at token `at`, and the token after its last."""
-    digits, end, repeat = "", at, 1
+@dataclass(slots=True)
+class _Run:
+    """Digits by the groups in which they were said. A group said after a correction replaces what it corrects."""
+
+    end: int
+    groups: list[str] = field(default_factory=list)
+    plus: str = ""
+    corrects: bool = False  # the next group does
+    correcting: bool = False  # the last group does
+
+    @property
+    def digits(self) -> str:
+        return self.plus + "".join(self.groups)
+
+    def say(self, digits: str, new_group: bool) -> None:
+        if new_group or not self.groups:
+            self.settle()
+            self.groups.append("")
+            self.correcting, self.corrects = self.corrects, False
+        self.groups[-1] += digits
+
+    def settle(self) -> None:
+        """Five five five, no, five five six: the last group takes the place of as many digits before it."""
+        if self.correcting:
+            last = self.groups.pop()
+            before = "".join(self.groups)
+            self.groups = [last if len(last) >= WHOLE else before[: -len(last)] + last]
+        self.correcting = False
+
+
+def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> _Run:
+    """The run that begins at token `at`; its `end` is the token after its last."""
+    run, repeat, pause = _Run(at), 1, True
+    plus = pack.words("numbers", "plus")
     while at < len(tokens):
         word = tokens[at].group().lower()
-        spoken, length = _number_at(tokens, at, pack)
+        spoken, length = number_at(tokens, at, pack)
+        corrects = _phrase_at(tokens, at, pack.words("numbers", "corrections")) if run.groups else 0
         if spoken is not None:
-            digits, at, repeat = digits + spoken * repeat, at + length, 1
-            end = at
+            run.say(spoken * repeat, pause)
+            at, repeat, pause = at + length, 1, False
+            run.end = at
         elif word in pack.get("numbers", "repeat", {}):
             repeat, at = pack.get("numbers", "repeat")[word], at + 1
-        elif word in _BETWEEN and (digits or word in _BEFORE):
-            digits, at = digits + ("+" if word == "+" and not digits else ""), at + 1
+        elif not run.groups and (word in _BEFORE or word in plus):
+            run.plus = run.plus if word == "(" else "+"
+            at += 1
+        elif run.groups and word in _BETWEEN:
+            at, pause = at + 1, pause or word in ",.…"
+        elif corrects:
+            run.corrects = True
+            at, pause = at + corrects, True
+        elif run.groups and word in pack.words("numbers", "fillers"):
+            at += 1
         else:
             break
-    return digits, end
+    run.settle()
+    return run
 
 
-def _number_at(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str | None, int]:
+def _phrase_at(tokens: list[re.Match[str]], at: int, phrases: frozenset[str]) -> int:
+    """How many tokens the longest of the phrases takes that begins at token `at`; 0 if none does."""
+    for length in (3, 2, 1):
+        if " ".join(token.group().lower() for token in tokens[at : at + length]) in phrases:
+            return min(length, len(tokens) - at)
+    return 0
+
+
+def number_at(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str | None, int]:
     """The longest number phrase (hyphens count) that begins at token `at`, as digits."""
     if tokens[at].group().isdigit():
         return tokens[at].group(), 1
-    for length in range(LONGEST, 0, -1):
+    known = figures(pack)
+    for length in range(min(LONGEST, len(tokens) - at), 0, -1):
         phrase = [token.group().lower() for token in tokens[at : at + length]]
         spoken = " ".join(word for word in phrase if word != "-")
-        if len(phrase) == length and phrase[-1] != "-" and "," not in phrase and spoken in pack.numbers:
-            if spoken in pack.words("numbers", "not_digits"):
-                return None, 1
-            return str(pack.numbers[spoken]), length
+        if phrase[-1] != "-" and "," not in phrase and spoken in known:
+            return str(known[spoken]), length
     return None, 1
-
-
-def emails(text: str, pack: Pack) -> Iterator[Heard]:
-    """Addresses as written, or as spoken: "rosie dot t at fastmail dot com"."""
-    for written in re.finditer(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", text):
-        yield Heard(written.group().lower(), written.start(), written.end())
-    at_words, dots = pack.get("contact", "at", []), pack.get("contact", "dot", [])
-    if not at_words or not dots:
-        return
-    joints = {**dict.fromkeys(dots, "."), **pack.get("contact", "symbols", {})}
-    joint = "|".join(re.escape(word) for word in sorted(joints, key=len, reverse=True))
-    dot, at = "|".join(map(re.escape, dots)), "|".join(map(re.escape, at_words))
-    local = rf"(?P<local>\w+(?:[ ,-]+(?:{joint})[ ,-]+\w+)*)"
-    domain = rf"(?P<domain>\w+(?:[ -]\w+){{0,3}}?(?:,? (?:{dot}) \w+)+)"
-    for spoken in re.finditer(rf"\b{local},? (?:{at}) {domain}", straighten(text), re.IGNORECASE):
-        address = f"{_joined(spoken['local'], joints)}@{_joined(spoken['domain'], joints)}"
-        yield Heard(address, spoken.start(), spoken.end())
-
-
-def _joined(words: str, joints: dict[str, str]) -> str:
-    folded = re.sub(r"[,-]", " ", words.lower())
-    for word, sign in sorted(joints.items(), key=lambda item: -len(item[0])):
-        folded = re.sub(rf"(?:^|\s){re.escape(word)}(?=\s|$)", f" {sign} ", folded)
-    return folded.replace(" ", "")
-
-
-def spelled(text: str, pack: Pack) -> str | None:
-    """A word spelled out, "W-A-L-C-O-double-T", in lower case; None if fewer than three letters in a row are."""
-    repeat: dict[str, int] = pack.get("numbers", "repeat", {})
-    part = "|".join([r"[^\W\d_](?!\w)", *map(re.escape, repeat)])
-    for found in re.finditer(rf"(?<![\w'])(?:{part})(?:[ ,.-]+(?:{part}))+", text, re.IGNORECASE):
-        parts = re.split(r"[ ,.-]+", found.group().lower())
-        word, times = "", 1
-        for letter in parts:
-            word, times = (word, repeat[letter]) if letter in repeat else (word + letter * times, 1)
-        if len(word) >= 3:
-            return word
-    return None

@@ -1,0 +1,174 @@
+"""E-mail addresses out of spoken words: "rosie dot t at fastmail dot com", "j punkt müller at nordwind punkt de"."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.analysis.language import Pack, straighten
+from pipeline.analysis.spelling import letter_at
+from pipeline.analysis.spoken import TOKEN, Heard, number_at
+
+MOST_WORDS = 4  # of a domain's label, said without a joint: "bellwether toys"
+_WRITTEN = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_ADDRESS = re.compile(r"[a-z0-9](?:[a-z0-9._+-]*[a-z0-9_])?@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,12}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """`kind`: letter, figure, word, joint (a sign of `text`), dot, at, pause or end."""
+
+    kind: str
+    text: str
+    first: int
+    last: int
+
+
+def emails(text: str, pack: Pack) -> Iterator[Heard]:
+    """Addresses as written or as spoken, in lower case and ASCII letters, with their places."""
+    plain = straighten(text)
+    found = [Heard(written.group().lower(), written.start(), written.end()) for written in _WRITTEN.finditer(plain)]
+    if pack.get("contact", "at"):
+        for pattern in pack.patterns("contact", "mail_asides"):  # "all one word": blanks keep the places
+            plain = pattern.sub(lambda aside: " " * len(aside.group()), plain)
+        items = tuple(_items(plain, pack))
+        for at, item in enumerate(items):
+            heard = _around(items, at, pack) if item.kind == "at" else None
+            if heard and not any(heard.first < other.last and other.first < heard.last for other in found):
+                found.append(heard)
+    yield from sorted(found, key=lambda heard: heard.first)
+
+
+def _items(text: str, pack: Pack) -> Iterator[_Item]:
+    tokens = list(TOKEN.finditer(text))
+    at = 0
+    while at < len(tokens):
+        kind, said, length = _item(tokens, at, pack, text)
+        yield _Item(kind, said, tokens[at].start(), tokens[at + length - 1].end())
+        at += length
+
+
+def _item(tokens: list[re.Match[str]], at: int, pack: Pack, text: str) -> tuple[str, str, int]:
+    word = tokens[at].group().lower()
+    if not word[0].isalnum() and word[0] not in "_":
+        return _sign(tokens[at], text)
+    for length in (3, 2, 1):
+        phrase = " ".join(token.group().lower() for token in tokens[at : at + length])
+        if at + length > len(tokens):
+            continue
+        if phrase in pack.words("contact", "at"):
+            return "at", "@", length
+        if phrase in pack.words("contact", "dot"):
+            return "dot", ".", length
+        if phrase in pack.get("contact", "symbols", {}):
+            return "joint", pack.get("contact", "symbols")[phrase], length
+    letter, length = letter_at(tokens, at, pack)
+    if letter:
+        return "letter", letter, length
+    figure, length = number_at(tokens, at, pack)
+    return ("figure", figure, length) if figure else ("word", word, 1)
+
+
+def _sign(token: re.Match[str], text: str) -> tuple[str, str, int]:
+    """A sign inside a word ("nordwind-shop.de") belongs to it; one with a space beside it is a pause."""
+    sign, first, last = token.group(), token.start(), token.end()
+    inside = text[first - 1 : first].isalnum() and text[last : last + 1].isalnum()
+    if sign == "@":
+        return "at", sign, 1
+    if sign == "." and inside:
+        return "dot", sign, 1
+    letters = not (text[first - 2 : first - 1].isalnum() or text[last + 1 : last + 2].isalnum())  # J-A-N-E
+    if sign in "-+" and inside and not letters:
+        return "joint", sign, 1
+    return ("pause" if sign in ",.-…" else "end"), sign, 1
+
+
+def _around(items: tuple[_Item, ...], at: int, pack: Pack) -> Heard | None:
+    left, right = _local(items, at, pack), _domain(items, at)
+    if not left or not right:
+        return None
+    address = _ascii(_text(left) + "@" + _text(right), pack)
+    return Heard(address, left[0].first, right[-1].last) if _ADDRESS.fullmatch(address) else None
+
+
+def _local(items: tuple[_Item, ...], at: int, pack: Pack) -> list[_Item]:
+    """What stands before the "at", back to a word that belongs to the sentence around it."""
+    stop = pack.words("text", "stopwords") | pack.words("contact", "mail_stop")
+    taken: list[_Item] = []
+    while at > 0:
+        at -= 1
+        item = items[at]
+        if item.kind == "pause":
+            begun = any(kept.kind != "pause" for kept in taken) and not (at and _sure(items[at - 1]))
+            if begun and (not _sure(taken[0]) or taken[0].kind in ("letter", "figure")):
+                break
+        elif item.kind in ("at", "end") or (item.kind == "word" and item.text.partition("'")[0] in stop):
+            break
+        taken.insert(0, item)
+    return _without_pauses(_from_a_joint(taken))
+
+
+def _from_a_joint(taken: list[_Item]) -> list[_Item]:
+    """More than two words without a joint are a sentence: the last one is meant."""
+    run = 0
+    for at in range(len(taken) - 1, -1, -1):
+        run = run + 1 if taken[at].kind == "word" else 0
+        if run > 2:
+            return taken[at + 2 :]
+    return taken
+
+
+def _domain(items: tuple[_Item, ...], at: int) -> list[_Item]:
+    """What stands after the "at", to the end of the last part after a dot."""
+    taken: list[_Item] = []
+    dots, words = 0, 0
+    while at + 1 < len(items):
+        at += 1
+        item = items[at]
+        after_dot = bool(taken) and taken[-1].kind == "dot"
+        if item.kind == "at" and after_dot:  # Austria
+            item = _Item("word", items[at].text if items[at].text != "@" else "at", item.first, item.last)
+        if item.kind in ("at", "end"):
+            break
+        if item.kind == "pause":
+            follows = items[at + 1].kind if at + 1 < len(items) else "end"
+            if item.text == "." or (dots and follows != "dot" and not after_dot):
+                break
+            continue
+        if item.kind == "dot":
+            dots, words = dots + 1, 0
+        elif item.kind == "letter" and dots:
+            if taken[-1].kind == "word":
+                break
+        elif item.kind in ("word", "figure"):
+            words += 1
+            if (dots and not after_dot and taken[-1].kind != "joint") or words > MOST_WORDS:
+                break
+        taken.append(item)
+    while taken and taken[-1].kind in ("dot", "joint"):
+        taken.pop()
+    return taken if dots else []
+
+
+def _sure(item: _Item) -> bool:
+    """It can be part of nothing but an address or a spelling."""
+    return item.kind in ("letter", "figure", "joint", "dot")
+
+
+def _without_pauses(items: list[_Item]) -> list[_Item]:
+    kept = [item for item in items if item.kind != "pause"]
+    while kept and kept[0].kind in ("dot", "joint"):
+        kept.pop(0)
+    return kept
+
+
+def _text(items: list[_Item]) -> str:
+    return "".join(item.text for item in items)
+
+
+def _ascii(address: str, pack: Pack) -> str:
+    """Addresses hold no umlauts or accents: ü is ue in German, é is e elsewhere."""
+    from pipeline.analysis.phonetics import folded
+
+    for sign, plain in pack.get("contact", "ascii", {}).items():
+        address = address.replace(sign, plain)
+    return folded(address).replace("'", "")

@@ -1,0 +1,196 @@
+"""The other party's name: claims from the talk, the best of them, and what they said about its spelling."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from pipeline.analysis.fact import Fact
+from pipeline.analysis.people import Named, addresses, answered, bare, bare_name, called, introductions, reached
+from pipeline.analysis.phonetics import alike, folded
+from pipeline.analysis.spelling import remarks, rewritten, spelled_words
+from pipeline.analysis.talk import Said
+from pipeline.domain.insight import Evidence
+from pipeline.domain.speech import Role
+
+OWN, CONFIRMED, ADDRESSED = 3, 2, 1  # by whom the name was said: themselves, us and agreed to, us
+OPENING = 3  # turns of the other party in which they say who they are without being asked
+NEAR = 60  # rapidfuzz ratio, 0..100, of a part of a name and its spelling
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Somebody said that this is the other party's name."""
+
+    named: Named
+    rank: int
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.named.name.split())
+
+
+def name_of(said: tuple[Said, ...], known: Iterable[str] = (), companies: Iterable[str] = ()) -> Fact | None:
+    """`known`: names of the contacts, which are recognised where nothing but a pause marks them as a name; `companies`:
+    those of theirs, folded, which are no names of people."""
+    companies = frozenset(companies)
+    claims = [claim for claim in _claims(said, tuple(known)) if folded(claim.named.name) not in companies]
+    best = _best(claims)
+    letters = list(_letters(said))
+    if best is None:
+        first = next((item for item in letters if item[2]), None)
+        return Fact(first[0].capitalize(), first[1], sure=True) if first else None
+    full, sure = best.named.full, False
+    for word, _, asked, turn in letters:
+        corrected = _spelled(full, word, asked or turn == best.named.turn)
+        full, sure = (corrected, True) if corrected else (full, sure)
+    return Fact(_remarked(full, said) if not sure else full, best.named.evidence, sure)
+
+
+def _best(claims: list[Claim]) -> Claim | None:
+    """Their own words first; of those the fullest, and of like ones the last. A fuller name that we say and that
+    holds theirs completes it."""
+    if not claims:
+        return None
+    rank = max(claim.rank for claim in claims)
+    own = [claim for claim in claims if claim.rank == rank]
+    longest = max(len(claim.parts) for claim in own)
+    of_length = [claim for claim in own if len(claim.parts) == longest]
+    best = of_length[0]
+    for later in of_length[1:]:
+        if _near(best.named.name, later.named.name):
+            best = later
+    for claim in claims:
+        if len(claim.parts) > len(best.parts) and _holds(claim.parts, best.parts):
+            best = claim
+    return best
+
+
+def _near(one: str, other: str) -> bool:
+    from rapidfuzz import fuzz
+
+    return fuzz.ratio(folded(one), folded(other)) >= NEAR
+
+
+def _holds(full: tuple[str, ...], part: tuple[str, ...]) -> bool:
+    return all(any(folded(a) == folded(b) or _short_for(a, b) for b in full) for a in part)
+
+
+def _short_for(short: str, name: str) -> bool:
+    """Mila is Milagros."""
+    return len(short) >= 3 and folded(name).startswith(folded(short))
+
+
+def _claims(said: tuple[Said, ...], known: tuple[str, ...]) -> Iterator[Claim]:
+    theirs = 0
+    for at, turn in enumerate(said):
+        if turn.role is Role.CUSTOMER:
+            yield from (Claim(named, OWN) for named in reached(turn))
+            if turn.turn.machine:
+                continue
+            theirs += 1
+            before = next((said[i] for i in range(at - 1, -1, -1) if said[i].role is Role.REP), None)
+            asked = before is not None and _asks_for_name(before)
+            yield from (Claim(named, OWN) for named in _own(turn, asked, theirs <= OPENING, known))
+        elif turn.role is Role.REP and not turn.turn.machine:
+            agreed = _agreed(said, at)
+            if agreed is not False:
+                rank = CONFIRMED if agreed else ADDRESSED
+                yield from (Claim(named, rank) for named in addresses(turn))
+                yield from (Claim(named, rank) for named in called(turn, known))
+
+
+def _asks_for_name(turn: Said) -> bool:
+    return turn.pack.matches("people", "asked_name", turn.text) and not turn.pack.matches(
+        "people", "asked_company", turn.text
+    )
+
+
+def _own(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iterator[Named]:
+    yield from introductions(turn)
+    for sentence in turn.sentences:
+        named = bare_name(sentence)
+        if (named and (asked or opening or named.name in known)) or (asked and (named := answered(sentence))):
+            yield named
+    if opening and turn.pack.matches("people", "its_me", turn.text):
+        yield from called(turn, known)
+    if opening and turn.pack.matches("people", "its_me_only", turn.text):
+        yield from (named for sentence in turn.sentences if (named := bare_name(sentence, least=1)))
+
+
+def _agreed(said: tuple[Said, ...], at: int) -> bool | None:
+    """Whether the other party agrees to what we asked in this turn; None where nothing was asked or answered."""
+    if not said[at].text.rstrip().endswith("?"):
+        return None
+    reply = next((turn for turn in said[at + 1 : at + 3] if turn.role is Role.CUSTOMER), None)
+    if reply is None:
+        return None
+    if reply.pack.matches("contact", "deny", reply.text):
+        return False
+    return True if reply.pack.matches("contact", "confirm", reply.text) else None
+
+
+def _letters(said: tuple[Said, ...]) -> Iterator[tuple[str, Evidence, bool, int]]:
+    """Spelled words of the other party that belong to no e-mail address: word, evidence, asked for, turn."""
+    for before, turn in zip((None, *said), said, strict=False):
+        if turn.role is not Role.CUSTOMER or turn.turn.machine:
+            continue
+        asked = before is not None and any(
+            before.pack.matches(*key, before.text) for key in (("spelling", "asked"), ("people", "asked_name"))
+        )
+        mail = before is not None and before.pack.matches("contact", "mail", before.text)
+        for sentence in turn.sentences:
+            if mail or sentence.pack.matches("contact", "mail", sentence.text) or _mail_words(sentence.text, turn):
+                continue
+            for heard in spelled_words(sentence.text, sentence.pack):
+                yield heard.text, sentence.evidence((heard.first, heard.last)), asked, turn.turn.index
+
+
+def _mail_words(text: str, turn: Said) -> bool:
+    words = set(text.lower().replace(",", " ").rstrip(".").split())
+    return bool(words & turn.pack.words("contact", "at")) and bool(words & turn.pack.words("contact", "dot"))
+
+
+def _spelled(name: str, letters: str, asked: bool) -> str | None:
+    """The name with its spelled part as it was spelled; None if nothing in it was."""
+    from rapidfuzz import fuzz
+
+    parts = name.split()
+    likeness = [fuzz.ratio(folded(part), folded(letters)) for part in parts]
+    at = max(range(len(parts)), key=likeness.__getitem__)
+    whole = folded("".join(parts))
+    if folded(letters) == whole:
+        return name
+    if likeness[at] < NEAR and not folded(parts[at]).startswith(folded(letters)):
+        if not asked:
+            return None
+        if len(parts) == 1 and folded(letters)[:1] != folded(parts[0])[:1]:
+            return f"{name} {letters.capitalize()}"
+        at = len(parts) - 1
+    if not folded(parts[at]).startswith(folded(letters)) or len(letters) == len(parts[at]):
+        parts[at] = letters.capitalize() if folded(parts[at]) != folded(letters) else parts[at]
+    return " ".join(parts)
+
+
+def _remarked(name: str, said: tuple[Said, ...]) -> str:
+    """The name after "with a K", "ohne h", where that is said of it."""
+    for before, turn in zip((None, *said), said, strict=False):
+        if turn.role is not Role.CUSTOMER:
+            continue
+        for sentence in turn.sentences:
+            near = f"{before.text if before else ''} {sentence.text}"
+            words = [word.strip(".,!?;:") for word in near.split()]
+            for remark in remarks(sentence.text, sentence.pack):
+                parts = name.split()
+                for at in range(len(parts) - 1, -1, -1):
+                    if any(alike(parts[at], word, turn.turn.language) for word in words if word):
+                        new = rewritten(parts[at], remark)
+                        if new != parts[at]:
+                            parts[at] = new
+                            break
+                name = " ".join(parts)
+    return name
+
+
+def completed(fact: Fact, name: str | None) -> Fact:
+    """A first or last name alone under the contact's whole name, which a person entered; `said` is what was heard."""
+    partly = name is not None and len(bare(fact.text).split()) < min(2, len(name.split()))
+    return replace(fact, text=name, said=fact.said or fact.text) if name and partly else fact
