@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.audio import compare
-from pipeline.audio.levels import Heard, Samples
+from pipeline.audio.bleed import padded
+from pipeline.audio.levels import Heard, Samples, in_band
 from pipeline.domain.speech import SAMPLE_RATE, Audio
 
-SECONDS = 4.0  # of a window
-WINDOWS = 24  # of each leg
+SECONDS = (4.0, 2.0)  # of a window; the shorter where there are few of the longer
+FEW, WINDOWS = 6, 24  # of each leg
 SEARCH = 90.0  # seconds before and after
 REDUCED = 4  # samples of 16 kHz for one that is compared
 BAND = (300, 1800)  # Hz
@@ -29,7 +30,7 @@ CLEAR = 1.4  # times the best peak elsewhere
 ELSEWHERE = 0.05  # seconds from the peak
 AGREE = 0.02  # seconds from the line through all
 LEAST_AGREEING, LEAST_SHARE = 3, 0.6  # windows of one leg that name the same moment
-ENOUGH = 6  # windows without agreement that show two legs to be unrelated
+ALIKE_DB, ALIKE_SHARE = 2.0, 0.9  # what is heard as loud in either leg, and the share of it that must agree
 MAX_DRIFT = 500e-6
 DRIFT_WINDOWS, DRIFT_SPREAD = 6, 30.0  # windows, and seconds between the first and the last, that show a drift
 BOTH_WAYS = 1.2  # seconds between what the two legs say: an echo comes late in either
@@ -47,11 +48,12 @@ class Alignment:
     drift: float
     agreeing: int
     windows: int
+    each: tuple[int, int] = (0, 0)  # windows of either leg
 
     @property
     def unrelated(self) -> bool:
         """True where enough was compared to say that neither leg carries anything of the other."""
-        return not self.aligned and self.windows >= ENOUGH
+        return not self.aligned and min(self.each) >= LEAST_AGREEING
 
     def as_evidence(self) -> dict[str, float]:
         """The figures by name, as a layout keeps them."""
@@ -70,6 +72,7 @@ class Vote:
 
     moment: float
     shift: float | None
+    gain_db: float = -99.0  # of what was found over the window
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,11 @@ class Line:
 
     @property
     def agreed(self) -> bool:
-        return len(self.votes) >= max(LEAST_AGREEING, LEAST_SHARE * self.cast)
+        """Enough of them. What both legs hold at one level may have been played to each at its own time: only where
+        nearly everything is the same in both does it name a moment."""
+        alike = bool(self.votes) and abs(np.median([vote.gain_db for vote in self.votes])) < ALIKE_DB
+        share = ALIKE_SHARE if alike else LEAST_SHARE
+        return len(self.votes) >= max(LEAST_AGREEING, share * self.cast)
 
     @property
     def shift(self) -> float:
@@ -94,7 +101,7 @@ def align(legs: Sequence[Audio], heard: Sequence[Heard]) -> Alignment:
     lines = [agreeing(_votes(legs, heard, source), legs[1 - source].duration) for source in (0, 1)]
     cast = sum(line.cast for line in lines)
     sure = [line for line in lines if line.agreed]
-    none = Alignment(False, 0.0, 0.0, max(len(line.votes) for line in lines), cast)
+    none = Alignment(False, 0.0, 0.0, max(len(line.votes) for line in lines), cast, (lines[0].cast, lines[1].cast))
     if not sure or (len(sure) == 2 and abs(lines[0].shift + lines[1].shift) > BOTH_WAYS):
         return none
     # What leg 0 says of leg 1, leg 1 says of leg 0 with the other sign.
@@ -114,14 +121,23 @@ def _votes(legs: Sequence[Audio], heard: Sequence[Heard], source: int) -> list[V
     if not (heard[0].live and heard[1].live):
         return []
     votes = []
-    for first, last in compare.spread(legs[source].length, heard[source].frames, SECONDS, WINDOWS):
+    for first, last in _windows(legs[source], heard[source]):
         samples = legs[source].read(0, first, last)
-        if _speech_seconds(samples) < SPEECH:
-            continue
-        place = _find(samples, first, legs[1 - source])
+        found = _find(samples, first, legs[1 - source])
         moment = first / SAMPLE_RATE
-        votes.append(Vote(moment, None if place is None else moment - place))
+        votes.append(Vote(moment, None) if found is None else Vote(moment, moment - found[0], found[1]))
     return votes
+
+
+def _windows(leg: Audio, heard: Heard) -> list[tuple[int, int]]:
+    """Windows with speech in them, long ones if there are enough."""
+    found: list[tuple[int, int]] = []
+    for seconds in SECONDS:
+        windows = compare.spread(leg.length, heard.frames, seconds, WINDOWS)
+        found = [(a, b) for a, b in windows if _speech_seconds(leg.read(0, a, b)) >= min(SPEECH, seconds / 3)]
+        if len(found) >= FEW:
+            break
+    return found
 
 
 def _speech_seconds(samples: Samples) -> float:
@@ -131,8 +147,8 @@ def _speech_seconds(samples: Samples) -> float:
     return float(sum(one["end"] - one["start"] for one in found)) / SAMPLE_RATE
 
 
-def _find(samples: Samples, first: int, other: Audio) -> float | None:
-    """The second of `other` at which `samples` (which begin at sample `first` of their own leg) are heard in it."""
+def _find(samples: Samples, first: int, other: Audio) -> tuple[float, float] | None:
+    """The second of `other` at which `samples` (from sample `first` of their own leg) are heard, and how loud (dB)."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     reach = round(SEARCH * SAMPLE_RATE)
@@ -150,7 +166,11 @@ def _find(samples: Samples, first: int, other: Audio) -> float | None:
     peak = _clear_peak(np.abs(curve))
     if peak is None:
         return None
-    return begin / SAMPLE_RATE + (peak - before) * REDUCED / SAMPLE_RATE
+    place = begin + (peak - before) * REDUCED
+    ours, theirs = (
+        float(np.mean(in_band(x) ** 2)) for x in (samples, padded(other, 0, round(place), round(place) + len(samples)))
+    )
+    return place / SAMPLE_RATE, 10 * float(np.log10((theirs + 1e-12) / (ours + 1e-12)))
 
 
 def _clear_peak(curve: npt.NDArray[np.float32]) -> float | None:
@@ -188,11 +208,11 @@ def agreeing(votes: Sequence[Vote], other_seconds: float) -> Line:
     Only windows that fall into the other leg's `other_seconds` if that line is right could be found there: they alone
     count as cast.
     """
-    found = [(vote.moment, vote.shift) for vote in votes if vote.shift is not None]
-    moments, shifts = (np.array([pair[i] for pair in found], np.float64) for i in (0, 1))
-    best = np.zeros(len(found), np.bool_)
-    for i in range(len(found)):
-        for j in range(i, len(found)):
+    placed = [vote for vote in votes if vote.shift is not None]
+    moments, shifts = (np.array([getattr(vote, name) for vote in placed], np.float64) for name in ("moment", "shift"))
+    best = np.zeros(len(placed), np.bool_)
+    for i in range(len(placed)):
+        for j in range(i, len(placed)):
             apart = moments[j] - moments[i]
             slope = (shifts[j] - shifts[i]) / apart if apart else 0.0
             if abs(slope) > MAX_DRIFT:
@@ -200,11 +220,11 @@ def agreeing(votes: Sequence[Vote], other_seconds: float) -> Line:
             near = np.abs(shifts - shifts[i] - slope * (moments - moments[i])) <= AGREE
             if near.sum() > best.sum():
                 best = near
-    chosen = tuple(Vote(float(moments[i]), float(shifts[i])) for i in np.flatnonzero(best))
+    chosen = tuple(placed[i] for i in np.flatnonzero(best))
     if not chosen:
         return Line((), len(votes))
     places = [vote.moment - _median(chosen) for vote in votes]
-    return Line(chosen, sum(0 <= place <= other_seconds - SECONDS for place in places))
+    return Line(chosen, sum(0 <= place <= other_seconds - SECONDS[-1] for place in places))
 
 
 def drift_of(votes: Sequence[Vote]) -> float:

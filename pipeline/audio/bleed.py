@@ -21,6 +21,7 @@ from pipeline.domain.speech import SAMPLE_RATE, Audio, Bleed
 SECONDS, WINDOWS = 1.0, 300  # of a window; at most so many
 LEAD, LAG = 800, 8000  # samples by which a bleed may come before (50 ms: codecs) or after (500 ms: networks) its source
 LOUDER_DB = 1.5  # the source's window above the other channel's
+TONE_BINS, TONE_SHARE = 0.008, 0.9  # of all bins up to 8 kHz, and of the power in them
 WHITENING = 0.8  # exponent: 0 none, 1 all (PHAT)
 SURE = 9.0  # height of the peak in robust standard deviations of the sum of all windows
 SEEN = 4.0  # in one window, near the delay of all
@@ -123,7 +124,10 @@ def _mean_level(levels: Floats) -> float:
 
 
 def _curve(audio: Audio, source: int, first: int, last: int) -> npt.NDArray[np.float64] | None:
-    """Whitened correlation of one window for each delay from -LEAD to LAG, in robust standard deviations."""
+    """Whitened correlation of one window for each delay from -LEAD to LAG, in robust standard deviations.
+
+    None where either channel is silent, or the source holds tones.
+    """
     from scipy.fft import irfft, next_fast_len, rfft
 
     x = in_band(padded(audio, source, first, last))
@@ -131,12 +135,21 @@ def _curve(audio: Audio, source: int, first: int, last: int) -> npt.NDArray[np.f
     if not x.any() or not y.any():
         return None
     size = next_fast_len(len(x) + len(y), real=True)
-    cross = np.conj(rfft(x, size)) * rfft(y, size)
+    spectrum = rfft(x, size)
+    cross = np.conj(spectrum) * rfft(y, size)
     strength = np.abs(cross)
+    if _tonal(np.abs(spectrum) ** 2):
+        return None
     cross *= 1 / (strength + 1e-3 * strength.max()) ** WHITENING
     curve = irfft(cross, size)[: LEAD + LAG + 1].astype(np.float64)
     found: npt.NDArray[np.float64] = curve / _deviation(curve)
     return found
+
+
+def _tonal(power: Floats) -> bool:
+    """True for ringing, keys and sung notes: they are alike wherever they are heard, at any delay."""
+    strongest = max(1, round(len(power) * TONE_BINS))
+    return float(np.partition(power, -strongest)[-strongest:].sum()) > TONE_SHARE * float(power.sum())
 
 
 def padded(audio: Audio, channel: int, first: int, last: int) -> npt.NDArray[np.int16]:

@@ -17,6 +17,7 @@ from pipeline.audio.suppress import HOP, Path
 from pipeline.domain.speech import REP, SAMPLE_RATE, Audio, Bleed
 
 ALIKE_DB = 1.5  # within which a shared stretch is as loud on either channel
+FAINTER_DB = 12.0  # below the louder channel, what matches is bleed and not shared
 EXPLAINED_DB, EXPLAINED_SAMPLES = 3.0, 80  # how near a stretch may lie to a bleed to be a part of it
 STEP = SAMPLE_RATE // 4  # by which the ends of a stretch are looked for
 PROBE = SAMPLE_RATE // 2  # of which the sound is compared there
@@ -64,7 +65,7 @@ def find(audio: Audio, heard: Sequence[Heard], match: Match) -> Overlap:
     """What channels 0 and 1 have in common; `match`: their comparison in windows."""
     if not (heard[0].live and heard[1].live):
         return NOTHING
-    runs = stretches(match.windows)
+    runs = tuple(run for run in stretches(match.windows) if abs(run.gain_db) <= FAINTER_DB)
     # Bleed goes on outside the runs of matching windows; what they alone hold is shared.
     outside = bleed.find(audio, heard, runs)
     shared = tuple(_widened(audio, run) for run in runs if not any(_explains(one.bleed, run) for one in outside))
