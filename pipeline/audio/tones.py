@@ -25,6 +25,7 @@ SURE_SECONDS, SURE_SPREAD, SURE_RIPPLE = 0.18, 5.0, 2.0  # seconds, Hz, dB: beyo
 SURE_LOWEST = 330.0  # Hz; held vowels have their strongest harmonic below it
 BEATING_SECONDS, BEATING_RIPPLE = 0.8, 5.0
 ENGAGED_PAUSE, ENGAGED_TONES = 1.0, 4  # seconds between tones of a busy signal at most; tones in a row, at least
+LED_IN_SECONDS = 0.3
 LONGEST_BEEP = 1.6  # seconds
 LONGEST_PAUSE = 6.5  # seconds between two rings of one telephone
 RING_BAND, ENGAGED_BAND, DIAL_BAND = (360.0, 500.0), (360.0, 640.0), (340.0, 460.0)  # Hz
@@ -89,7 +90,18 @@ def _tone(frames: Frames, lower: Values, upper: Values, first: int, last: int) -
 
 def signals(tones: Sequence[Tone]) -> list[Signal]:
     """Sure tones by what they mean, in order of time."""
-    return _information([_meaning(group) for group in _groups([tone for tone in tones if tone.sure])])
+    groups = _groups([tone for tone in tones if tone.sure])
+    return _information([_meaning(_led_in(group, tones)) for group in groups])
+
+
+def _led_in(group: list[Tone], tones: Sequence[Tone]) -> list[Tone]:
+    """With the tones alike right before it that are too unsteady to be sure alone: where tones beat, as in a ring."""
+    for tone in reversed([tone for tone in tones if tone.last <= group[0].first and not tone.sure]):
+        if (group[0].first - tone.last) / STEP > LONGEST_PAUSE:
+            break
+        if tone.seconds >= LED_IN_SECONDS and _alike(tone, group[0]) and len(group) > 1:
+            group = [tone, *group]
+    return group
 
 
 def _groups(tones: Sequence[Tone]) -> list[list[Tone]]:

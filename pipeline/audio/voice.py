@@ -20,6 +20,7 @@ from pipeline.domain.speech import Audio, Span
 
 SOFTENED = 64  # 36 dB softer: after digital silence the detector misses first syllables
 WORTHWHILE = 1.0  # seconds; less than that in other sounds does not dull the detector
+BESIDE_MUSIC = 6  # frames, 120 ms
 MEMORY = 5  # frames, 100 ms for which the detector goes on after a tone
 REACH = 0.5  # seconds before and after a span in which sound that is joined to it belongs to it
 MISSED_SECONDS, MISSED_LINES, MISSED_PROBABILITY = 0.25, 0.05, 0.1  # what is taken though the detector doubts it
@@ -58,7 +59,10 @@ def listen_again(audio: Audio, channel: int, probabilities: Probabilities, silen
     """The higher of the detector's first judgement and the one it makes with `silenced` frames silent."""
     if silenced.sum() < WORTHWHILE * STEP:
         return probabilities
-    return np.maximum(probabilities, detector.activity(Muted(audio, channel, silenced), 0))
+    again = detector.activity(Muted(audio, channel, silenced), 0)
+    centres = (np.arange(len(again)) * FRAME + FRAME // 2) // HOP
+    again[silenced[np.minimum(centres, len(silenced) - 1)]] = 0  # soft music, too, may pass for a voice
+    return np.maximum(probabilities, again)
 
 
 def frames_of(
@@ -82,20 +86,27 @@ def frames_of(
                 if not (heard & ~near)[first + a : first + b].any():
                     kept[first + a : first + b] = False
     other = widened(evidence.sounding(), 2)
-    kept |= _missed(kept | other | steady(frames), judged, frames)
+    kept |= _missed(kept | other | steady(frames), judged, frames, widened(evidence.playing, BESIDE_MUSIC))
     return _reaching(kept, frames, other)
 
 
-def _missed(known: Mask, judged: npt.NDArray[np.float32], frames: Frames) -> Mask:
+def _missed(known: Mask, judged: npt.NDArray[np.float32], frames: Frames, beside_music: Mask) -> Mask:
     """Utterances that the detector half heard: loud beside what is around, lines as of a voice, some probability.
 
-    Clicks and bursts of noise have no lines; what has a second of steady level is no utterance.
+    Clicks and bursts of noise have no lines; what has a second of steady level is no utterance; what goes over into
+    music is its first bar.
     """
     found = np.zeros(len(known), bool)
     loud = (frames.level > np.maximum(QUIETEST, _ground(frames.level) + LOUDER)) & ~known
     for first, last in music.runs(_closed(loud, round(0.2 * STEP)) & ~known):
         voiced = float(np.mean(frames.lines[first:last])) >= MISSED_LINES
-        if last - first >= MISSED_SECONDS * STEP and voiced and judged[first:last].max() >= MISSED_PROBABILITY:
+        apart = not beside_music[first:last].any()
+        if (
+            apart
+            and last - first >= MISSED_SECONDS * STEP
+            and voiced
+            and judged[first:last].max() >= MISSED_PROBABILITY
+        ):
             found[first:last] = True
     return widened(found, round(0.1 * STEP)) & ~known
 
