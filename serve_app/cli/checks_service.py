@@ -45,31 +45,33 @@ def data_folder(settings: Any) -> Iterator[Check]:
 
 
 def storage(settings: Any) -> Iterator[Check]:
-    """Recordings are kept under an fsspec address; a folder is tried, a bucket is only listed."""
+    """Where recordings are kept, and decoded sound if that is to lie elsewhere."""
+    yield _place("storage", settings.storage_url)
+    if settings.scratch:
+        yield _place("scratch", settings.scratch)
+
+
+def _place(name: str, url: str) -> Check:
+    """An fsspec address; a folder is tried, a bucket is only listed."""
     import fsspec
 
-    url = settings.storage_url
     try:
         system, root = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
-        yield bad("storage", f"{url}: {error}", "Install what fsspec asks for (s3fs, gcsfs), or use a file:// address.")
-        return
+        return bad(name, f"{url}: {error}", "Install what fsspec asks for (s3fs, gcsfs), or use a file:// address.")
     if "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
         place = next(p for p in (Path(root), *Path(root).parents) if p.exists())
         try:
             with tempfile.TemporaryFile(dir=place):
                 pass
         except OSError as error:
-            yield bad("storage", f"{url}: {error.strerror}", "Let this user write there, or name another place.")
-            return
-        yield good("storage", url)
-        return
+            return bad(name, f"{url}: {error.strerror}", "Let this user write there, or name another place.")
+        return good(name, url)
     try:
         system.ls(root.split("/")[0])
     except Exception as error:  # each object store has its own exceptions
-        yield bad("storage", f"{url}: {type(error).__name__}", "Check the address and the credentials for it.")
-        return
-    yield good("storage", f"{url} answers")
+        return bad(name, f"{url}: {type(error).__name__}", "Check the address and the credentials for it.")
+    return good(name, f"{url} answers")
 
 
 def database(settings: Any) -> Iterator[Check]:

@@ -82,7 +82,8 @@ def test_a_database_that_does_not_answer_is_in_the_way() -> None:
 
 
 def test_a_storage_nobody_can_reach_is_in_the_way() -> None:
-    (check,) = checks_service.storage(SimpleNamespace(storage_url="nonsense://bucket/x"))
+    settings = SimpleNamespace(storage_url="nonsense://bucket/x", scratch=None)
+    (check,) = checks_service.storage(settings)
     assert check.level is Level.BAD
 
 
@@ -90,3 +91,10 @@ def test_a_data_folder_that_does_not_exist_yet_is_in_order(tmp_path: Path) -> No
     (check,) = checks_service.data_folder(SimpleNamespace(data_dir=tmp_path / "new" / "folder"))
     assert "made at first use" in check.found
     assert not (tmp_path / "new").exists()
+
+
+def test_a_scratch_folder_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
+    settings = SimpleNamespace(storage_url=tmp_path.as_uri(), scratch="nonsense://bucket/x")
+    kept, scratch = checks_service.storage(settings)
+    assert (kept.name, scratch.name) == ("storage", "scratch")
+    assert (kept.level, scratch.level) == (Level.GOOD, Level.BAD)
