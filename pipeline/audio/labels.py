@@ -19,8 +19,8 @@ from pipeline.domain.speech import Audio, Label, LabelKind, Span
 def label(audio: Audio, options: SpeechOptions) -> tuple[tuple[Label, ...], ...]:
     """For each channel its labels, from 0 to the duration, without gaps or overlap.
 
-    An empty recording has no labels. Channels are read in blocks; what is kept of one, figures per 20 ms, takes about
-    100 MB in six hours. Raises what `Audio.read` raises.
+    An empty recording has no labels. Channels are read in blocks; what is kept of one, figures per 20 ms, took
+    38 MB an hour. Raises what `Audio.read` raises.
     """
     return tuple(_label_channel(audio, channel, options) for channel in range(audio.channels))
 
