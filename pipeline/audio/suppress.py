@@ -90,14 +90,24 @@ def _predicted(read: Read, path: Path, block: int, paths: Sequence[Path]) -> Flo
     back = [other for other in paths if (other.source, other.target) == (path.target, path.source)]
     if back:
         # What the source's channel has from the target's party itself must not be taken out of that party's channel.
+        heard, there = in_bands(spectra(read, path.target, block)), power
         returned = max(back, key=lambda other: sum(other.transfer))
         echoed = in_bands(spectra(read, path.target, block, path.delay + returned.delay)) * returned.strength(block)
         power = np.maximum(power - echoed, 0) / np.maximum(1 - strength * returned.strength(block), 0.2)
+        power *= _source_leads(heard, there, strength)[:, None]
     spread_out = power.copy()  # a frame's bleed may begin in the frame before or end in the next
     spread_out[1:] = np.maximum(spread_out[1:], 0.5 * power[:-1])
     spread_out[:-1] = np.maximum(spread_out[:-1], 0.5 * power[1:])
     predicted: Floats = spread_out * strength
     return predicted
+
+
+def _source_leads(heard: Floats, source: Floats, strength: Floats) -> npt.NDArray[np.bool_]:
+    """Frames in which the target is not the louder channel: else its own party speaks, and the source has that."""
+    ours, theirs = (_around(power[:, _TELEPHONE].sum(axis=1)) for power in (heard, source))
+    bleed = _around((source * strength)[:, _TELEPHONE].sum(axis=1))
+    leads: npt.NDArray[np.bool_] = ours <= np.maximum(theirs, 1.3 * bleed)
+    return leads
 
 
 def _gains(power: Floats, bleed: Floats) -> Floats:
