@@ -1,17 +1,15 @@
 """How well, and how fast, does the analysis read calls whose truth is known?
 
-    python bench/analysis.py CASES [--scorer score.py] [--language en] [--detail] [--predictions OUT] [--json FILE]
+    python bench/analysis.py CASES [CASES ...] [--language en] [--detail] [--predictions OUT] [--json FILE]
 
-CASES is a folder of JSON files: `input` (language, startTime, durationSeconds, roster, contacts, turns) and `gold`. The
-scorer is a script beside the folder, called as `score.py CASES PREDICTIONS`; without it only the times are printed.
+CASES are folders of JSON files: `input` (language, startTime, durationSeconds, roster, contacts, turns) and `gold`;
+analysis_cases/README.md says what they hold. Figures by language and of all; `analysis_score.py` defines them.
 """
 
 import argparse
 import json
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +17,8 @@ from typing import Any
 from uuid import UUID
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import analysis_score
 
 from pipeline.analysis import analyze
 from pipeline.domain.call import Call
@@ -77,22 +77,57 @@ def prediction(findings: tuple[Finding, ...]) -> dict[str, Any]:
         ],
         "contact": {**heard, "match": match},
         "tone": {label: party and party["label"] for label, party in parties.items()},
-        "topics": [],
+        "topics": [topic["text"] for topic in of["summary"]["topics"]],
         "summary": of["summary"]["text"],
+        "outcome": of["summary"]["outcome"],
     }
+
+
+def judged(cases: list[dict[str, Any]], found: dict[str, Any], detail: bool) -> dict[str, dict[str, float | int]]:
+    """The figures by language, and of "all"."""
+    made = {}
+    for language in (*sorted({case["input"]["language"] for case in cases}), "all"):
+        counts, answers = dict.fromkeys(("found", "known", "right"), 0), analysis_score.Answers(list)
+        for case in cases:
+            if language not in ("all", case["input"]["language"]):
+                continue
+            notes = analysis_score.tasks(case, found[case["id"]]["tasks"], counts, answers)
+            notes += analysis_score.the_rest(case["gold"], found[case["id"]], answers)
+            if detail and language == "all":
+                print(*(f"{case['id']}: {note}" for note in notes), sep="\n", end="\n" if notes else "")
+        made[language] = analysis_score.figures(counts, answers)
+    return made
+
+
+def table(made: dict[str, dict[str, float | int]]) -> str:
+    """One line for each figure, one column for each language; how many answers it is made of in brackets."""
+    lines = [f"{'':28}" + "".join(f"{language:>14}" for language in made)]
+    for name in made["all"]:
+        if name.endswith(", of"):
+            continue
+        cells = (_cell(of.get(name), of.get(f"{name}, of")) for of in made.values())
+        lines.append(f"{name:28}" + "".join(f"{cell:>14}" for cell in cells))
+    return "\n".join(lines)
+
+
+def _cell(value: float | None, answers: float | None) -> str:
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.3f}" + (f" ({answers})" if answers else "")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", type=Path, help="folder of cases")
-    parser.add_argument("--scorer", type=Path, help="script that compares predictions with `gold`")
+    parser.add_argument("cases", type=Path, nargs="+", help="folders of cases")
     parser.add_argument("--language", help="only cases in this language")
-    parser.add_argument("--detail", action="store_true", help="print the notes of findings too")
-    parser.add_argument("--predictions", type=Path, help="keep the predictions in this file")
+    parser.add_argument("--detail", action="store_true", help="print every mistake, and the notes of findings")
+    parser.add_argument("--predictions", type=Path, help="keep what was found in this file")
     parser.add_argument("--json", type=Path, help="write the figures here")
     given = parser.parse_args()
-    cases = [json.loads(path.read_text()) for path in sorted(given.cases.glob("*.json"))]
+    cases = [json.loads(path.read_text()) for folder in given.cases for path in sorted(folder.glob("*.json"))]
     cases = [case for case in cases if given.language in (None, case["input"]["language"])]
+    if not cases:
+        parser.error("no cases there")
     predictions, milliseconds = {}, []
     analyze(material(cases[0]))  # imports and packs
     for case in cases:
@@ -103,17 +138,14 @@ def main() -> None:
         for finding in findings:
             if finding.note and given.detail:
                 print(f"{case['id']}: {finding.step}: {finding.note}")
+    made = judged(cases, predictions, given.detail)
     figures = {"calls": len(cases), "median_ms": statistics.median(milliseconds), "slowest_ms": max(milliseconds)}
+    print(table(made))
     print("{calls} calls, median {median_ms:.1f} ms, slowest {slowest_ms:.1f} ms".format(**figures))
     if given.json:
-        given.json.write_text(json.dumps(figures, indent=2) + "\n")
-    with tempfile.TemporaryDirectory() as folder:
-        out = given.predictions or Path(folder) / "predictions.json"
-        out.write_text(json.dumps(predictions, ensure_ascii=False, indent=1))
-        if given.scorer:
-            extra = ["--lang", given.language] if given.language else []
-            extra += ["--detail"] if given.detail else []
-            subprocess.run([sys.executable, given.scorer, given.cases, out, *extra], check=True)
+        given.json.write_text(json.dumps({**figures, "by_language": made}, indent=2) + "\n")
+    if given.predictions:
+        given.predictions.write_text(json.dumps(predictions, ensure_ascii=False, indent=1))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ holds beside it (condition, refusal, past) is judged in `undertakings.py`.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from pipeline.analysis import dates
@@ -20,14 +20,10 @@ AGREED_FORMS = frozenset({"offer", "request", "appointment"})  # these need the 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A sentence without "um" and "er", on which patterns work; `at` has the place of every character in the sentence."""
+    """A sentence without "um" and "er", on which patterns work; `at` holds every character's place in the sentence."""
 
     text: str
     at: tuple[int, ...]
-
-    def place(self, first: int, last: int) -> tuple[int, int]:
-        """Characters `first`..`last` of the plain text, as characters of the sentence."""
-        return self.at[first], self.at[last - 1] + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +41,6 @@ class Candidate:
     last: int
     due: dates.Due | None
     before: Sentence | None = None  # what was said just before
-    lead: str = ""  # words of the other party that say what this is about, where its own do not
-    taken_up: bool = field(default=False)
 
     @property
     def verb(self) -> str:
@@ -109,7 +103,9 @@ def candidates(said: tuple[Said, ...], at: int, now: datetime, agreed: date | No
 
 def _border(text: str, first: int, last: int, words: Pack) -> int:
     """Where the clause of the second of two forms begins: at the last joint ("and", ",") between them."""
-    joints = [joint.start() for pattern in words.patterns("tasks", "border") for joint in pattern.finditer(text, first, last)]
+    joints = [
+        joint.start() for pattern in words.patterns("tasks", "border") for joint in pattern.finditer(text, first, last)
+    ]
     return max(joints, default=last)
 
 

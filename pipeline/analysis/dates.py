@@ -44,7 +44,7 @@ def find(text: str, words: Pack, now: datetime, agreed: date | None = None) -> D
     for rule, pattern in _rules(words):
         for match in pattern.finditer(straight):
             first, last = _trimmed(straight, match)
-            if _of_the_past(straight, first, last, words):
+            if _no_day_to_come(straight, first, last, words):
                 continue
             due = Due(straight[first:last], first, last, _resolve(rule, match, words, now, agreed))
             if best is None or (due.last - due.first, due.first) >= (best.last - best.first, best.first):
@@ -59,8 +59,10 @@ def _trimmed(text: str, match: re.Match[str]) -> tuple[int, int]:
     return first, last
 
 
-def _of_the_past(text: str, first: int, last: int, words: Pack) -> bool:
-    """ "last Friday", "le lundi dernier": a day that is over is no due date."""
+def _no_day_to_come(text: str, first: int, last: int, words: Pack) -> bool:
+    """ "last Friday", "le lundi dernier", "on Mondays": a day that is over, or any such day, is no due date."""
+    if words.matches("dates", "habit", text[first:last]):
+        return True
     if any(pattern.search(text[:first]) for pattern in words.patterns("dates", "past_before")):
         return True
     return any(pattern.match(text[last:]) for pattern in words.patterns("dates", "past_after"))

@@ -14,15 +14,13 @@ ENDINGS = frozenset({"refused", "wrong_number"})  # outcomes whose sentence belo
 
 
 class Summary:
-    """Extractive: every sentence was said, and points at its turn. Reason for the call first, then what was agreed, then
-    the sentence that shows how the call ended.
-    """
+    """Extractive: every sentence was said, and points at its turn: the reason, what was agreed, how it ended."""
 
     name = "summary"
     version = 2
 
     def run(self, material: Material) -> Finding:
-        said = read(material)
+        said = read(material, machines=True)
         if not said:
             return Finding(
                 self.name,

@@ -48,14 +48,14 @@ def roles(transcript: Transcript) -> dict[str, Role]:
     return {speaker.label: speaker.role for speaker in transcript.speakers}
 
 
-def read(material: Material) -> tuple[Said, ...]:
-    """Every turn of a party, in order: machines promise and ask nothing.
+def read(material: Material, machines: bool = False) -> tuple[Said, ...]:
+    """Every turn of a party, in order; with `machines` also those of announcements and recorded greetings.
 
     A turn in a language without a pack is read with the pack of the call.
     """
     transcript = material.transcript
     role_of, whole = roles(transcript), pack(transcript.language)
-    said = (turn for turn in transcript.turns if not turn.machine)
+    said = (turn for turn in transcript.turns if machines or not turn.machine)
     return tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole) for turn in said)
 
 

@@ -9,6 +9,7 @@ German it must be written with capitals), and words that any call may hold ("tim
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from pipeline.analysis.clauses import has
@@ -19,7 +20,10 @@ from pipeline.domain.insight import Evidence
 AT_MOST = 5
 LONGEST = 2  # words of a phrase
 STEM = 5  # letters by which two forms of a word are told to be one
-REASON, TASK = 2.0, 1.0  # added to a phrase of the sentence that tells why there is a call, of one that undertakes something
+REASON, TASK = (
+    2.0,
+    1.0,
+)  # added to a phrase of the sentence that tells why there is a call, of one that undertakes something
 ONCE = 1.0  # score of a single word that is said once, without more
 _TOKEN = re.compile(r"[^\W_]+(?:['-][^\W_]+)*|[^\w\s]")
 
@@ -83,7 +87,7 @@ def _titled(said: list[Said]) -> Iterator[str]:
     for turn in said:
         titles = turn.pack.words("people", "titles")
         tokens = [token.lower() for token in _TOKEN.findall(turn.text)]
-        yield from (word for before, word in zip(tokens, tokens[1:], strict=False) if before in titles)
+        yield from (word for before, word in pairwise(tokens) if before in titles)
 
 
 def _phrases(sentence: Sentence, names: frozenset[str]) -> Iterator[Phrase]:
@@ -102,7 +106,7 @@ def _phrases(sentence: Sentence, names: frozenset[str]) -> Iterator[Phrase]:
 
 def _run(tokens: list[re.Match[str]], at: int, words: Pack, names: frozenset[str]) -> list[re.Match[str]]:
     """The words from `at` on that can be part of a phrase."""
-    run = []
+    run: list[re.Match[str]] = []
     for token in tokens[at : at + LONGEST]:
         if token.group().lower() in names or not _can_be_topic(token.group(), at + len(run), words):
             break

@@ -62,31 +62,40 @@ def _settled(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Can
         return None
     if answer is False and not candidate.sentence.text.endswith("?"):
         return None
-    return replace(candidate, due=_day(candidate, said, now), taken_up=answer is True)
+    return replace(candidate, due=_day(candidate, said, now))
 
 
 def _plausible(candidate: Candidate) -> bool:
     """Not hypothetical, not refused, not an idiom, and either a thing one does or a thing with a date."""
+    return not _ruled_out(candidate) and _to_be_done(candidate)
+
+
+def _ruled_out(candidate: Candidate) -> bool:
     text, words, form = candidate.text, candidate.words, candidate.form
-    if _hypothetical(candidate) or any(words.matches("tasks", key, candidate.clause) for key in ("refuse", "idiom")):
-        return False
-    if words.matches("tasks", "done", text):
-        return False
+    if _hypothetical(candidate) or (form != "appointment" and words.matches("tasks", "done", text)):
+        return True
+    if any(words.matches("tasks", key, candidate.clause) for key in ("refuse", "idiom")):
+        return True
     if form not in ("commit", "request") and words.matches("dates", "past", candidate.clause):
-        return False
-    if form not in ("request", "offer", "appointment") and candidate.clause.rstrip().endswith("?"):
-        return False
-    if form in ("receive", "appointment", "passive"):
-        return candidate.due is not None
+        return True
+    return form not in ("request", "offer", "appointment") and candidate.clause.rstrip().endswith("?")
+
+
+def _to_be_done(candidate: Candidate) -> bool:
+    """What the form asks for: a day, a verb of doing, or both."""
+    words, form, due = candidate.words, candidate.form, candidate.due
     if form == "third":
         return _third(candidate)
+    if form in ("receive", "appointment", "passive"):
+        return due is not None
     if has(words, "idle", candidate.verb):
-        return candidate.due is not None and has(words, "with_date", candidate.verb)
+        return due is not None and has(words, "with_date", candidate.verb)
     if words.matches("tasks", "only_with_date", candidate.match.group()):
-        return candidate.due is not None and candidate.due.day is not None
-    if candidate.known_verb:
-        return form != "present" or candidate.due is not None or words.matches("tasks", "addressed", candidate.clause)
-    return candidate.due is not None
+        return due is not None and due.day is not None
+    needs_day = not candidate.known_verb or (
+        form == "present" and not words.matches("tasks", "addressed", candidate.clause)
+    )
+    return due is not None or not needs_day
 
 
 def _third(candidate: Candidate) -> bool:
@@ -124,21 +133,21 @@ def _in_call(candidate: Candidate) -> bool:
 
 def _answer(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> bool | None:
     """What the other party makes of it in its next turn: taken up, declined, or neither."""
+    if candidate.form not in AGREED_FORMS and candidate.number < len(candidate.turn.sentences) - 1:
+        return None  # the answer is to what was said last
     for reply in said[candidate.at + 1 : candidate.at + 1 + REPLY_WITHIN]:
-        if reply.turn.speaker == candidate.turn.turn.speaker:
-            continue
-        if candidate.form not in AGREED_FORMS and candidate.number < len(candidate.turn.sentences) - 1:
-            return None  # the answer is to what was said last
-        if _declined(reply, candidate.form in AGREED_FORMS):
-            return False
-        if candidate.form == "appointment" and candidate.due and _echoed(candidate.due, reply, now):
-            return True
-        if candidate.form == "request" and reply.pack.matches("tasks", "when", candidate.text):
-            return any(list(_only_day(part.text, reply.pack, now)) for part in reply.sentences) or None
-        promised = any(reply.pack.matches("tasks", form, reply.text) for form in ("commit", "offer"))
-        taken = reply.pack.matches("tasks", "accept", reply.text) or (promised and candidate.form == "request")
-        return True if taken else None
+        if reply.turn.speaker != candidate.turn.turn.speaker:
+            return False if _declined(candidate, reply) else _taken_up(candidate, reply, now) or None
     return None
+
+
+def _taken_up(candidate: Candidate, reply: Said, now: datetime) -> bool:
+    if candidate.form == "appointment" and candidate.due and _echoed(candidate.due, reply, now):
+        return True
+    if candidate.form == "request" and reply.pack.matches("tasks", "when", candidate.text):
+        return any(list(_only_day(part.text, reply.pack, now)) for part in reply.sentences)
+    promised = any(reply.pack.matches("tasks", form, reply.text) for form in ("commit", "offer"))
+    return reply.pack.matches("tasks", "accept", reply.text) or (promised and candidate.form == "request")
 
 
 def _echoed(due: dates.Due, reply: Said, now: datetime) -> bool:
@@ -147,9 +156,15 @@ def _echoed(due: dates.Due, reply: Said, now: datetime) -> bool:
     return any(day and day.day is not None and day.day == due.day for day in found)
 
 
-def _declined(reply: Said, asked: bool) -> bool:
-    firm = any(reply.pack.matches("tasks", "decline", sentence.text) for sentence in reply.sentences)
-    return firm or (asked and any(reply.pack.matches("tasks", "refuse", part.text) for part in reply.sentences))
+def _declined(candidate: Candidate, reply: Said) -> bool:
+    """A firm no; a softer one declines only what needs consent, and a bare "no" an offer put as a question."""
+    words = reply.pack
+    if any(words.matches("tasks", "decline", sentence.text) for sentence in reply.sentences):
+        return True
+    if candidate.form == "offer" and candidate.sentence.text.endswith("?") and words.matches("tasks", "no", reply.text):
+        return True
+    asked = candidate.form in AGREED_FORMS
+    return asked and any(words.matches("tasks", "refuse", sentence.text) for sentence in reply.sentences)
 
 
 def _day(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> dates.Due | None:
@@ -205,4 +220,3 @@ def _moved(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> dates
             if not own and (short or reply.pack.matches("tasks", "counter", sentence.text)):
                 proposed = found.day
     return None
-

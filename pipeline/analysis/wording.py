@@ -12,7 +12,8 @@ _WORD = re.compile(r"\w+(?:'\w+)?")
 def tokens(text: str, words: Pack) -> list[str]:
     """The words that carry meaning, in lower case."""
     stop = words.words("text", "stopwords")
-    return [token for token in _WORD.findall(text.lower()) if token not in stop and len(token) > 1]
+    found = _WORD.findall(text.lower())
+    return [token for token in found if len(token) > 1 and token not in stop and token.split("'")[-1] not in stop]
 
 
 def content(text: str, words: Pack) -> int:
@@ -26,7 +27,9 @@ def title(candidate: Candidate) -> str:
     A title that says too little by itself ("Bring that") gets what was said before in brackets.
     """
     text, due, words = candidate.text, candidate.due, candidate.words
-    whole = candidate.form in ("present", "third", "passive", "receive", "appointment") or words.get("tasks", "verb_last")
+    whole = candidate.form in ("present", "third", "passive", "receive", "appointment") or words.get(
+        "tasks", "verb_last"
+    )
     first = _clause_start(candidate) if whole else candidate.match.start("verb")
     kept = text[first : candidate.last]
     if due and first <= due.first < due.last <= candidate.last:
@@ -35,7 +38,7 @@ def title(candidate: Candidate) -> str:
     kept = _without_tail(kept, words)
     head = re.split(r",(?= )| - | \u2013 ", kept)[0]
     kept = tidy(head if content(head, words) >= CLEAR else kept)
-    said = candidate.lead or (candidate.before.text if candidate.before else "")
+    said = candidate.before.text if candidate.before else ""
     before = tidy(said) if content(kept, words) < CLEAR else ""
     kept = f"{kept} ({before})" if before else kept
     return (kept[:1].upper() + kept[1:]) or tidy(candidate.text)
@@ -54,6 +57,15 @@ def _without_tail(text: str, words: Pack) -> str:
     for pattern in words.patterns("tasks", "border"):
         joint = pattern.match(text)
         text = text[joint.end() :] if joint else text
+    return _without_assent(text, words)
+
+
+def _without_assent(text: str, words: Pack) -> str:
+    """Without a "Yes, " or "Okay, " before it."""
+    for pattern in words.patterns("tasks", "accept"):
+        assent = pattern.match(text.lstrip())
+        if assent and text.lstrip()[assent.end() :].startswith(","):
+            return text.lstrip()[assent.end() + 1 :]
     return text
 
 

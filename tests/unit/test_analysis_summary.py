@@ -1,0 +1,79 @@
+import pytest
+
+from pipeline.analysis import analyze
+from tests.unit.calls_by_hand import call
+
+GREETING = ("rep", "Northwind Energy, this is Anna, how can I help you?")
+
+
+def summary(*lines, **given):
+    return next(found for found in analyze(call(*lines, **given)) if found.step == "summary")
+
+
+@pytest.mark.parametrize(
+    ("language", "lines", "outcome"),
+    [
+        ("en", [GREETING, ("customer", "I'd like a copy of my bill."), ("rep", "I'll send it today."),
+                ("customer", "Thanks, bye.")], "follow_up"),
+        ("en", [GREETING, ("customer", "When do you open?"), ("rep", "At nine."), ("customer", "Thank you, bye.")],
+         "resolved"),
+        ("en", [("rep", "Would you like our new plan?"), ("customer", "No, I'm not interested.")], "refused"),
+        ("en", [("customer", "Hello?"), ("rep", "Is that Mr. Grant?"), ("customer", "You have the wrong number.")],
+         "wrong_number"),
+        ("en", [("customer", "Please leave a message after the tone."), ("rep", "I'll call you again tomorrow.")],
+         "voicemail"),
+        ("en", [GREETING, ("customer", "Hm.")], None),
+        ("es", [("rep", "¿Le interesa nuestra oferta?"), ("customer", "No me interesa.")], "refused"),
+        ("de", [("rep", "Spreche ich mit Herrn Maier?"), ("customer", "Sie haben sich verwählt.")], "wrong_number"),
+        ("fr", [("rep", "Bonjour."), ("customer", "Vous ouvrez quand ?"), ("rep", "À neuf heures."),
+                ("customer", "Merci, au revoir.")], "resolved"),
+    ],
+)  # fmt: skip
+def test_how_a_call_ended(language, lines, outcome):
+    assert summary(*lines, language=language).value["outcome"] == outcome
+
+
+def test_a_recorded_greeting_is_a_voicemail_whatever_it_says():
+    from dataclasses import replace
+
+    material = call(("customer", "Hi, Kim here, you know what to do."), ("rep", "It's Anna, goodbye."))
+    first, second = material.transcript.turns
+    heard = replace(material, transcript=replace(material.transcript, turns=(replace(first, machine=True), second)))
+    found = next(found for found in analyze(heard) if found.step == "summary")
+    assert found.value["outcome"] == "voicemail"
+
+
+LEAK = (
+    GREETING,
+    ("customer", "I'm calling about my washing machine, the door is leaking."),
+    ("rep", "Is the washing machine still under warranty?"),
+    ("customer", "Yes. And the door does not close."),
+    ("rep", "I'll send a technician on Friday."),
+    ("customer", "Thank you, bye."),
+)
+
+
+def test_every_sentence_of_a_summary_was_said_where_it_points():
+    found = summary(*LEAK)
+    assert [sentence["turns"] for sentence in found.value["sentences"]] == [[1], [4]]
+    for sentence in found.value["sentences"]:
+        assert sentence["text"] in LEAK[sentence["turns"][0]][1]
+    assert found.note is None
+
+
+def test_topics_are_words_of_the_call_with_their_turns():
+    topics = {topic["text"]: topic["turns"] for topic in summary(*LEAK).value["topics"]}
+    assert topics["washing machine"] == [1, 2]
+    assert topics["door"] == [1, 3]
+    assert "thank" not in " ".join(topics).lower()
+
+
+def test_names_of_persons_are_no_topics():
+    lines = (GREETING, ("customer", "Ich rufe an, weil Frau Berg und der Vertrag nicht da sind, der Vertrag fehlt."))
+    topics = [topic["text"] for topic in summary(*lines, language="de").value["topics"]]
+    assert topics == ["Vertrag"]
+
+
+def test_nobody_speaks():
+    value = summary().value
+    assert (value["text"], value["outcome"], value["topics"]) == ("", "no_speech", [])
