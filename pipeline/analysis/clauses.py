@@ -13,7 +13,7 @@ from pipeline.analysis import dates
 from pipeline.analysis.language import Pack
 from pipeline.analysis.talk import Said, Sentence
 
-FORMS = ("commit", "passive", "receive", "third", "offer", "request", "appointment", "present")
+FORMS = ("commit", "appointment", "passive", "receive", "third", "offer", "request", "present")
 """In order of precedence where two catch the same words."""
 AGREED_FORMS = frozenset({"offer", "request", "appointment"})  # these need the other party's agreement
 

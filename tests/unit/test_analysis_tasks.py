@@ -244,6 +244,55 @@ fr|c:Je devais recevoir le colis lundi./r:Ah.|-
 fr|r:Voulez-vous que je vous rappelle demain ?/c:Non, ce n'est pas la peine.|-
 fr|c:Ça fait trois jours que j'attends./r:Je suis désolée.|-
 fr|r:Je vous mets en attente un instant./c:D'accord.|-
+en|r:I'll have Dave give you a bell on Thursday./c:Right you are.|rep 2025-04-17
+en|r:We'll get that sorted for you by tomorrow lunchtime./c:Cheers.|rep 2025-04-17
+en|c:I'll stick a cheque in the post on Friday./r:Lovely.|customer 2025-04-18
+en|r:I'll knock ten pounds off your bill./c:Thanks.|rep None
+en|r:The surveyor's coming on Tuesday at nine./c:Okay.|rep 2025-04-22 OR other 2025-04-22
+en|r:You're booked in for Thursday at four./c:Great.|rep 2025-04-17
+en|c:I need it by Monday./r:I'll make sure you get it by then.|rep 2025-04-21
+en|r:Would next Tuesday work for you?/c:Yes, Tuesday's good.|rep 2025-04-22
+en|r:I'm afraid I can't do that before Friday./c:Okay.|-
+en|r:I'll transfer you now./c:Okay.|-
+en|c:I'll probably cancel if it happens again./r:I understand.|-
+en|r:We'd usually send that out on Fridays./c:Okay.|-
+en|r:You'll have to speak to your bank about that./c:Okay, I'll ring them tomorrow.|customer 2025-04-17
+en|c:I'll call back later./r:Okay.|customer None OR customer 2025-04-16
+en|r:The warranty runs until Friday./c:Oh.|-
+en|r:Delivery takes five working days./c:Okay.|-
+en|r:I've emailed it to you just now./c:Got it.|-
+es|r:En cuanto llegue la pieza, le aviso./c:Perfecto.|rep None
+es|r:Le doy cita para el lunes a las nueve./c:Muy bien.|rep 2025-04-21
+es|c:Mañana sin falta le hago el pago./r:Gracias.|customer 2025-04-17
+es|r:Voy a pedir que le llamen el viernes./c:Gracias.|rep 2025-04-18
+es|c:Le voy a mandar el comprobante por WhatsApp en la tarde./r:Sí, gracias.|customer None OR customer 2025-04-16
+es|r:La visita queda para el martes a las doce./c:Listo.|rep 2025-04-22
+es|c:Ahorita le deposito./r:Gracias.|customer None OR customer 2025-04-16
+es|r:¿Le queda bien el jueves?/c:Sí, el jueves.|rep 2025-04-17
+es|c:No sé si podré ir el sábado./r:Bueno.|-
+es|r:Abrimos el lunes a las nueve./c:Gracias.|-
+es|c:Mi hijo lo recogerá el viernes./r:De acuerdo.|other 2025-04-18
+de|r:Sobald das Teil da ist, melde ich mich bei Ihnen./c:Gut.|rep None
+de|r:Ich trage Sie für Montag um neun ein./c:Super.|rep 2025-04-21
+de|c:Ich komme am Samstag vorbei und hole es ab./r:Gut.|customer 2025-04-19
+de|r:Die Lieferung kommt am Mittwoch./c:Gut.|rep 2025-04-23
+de|r:Ich leite das weiter und Sie hören bis Freitag von uns./c:Danke.|rep 2025-04-18 OR rep None + rep 2025-04-18
+de|c:Den Rest zahle ich nächste Woche./r:In Ordnung.|customer 2025-04-25
+de|r:Wir haben am Montag geschlossen./c:Ach so.|-
+de|c:Wenn das bis Freitag nicht klappt, storniere ich./r:Ich verstehe.|-
+de|r:Wir schicken Ihnen jemanden vorbei, am Dienstag zwischen acht und zwölf./c:Gut.|rep 2025-04-22
+de|c:Mein Mann bringt den Schlüssel morgen vorbei./r:Gut.|other 2025-04-17
+fr|r:Dès que je reçois la pièce, je vous appelle./c:D'accord.|rep None
+fr|r:Je vous inscris pour lundi à neuf heures./c:Très bien.|rep 2025-04-21
+fr|c:Je dépose le dossier demain à l'accueil./r:Parfait.|customer 2025-04-17
+fr|r:On passe chez vous jeudi matin./c:D'accord.|rep 2025-04-17
+fr|r:Vous aurez la réponse d'ici la fin de la semaine./c:Merci.|rep 2025-04-18
+fr|c:Mon mari viendra le chercher vendredi./r:Entendu.|other 2025-04-18
+fr|r:Nous sommes fermés lundi./c:Ah bon.|-
+fr|c:Si ça continue, je résilie./r:Je comprends.|-
+fr|r:Je vous fais un avoir de vingt euros./c:Merci.|rep None
+fr|c:Envoyez-moi la facture par mail, s'il vous plaît./r:Oui, je vous l'envoie tout à l'heure.|rep 2025-04-16
+fr|r:Je m'engage à vous rappeler avant vendredi./c:Bien.|rep 2025-04-17
 """
 ROLES = {"r": "rep", "c": "customer"}
 
