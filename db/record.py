@@ -10,9 +10,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.jobs import Lease
-from db.tables import call_contacts, contacts, findings, tasks, transcripts, voiceprints
+from db.tables import call_contacts, contacts, findings, tasks, transcripts
 from pipeline.domain.insight import Finding, Task
-from pipeline.domain.speech import Transcript, Voiceprint
+from pipeline.domain.speech import Transcript
 
 _TASKS = TypeAdapter(tuple[Task, ...])
 
@@ -95,6 +95,9 @@ async def _link_contacts(connection: AsyncConnection, lease: Lease, finding: Fin
 
     The finding says `match`: "matched" names a `contact_id`. For "new" a contact is kept with what was `heard`, if a
     number or an e-mail address tells who it is: a name alone does not. Anything else links nobody.
+
+    What was heard fills what is empty, and only in a contact that calls made (`source` "call"): what a person entered
+    stays as it is, gaps too, and the finding's `suggestions` hold what was heard instead.
     """
     await connection.execute(sa.delete(call_contacts).where(call_contacts.c.call_pk == lease.call_pk))
     value = finding.value if finding else {}
@@ -105,6 +108,14 @@ async def _link_contacts(connection: AsyncConnection, lease: Lease, finding: Fin
         contact_id = await _found_or_made(connection, lease, _heard(value))
     if contact_id is not None:
         await connection.execute(sa.insert(call_contacts).values(call_pk=lease.call_pk, contact_id=contact_id))
+        await _fill(connection, contact_id, _heard(value))
+
+
+async def _fill(connection: AsyncConnection, contact_id: UUID, heard: dict[str, str]) -> None:
+    for field, text in heard.items():
+        column = contacts.c[field]
+        of_calls = sa.and_(contacts.c.id == contact_id, contacts.c.source == "call", column.is_(None))
+        await connection.execute(sa.update(contacts).where(of_calls).values({field: text, "updated_at": sa.func.now()}))
 
 
 def _heard(value: dict[str, Any]) -> dict[str, str]:
@@ -145,25 +156,3 @@ def _uuid(value: object) -> UUID | None:
         return UUID(str(value)) if value else None
     except ValueError:
         return None
-
-
-async def keep_voiceprint(
-    connection: AsyncConnection, lease: Lease, user_id: UUID | None, voiceprint: Voiceprint | None
-) -> None:
-    """The rep's voice in this call, under the member who handled it, if known."""
-    own = voiceprints.c.call_pk == lease.call_pk
-    if voiceprint is None and lease.job.kind == "analyze":
-        await connection.execute(sa.update(voiceprints).where(own).values(user_id=user_id))
-        return
-    await connection.execute(sa.delete(voiceprints).where(own))
-    if voiceprint is not None:
-        await connection.execute(
-            sa.insert(voiceprints).values(
-                call_pk=lease.call_pk,
-                workspace_id=lease.workspace_id,
-                user_id=user_id,
-                model=voiceprint.model,
-                vector=list(voiceprint.vector),
-                speech_seconds=voiceprint.speech_seconds,
-            )
-        )

@@ -25,7 +25,7 @@ class Contacts:
     version = 2
 
     def run(self, material: Material) -> Finding:
-        said = read(material)
+        said = read(material, machines=True)
         numbers, side = other_numbers(material)
         region = material.roster.default_country or _region_of(material)
         facts = hear(said, material.roster.contacts, region)

@@ -40,7 +40,7 @@ class Direction:
     def run(self, material: Material) -> Finding:
         if material.call.outgoing is not None:
             return Finding(self.name, self.version, _value(material.call.outgoing, "sender", []))
-        said = read(material)
+        said = read(material, machines=True)
         contacts = {part for contact in material.roster.contacts for part in parts(contact.name)}
         heard, numbers = list(_cues(said, contacts)), list(_of_numbers(material))
         if any(turn.pack.matches("direction", "resumed", turn.text) for turn in said[:RESUMED]):
@@ -52,7 +52,8 @@ class Direction:
         total = sum(abs(cue.weight) for cue in cues)
         confidence = round(abs(weight) / (total + 0.5), 3)
         evidence = tuple(cue.evidence for cue in cues if cue.evidence and (cue.weight > 0) == (weight > 0))
-        source = "talk" if any((cue.weight > 0) == (weight > 0) for cue in heard) else "numbers"
+        talk = sum(cue.weight for cue in heard)
+        source = "talk" if abs(talk) >= DECIDES and (talk > 0) == (weight > 0) else "numbers"
         note = None if any(turn.pack.known for turn in said) or not said else missing(material.transcript.language)
         return Finding(self.name, self.version, _value(weight > 0, source, cues), evidence, confidence, note)
 
@@ -123,7 +124,8 @@ def _first_words(said: tuple[Said, ...]) -> Iterator[Cue]:
         yield Cue("customer_answers", 1.5 if asks else 0.9, first.sentences[0].evidence())
     elif first.role is Role.REP and len(first.text.split()) <= SHORT and not next(addresses(first), None):
         unlikely = first.pack.words("people", "not_names")
-        company = all(word[:1].isupper() and word.lower().strip(".,!?") not in unlikely for word in first.text.split())
+        words = [word for word in first.text.split() if word.lower().strip(".,!?¿¡") not in unlikely]
+        company = bool(words) and all(word[:1].isupper() for word in words)
         yield Cue("rep_answers", -1.2 if company else -0.8, first.sentences[0].evidence())
 
 

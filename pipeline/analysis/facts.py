@@ -8,7 +8,6 @@ from pipeline.analysis.fact import Fact
 from pipeline.analysis.language import Pack
 from pipeline.analysis.mail import emails
 from pipeline.analysis.names import name_of
-from pipeline.analysis.people import trimmed
 from pipeline.analysis.phonetics import folded
 from pipeline.analysis.places import address_of
 from pipeline.analysis.spelling import spelled_words
@@ -94,7 +93,10 @@ def _company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | No
 
 
 def _company_name(text: str, pack: Pack) -> str | None:
-    return trimmed(text, pack) if text.split(maxsplit=1)[0].lower() not in pack.words("people", "not_names") else None
+    """None for a word that is no name ("calling from Monday on"); inside a company's name any word may stand."""
+    first = text.split(maxsplit=1)[0]
+    known = first.lower() not in pack.words("people", "not_names") | pack.words("people", "titles")
+    return text if known else None
 
 
 def _known_company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | None:

@@ -84,7 +84,7 @@ def _sign(token: re.Match[str], text: str) -> tuple[str, str, int]:
 
 def _around(items: tuple[_Item, ...], at: int, pack: Pack) -> Heard | None:
     left, right = _local(items, at, pack), _domain(items, at)
-    if not left or not right:
+    if not left or not right or right[0].text in pack.words("text", "stopwords"):  # "look at the dot"
         return None
     address = _ascii(_text(left) + "@" + _text(right), pack)
     return Heard(address, left[0].first, right[-1].last) if _ADDRESS.fullmatch(address) else None

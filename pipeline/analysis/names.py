@@ -4,7 +4,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pipeline.analysis.fact import Fact
-from pipeline.analysis.people import Named, addresses, answered, bare, bare_name, called, introductions, reached
+from pipeline.analysis.people import (
+    Named,
+    addresses,
+    answered,
+    bare,
+    bare_name,
+    before_spelling,
+    called,
+    fuller,
+    introductions,
+    reached,
+)
 from pipeline.analysis.phonetics import alike, folded
 from pipeline.analysis.spelling import remarks, rewritten, spelled_words
 from pipeline.analysis.talk import Said
@@ -94,8 +105,9 @@ def _claims(said: tuple[Said, ...], known: tuple[str, ...]) -> Iterator[Claim]:
             agreed = _agreed(said, at)
             if agreed is not False:
                 rank = CONFIRMED if agreed else ADDRESSED
-                yield from (Claim(named, rank) for named in addresses(turn))
-                yield from (Claim(named, rank) for named in called(turn, known))
+                ours = {named.name for named in introductions(turn)}
+                spoken_to = (*addresses(turn), *called(turn, known))
+                yield from (Claim(named, rank) for named in spoken_to if named.name not in ours)
 
 
 def _asks_for_name(turn: Said) -> bool:
@@ -105,10 +117,14 @@ def _asks_for_name(turn: Said) -> bool:
 
 
 def _own(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iterator[Named]:
-    yield from introductions(turn)
+    for introduced in introductions(turn):
+        yield introduced
+        yield from fuller(turn, introduced)
     for sentence in turn.sentences:
-        named = bare_name(sentence)
-        if (named and (asked or opening or named.name in known)) or (asked and (named := answered(sentence))):
+        alone = bare_name(sentence)
+        if alone and (asked or opening or alone.name in known):
+            yield alone
+        elif named := (answered(sentence) if asked else None) or before_spelling(sentence):
             yield named
     if opening and turn.pack.matches("people", "its_me", turn.text):
         yield from called(turn, known)

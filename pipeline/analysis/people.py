@@ -101,6 +101,15 @@ def bare_name(sentence: Sentence, least: int = 2) -> Named | None:
     return Named(name, name, sentence.evidence((0, len(text))), sentence.turn.index)
 
 
+def before_spelling(sentence: Sentence) -> Named | None:
+    """The name at the start of a sentence that goes on to spell it: "Madame Roussel, R-O-U-deux S-E-L"."""
+    titles = "|".join(re.escape(title) for title in sentence.pack.words("people", "titles")) or "(?!)"
+    letter = r"[A-ZÀ-ÖØ-Þ](?:[-,.]| [A-ZÀ-ÖØ-Þ]\b)"
+    name = rf"(?P<name>{_PROPER}(?: {_PROPER}){{0,2}})"
+    match = re.search(rf"^(?:(?P<title>(?i:{titles}))\.? )?{name}, (?={letter})", sentence.text)
+    return _clean(match, sentence) if match else None
+
+
 def answered(sentence: Sentence) -> Named | None:
     """The name at the start of an answer to "what is your name?"; a single one will do."""
     for pattern in sentence.pack.patterns("people", "answer"):
@@ -126,6 +135,15 @@ def called(said: Said, known: Iterable[str]) -> Iterator[Named]:
             first = match.start("title") if match["title"] else match.start("name")
             evidence = sentence.evidence((first, match.end("name")))
             yield Named(match["name"], sentence.text[first : match.end("name")], evidence, said.turn.index)
+
+
+def fuller(said: Said, named: Named) -> Iterator[Named]:
+    """The same name said once more with what stands before it: "Mrs Whitcombe, Joan Whitcombe"."""
+    for sentence in said.sentences:
+        whole = rf"(?:^|[,.] )((?:{_PROPER} ){{1,2}}{re.escape(named.name)})(?=[,.!?]|$)"
+        for match in re.finditer(whole, sentence.text):
+            if trimmed(match[1], said.pack) == match[1]:
+                yield Named(match[1], match[1], sentence.evidence(match.span(1)), said.turn.index)
 
 
 def mentioned(said: Said, known: Iterable[str]) -> Iterator[Named]:

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-LIKE_ENOUGH = 55  # rapidfuzz ratio, 0..100: keys are coarse, so two names must also look somewhat alike
+LIKE_ENOUGH = 50  # rapidfuzz ratio, 0..100: keys are coarse, so two names must also look somewhat alike
 
 _ENGLISH = (
     (r"^(?:kn|gn|pn)", "n"), (r"^wr", "r"), (r"^wh", "w"), (r"^x", "s"), (r"^mc", "mak"), (r"mb$", "m"),
@@ -24,9 +24,10 @@ _SPANISH = (
 _FRENCH = (
     (r"ph", "f"), (r"bv", "v"), (r"e?aul?[tdx]?s?$|e?au(?=[^aeiouy])", "o"), (r"(?:eux|eu|oeu)", "e"),
     (r"qu|ck|c(?![eiyh])", "k"), (r"ch", "X"), (r"c|ss|z", "s"), (r"g(?=[eiy])", "j"), (r"gu(?=[eiy])", "g"),
-    (r"h", ""), (r"ou", "u"), (r"ille?(?=s?$)", "iy"), (r"(?:ai|ei)(?![mn])", "e"), (r"(?:ai|ei|i|y|u)[mn](?=$|[^aeiouymn])", "1"),
-    (r"[ae][mn](?=$|[^aeiouymn])", "2"), (r"o[mn](?=$|[^aeiouymn])", "3"), (r"y", "i"), (r"e?[stdxp]+$", ""),
-    (r"er$|e$", ""),
+    (r"h", ""), (r"ou", "u"), (r"ille?(?=s?$)", "iy"), (r"(?:ai|ei)(?![mn])", "e"),
+    (r"(?:ai|ei|i|y|u)[mn](?=$|[^aeiouymn])", "1"), (r"[ae][mn](?=$|[^aeiouymn])", "2"),
+    (r"o[mn](?=$|[^aeiouymn])", "3"),
+    (r"y", "i"), (r"e?[stdxp]+$", ""), (r"er$|e$", ""),
 )  # fmt: skip
 
 

@@ -394,6 +394,22 @@ async def test_a_new_contact_is_kept_once_when_a_number_tells_who_it_is(world: W
     assert len(await world.rows("SELECT FROM call_contacts")) == 2
 
 
+async def test_a_call_fills_what_is_empty_in_a_contact_that_calls_made_and_changes_nothing_else(world: World) -> None:
+    await complete(world, await taken(world), contacts_finding("new", None, "+14155550199", name="Neo"))
+    world.call_id = uuid4()
+    heard = contacts_finding("new", None, "+14155550199", name="Trinity", email="neo@zion.example")
+    await complete(world, await taken(world), heard)
+    (neo,) = await directory.list_contacts(world.database, world.workspace_id)
+    assert (neo.name, neo.email, neo.company) == ("Neo", "neo@zion.example", None)
+
+
+async def test_a_contact_that_a_person_entered_stays_as_it_is_whatever_was_heard(world: World) -> None:
+    eve = await directory.add_contact(world.database, world.workspace_id, "Eve", phone="+14155550123")
+    heard = contacts_finding("matched", eve.contact_id, "+14155550123", name="Eva", email="eve@x.example")
+    await complete(world, await taken(world), heard)
+    assert await directory.list_contacts(world.database, world.workspace_id) == [eve]
+
+
 @pytest.mark.parametrize(
     "finding",
     [
