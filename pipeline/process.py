@@ -1,6 +1,6 @@
 """The stages of a call, in order: the pipeline's table of contents.
 
-fetch -> audio -> asr beside diarization (or the rep's voiceprint) -> speakers -> analysis
+fetch -> audio -> asr beside prosody and diarization (or the rep's voiceprint) -> speakers -> analysis
 
 `process` knows every stage and no stage knows another. After each stage it calls `record(stage, result)`; before it,
 `recall(stage)` may hand back what an earlier attempt recorded (else `NOT_RECORDED`), and the stage is skipped. It never
@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline import analysis
+from pipeline.analysis import AnalysisOptions
 from pipeline.asr.safety import SafetyOptions
-from pipeline.audio import hear, sound
+from pipeline.audio import hear, prosody, sound
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import DecodeOptions
 from pipeline.audio.fetch import FetchOptions, fetch
@@ -29,15 +30,18 @@ from pipeline.domain.speech import (
     REP,
     Diarization,
     Heard,
+    Prosody,
     Recognized,
     Recording,
     Role,
+    Slices,
     Span,
     Transcript,
     Voiceprint,
 )
 from pipeline.errors import RecordingError, StorageError
-from pipeline.recognise import recognise
+from pipeline.recognise import recognise, with_sound
+from pipeline.speakers import gate
 from pipeline.speakers.attribute import attribute
 from pipeline.speakers.language import LanguageOptions
 from pipeline.speakers.roles import RoleOptions
@@ -49,6 +53,7 @@ from pipeline.workers import Held, Workers
 T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
+C = TypeVar("C")
 Record = Callable[[str, Any], Awaitable[None]]
 Recall = Callable[[str], Awaitable[Any]]
 log = logging.getLogger(__name__)
@@ -73,6 +78,7 @@ class ProcessOptions(BaseModel):
     roles: RoleOptions = Field(default_factory=RoleOptions)
     language: LanguageOptions = Field(default_factory=LanguageOptions)
     safety: SafetyOptions = Field(default_factory=SafetyOptions)
+    analysis: AnalysisOptions = Field(default_factory=AnalysisOptions)
 
     @property
     def scratch_folder(self) -> str:
@@ -89,6 +95,7 @@ class Spoken:
     diarization: Diarization | None
     voiceprint: Voiceprint | None
     warnings: tuple[str, ...] = ()
+    prosody: Prosody | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +145,14 @@ async def _listen(walk: "_Walk") -> Spoken:
         walk.warnings = ("One of the two recordings could not be had.",)
     heard = await walk.stage("audio", walk.hear)
     words = walk.stage("asr", lambda: walk.recognise(heard))
+    voices = walk.prosody(heard)
     if heard.layout.kind.separated:
-        recognized, voiceprint = await _both(words, walk.stage("voiceprint", lambda: walk.rep_voiceprint(heard)))
-        return Spoken(heard, recognized, None, voiceprint, walk.warnings)
-    recognized, diarization = await _both(words, walk.stage("diarization", lambda: walk.diarize(heard)))
-    return Spoken(heard, recognized, diarization, None, walk.warnings)
+        rep = walk.stage("voiceprint", lambda: walk.rep_voiceprint(heard))
+        recognized, sounded, voiceprint = await _together(words, voices, rep)
+        return Spoken(heard, recognized, None, voiceprint, walk.warnings, sounded)
+    told_apart = walk.stage("diarization", lambda: walk.diarize(heard))
+    recognized, sounded, diarization = await _together(words, voices, told_apart)
+    return Spoken(heard, recognized, diarization, None, walk.warnings, sounded)
 
 
 async def conclude(
@@ -168,14 +178,15 @@ async def conclude(
         options.language,
     )
     await record("speakers", transcript)
-    material = Material(call, transcript, roster, _speech_by_speaker(spoken, transcript))
-    findings = await workers.compute(analysis.analyze, material)
+    speech = _speech_by_speaker(spoken, transcript)
+    material = Material(call, transcript, roster, speech, prosody=spoken.prosody)
+    findings = await workers.compute(analysis.analyze, material, options.analysis)
     return Outcome(transcript, findings, spoken, (*spoken.warnings, *spoken.heard.warnings))
 
 
-async def _both(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
-    """Two stages side by side; when one fails the other is stopped and the failure passed on as it is."""
-    tasks = (asyncio.ensure_future(first), asyncio.ensure_future(second))
+async def _together(first: Awaitable[A], second: Awaitable[B], third: Awaitable[C]) -> tuple[A, B, C]:
+    """Stages side by side; when one fails the others are stopped and the failure passed on as it is."""
+    tasks = (asyncio.ensure_future(first), asyncio.ensure_future(second), asyncio.ensure_future(third))
     try:
         return await asyncio.gather(*tasks)
     except BaseException:
@@ -258,9 +269,34 @@ class _Walk:
         return await self.workers.diarize(await self.audio())
 
     async def rep_voiceprint(self, heard: Heard) -> Voiceprint | None:
-        if not heard.speech[REP]:
+        clean = gate.clean_speech(heard, self.options.roles.prints)
+        if not clean:
             return None
-        return await self.workers.voiceprint(await self.audio(), REP, heard.speech[REP])
+        made = await self.workers.voiceprint(await self.audio(), REP, clean)
+        return gate.judged(made, heard, self.options.roles.prints)
+
+    async def prosody(self, heard: Heard) -> Prosody | None:
+        """A failure is a warning: no call waits for its tone. Not recorded then, so that another job tries again."""
+        known = await self.recall("prosody")
+        if known is not NOT_RECORDED:
+            return known  # type: ignore[no-any-return]
+        try:
+            found = await self._measure_prosody(heard)
+        except Exception as error:
+            log.warning("call %s: prosody failed: %s", self.call.call_id, error, exc_info=True)
+            self.warnings += (f"How the voices sounded could not be measured: {error}",)
+            return None
+        if found is not None:
+            await self.record("prosody", found)
+        return found
+
+    async def _measure_prosody(self, heard: Heard) -> Prosody | None:
+        """None where the stored sound is gone: nobody is asked for a recording again for the sake of its tone."""
+        if not any(heard.speech):
+            return Prosody(prosody.SLICE, (Slices(),) * len(heard.speech))
+        if self._audio is None and not await self.workers.compute(all_stored, self.recordings):
+            return None
+        return await self.workers.compute(with_sound, await self.audio(), prosody.measure, heard.speech)  # type: ignore[no-any-return]
 
     async def audio(self) -> Held:
         """The decoded samples, loaded once and only when a stage needs them."""

@@ -5,7 +5,7 @@ from datetime import date
 from typing import Any
 
 from pipeline.domain.call import Call
-from pipeline.domain.speech import Span, Transcript, Voiceprint
+from pipeline.domain.speech import Prosody, Span, Transcript, Voiceprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class MemberVoiceprint:
-    """A member's voice, as one of their calls gave it."""
+    """One centroid of a member's voice; a member may have several, of several models."""
 
     user_id: str
     voiceprint: Voiceprint
@@ -99,6 +99,7 @@ class Material:
     """What an analysis step may look at. `findings` holds the results of the steps before it, by name.
 
     `speech` holds, per speaker label, the spans with voice activity; without it the turns' own times count.
+    `prosody` holds how each channel's voice sounded; None where that is not known.
     """
 
     call: Call
@@ -106,3 +107,4 @@ class Material:
     roster: Roster
     speech: dict[str, tuple[Span, ...]] = field(default_factory=dict)
     findings: dict[str, Finding] = field(default_factory=dict)
+    prosody: Prosody | None = None

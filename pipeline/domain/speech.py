@@ -313,6 +313,8 @@ class Voiceprint:
     vector: tuple[float, ...]
     model: str
     speech_seconds: float
+    agreement: float | None = None  # cosine of the stretch least like the others to their mean; None: one stretch only
+    flaws: tuple[str, ...] = ()  # why nobody should be learnt from it: names of `pipeline.speakers.gate.FLAWS`
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,9 +326,29 @@ class Diarization:
     engine: str
 
 
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """How one channel's party speaks, in slices of `Prosody.seconds`; one entry for each slice that holds speech."""
+
+    index: tuple[int, ...] = ()  # slice i lasts from i to i + 1 slices' length
+    pitch: tuple[float | None, ...] = ()  # median, Hz; None where too little is voiced
+    spread: tuple[float | None, ...] = ()  # of the pitch inside the slice, semitones
+    level: tuple[float, ...] = ()  # dB of full scale
+    voiced: tuple[float, ...] = ()  # share of the speech, 0..1
+
+
+@dataclass(frozen=True, slots=True)
+class Prosody:
+    """What the voices did beside saying words: for each channel of the layout."""
+
+    seconds: float  # length of a slice
+    channels: tuple[Slices, ...]
+
+
 STAGES: dict[str, object] = {
     "fetch": tuple[Recording, ...],
     "audio": Heard,
+    "prosody": Prosody,
     "asr": Recognized,
     "diarization": Diarization,
     "voiceprint": Voiceprint | None,  # of the rep channel, where channels are separated

@@ -1,0 +1,159 @@
+"""How a party speaks: pitch, loudness and voicing, in slices of half a second.
+
+Pitch is looked for as periodicity, by YIN (de Cheveigné & Kawahara 2002, in librosa): a telephone carries nothing below
+300 Hz, so of most voices the fundamental itself is missing, while its period is still that of the harmonics. Whether a
+frame is voiced is judged by its normalised autocorrelation at that period (Boersma 1993). Sound is read a block at a
+time; six hours of speech take 17 MB of figures for each channel beside one block.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Prosody, Slices, Span
+
+SLICE = 0.5  # seconds
+LOWEST, HIGHEST = 65.0, 500.0  # Hz, of speaking voices, children among them
+TROUGH = 0.2  # YIN's absolute threshold; at its usual 0.1 high voices were taken for half their pitch
+VOICED_FROM = 0.7  # autocorrelation at the period
+QUIET_DB = -60.0  # of full scale: below it nothing is voiced
+SPOKEN_FRAMES = 10  # of the 25 of a slice, or it is no slice of speech
+PITCHED_FRAMES = 3  # voiced ones that a pitch needs
+ENERGY_FLOOR = 1e-10  # power: -100 dBFS, what digital silence counts as
+
+_RATE = 8000  # Hz: a telephone's; pitch needs no more
+_WINDOW, _HOP = 512, 160  # samples at that rate: 64 ms hold four periods of the lowest voice, 20 ms
+_STEP = _HOP / _RATE  # seconds
+_BLOCK = 30.0  # seconds read at a time
+_MARGIN = 0.1  # seconds beside them, so that the frames at their edges are whole
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Track:
+    """One entry per 20 ms of speech, in order of time, all of one length."""
+
+    time: npt.NDArray[np.float64]  # middle of the frame, seconds
+    pitch: Floats  # Hz; meaningless where not voiced
+    voiced: npt.NDArray[np.bool_]
+    power: Floats  # mean square, full scale 1
+
+
+def measure(audio: Audio, speech: Sequence[Sequence[Span]]) -> Prosody:
+    """The voice of each channel where it speaks; `speech` has the spans of each channel, in order of time.
+
+    A channel without speech has no slices; frames beyond the recording's end are left out. Raises `StorageError`.
+    """
+    return Prosody(SLICE, tuple(slices(track(audio, channel, spans)) for channel, spans in enumerate(speech)))
+
+
+def track(audio: Audio, channel: int, speech: Sequence[Span]) -> Track:
+    """Pitch and power of every 20 ms of `speech` in one channel."""
+    parts = [_frames(audio, channel, block, spans) for block, spans in _blocks(audio.duration, speech)]
+    empty = Track(np.zeros(0), np.zeros(0, np.float32), np.zeros(0, np.bool_), np.zeros(0, np.float32))
+    parts = parts or [empty]
+    return Track(
+        np.concatenate([part.time for part in parts]),
+        np.concatenate([part.pitch for part in parts]),
+        np.concatenate([part.voiced for part in parts]),
+        np.concatenate([part.power for part in parts]),
+    )
+
+
+def slices(track: Track) -> Slices:
+    """The track in slices; those with less than 0.2 s of speech are left out. Figures are rounded."""
+    kept: list[tuple[int, float | None, float | None, float, float]] = []
+    index = np.floor(track.time / SLICE + 1e-6).astype(int)
+    numbers, firsts = np.unique(index, return_index=True)
+    for number, first, last in zip(numbers, firsts, np.append(firsts, len(index))[1:], strict=True):
+        if last - first < SPOKEN_FRAMES:
+            continue
+        voiced = track.voiced[first:last]
+        level = 10 * np.log10(max(ENERGY_FLOOR, float(track.power[first:last].mean())))
+        pitch, spread = _pitch(track.pitch[first:last][voiced])
+        kept.append((int(number), pitch, spread, round(level, 1), round(float(voiced.mean()), 2)))
+    columns = zip(*kept, strict=True) if kept else ((),) * 5
+    return Slices(*map(tuple, columns))
+
+
+def _pitch(voiced: Floats) -> tuple[float | None, float | None]:
+    """Median in Hz, and half of what the middle two thirds span, in semitones (a standard deviation that outliers
+    do not move)."""
+    if len(voiced) < PITCHED_FRAMES:
+        return None, None
+    low, middle, high = np.percentile(voiced, (16, 50, 84))
+    return round(float(middle), 1), round(float(6 * np.log2(high / low)), 2)
+
+
+def _blocks(duration: float, speech: Sequence[Span]) -> Iterator[tuple[float, list[Span]]]:
+    """The beginnings of the blocks that hold speech, and the spans in each, cut to it."""
+    first = 0
+    for number in range(int(duration // _BLOCK) + 1):
+        start, end = number * _BLOCK, min((number + 1) * _BLOCK, duration)
+        while first < len(speech) and speech[first].end <= start:
+            first += 1
+        here = []
+        for span in speech[first:]:
+            if span.start >= end:
+                break
+            here.append(Span(max(span.start, start), min(span.end, end)))
+        if here:
+            yield start, here
+
+
+def _frames(audio: Audio, channel: int, start: float, speech: list[Span]) -> Track:
+    """The frames of one block whose middle lies in `speech`."""
+    from librosa.core.pitch import yin  # four seconds, once a process
+    from scipy.signal import resample_poly
+
+    wide = audio.cut(channel, start - _MARGIN, start + _BLOCK + _MARGIN)
+    before = min(start, _MARGIN)
+    sound = resample_poly(np.nan_to_num(wide), _RATE, SAMPLE_RATE).astype(np.float32)
+    count = (len(sound) - _WINDOW) // _HOP + 1
+    if count < 1:  # too short to hold a frame
+        sound = np.pad(sound, (0, _WINDOW - len(sound)))
+        count = 1
+    time = start - before + (np.arange(count) * _HOP + _WINDOW / 2) / _RATE
+    chosen = _inside(time, speech)
+    windows = np.lib.stride_tricks.sliding_window_view(sound, _WINDOW)[::_HOP][:count]
+    pitch = yin(
+        sound,
+        fmin=LOWEST,
+        fmax=HIGHEST,
+        sr=_RATE,
+        frame_length=_WINDOW,
+        hop_length=_HOP,
+        center=False,
+        trough_threshold=TROUGH,
+    )
+    found = pitch[:count][chosen].astype(np.float32)
+    power = np.mean(windows[chosen] ** 2, axis=1)
+    strength = _periodicity(windows[chosen], found)
+    loud = power > 10 ** (QUIET_DB / 10)
+    inside = (found > LOWEST * 1.02) & (found < HIGHEST * 0.98)  # at an edge YIN found no trough, only the edge
+    return Track(time[chosen], found, loud & inside & (strength >= VOICED_FROM), power)
+
+
+def _inside(time: npt.NDArray[np.float64], speech: list[Span]) -> npt.NDArray[np.bool_]:
+    """Spans are in order and apart."""
+    starts, ends = [span.start for span in speech], [span.end for span in speech]
+    at = np.searchsorted(starts, time, side="right") - 1
+    inside: npt.NDArray[np.bool_] = (at >= 0) & (time < np.asarray(ends)[np.maximum(at, 0)])
+    return inside
+
+
+def _periodicity(windows: Floats, pitch: Floats) -> Floats:
+    """Normalised autocorrelation of each window at its own period: -1..1, 0 where there is no sound."""
+    lag = np.clip(np.rint(_RATE / np.maximum(pitch, LOWEST)), 1, _WINDOW // 2).astype(int)
+    half = np.arange(_WINDOW // 2)
+    if not len(windows):
+        return np.zeros(0, np.float32)
+    rest = windows - windows.mean(axis=1, keepdims=True)
+    left = rest[:, : _WINDOW // 2]
+    right = np.take_along_axis(rest, lag[:, None] + half[None, :], axis=1)
+    norm = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
+    strength: Floats = ((left * right).sum(axis=1) / np.maximum(norm, 1e-9)).astype(np.float32)
+    return strength
