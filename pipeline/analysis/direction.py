@@ -122,11 +122,17 @@ def _first_words(said: tuple[Said, ...]) -> Iterator[Cue]:
     if first.role is Role.CUSTOMER and len(first.text.split()) <= 2 * SHORT:
         asks = first.text.rstrip().endswith("?") or next(introductions(first), None) is not None
         yield Cue("customer_answers", 1.5 if asks else 0.9, first.sentences[0].evidence())
-    elif first.role is Role.REP and len(first.text.split()) <= SHORT and not next(addresses(first), None):
+    elif first.role is Role.REP and len(first.text.split()) <= SHORT and not _calls_somebody(first):
         unlikely = first.pack.words("people", "not_names")
         words = [word for word in first.text.split() if word.lower().strip(".,!?¿¡") not in unlikely]
         company = bool(words) and all(word[:1].isupper() for word in words)
         yield Cue("rep_answers", -1.2 if company else -0.8, first.sentences[0].evidence())
+
+
+def _calls_somebody(said: Said) -> bool:
+    """ "Good morning, Ms. Berg", not "Good morning, Fenwick Vets"."""
+    called = next(addresses(said), None)
+    return called is not None and (called.full != called.name or len(called.name.split()) == 1)
 
 
 def _of_numbers(material: Material) -> Iterator[Cue]:
