@@ -6,6 +6,8 @@ count.
 """
 
 import json
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,7 +21,8 @@ TOGETHER = 1.5  # seconds of pause inside what one machine says without a break
 PARAGRAPH = 4.0  # seconds of pause inside what it says before the words that give it away
 BEEP_WITHIN = 4.0  # seconds from the end of a greeting to its beep
 ANSWERED_WITHIN = 3.0  # seconds in which a person is answered
-BESIDE = 3.0  # seconds between a ring, or music, and the machine that ends it or is ended by it
+BESIDE = 3.0  # seconds between music, or a busy tone, and the machine that ends it or is ended by it
+AFTER_A_RING = 6.0  # seconds: who answers may do so in the cadence's pause, of 4 s in most countries and 5 s in some
 PASSING = 0.6  # seconds; a shorter sound in the other channel is no answer
 MACHINE_SOUNDS = (LabelKind.RINGBACK, LabelKind.BUSY, LabelKind.MUSIC)
 
@@ -67,18 +70,43 @@ def all_phrases() -> Phrases:
     return found
 
 
+@cache
+def _by_persons() -> re.Pattern[str]:
+    """How persons say who they are, or offer help, in every language; on text in the form of `roles.plain`."""
+    patterns: list[str] = []
+    for path in sorted(Path(PHRASES).glob("*.json")):
+        lists: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
+        patterns += [_without_accents(pattern) for pattern in lists["presents_company"]]
+        patterns += [rf"\b{re.escape(plain(phrase))}\b" for phrase in lists["in_person"]]
+    return re.compile("|".join(patterns))
+
+
+def _without_accents(pattern: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFD", pattern) if not unicodedata.combining(c))
+
+
+def _in_person(words: Sequence[Word]) -> bool:
+    return bool(_by_persons().search(plain(" ".join(word.text for word in words))))
+
+
+def _between(words: Sequence[Word], start: float, end: float) -> list[Word]:
+    return [word for word in words if start <= (word.start + word.end) / 2 <= end]
+
+
 def _refine_channel(
     own: tuple[Label, ...], other: tuple[Label, ...] | None, words: Sequence[Word], phrases: Phrases
 ) -> tuple[Label, ...]:
     refined = list(own)
     taken = 0  # labels before it are decided
     for passage in _passages(own, other):
-        said = [word for word in words if passage.start <= (word.start + word.end) / 2 <= passage.end]
-        found = _judge(passage, own, other, said, phrases)
+        first = max(taken, _beginning(passage, own, other))
+        said = _between(words, passage.start, passage.end)
+        in_person = _in_person(_between(words, own[first].start, passage.end))
+        found = _judge(passage, own, other, said, in_person, phrases)
         if found is None:
             continue
         kind, confidence, detail = found
-        for i in range(max(taken, _beginning(passage, own, other)), passage.last):
+        for i in range(first, passage.last):
             if own[i].kind is LabelKind.SPEECH:
                 refined[i] = replace(own[i], kind=kind, confidence=confidence, detail=detail)
         taken = passage.last
@@ -113,9 +141,17 @@ def _speaks(other: Sequence[Label] | None, start: float, end: float) -> bool:
 
 
 def _judge(
-    passage: _Passage, own: Sequence[Label], other: Sequence[Label] | None, said: Sequence[Word], phrases: Phrases
+    passage: _Passage,
+    own: Sequence[Label],
+    other: Sequence[Label] | None,
+    said: Sequence[Word],
+    in_person: bool,
+    phrases: Phrases,
 ) -> tuple[LabelKind, float, str] | None:
-    """Kind, confidence and the words that tell; None where a person may speak."""
+    """Kind, confidence and the words that tell; None where a person may speak.
+
+    That calls are recorded is said by persons too: by one who says their name or offers help `in_person`.
+    """
     found = {kind: match for kind in KINDS if (match := _found(said, phrases.get(kind, ())))}
     if not found:
         return None
@@ -130,11 +166,12 @@ def _judge(
         return LabelKind.VOICEMAIL, 0.95, detail
     in_dialogue = _speaks(other, 0.0, passage.end)
     answered = _speaks(other, passage.end, passage.end + ANSWERED_WITHIN)
-    if in_dialogue or (answered and "after_the_tone" not in found):
+    only_a_notice = not greeting and "announcement" not in found
+    if in_dialogue or (answered and "after_the_tone" not in found) or (only_a_notice and in_person):
         return None
     if greeting:
         return LabelKind.VOICEMAIL, 0.8, detail
-    return LabelKind.ANNOUNCEMENT, 0.8 if "announcement" in found else 0.6, detail
+    return LabelKind.ANNOUNCEMENT, 0.6 if only_a_notice else 0.8, detail
 
 
 def _judge_mixed(
@@ -151,9 +188,10 @@ def _judge_mixed(
 def _beside(passage: _Passage, own: Sequence[Label]) -> bool:
     """Whether it rings or music plays right before, or music or a busy tone right after."""
     return any(
-        label.kind in MACHINE_SOUNDS
-        and (-0.5 <= passage.start - label.end <= BESIDE or -0.5 <= label.start - passage.end <= BESIDE)
+        -0.5 <= passage.start - label.end <= (AFTER_A_RING if label.kind is LabelKind.RINGBACK else BESIDE)
+        or -0.5 <= label.start - passage.end <= BESIDE
         for label in own
+        if label.kind in MACHINE_SOUNDS
     )
 
 

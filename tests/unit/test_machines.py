@@ -80,6 +80,36 @@ def test_an_announcement_is_said_before_anybody_speaks_and_to_nobody(text: str, 
     assert refined[0].confidence >= least
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Good morning, this is Anna from Northwind Energy. This call may be recorded.",
+        "This call is recorded for training purposes. How can I help you?",
+        "Hier ist Sabine von Nordwind Energie. Das Gespräch wird aufgezeichnet.",
+        "Esta llamada puede ser grabada. ¿En qué puedo ayudarle?",
+        "Cet appel est enregistré. En quoi puis-je vous aider ?",
+    ],
+)
+def test_a_rep_who_reads_the_notice_stays_a_person_also_where_the_answer_is_slow(text: str) -> None:
+    rep = channel((RING, 4), (SPEECH, 6), (SILENCE, 15))
+    customer = channel((SILENCE, 15), (SPEECH, 5), (SILENCE, 5))
+    assert refine((rep, customer), [said(text, 4, 10), said("good morning", 15, 20, 1)]) == (rep, customer)
+
+
+def test_a_rep_who_pauses_before_the_notice_stays_a_person() -> None:
+    rep = channel((SPEECH, 3), (SILENCE, 2), (SPEECH, 3), (SILENCE, 12))
+    customer = channel((SILENCE, 13), (SPEECH, 5), (SILENCE, 2))
+    texts = [said("Hello, my name is Tom.", 0, 3), said(NOTICE, 5, 8), said("good morning", 13, 18, 1)]
+    assert refine((rep, customer), texts) == (rep, customer)
+
+
+def test_who_answers_in_the_pause_of_the_ring_answers_the_ring() -> None:
+    """2 s of ring and 4 s without, as in North America: the label ends with the last ring."""
+    own = channel((RING, 2), (SILENCE, 5), (SPEECH, 4), (SILENCE, 1), (SPEECH, 9))
+    texts = [said(BUSY, 7, 11), said("good morning this is Tom", 12, 21)]
+    assert kinds(refine((own,), texts)[0])[:2] == [RING, ANNOUNCEMENT]
+
+
 def test_other_words_before_a_beep_stay_speech() -> None:
     own = channel((SPEECH, 4), (SILENCE, 1), (BEEP, 0.5), (SILENCE, 5))
     labels = (channel((SILENCE, 10.5)), own)

@@ -169,7 +169,7 @@ def test_the_senders_user_is_the_rep_once_the_rep_is_known():
 
 @pytest.mark.parametrize("code", ["en", "es", "de", "fr"])
 def test_phrase_lists_hold_every_kind(code):
-    assert set(json.loads((roles.PHRASES / f"{code}.json").read_text())) == {*roles.WEIGHTS, *machines.KINDS}
+    assert set(json.loads((roles.PHRASES / f"{code}.json").read_text())) == {*roles.WEIGHTS, *machines.KINDS, "in_person"}
 
 
 # voices
