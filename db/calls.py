@@ -10,7 +10,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.types.json import Jsonb
 
-from db import jobs, record
+from db import jobs, record, voiceprints
 from db.database import Database
 from db.identity import SIGNING_PARAMETERS, e164, recording_identity
 from db.jobs import Lease
@@ -20,6 +20,7 @@ from pipeline.domain.call import Call, CallState, Sender, Submission
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import Transcript, Voiceprint
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
+from pipeline.speakers.roles import RoleOptions
 
 __all__ = ["SIGNING_PARAMETERS", "Accepted", "complete", "e164", "recording_identity", "submit"]
 
@@ -99,6 +100,7 @@ async def complete(
     findings: Sequence[Finding],
     voiceprint: Voiceprint | None,
     warnings: Sequence[str] = (),
+    roles: RoleOptions | None = None,
 ) -> Call | None:
     """Write the record of a call and finish its job. Raises LeaseLost.
 
@@ -106,8 +108,8 @@ async def complete(
     nothing and returns the call as it is now: run the analysis again and call with `jobs.refresh(database, lease)`,
     or with the lease's `call` replaced by the one returned.
 
-    `voiceprint` is the rep's, kept under the call's `user_id`. None keeps an earlier one of an "analyze" job, and
-    removes that of a "process" job, whose recording may be another.
+    `voiceprint` is the rep's, kept under the call's `user_id`; `roles` say what is learnt from it. None keeps an
+    earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be another.
     """
     async with database.transaction() as connection:
         row = await jobs.lock(connection, lease)
@@ -117,7 +119,7 @@ async def complete(
         process_job = row.job_id or lease.job.job_id
         await record.write_transcript(connection, lease, process_job, transcript)
         notes = await record.write_findings(connection, lease, findings)
-        await record.keep_voiceprint(connection, lease, call.user_id, voiceprint)
+        await voiceprints.keep(connection, lease, call.user_id, voiceprint, roles)
         await jobs.finish(connection, lease)
         await connection.execute(
             sa.update(calls).where(calls.c.id == lease.call_pk).values(_completed(lease, [*warnings, *notes]))

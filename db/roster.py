@@ -7,19 +7,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.database import Database
 from db.jobs import Lease
-from db.tables import calls, contacts, members, voiceprints, workspaces
+from db.tables import calls, contacts, members, voice_centroids, workspaces
 from pipeline.domain.insight import Contact, Member, MemberVoiceprint, Roster
 from pipeline.domain.speech import Voiceprint
 
 MOST_CONTACTS = 2_000  # those with the call's numbers first, then the latest
-VOICEPRINTS_PER_MEMBER = 5  # the latest of each model
 
 
 async def load(database: Database, lease: Lease) -> Roster:
     """The roster of a call as things stand now.
 
-    Members are those of the call's team and those of no team. A voice is known from earlier calls whose `userId` named
-    the member; the call's own is left out.
+    Members are those of the call's team and those of no team. A voice is known from calls whose sender, or a
+    person, said that the member handled them, once enough of them agree.
     """
     async with database.transaction() as connection:
         row = (
@@ -50,20 +49,15 @@ async def _members(connection: AsyncConnection, lease: Lease) -> tuple[Member, .
 
 
 async def _voiceprints(connection: AsyncConnection, lease: Lease) -> tuple[MemberVoiceprint, ...]:
-    newest = sa.func.row_number().over(
-        partition_by=(voiceprints.c.user_id, voiceprints.c.model), order_by=voiceprints.c.created_at.desc()
-    )
+    """The centroids that decide. A call without a `userId` teaches none, so its own voice is in none that it meets."""
     same_member = sa.and_(
-        members.c.workspace_id == voiceprints.c.workspace_id, members.c.user_id == voiceprints.c.user_id
-    )
-    ranked = (
-        sa.select(voiceprints, newest.label("rank"))
-        .join(members, same_member)
-        .where(_of_team(lease), voiceprints.c.call_pk != lease.call_pk)
-        .subquery()
+        members.c.workspace_id == voice_centroids.c.workspace_id, members.c.user_id == voice_centroids.c.user_id
     )
     rows = await connection.execute(
-        sa.select(ranked).where(ranked.c.rank <= VOICEPRINTS_PER_MEMBER).order_by(ranked.c.user_id, ranked.c.rank)
+        sa.select(voice_centroids)
+        .join(members, same_member)
+        .where(_of_team(lease), voice_centroids.c.kind == "profile")
+        .order_by(voice_centroids.c.user_id, voice_centroids.c.model, voice_centroids.c.position)
     )
     return tuple(
         MemberVoiceprint(

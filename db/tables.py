@@ -280,9 +280,40 @@ voiceprints = sa.Table(
     _call(primary_key=True),
     _workspace(),
     sa.Column("user_id", UUID),
+    _text("named_by", required=False),
     _text("model"),
     sa.Column("vector", Vector, nullable=False),
     sa.Column("speech_seconds", sa.Double, nullable=False),
+    sa.Column("agreement", sa.Double),
+    sa.Column("flaws", ARRAY(sa.Text), nullable=False, server_default="{}"),
+    _text("standing", default="waiting"),
+    sa.Column("reasons", ARRAY(sa.Text), nullable=False, server_default="{}"),
+    _time("removed_at"),
     _now("created_at"),
     sa.Index("voiceprints_member_idx", "workspace_id", "user_id", "model"),
+)
+
+voiceprint_events = sa.Table(
+    "voiceprint_events",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    _call(),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False, server_default=sa.text("clock_timestamp()")),
+    _text("who"),
+    _text("action"),
+    sa.Column("user_id", UUID),
+    sa.Index("voiceprint_events_call_idx", "call_pk", "id"),
+)
+
+voice_centroids = sa.Table(
+    "voice_centroids",
+    metadata,
+    sa.Column("workspace_id", UUID, sa.ForeignKey("workspaces.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("user_id", UUID, primary_key=True),
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("vector", Vector, nullable=False),
+    sa.Column("calls", sa.Integer, nullable=False),
+    sa.Column("speech_seconds", sa.Double, nullable=False),
 )

@@ -186,6 +186,7 @@ class Conducting:
                 outcome.findings,
                 outcome.spoken.voiceprint,
                 outcome.warnings,
+                self._process_options.roles,
             )
         )
 

@@ -7,6 +7,7 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pipeline.domain.speech import SAMPLE_RATE, Diarization, SpeakerSpan, Voicep
 from pipeline.errors import CheckpointMissing, EngineError
 
 CPU_BATCH, GPU_BATCH = 4, 32  # on a CPU larger batches are slower: 3.6 CPU seconds at 1, 5.3 at 128 for 60 s of audio
-PIECE = 10.0  # seconds of speech in one embedding of a voiceprint; the length that pipelines embed
+PIECE = 6.0  # seconds of speech at least in one embedding of a voiceprint (below 12), where there are so many
 
 logger = logging.getLogger(__name__)
 
@@ -63,16 +64,14 @@ class Pyannote:
         return Diarization(named, voiceprints, self.name)
 
     def voiceprint(self, spoken: Sequence[Samples]) -> Voiceprint | None:
-        """See `pipeline.diarization.Engine`: the pieces are joined, cut into 10 s, embedded, and averaged by length."""
+        """See `pipeline.diarization.Engine`: joined, cut into like pieces of 6 s or more, embedded, averaged."""
         speech = np.concatenate([np.asarray(x, np.float32) for x in spoken]) if spoken else np.zeros(0, np.float32)
         seconds = len(speech) / SAMPLE_RATE
         if seconds < self._options.min_voiceprint_seconds:
             return None
-        size = round(PIECE * SAMPLE_RATE)
-        parts = [speech[first : first + size] for first in range(0, len(speech), size)]
-        parts = [part for part in parts if len(part) >= SAMPLE_RATE] or [speech]
-        vectors = np.stack([self._embed(part) for part in parts])
-        return self._voiceprint(np.average(vectors, axis=0, weights=[len(part) for part in parts]), seconds)
+        vectors = np.stack([self._embed(part) for part in np.array_split(speech, max(1, int(seconds // PIECE)))])
+        made = self._voiceprint(vectors.mean(axis=0), seconds)
+        return made and replace(made, agreement=_agreement(vectors))
 
     def _apply(self, samples: Samples) -> Any:
         import torch
@@ -109,6 +108,19 @@ class Pyannote:
         if not np.isfinite(norm) or norm == 0:
             return None
         return Voiceprint(tuple(float(v) for v in vector / norm), self.name, round(seconds, 2))
+
+
+def _agreement(vectors: npt.NDArray[np.float64]) -> float | None:
+    """How like the others the piece is that is least so: cosine to their mean, low where two voices were taken for one.
+
+    None for a single piece.
+    """
+    if len(vectors) < 2:
+        return None
+    others = (vectors.sum(axis=0) - vectors) / (len(vectors) - 1)
+    norms = np.linalg.norm(others, axis=1) * np.linalg.norm(vectors, axis=1)
+    cosines = (others * vectors).sum(axis=1) / np.where(norms > 0, norms, 1.0)
+    return round(float(cosines.min()), 4)
 
 
 def _load(checkpoint: checkpoints.Checkpoint) -> Any:

@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import CUSTOMER, REP, Role, Speaker, Turn, Voiceprint
+from pipeline.speakers.gate import PrintOptions
+from pipeline.speakers.profile import ProfileOptions
 from pipeline.speakers.voiceprint import Match, MatchOptions, match
 
 PHRASES = Path(__file__).parent / "phrases"
@@ -32,6 +34,8 @@ class RoleOptions(BaseModel):
 
     clear: float = Field(0.75, gt=0.5, le=1, description="Probability from which the rep is named rather than unknown.")
     voice: MatchOptions = Field(default_factory=MatchOptions, description="When a voice of the roster is recognised.")
+    prints: PrintOptions = Field(default_factory=PrintOptions, description="What a voiceprint is made of.")
+    profile: ProfileOptions = Field(default_factory=ProfileOptions, description="When voiceprints make a profile.")
 
 
 @dataclass(frozen=True, slots=True)

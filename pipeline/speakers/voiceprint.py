@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.speech import Voiceprint
+from pipeline.speakers.scales import scale
 
 
 class MatchOptions(BaseModel):
@@ -14,7 +15,12 @@ class MatchOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    threshold: float = Field(0.65, ge=-1, le=1, description="Cosine similarity that the best candidate must reach.")
+    threshold: float | None = Field(
+        None,
+        ge=-1,
+        le=1,
+        description="Cosine that the best candidate must reach; left out: the scale of the model.",
+    )
     margin: float = Field(0.10, ge=0, le=2, description="How far the best candidate must lie above the second.")
 
 
@@ -46,17 +52,23 @@ def match(
     """
     if voiceprint is None:
         return None
-    options = options or MatchOptions()
     best: dict[str, float] = {}
     for name, known in candidates.items():
         found = [s for s in (similarity(voiceprint, other) for other in known) if s is not None]
         if found:
             best[name] = max(found)
-    if not best:
+    return clearest(best, voiceprint.model, options)
+
+
+def clearest(similarities: Mapping[str, float], model: str, options: MatchOptions | None = None) -> Match | None:
+    """The candidate whose voice it is by its similarity, or None: too unlike all, or too like two."""
+    options = options or MatchOptions()
+    if not similarities:
         return None
-    ranked = sorted(best, key=lambda name: (-best[name], name))
-    first = best[ranked[0]]
-    second = best[ranked[1]] if len(ranked) > 1 else -1.0
-    if first < options.threshold or first - second < options.margin:
+    ranked = sorted(similarities, key=lambda name: (-similarities[name], name))
+    first = similarities[ranked[0]]
+    second = similarities[ranked[1]] if len(ranked) > 1 else -1.0
+    threshold = scale(model).threshold if options.threshold is None else options.threshold
+    if first < threshold or first - second < options.margin:
         return None
     return Match(ranked[0], first, first - second)

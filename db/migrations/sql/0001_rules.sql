@@ -35,3 +35,14 @@ END $$;
 
 CREATE TRIGGER jobs_announced AFTER INSERT OR UPDATE OF state, not_before ON jobs
     FOR EACH ROW WHEN (NEW.state = 'queued') EXECUTE FUNCTION announce_job();
+
+-- An erased voice must not live on in a mean: the member's centroids go with it, until their next call makes new ones.
+CREATE FUNCTION forget_centroids() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM voice_centroids
+    WHERE workspace_id = OLD.workspace_id AND user_id = OLD.user_id AND model = OLD.model;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER voiceprints_erased AFTER DELETE ON voiceprints
+    FOR EACH ROW WHEN (OLD.user_id IS NOT NULL) EXECUTE FUNCTION forget_centroids();

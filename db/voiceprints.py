@@ -1,0 +1,257 @@
+"""The rep's voice in each call: kept with the call's record; listed, taken out, put back and given a name by people."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db import voice_profiles
+from db.database import Database
+from db.jobs import Lease
+from db.tables import calls, members, voice_centroids, voiceprint_events, voiceprints
+from pipeline.domain.speech import Voiceprint
+from pipeline.speakers.roles import RoleOptions
+
+
+class NoVoiceprint(LookupError):
+    """The call is not there, or has no voiceprint."""
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceprintSummary:
+    """A rep's voice in one call. `state`: taught, waiting, quarantined, removed, nameless, or recognised.
+
+    `recognised`: nobody said whose voice it is, but it clearly fits the profile of `user_id`; it teaches nobody.
+    """
+
+    call_id: UUID
+    workspace_id: UUID
+    user_id: UUID | None
+    name: str | None  # the member's
+    state: str
+    reasons: tuple[str, ...]
+    model: str
+    speech_seconds: float
+    agreement: float | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceprintEvent:
+    """What a person did: removed, restored or assigned (to `user_id`)."""
+
+    at: datetime
+    who: str
+    action: str
+    user_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceprintRecord:
+    """A voiceprint, how like each member's profile it is (cosine, the likest first), and what people did to it."""
+
+    summary: VoiceprintSummary
+    likeness: tuple[tuple[UUID, float], ...]
+    history: tuple[VoiceprintEvent, ...]
+
+
+async def keep(
+    connection: AsyncConnection,
+    lease: Lease,
+    user_id: UUID | None,
+    voiceprint: Voiceprint | None,
+    options: RoleOptions | None = None,
+) -> None:
+    """The rep's voice in this call, under the member who handled it, if known; profiles follow.
+
+    None keeps an earlier one of an "analyze" job and removes that of a "process" job. What a person did to it (removal,
+    a name) holds, whatever the call's sender says later.
+    """
+    own = voiceprints.c.call_pk == lease.call_pk
+    before = (await connection.execute(sa.select(voiceprints.c.model).where(own))).scalar()
+    if before is None and voiceprint is None:
+        return
+    await voice_profiles.hold(connection, lease.workspace_id)
+    was = (await connection.execute(sa.select(voiceprints).where(own))).one_or_none()
+    name = _name(was, user_id)
+    if voiceprint is not None:
+        values = {"workspace_id": lease.workspace_id, **name, **_of(voiceprint)}
+        upsert = insert(voiceprints).values(call_pk=lease.call_pk, **values)
+        await connection.execute(upsert.on_conflict_do_update(index_elements=["call_pk"], set_=values))
+    elif lease.job.kind == "analyze":
+        await connection.execute(sa.update(voiceprints).where(own).values(**name))
+    else:
+        await connection.execute(sa.delete(voiceprints).where(own))
+    concerned = {was.user_id if was else None, name["user_id"]}
+    for model in {was.model if was else None, voiceprint.model if voiceprint else None} - {None}:
+        await voice_profiles.refresh(connection, lease.workspace_id, str(model), concerned, options)
+
+
+async def list_(database: Database, workspace_id: UUID | None = None, limit: int = 1000) -> list[VoiceprintSummary]:
+    """The latest first."""
+    query = _SUMMARY.order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc()).limit(limit)
+    if workspace_id is not None:
+        query = query.where(voiceprints.c.workspace_id == workspace_id)
+    async with database.transaction() as connection:
+        return [_summary(row) for row in await connection.execute(query)]
+
+
+async def show(database: Database, call_id: UUID, workspace_id: UUID | None = None) -> VoiceprintRecord:
+    """All about the voiceprint of one call. Raises `NoVoiceprint`."""
+    async with database.transaction() as connection:
+        row = await _find(connection, call_id, workspace_id)
+        like = sa.func.max(voice_profiles.cosine(voiceprints.c.vector, voice_centroids.c.vector)).label("like")
+        compared = sa.and_(
+            voice_centroids.c.workspace_id == voiceprints.c.workspace_id,
+            voice_centroids.c.model == voiceprints.c.model,
+            voice_centroids.c.kind == "profile",
+        )
+        alike = await connection.execute(
+            sa.select(voice_centroids.c.user_id, like)
+            .join(voiceprints, compared)
+            .where(voiceprints.c.call_pk == row.call_pk)
+            .group_by(voice_centroids.c.user_id)
+            .order_by(like.desc(), voice_centroids.c.user_id)
+        )
+        columns = [voiceprint_events.c[name] for name in VoiceprintEvent.__dataclass_fields__]
+        events = await connection.execute(
+            sa.select(*columns).where(voiceprint_events.c.call_pk == row.call_pk).order_by(voiceprint_events.c.id)
+        )
+        return VoiceprintRecord(
+            _summary(row),
+            tuple((member, round(float(cosine), 4)) for member, cosine in alike),
+            tuple(VoiceprintEvent(**event._mapping) for event in events),
+        )
+
+
+async def remove(
+    database: Database, call_id: UUID, who: str, workspace_id: UUID | None = None, options: RoleOptions | None = None
+) -> VoiceprintSummary:
+    """Take a sample out: it is kept and has no effect, as if it had never come. Raises `NoVoiceprint`."""
+    return await _change(database, call_id, workspace_id, who, "removed", {"removed_at": sa.func.now()}, options)
+
+
+async def restore(
+    database: Database, call_id: UUID, who: str, workspace_id: UUID | None = None, options: RoleOptions | None = None
+) -> VoiceprintSummary:
+    """Put a removed sample back; whether it teaches, the gate decides. Raises `NoVoiceprint`."""
+    return await _change(database, call_id, workspace_id, who, "restored", {"removed_at": None}, options)
+
+
+async def assign(
+    database: Database,
+    call_id: UUID,
+    user_id: UUID,
+    who: str,
+    workspace_id: UUID | None = None,
+    options: RoleOptions | None = None,
+) -> VoiceprintSummary:
+    """Say whose voice it is. That holds, whatever the call's sender says later. Raises `NoVoiceprint`."""
+    values = {"user_id": user_id, "named_by": "person"}
+    return await _change(database, call_id, workspace_id, who, "assigned", values, options)
+
+
+async def _change(
+    database: Database,
+    call_id: UUID,
+    workspace_id: UUID | None,
+    who: str,
+    action: str,
+    values: dict[str, Any],
+    options: RoleOptions | None,
+) -> VoiceprintSummary:
+    async with database.transaction() as connection:
+        found = await _find(connection, call_id, workspace_id)
+        await voice_profiles.hold(connection, found.workspace_id)
+        was = await _find(connection, call_id, found.workspace_id)  # as it is now that nobody else changes it
+        if not _changes(was, action, values):
+            return _summary(was)
+        own = voiceprints.c.call_pk == was.call_pk
+        await connection.execute(sa.update(voiceprints).where(own).values(**values))
+        event = {"call_pk": was.call_pk, "who": who, "action": action, "user_id": values.get("user_id")}
+        await connection.execute(sa.insert(voiceprint_events).values(**event))
+        concerned = {was.user_id, values.get("user_id", was.user_id)}
+        await voice_profiles.refresh(connection, was.workspace_id, was.model, concerned, options)
+        return _summary(await _find(connection, call_id, was.workspace_id))
+
+
+def _changes(was: Any, action: str, values: dict[str, Any]) -> bool:
+    """Whether it is not so already."""
+    if action == "assigned":
+        return any(was._mapping[name] != value for name, value in values.items())
+    return (was.removed_at is None) == (action == "removed")
+
+
+def _name(was: Any, user_id: UUID | None) -> dict[str, Any]:
+    """What a person said goes before what the sender says, and that before what a voice resembles."""
+    if was is not None and was.named_by == "person":
+        return {"user_id": was.user_id, "named_by": "person"}
+    if user_id is not None:
+        return {"user_id": user_id, "named_by": "sender"}
+    if was is not None and was.named_by == "voice":
+        return {"user_id": was.user_id, "named_by": "voice"}
+    return {"user_id": None, "named_by": None}
+
+
+def _of(voiceprint: Voiceprint) -> dict[str, Any]:
+    return {
+        "model": voiceprint.model,
+        "vector": list(voiceprint.vector),
+        "speech_seconds": voiceprint.speech_seconds,
+        "agreement": voiceprint.agreement,
+        "flaws": list(voiceprint.flaws),
+        "standing": "quarantined" if voiceprint.flaws else "waiting",
+        "reasons": list(voiceprint.flaws),
+    }
+
+
+_SUMMARY = (
+    sa.select(
+        *(voiceprints.c[name] for name in ("call_pk", "workspace_id", "user_id", "named_by", "standing", "reasons")),
+        *(voiceprints.c[name] for name in ("model", "speech_seconds", "agreement", "removed_at", "created_at")),
+        calls.c.call_id,
+        members.c.name,
+    )
+    .join(calls, calls.c.id == voiceprints.c.call_pk)
+    .outerjoin(
+        members,
+        sa.and_(members.c.workspace_id == voiceprints.c.workspace_id, members.c.user_id == voiceprints.c.user_id),
+    )
+)
+
+
+async def _find(connection: AsyncConnection, call_id: UUID, workspace_id: UUID | None) -> Any:
+    query = _SUMMARY.where(calls.c.call_id == call_id)
+    if workspace_id is not None:
+        query = query.where(voiceprints.c.workspace_id == workspace_id)
+    row = (await connection.execute(query.order_by(voiceprints.c.call_pk.desc()).limit(1))).one_or_none()
+    if row is None:
+        raise NoVoiceprint(f"no voiceprint of a call {call_id}")
+    return row
+
+
+def _summary(row: Any) -> VoiceprintSummary:
+    return VoiceprintSummary(
+        call_id=row.call_id,
+        workspace_id=row.workspace_id,
+        user_id=row.user_id,
+        name=row.name,
+        state=_state(row),
+        reasons=tuple(row.reasons),
+        model=row.model,
+        speech_seconds=row.speech_seconds,
+        agreement=row.agreement,
+        created_at=row.created_at,
+    )
+
+
+def _state(row: Any) -> str:
+    if row.removed_at is not None:
+        return "removed"
+    if row.named_by is None:
+        return "nameless"
+    return "recognised" if row.named_by == "voice" else str(row.standing)

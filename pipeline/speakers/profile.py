@@ -1,0 +1,207 @@
+"""What a member sounds like: a few centroids, computed from the history of their calls, and which calls teach.
+
+A profile is a function of the set of samples, never of their order or of an earlier profile. So a sample that is taken
+out leaves no trace, a bad first sample spoils nothing, and a profile cannot drift by learning from what it recognised.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipeline.domain.speech import Voiceprint
+from pipeline.speakers.scales import scale
+
+Vectors = npt.NDArray[np.float64]  # shape (samples, dimension), unit length
+
+MISFITS = {
+    "unlike_others": "does not fit the member's other calls",
+    "another_member": "fits another member better",
+}
+"""Why a sample without flaws of its own does not teach."""
+
+
+class ProfileOptions(BaseModel):
+    """When calls make a profile, and which of them teach it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    calls: int = Field(3, ge=1, le=50, description="Calls that must agree before a member's profile decides.")
+    seconds: float = Field(30.0, ge=0, description="Clean speech in those calls before a member's profile decides.")
+    fit: float | None = Field(
+        None,
+        ge=-1,
+        le=1,
+        description="Mean cosine at which calls of one member are one voice; left out: the scale of the model.",
+    )
+    centroids: int = Field(3, ge=1, le=10, description="Most centroids of a member: a headset, a mobile, a desk phone.")
+    related: float | None = Field(
+        None,
+        ge=-1,
+        le=1,
+        description="Least cosine of a further centroid to the main one; left out: the scale of the model.",
+    )
+
+    def of(self, model: str) -> "Limits":
+        """The limits that hold for a model's voiceprints."""
+        own = scale(model)
+        return Limits(own.fit if self.fit is None else self.fit, own.related if self.related is None else self.related)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Cosines as in `scales.Scale`."""
+
+    fit: float
+    related: float
+
+
+class Standing(StrEnum):
+    """What a sample does for its member's profile."""
+
+    TAUGHT = "taught"
+    WAITING = "waiting"  # good, but too few calls agree as yet
+    QUARANTINED = "quarantined"  # kept, with the reason, and not learnt from
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The rep's voice in one call."""
+
+    key: str  # the call
+    voiceprint: Voiceprint
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a sample; `reasons` are names of `gate.FLAWS` or `MISFITS`."""
+
+    standing: Standing
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Centroid:
+    """A mean voice of a member, and what it rests on."""
+
+    voiceprint: Voiceprint  # unit vector; its seconds are those of all its calls
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A member's voice by one model. No centroids: nothing decides yet. `verdicts` are by the samples' keys."""
+
+    centroids: tuple[Centroid, ...]
+    verdicts: dict[str, Verdict]
+
+
+def learn(
+    samples: Sequence[Sample], others: Mapping[str, Sequence[Voiceprint]], options: ProfileOptions | None = None
+) -> Profile:
+    """The profile that a member's samples make; all are of one model and one length of vector.
+
+    `others`: what other members sound like by their own calls alone (`centroids_of`), by member. A sample that fits
+    one of them (`fit`), and better than its own member's other calls, does not teach: best match must be mutual.
+    """
+    options = options or ProfileOptions()
+    verdicts = {s.key: Verdict(Standing.QUARANTINED, s.voiceprint.flaws) for s in samples if s.voiceprint.flaws}
+    good = _in_order(samples)
+    foreign = _foreign(good, [one for prints in others.values() for one in prints], options)
+    verdicts |= {s.key: Verdict(Standing.QUARANTINED, ("another_member",)) for s, away in foreign if away}
+    kept = [s for s, away in foreign if not away]
+    groups = _teaching(kept, options)
+    taught = {s.key for group in groups for s in group}
+    enough = bool(groups)
+    for sample in kept:
+        if sample.key in taught:
+            verdicts[sample.key] = Verdict(Standing.TAUGHT)
+        elif enough:
+            verdicts[sample.key] = Verdict(Standing.QUARANTINED, ("unlike_others",))
+        else:
+            verdicts[sample.key] = Verdict(Standing.WAITING)
+    return Profile(tuple(_centroid(group) for group in groups), verdicts)
+
+
+def centroids_of(samples: Sequence[Sample], options: ProfileOptions | None = None) -> tuple[Centroid, ...]:
+    """What a member sounds like by their own calls, whoever else there is; empty while too few agree."""
+    return tuple(_centroid(group) for group in _teaching(_in_order(samples), options or ProfileOptions()))
+
+
+def _in_order(samples: Sequence[Sample]) -> list[Sample]:
+    """Those without flaws, in an order that does not depend on how they came."""
+    return sorted((s for s in samples if not s.voiceprint.flaws), key=lambda s: s.key)
+
+
+def _foreign(
+    samples: Sequence[Sample], others: Sequence[Voiceprint], options: ProfileOptions
+) -> list[tuple[Sample, bool]]:
+    """Whether each sample is like another member, and more so than like the rest of its own."""
+    others = [one for one in others if samples and len(one.vector) == len(samples[0].voiceprint.vector)]
+    if len(samples) < 2 or not others:
+        return [(sample, False) for sample in samples]
+    fit = options.of(samples[0].voiceprint.model).fit
+    own, theirs = _vectors([s.voiceprint for s in samples]), _vectors(others)
+    total = own.sum(axis=0)
+    found = []
+    for sample, vector in zip(samples, own, strict=True):
+        rest = total - vector
+        length = float(np.linalg.norm(rest))
+        like_own = float(vector @ rest) / length if length > 1e-9 else -1.0
+        like_other = float((theirs @ vector).max())
+        found.append((sample, like_other >= fit and like_other > like_own))
+    return found
+
+
+def _teaching(samples: Sequence[Sample], options: ProfileOptions) -> list[list[Sample]]:
+    """The groups of samples that make centroids, the main one first; none while no group is large enough.
+
+    The main group must hold more than half of the samples: where two voices share a member, neither is taken for it.
+    """
+    if not samples:
+        return []
+    limits = options.of(samples[0].voiceprint.model)
+    groups = sorted(_alike(samples, limits.fit), key=lambda group: (-len(group), group[0].key))
+    if not _enough(groups[0], options) or 2 * len(groups[0]) <= len(samples):
+        return []
+    main = _centroid(groups[0]).voiceprint.vector
+    chosen = [groups[0]]
+    for group in groups[1:]:
+        related = float(np.dot(main, _centroid(group).voiceprint.vector)) >= limits.related
+        if related and _enough(group, options) and len(chosen) < options.centroids:
+            chosen.append(group)
+    return chosen
+
+
+def _enough(group: Sequence[Sample], options: ProfileOptions) -> bool:
+    seconds = sum(sample.voiceprint.speech_seconds for sample in group)
+    return len(group) >= options.calls and seconds >= options.seconds
+
+
+def _alike(samples: Sequence[Sample], fit: float) -> list[list[Sample]]:
+    """Agglomerative clustering: groups join while their mean cosine is at least `fit` (average linkage)."""
+    if len(samples) < 2:
+        return [[sample] for sample in samples]
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    vectors = _vectors([s.voiceprint for s in samples])
+    distances = np.clip(1 - vectors @ vectors.T, 0, 2)
+    np.fill_diagonal(distances, 0)
+    labels = fcluster(linkage(squareform(distances, checks=False), "average"), 1 - fit, "distance")
+    return [[s for s, own in zip(samples, labels, strict=True) if own == label] for label in np.unique(labels)]
+
+
+def _centroid(group: Sequence[Sample]) -> Centroid:
+    """Every call counts alike: a long one is not more of a voice."""
+    mean = _vectors([s.voiceprint for s in group]).mean(axis=0)
+    vector = tuple(float(x) for x in mean / np.linalg.norm(mean))
+    seconds = round(sum(s.voiceprint.speech_seconds for s in group), 2)
+    return Centroid(Voiceprint(vector, group[0].voiceprint.model, seconds), len(group))
+
+
+def _vectors(prints: Sequence[Voiceprint]) -> Vectors:
+    return np.array([one.vector for one in prints], np.float64)
