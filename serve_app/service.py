@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 
+from pipeline.analysis.engine import REVEAL
 from pipeline.errors import CallError
 from serve_app.settings import DELIMITER, PREFIX, Settings
 
@@ -55,7 +56,7 @@ def prepare_environment(settings: Settings, database_url: str) -> None:
     """
     for name in [name for name in os.environ if name.startswith(PREFIX) and _is_setting(name)]:
         del os.environ[name]
-    for name, value in settings.model_dump(mode="json", exclude_none=True).items():
+    for name, value in settings.model_dump(mode="json", exclude_none=True, context={REVEAL: True}).items():
         os.environ[PREFIX + name.upper()] = value if isinstance(value, str) else json.dumps(value)
     os.environ[f"{PREFIX}DATABASE_URL"] = database_url
     defaults = {

@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from rapidfuzz import fuzz, process
 
 from db.identity import SIGNING_PARAMETERS
+from pipeline.analysis.engine import AnalysisOptions
 from pipeline.asr.engine import AsrOptions
 from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.chunks import SpeechOptions
@@ -53,7 +54,12 @@ class Settings(BaseSettings):
     """The whole service. Frozen: a process reads its settings once, at its edge."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_nested_delimiter=DELIMITER, extra="forbid", frozen=True, title="Settings"
+        env_prefix=PREFIX,
+        env_nested_delimiter=DELIMITER,
+        extra="forbid",
+        frozen=True,
+        title="Settings",
+        hide_input_in_errors=True,  # what cannot be used may be a key or a password
     )
 
     database_url: str | None = Field(
@@ -89,6 +95,7 @@ class Settings(BaseSettings):
     safety: SafetyOptions = Field(default_factory=SafetyOptions)
     turns: TurnOptions = Field(default_factory=TurnOptions)
     roles: RoleOptions = Field(default_factory=RoleOptions)
+    analysis: AnalysisOptions = Field(default_factory=AnalysisOptions)
 
     def model_post_init(self, _: Any) -> None:
         _warn_of_unknown_variables(os.environ)
@@ -141,6 +148,7 @@ class Settings(BaseSettings):
             roles=self.roles,
             language=self.language,
             safety=self.safety,
+            analysis=self.analysis,
         )
 
 

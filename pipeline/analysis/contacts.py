@@ -1,5 +1,6 @@
 """Who the other party is: their number, what they said about themselves, and which known contact that makes them."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -24,11 +25,12 @@ class Contacts:
     name = "contacts"
     version = 2
 
-    def run(self, material: Material) -> Finding:
+    def run(self, material: Material, told: Mapping[str, Fact] | None = None) -> Finding:
+        """`told`: facts by field that another engine read out; they take the place of what is heard here."""
         said = read(material, machines=True)
         numbers, side = other_numbers(material)
         region = material.roster.default_country or _region_of(material)
-        facts = hear(said, material.roster.contacts, region)
+        facts = {**hear(said, material.roster.contacts, region), **(told or {})}
         telephone = [number for number in (e164(raw, region) for raw in numbers) if number]
         heard_number = e164(facts["phone"].text, region) if "phone" in facts else None
         party = Party(tuple(telephone), heard_number, facts, said)

@@ -1,10 +1,11 @@
-"""The registry of analysis steps and the loop that runs them."""
+"""The registry of analysis steps, and the built-in engine: the loop that runs them."""
 
 import importlib
 import logging
 from dataclasses import replace
 from typing import Protocol
 
+from pipeline.analysis.engine import AnalysisOptions
 from pipeline.analysis.evidence import checked
 from pipeline.domain.insight import Finding, Material
 
@@ -40,7 +41,19 @@ def load(entry: str) -> Step:
     return step
 
 
-def analyze(material: Material, steps: tuple[str, ...] = STEPS) -> tuple[Finding, ...]:
+class Rules:
+    """The built-in engine: language packs and rules; no model, no network, the same answer each time."""
+
+    name = "rules"
+
+    def __init__(self, options: AnalysisOptions | None = None) -> None:
+        """It has no settings; `options` are what every engine is given."""
+
+    def analyze(self, material: Material) -> tuple[Finding, ...]:
+        return run_all(material)
+
+
+def run_all(material: Material, steps: tuple[str, ...] = STEPS) -> tuple[Finding, ...]:
     """All steps in order. A step that fails leaves a finding with an empty value and the reason in its note."""
     findings = dict(material.findings)
     made = []

@@ -47,7 +47,7 @@ def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
     settings, complaint = _settings()
     found.append(("settings", lambda: complaint))
     if settings is not None:
-        from serve_app.cli import checks_models, checks_service
+        from serve_app.cli import checks_analysis, checks_models, checks_service
 
         found += [
             ("variables", checks_service.variables),
@@ -56,6 +56,7 @@ def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
             ("database", lambda: checks_service.database(settings)),
             ("Ray", lambda: checks_service.ray_and_ports(settings)),
             ("models", lambda: checks_models.checkpoints(settings)),
+            ("analysis", lambda: checks_analysis.endpoint(settings)),
         ]
     return found
 

@@ -24,7 +24,9 @@ def render_finding(finding: Finding) -> list[RenderableType]:
 def _summary(finding: Finding) -> list[RenderableType]:
     value = finding.value
     sentences = value.get("sentences") or []
-    lines: list[RenderableType] = [Text(f"{one['speaker']}: {one['text']}") for one in sentences]
+    lines: list[RenderableType] = [
+        Text(f"{one['speaker']}: {one['text']}" if one.get("speaker") else one["text"]) for one in sentences
+    ]
     if not lines and value.get("text"):
         lines.append(Text(str(value["text"])))
     if value.get("outcome"):

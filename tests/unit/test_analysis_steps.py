@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.analysis import STEPS, analyze
 from pipeline.analysis.evidence import checked, fault, quote
+from pipeline.analysis.step import run_all
 from pipeline.domain.insight import Evidence, Finding
 from pipeline.domain.speech import Transcript
 from tests.unit.calls_by_hand import STEREO, call
@@ -120,7 +121,7 @@ class SeesTheOthers:
 
 def test_a_step_that_raises_stops_no_other():
     steps = (f"{__name__}:Breaks", f"{__name__}:SeesTheOthers")
-    broken, after = analyze(call(*CALLS["en"]), steps)
+    broken, after = run_all(call(*CALLS["en"]), steps)
     assert (broken.step, broken.version, broken.value) == ("breaks", 7, {})
     assert "RuntimeError: out of order" in broken.note
     assert after.value == {"before": ["breaks"]}

@@ -1,0 +1,124 @@
+"""What the model is asked to state: the shape of its answer, and how it is read.
+
+Every field is required and nothing else is allowed, as strict structured output wants it; what may be missing is null.
+"""
+
+import json
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+MOST_FAULTS = 8  # of an answer that the model is told of
+_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
+_TITLE = 200  # characters of a title or a topic
+_SENTENCE = 600
+
+Party = Literal["rep", "customer", "other", "unknown"]
+Mood = Literal["negative", "neutral", "positive"]
+
+
+class _Stated(BaseModel):
+    model_config = ConfigDict(frozen=True, json_schema_extra={"additionalProperties": False})
+
+
+def _line(longest: int) -> BeforeValidator:
+    """One line of printable text, cut to a length."""
+
+    def clean(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        printable = "".join(sign if sign.isprintable() else " " for sign in value)
+        return " ".join(printable.split())[:longest]
+
+    return BeforeValidator(clean)
+
+
+Title = Annotated[str, _line(_TITLE)]
+Text = Annotated[str, _line(_SENTENCE)]
+
+
+class Quote(_Stated):
+    turn: int = Field(description="Number of the turn, as in the brackets.")
+    text: str = Field(description="Words of that turn, copied exactly and without gaps.")
+
+
+class StatedTask(_Stated):
+    title: Title = Field(description="What is to be done, as short as a line on a list.")
+    owner: Party = Field(description="Who does it.")
+    beneficiary: Party | None = Field(description="For whom, or null.")
+    kind: Literal["commitment", "request", "follow-up", "appointment"]
+    due: str | None = Field(description="The words of the quote that say when, copied exactly, or null.")
+    quote: Quote
+
+
+class StatedFact(_Stated):
+    value: Title = Field(description="As it would be written down.")
+    quote: Quote = Field(description="Where it is said.")
+
+
+class StatedContact(_Stated):
+    name: StatedFact | None
+    company: StatedFact | None
+    email: StatedFact | None
+    phone: StatedFact | None
+    address: StatedFact | None
+
+
+class StatedSentence(_Stated):
+    text: Text
+    quote: Quote = Field(description="The words that bear the sentence out.")
+
+
+class StatedTopic(_Stated):
+    text: Title = Field(description="One to three words.")
+    quote: Quote
+
+
+class StatedTone(_Stated):
+    speaker: str = Field(description="The speaker's label, as in the transcript.")
+    label: Mood
+    quote: Quote = Field(description="The words that show it best.")
+
+
+class StatedOutcome(_Stated):
+    name: Literal["voicemail", "wrong_number", "follow_up", "refused", "resolved"]
+    quote: Quote
+
+
+class Answer(_Stated):
+    """What the model states about one part of a transcript."""
+
+    tasks: list[StatedTask]
+    contact: StatedContact
+    summary: list[StatedSentence]
+    topics: list[StatedTopic]
+    tones: list[StatedTone]
+    outcome: StatedOutcome | None
+
+
+def schema() -> dict[str, Any]:
+    """JSON schema of `Answer`."""
+    return Answer.model_json_schema()
+
+
+class Unreadable(Exception):
+    """The text is no `Answer`; says why, in words that the model may be told."""
+
+
+def parsed(text: str) -> Answer:
+    """The answer in a text: JSON, perhaps after thoughts or within a fence. Raises `Unreadable`."""
+    text = _THOUGHTS.sub("", text)
+    first = text.find("{")
+    if first < 0:
+        raise Unreadable("There is no JSON object in it.")
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text, first)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"It is not JSON: {error}") from None
+    try:
+        return Answer.model_validate(found)
+    except ValidationError as error:
+        faults = error.errors(include_input=False, include_url=False)[:MOST_FAULTS]
+        told = "; ".join(f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in faults)
+        raise Unreadable(f"It does not fit the schema: {told}") from None

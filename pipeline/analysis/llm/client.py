@@ -1,0 +1,228 @@
+"""Ask an OpenAI-compatible endpoint for chat completions, within a time budget.
+
+The protocol: POST {base_url}/chat/completions, https://platform.openai.com/docs/api-reference/chat. Servers differ in
+which parameters they take; one that they refuse by name is given up or written otherwise, and not sent again.
+"""
+
+import email.utils
+import json
+import logging
+import random
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx
+
+from pipeline.analysis.engine import AnalysisOptions
+
+Message = dict[str, str]  # role, content
+
+MOST_BYTES = 4 << 20  # of one answer: more is none
+MOST_ADAPTED = 6  # parameters given up before a refusal stands
+AGAIN = frozenset({408, 429, 502, 503, 504})
+REFUSES_PARAMETER = frozenset({400, 422, 501})
+_FORMATS = ("json_schema", "json_object", None)
+_CODE = re.compile(r"[a-z][a-z_]{2,50}")
+log = logging.getLogger(__name__)
+
+
+class NoAnswer(Exception):
+    """The endpoint gave nothing that can be used. Its text is for people, and holds neither key nor address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """`prompt_tokens` None: the endpoint does not count them."""
+
+    text: str
+    prompt_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    headers: httpx.Headers
+    body: bytes
+
+
+class Client:
+    """One conversation partner for one call. Everything it does ends within `timeout_seconds` of its making."""
+
+    def __init__(self, options: AnalysisOptions) -> None:
+        assert options.base_url is not None
+        self._options = options
+        self._url = completions_url(options.base_url)
+        self._host = urlsplit(options.base_url).hostname or "?"
+        self._deadline = time.monotonic() + options.timeout_seconds
+        self._format: str | None = _FORMATS[0]
+        self._length = "max_tokens"
+        self._left_out: set[str] = set()
+
+    def ask(self, messages: list[Message], schema: dict[str, Any]) -> Completion:
+        """The model's answer. Raises `NoAnswer`."""
+        for _ in range(MOST_ADAPTED):
+            reply = self._insist(self._body(messages, schema))
+            if reply.status == 200:
+                return _completion(reply.body)
+            if reply.status not in REFUSES_PARAMETER or not self._adapt(_fault(reply.body)):
+                break
+        raise NoAnswer(self._refused(reply))
+
+    def _body(self, messages: list[Message], schema: dict[str, Any]) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._options.model,
+            "messages": messages,
+            "temperature": self._options.temperature,
+            self._length: self._options.max_tokens,
+        }
+        if self._format == "json_schema":
+            described = {"name": "call", "strict": True, "schema": schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": described}
+        elif self._format == "json_object":
+            body["response_format"] = {"type": "json_object"}
+        return {key: value for key, value in body.items() if key not in self._left_out}
+
+    def _adapt(self, fault: dict[str, Any]) -> bool:
+        """Whether there is another way to ask. A server that does not say what it refuses means the format."""
+        named = str(fault.get("param") or "") + " " + str(fault.get("message") or "")
+        if "context" in named and "length" in named:
+            return False
+        if "max_completion_tokens" in named and self._length == "max_tokens":
+            self._length = "max_completion_tokens"
+        elif "temperature" in named and "temperature" not in self._left_out:
+            self._left_out.add("temperature")
+        elif self._format is not None:
+            self._format = _FORMATS[_FORMATS.index(self._format) + 1]
+        else:
+            return False
+        return True
+
+    def _insist(self, body: dict[str, Any]) -> _Reply:
+        """The reply, asked for again where that may help and time allows."""
+        attempt = 0
+        while True:
+            reply: _Reply | None = None
+            try:
+                reply = self._post(body)
+            except httpx.ConnectError:
+                why = f"the endpoint {self._host} cannot be reached"
+            except httpx.TransportError as error:
+                raise NoAnswer(self._broken(error)) from None
+            if reply is not None and reply.status not in AGAIN:
+                return reply
+            pause = _pause(reply, attempt)
+            attempt += 1
+            if attempt > self._options.retries or time.monotonic() + pause >= self._deadline:
+                raise NoAnswer(self._refused(reply) if reply is not None else why)
+            time.sleep(pause)
+
+    def _post(self, body: dict[str, Any]) -> _Reply:
+        """In a thread of its own: a time limit on each read would not end a server that sends a byte a minute."""
+        left = self._deadline - time.monotonic()
+        key = self._options.api_key
+        headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+        return within(left, lambda: _exchange(self._url, body, headers, max(left, 0.001)), self._late())
+
+    def _late(self) -> str:
+        return f"the endpoint {self._host} gave no answer within {self._options.timeout_seconds:g} s"
+
+    def _broken(self, error: httpx.TransportError) -> str:
+        if isinstance(error, httpx.TimeoutException):
+            return self._late()
+        return f"the connection to the endpoint {self._host} broke ({type(error).__name__})"
+
+    def _refused(self, reply: _Reply) -> str:
+        """Never the endpoint's own sentence: some of them repeat a part of the key."""
+        code = str(_fault(reply.body).get("code") or "")
+        told = f" ({code})" if _CODE.fullmatch(code) else ""
+        return f"the endpoint {self._host} answered {reply.status}{told}"
+
+
+def completions_url(base_url: str, path: str = "/chat/completions") -> str:
+    """`path` below `base_url`; its query, if any, is kept."""
+    parts = urlsplit(base_url)
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path))
+
+
+def within(seconds: float, ask: Callable[[], _Reply], late: str) -> _Reply:
+    """What `ask` returns or raises, if it does in time; it is left to itself otherwise."""
+    results: SimpleQueue[_Reply | Exception] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put(ask())
+        except Exception as error:
+            results.put(error)
+
+    Thread(target=run, name="analysis-llm", daemon=True).start()
+    try:
+        result = results.get(timeout=max(0.0, seconds))
+    except Empty:
+        raise NoAnswer(late) from None
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], seconds: float) -> _Reply:
+    """Redirects are not followed: the key is meant for this address alone."""
+    with (
+        httpx.Client(timeout=httpx.Timeout(seconds, connect=min(10.0, seconds)), follow_redirects=False) as client,
+        client.stream("POST", url, json=body, headers=headers) as response,
+    ):
+        received = bytearray()
+        for piece in response.iter_bytes():
+            received += piece
+            if len(received) > MOST_BYTES:
+                raise NoAnswer(f"the answer is larger than {MOST_BYTES >> 20} MiB")
+        return _Reply(response.status_code, response.headers, bytes(received))
+
+
+def _pause(reply: _Reply | None, attempt: int) -> float:
+    """Seconds until the next attempt: as the server says, else 0.5, 1, 2 ... and a little by chance."""
+    told = reply.headers.get("retry-after", "") if reply is not None else ""
+    if told.strip().isdigit():
+        return float(told)
+    try:
+        until = email.utils.parsedate_to_datetime(told)
+        return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return 0.5 * 2.0**attempt + random.uniform(0, 0.25)  # noqa: S311 (spreads requests, guards nothing)
+
+
+def _fault(body: bytes) -> dict[str, Any]:
+    """The `error` object of a refusal; Ollama and others send a sentence in its place."""
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return {}
+    error = told.get("error", told) if isinstance(told, dict) else {}
+    return error if isinstance(error, dict) else {"message": str(error)}
+
+
+def _completion(body: bytes) -> Completion:
+    try:
+        told = json.loads(body)
+        choices = told["choices"]
+        if not choices:
+            raise NoAnswer("the endpoint's answer holds no choice")
+        choice, message = choices[0], choices[0]["message"]
+        refused = bool(message.get("refusal")) or choice.get("finish_reason") == "content_filter"
+        text = message.get("content")
+        tokens = (told.get("usage") or {}).get("prompt_tokens")
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+        raise NoAnswer("the endpoint's answer is not a chat completion") from None
+    if refused:
+        raise NoAnswer("the model refused to answer")
+    if choice.get("finish_reason") == "length":
+        raise NoAnswer("the model's answer was cut off at its longest")
+    if not isinstance(text, str) or not text.strip():
+        raise NoAnswer("the model's answer is empty")
+    return Completion(text, tokens if isinstance(tokens, int) and tokens > 0 else None)

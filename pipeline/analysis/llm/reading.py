@@ -1,0 +1,172 @@
+"""What is left of the model's answers when they are held against the transcript, and how those of parts join."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+from pipeline.analysis.fact import Fact
+from pipeline.analysis.llm.answer import Answer, StatedTask
+from pipeline.analysis.llm.witness import Witness
+from pipeline.domain.insight import Evidence, Task
+
+CONFIDENCE = 0.7  # of a task that a model states and a quote bears out; not calibrated
+SCORES = {"negative": -0.5, "neutral": 0.0, "positive": 0.5}  # a label as a figure: a model measures no strength
+SAME_TITLE = 75  # rapidfuzz token_sort_ratio, 0..100, from which two titles of one owner are one task
+SAME_PLACE = 60  # the same where their quotes overlap
+MOST_TASKS, MOST_SENTENCES, MOST_TOPICS = 50, 8, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Undertaking:
+    """A task and its time of day, "HH:MM"."""
+
+    task: Task
+    due_time: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A sentence, topic, tone or outcome, with the words that bear it out."""
+
+    text: str
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`stated` and `dropped` count statements by the finding they belong to."""
+
+    tasks: tuple[Undertaking, ...] = ()
+    facts: dict[str, Fact] = field(default_factory=dict)
+    sentences: tuple[Told, ...] = ()
+    topics: tuple[Told, ...] = ()
+    tones: dict[str, tuple[Told, float]] = field(default_factory=dict)  # by speaker label, with the score
+    outcome: Told | None = None
+    stated: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+def checked(answer: Answer, witness: Witness) -> Reading:
+    """What of the answer the transcript bears out. May raise ZoneInfoNotFoundError."""
+    facts = {name: fact for name in type(answer.contact).model_fields if (fact := getattr(answer.contact, name))}
+    tasks = [_task(stated, witness) for stated in answer.tasks]
+    heard = {name: _fact(name, stated.value, witness.evidence(stated.quote), witness) for name, stated in facts.items()}
+    sentences = [_told(one.text, witness.evidence(one.quote)) for one in answer.summary]
+    topics = [_told(one.text, witness.evidence(one.quote)) for one in answer.topics]
+    tones = {one.speaker: _told(one.label, witness.evidence(one.quote)) for one in answer.tones}
+    tones = {label: told for label, told in tones.items() if told is None or _own(label, told, witness)}
+    outcome = _told(answer.outcome.name, witness.evidence(answer.outcome.quote)) if answer.outcome else None
+    kept = Reading(
+        tasks=tuple(task for task in tasks if task),
+        facts={name: fact for name, fact in heard.items() if fact},
+        sentences=tuple(told for told in sentences if told),
+        topics=tuple(told for told in topics if told),
+        tones={label: (told, SCORES[told.text]) for label, told in tones.items() if told},
+        outcome=outcome,
+        stated=Counter(
+            tasks=len(tasks),
+            contacts=len(facts),
+            summary=len(sentences) + len(topics) + bool(answer.outcome),
+            tone=len(answer.tones),
+        ),
+    )
+    left = Counter(
+        tasks=len(kept.tasks),
+        contacts=len(kept.facts),
+        summary=len(kept.sentences) + len(kept.topics) + bool(outcome),
+        tone=len(kept.tones),
+    )
+    return replace(kept, dropped=kept.stated - left)
+
+
+def _told(text: str, evidence: Evidence | None) -> Told | None:
+    return Told(text, evidence) if evidence and text else None
+
+
+def _own(label: str, told: Told, witness: Witness) -> bool:
+    """A speaker's tone shows in the speaker's own words."""
+    return label in witness.labels and witness.turn(told.evidence).speaker == label
+
+
+def _task(stated: StatedTask, witness: Witness) -> Undertaking | None:
+    evidence = witness.evidence(stated.quote)
+    if evidence is None or not stated.title or witness.turn(evidence).machine:
+        return None
+    due = witness.due(stated.due, evidence)
+    task = Task(
+        title=stated.title,
+        owner=witness.party(stated.owner) or "unknown",
+        kind=stated.kind,
+        evidence=evidence,
+        confidence=CONFIDENCE,
+        beneficiary=witness.party(stated.beneficiary),
+        due_expression=due.expression if due else None,
+        due_date=due.day if due else None,
+    )
+    return Undertaking(task, due.time if due else None)
+
+
+def _fact(name: str, value: str, evidence: Evidence | None, witness: Witness) -> Fact | None:
+    if evidence is None or witness.turn(evidence).machine:
+        return None
+    said = witness.fact(name, value, evidence)
+    return Fact(said, evidence) if said else None
+
+
+def merged(readings: Sequence[Reading]) -> Reading:
+    """One reading of all parts. What the overlap holds twice is one; of a fact or an outcome the last one stands."""
+    return Reading(
+        tasks=tuple(once(task for one in readings for task in one.tasks))[:MOST_TASKS],
+        facts={name: fact for one in readings for name, fact in one.facts.items()},
+        sentences=_distinct(told for one in readings for told in one.sentences)[:MOST_SENTENCES],
+        topics=_distinct(told for one in readings for told in one.topics)[:MOST_TOPICS],
+        tones=_tones(readings),
+        outcome=next((one.outcome for one in reversed(readings) if one.outcome), None),
+        stated=sum((one.stated for one in readings), Counter()),
+        dropped=sum((one.dropped for one in readings), Counter()),
+    )
+
+
+def _distinct(told: Iterable[Told]) -> tuple[Told, ...]:
+    """By text, and in the order in which it is said."""
+    first: dict[str, Told] = {}
+    for one in told:
+        first.setdefault(one.text.casefold(), one)
+    return tuple(first.values())
+
+
+def _tones(readings: Sequence[Reading]) -> dict[str, tuple[Told, float]]:
+    """The mean of the parts, beside the words of the part furthest from neutral."""
+    labels = dict.fromkeys(label for one in readings for label in one.tones)
+    found = {}
+    for label in labels:
+        own = [one.tones[label] for one in readings if label in one.tones]
+        strongest = max(own, key=lambda tone: abs(tone[1]))
+        found[label] = (strongest[0], fmean(score for _, score in own))
+    return found
+
+
+def once(tasks: Iterable[Undertaking]) -> list[Undertaking]:
+    """One task said twice is one: the first evidence stays, a day wins over none."""
+    kept: list[Undertaking] = []
+    for one in tasks:
+        at = next((at for at, known in enumerate(kept) if _same(known.task, one.task)), None)
+        if at is None:
+            kept.append(one)
+        elif kept[at].task.due_date is None and one.task.due_date is not None:
+            task = replace(kept[at].task, due_expression=one.task.due_expression, due_date=one.task.due_date)
+            kept[at] = Undertaking(task, one.due_time)
+    return sorted(kept, key=lambda one: one.task.evidence.start)
+
+
+def _same(known: Task, again: Task) -> bool:
+    from rapidfuzz import fuzz
+
+    if known.owner != again.owner:
+        return False
+    if known.due_date and again.due_date and known.due_date != again.due_date:
+        return False
+    near = known.evidence.start < again.evidence.end and again.evidence.start < known.evidence.end
+    likeness = fuzz.token_sort_ratio(known.title.casefold(), again.title.casefold())
+    return likeness >= (SAME_PLACE if near else SAME_TITLE)

@@ -1,0 +1,126 @@
+"""What the transcript bears out of a statement: its quote, its day, its owner, its letters and digits."""
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+
+from pipeline.analysis import dates
+from pipeline.analysis.dates import Due
+from pipeline.analysis.evidence import quote
+from pipeline.analysis.language import Pack, pack, straighten
+from pipeline.analysis.llm.answer import Quote
+from pipeline.analysis.mail import emails
+from pipeline.analysis.phonetics import folded
+from pipeline.analysis.places import in_figures
+from pipeline.analysis.spelling import spelled_words
+from pipeline.analysis.spoken import digit_runs
+from pipeline.analysis.talk import Sentence, roles
+from pipeline.domain.insight import Evidence, Material
+from pipeline.domain.speech import Role, Turn
+
+PARTIES = frozenset({"rep", "customer"})
+LONGEST_WORD = 30  # tokens that may make one word: letters said one by one
+
+
+class Witness:
+    """Holds a transcript against what a model says of it."""
+
+    def __init__(self, material: Material) -> None:
+        self._turns = {turn.index: turn for turn in material.transcript.turns}
+        self._roles = roles(material.transcript)
+        self._whole = pack(material.transcript.language)
+        self._start = material.call.start_time
+        self._zone = material.roster.time_zone
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Of those who speak."""
+        return frozenset(turn.speaker for turn in self._turns.values() if not turn.machine)
+
+    @property
+    def now(self) -> datetime:
+        """The call's start on the workspace's clock. Raises ZoneInfoNotFoundError for an unknown zone."""
+        return dates.local(self._start, self._zone)
+
+    def turn(self, evidence: Evidence) -> Turn:
+        return self._turns[evidence.turn]
+
+    def evidence(self, stated: Quote) -> Evidence | None:
+        """The whole words of the turn that the quote consists of, with their times; None if they are not there.
+
+        Only spaces and the form of apostrophes may differ. A quote from another turn than its own is none.
+        """
+        turn = self._turns.get(stated.turn)
+        words = " ".join(straighten(stated.text).split())
+        if turn is None or not any(sign.isalnum() for sign in words):
+            return None
+        text = straighten(turn.text)
+        for match in re.finditer(re.escape(words), text):
+            first, last = match.span()
+            inside = text[first - 1 : first].isalnum() and words[0].isalnum()
+            if not inside and not (text[last : last + 1].isalnum() and words[-1].isalnum()):
+                return quote(turn, first, last)
+        return None
+
+    def party(self, named: str | None) -> str | None:
+        """A party that speaks in this call; "unknown" where it is not known which speaker that is."""
+        known = {role.value for role in self._roles.values()}
+        return "unknown" if named in PARTIES and named not in known else named
+
+    def due(self, expression: str | None, evidence: Evidence) -> Due | None:
+        """When, as said in the evidence: found by our own rules. None if the expression is not in it."""
+        said = " ".join(straighten(expression or "").split())
+        first = straighten(evidence.quote).find(said) if said else -1
+        if first < 0:
+            return None
+        words, last = self._pack(evidence), first + len(said)
+        around = dates.find(evidence.quote, words, self.now)
+        if around and around.first < last and first < around.last:
+            return around
+        alone = dates.find(evidence.quote[first:last], words, self.now)
+        day, time = (alone.day, alone.time) if alone else (None, None)
+        return Due(evidence.quote[first:last], first, last, day, time)
+
+    def fact(self, field: str, value: str, evidence: Evidence) -> str | None:
+        """What was said of it, as it is written; None if the evidence does not hold it."""
+        words = self._pack(evidence)
+        if field == "email":
+            heard = [address.text for address in emails(evidence.quote, words)]
+            return value.lower() if value.lower() in heard else None
+        if field == "phone":
+            digits = re.sub(r"\D", "", value)
+            runs = [run.text for run in digit_runs(evidence.quote, words)]
+            return next((run for run in runs if digits and digits.endswith(run.lstrip("+").lstrip("0") or "-")), None)
+        return value if self._holds(value, evidence, words) else None
+
+    def _holds(self, value: str, evidence: Evidence, words: Pack) -> bool:
+        """Whether each word of a value is said: as a word, letter by letter, or as a figure."""
+        turn = self.turn(evidence)
+        text = straighten(evidence.quote)
+        sentence = Sentence(turn, self._roles.get(turn.speaker, Role.UNKNOWN), 0, len(text), text, words)
+        said = [*_tokens(text), "", *_tokens(in_figures(text, sentence))]
+        spelled = {folded(word.text) for word in spelled_words(text, words)}
+        wanted = _tokens(value)
+        return bool(wanted) and all(word in spelled or _said(word, said) for word in wanted)
+
+    def _pack(self, evidence: Evidence) -> Pack:
+        own = pack(self.turn(evidence).language)
+        return own if own.known else self._whole
+
+
+def _tokens(text: str) -> list[str]:
+    return re.findall(r"\w+", folded(straighten(text)).lower())
+
+
+def _said(word: str, tokens: Iterable[str]) -> bool:
+    """Whether some tokens in a row are the word: "miller", or "m", "i", "l", "l", "e", "r"."""
+    tokens = list(tokens)
+    for at in range(len(tokens)):
+        joined = ""
+        for token in tokens[at : at + LONGEST_WORD]:
+            if not token or not word.startswith(joined + token):
+                break
+            joined += token
+            if joined == word:
+                return True
+    return False
