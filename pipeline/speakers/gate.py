@@ -34,7 +34,7 @@ class PrintOptions(BaseModel):
         None,
         ge=-1,
         le=1,
-        description="Least cosine of a stretch to the others, below which there are several voices; left out: the scale of the model.",
+        description="Least cosine of a stretch to the others, else voices are several; left out: the model's scale.",
     )
     max_bleed_db: float = Field(
         -20.0, le=0, description="Bleed of the customer into the rep's channel above this keeps a print from teaching."
