@@ -6,6 +6,7 @@ have said. Nothing is hidden: what was taken out is in a `Doubt`. Both are pure,
 one window at a time.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -81,8 +82,9 @@ def settle(
     """The texts to keep, in the order of `texts`, and what is not sure about them, by channel and time.
 
     `again[i]` is the second decoding of `texts[i]`: taken if it is in another language (it was asked for because of
-    that), if fewer reasons speak against it, or if as many do and it is at least as probable. Word times of a channel
-    rise, do not overlap, and lie in their chunk. Raises ValueError for an index that `texts` lacks.
+    that), if fewer reasons speak against it, or if as many do and it is at least as probable; one without words only if
+    fewer reasons do, and what it drops is in a doubt. Word times of a channel rise, do not overlap, and lie in their
+    chunk. Raises ValueError for an index that `texts` lacks.
     """
     options = options or SafetyOptions()
     if any(not 0 <= i < len(texts) for i in again):
@@ -98,6 +100,11 @@ def settle(
             verdict.doubt("unstable", range(len(text.words)))
     settled = [_mark(text, verdict) for text, verdict in zip(chosen, judged, strict=True)]
     doubts = [d for text, verdict in zip(chosen, judged, strict=True) for d in _doubts(text, verdict)]
+    doubts += [
+        _doubt(text, text.words, verdict.reasons, kept=False)
+        for text, verdict, taken in zip(texts, before, chosen, strict=True)
+        if text.words and not taken.words
+    ]
     return _in_order(settled), tuple(sorted(doubts, key=lambda d: (d.channel, d.start, d.end, d.kept)))
 
 
@@ -107,10 +114,15 @@ def _choose(
     """The better decoding of each window; `before` and `after` are the verdicts on the first and the second."""
     return [
         second[i]
-        if second[i].language != text.language or _rank(after[i], second[i]) >= _rank(before[i], text)
+        if _in_another_language(text, second[i]) or _rank(after[i], second[i]) >= _rank(before[i], text)
         else text
         for i, text in enumerate(texts)
     ]
+
+
+def _in_another_language(first: ChunkText, second: ChunkText) -> bool:
+    """Silence is in none."""
+    return second.language != first.language and (bool(second.words) or not first.words)
 
 
 def agreement(first: ChunkText, second: ChunkText) -> float:
@@ -121,7 +133,7 @@ def agreement(first: ChunkText, second: ChunkText) -> float:
 
 
 def _rank(verdict: Verdict, text: ChunkText) -> tuple[int, float]:
-    return -len(verdict.reasons), text.mean_log_probability
+    return -len(verdict.reasons), text.mean_log_probability if text.words else -math.inf  # of no words it says nothing
 
 
 def _mark(text: ChunkText, verdict: Verdict) -> ChunkText:
@@ -135,14 +147,30 @@ def _mark(text: ChunkText, verdict: Verdict) -> ChunkText:
 
 def _doubts(text: ChunkText, verdict: Verdict) -> list[Doubt]:
     """What was taken out, what is kept and marked, and where words are missing."""
+    doubts = [
+        _doubt(
+            text, [text.words[i] for i in run], verdicts.ordered({reason for i in run for reason in marked[i]}), kept
+        )
+        for kept, marked in ((False, verdict.withheld), (True, verdict.doubtful))
+        for run in _runs(sorted(marked))
+    ]
     channel = text.chunk.channel
-    doubts = []
-    for kept, marked in ((False, verdict.withheld), (True, verdict.doubtful)):
-        words = [text.words[i] for i in sorted(marked)]
-        if words:
-            reasons = verdicts.ordered({reason for i in marked for reason in marked[i]})
-            doubts.append(Doubt(channel, words[0].start, words[-1].end, reasons, _text(words), kept))
     return doubts + [Doubt(channel, span.start, span.end, ("missing_speech",)) for span in verdict.missing]
+
+
+def _doubt(text: ChunkText, words: Sequence[Word], reasons: tuple[str, ...], kept: bool) -> Doubt:
+    return Doubt(text.chunk.channel, words[0].start, words[-1].end, reasons, _text(words), kept)
+
+
+def _runs(indices: Sequence[int]) -> list[list[int]]:
+    """Rising indices, those that follow each other together: what lies between two doubtful words may be sure."""
+    runs: list[list[int]] = []
+    for i in indices:
+        if runs and i == runs[-1][-1] + 1:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    return runs
 
 
 def _text(words: Sequence[Word]) -> str:

@@ -173,6 +173,35 @@ def test_the_first_decoding_is_kept_where_the_second_is_worse():
     assert doubt.kept and doubt.reasons == ("improbable",) and doubt.text == "the order is on its way"
 
 
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_improbable_words_are_not_lost_to_a_second_decoding_that_hears_none(language):
+    first = said("the order is on its way", 0.0, 4.0, mean_log_probability=-0.9)
+    silence = said("", 0.0, 4.0, mean_log_probability=0.0, careful=True)
+    again = {0: replace(silence, language=language)}
+    texts, (doubt,) = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], again)
+    assert words_of(texts) == words_of([first]) and all(word.doubtful for word in texts[0].words)
+    assert (doubt.kept, doubt.text) == (True, "the order is on its way") and "improbable" in doubt.reasons
+
+
+def test_words_that_a_second_decoding_does_not_hear_are_in_a_doubt_where_more_speaks_against_them():
+    first = said("la la la la la la", 0.0, 4.0, mean_log_probability=-1.5)
+    again = {0: said("", 0.0, 4.0, mean_log_probability=0.0, careful=True)}
+    (settled,), doubts = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], again)
+    assert settled.words == ()
+    (taken,) = (d for d in doubts if not d.kept)
+    assert (taken.start, taken.end, taken.text) == (0.0, 4.0, "la la la la la la")
+    assert taken.reasons == ("improbable", "loop")
+
+
+def test_words_that_are_doubtful_far_apart_are_doubts_of_their_own():
+    """Else a doubt about the first and the last word of a window would cover all that is sure between them."""
+    text = said("one two three four five six", 0.0, 6.0)
+    audio = sounding((0, 2.0, 4.0))
+    (settled,), doubts = settle(audio, heard_as([[(0.0, 6.0)]]), [text], {})
+    assert [word.text for word in settled.words if word.doubtful] == ["one", "six"]
+    assert [(d.start, d.end, d.text) for d in doubts if d.text] == [(0.0, 1.0, "one"), (5.0, 6.0, "six")]
+
+
 def test_a_window_decoded_in_another_language_takes_the_second():
     first = said("it is a good day for that", 0.0, 4.0, mean_log_probability=-0.3)
     second = replace(said("es ist ein guter Tag", 0.0, 4.0, mean_log_probability=-0.6), language="de")
