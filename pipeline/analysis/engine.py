@@ -91,10 +91,10 @@ class AnalysisOptions(BaseModel):
         if value is None:
             return _needed(value, info)
         parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or parts.fragment:
             raise ValueError("must be a URL such as https://host/v1")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("must hold no user or password: a key goes into api_key")
+        if parts.username is not None or parts.password is not None or parts.query:
+            raise ValueError("must hold no user, password or query, for addresses are logged: a key goes into api_key")
         return value
 
     @field_validator("model")

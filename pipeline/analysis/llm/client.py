@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -146,9 +146,8 @@ class Client:
 
 
 def completions_url(base_url: str, path: str = "/chat/completions") -> str:
-    """`path` below `base_url`; its query, if any, is kept."""
-    parts = urlsplit(base_url)
-    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path))
+    """`path` below `base_url`."""
+    return base_url.rstrip("/") + path
 
 
 def within(seconds: float, ask: Callable[[], _Reply], late: str) -> _Reply:

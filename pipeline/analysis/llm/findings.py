@@ -64,13 +64,13 @@ def _topic(told: Told) -> dict[str, Any]:
 
 
 def tone_of_voice(reading: Reading, built: Finding, material: Material) -> Finding | None:
-    """The parties' labels; turns and trend are the rules'."""
+    """The labels of the parties and of the call; everything else in it is the rules'."""
     if not reading.tones:
         return None
     said = Witness(material).labels
     parties = dict(built.value.get("parties") or dict.fromkeys(sorted(said)))
     for label, (_, score) in reading.tones.items():
-        parties[label] = _plain(score)
+        parties[label] = {**(parties.get(label) or {}), **_plain(score)}
     scores = [party["score"] for party in parties.values() if party]
     value = {"turns": [], "trend": None, **built.value, "parties": parties, "overall": _plain(fmean(scores))}
     evidence: tuple[Evidence, ...] = tuple(told.evidence for told, _ in reading.tones.values())
