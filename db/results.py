@@ -4,12 +4,13 @@ A stage's result belongs to the content it was made from: another job of the sam
 bytes finds it too. What was fetched belongs to the job.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Any, cast
 from uuid import UUID
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -19,6 +20,8 @@ from db.jobs import Lease
 from db.tables import calls, recordings, stage_results
 from pipeline.domain.call import Call
 from pipeline.domain.speech import STAGES, Recording
+
+log = logging.getLogger(__name__)
 
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(cast(Any, kind)) for name, kind in STAGES.items()}
 
@@ -35,7 +38,8 @@ def content_key(fetched: Sequence[Recording], call: Call) -> str:
 async def load(database: Database, lease: Lease) -> dict[str, Any]:
     """Stage name -> what it recorded, as the type in `STAGES`. Nothing but {} before the recordings were fetched.
 
-    Load again after recording "fetch": the content may have been worked on before, by another job of the call.
+    Load again after recording "fetch": the content may have been worked on before, by another job of the call. What
+    another version recorded in a form that cannot be read counts as not recorded: the stage runs again.
     """
     async with database.transaction() as connection:
         fetched = await _fetched(connection, lease)
@@ -48,7 +52,15 @@ async def load(database: Database, lease: Lease) -> dict[str, Any]:
             )
         )
         stored = {stage: result for stage, result in rows if stage in _ADAPTERS}
-    return {"fetch": fetched} | {stage: _ADAPTERS[stage].validate_python(result) for stage, result in stored.items()}
+    found: dict[str, Any] = {"fetch": fetched}
+    for stage, result in stored.items():
+        try:
+            found[stage] = _ADAPTERS[stage].validate_python(result)
+        except ValidationError as error:
+            log.warning(
+                "call %s: %s recorded in another form: %d faults", lease.call.call_id, stage, error.error_count()
+            )
+    return found
 
 
 async def record(database: Database, lease: Lease, stage: str, result: Any) -> None:

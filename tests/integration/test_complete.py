@@ -151,6 +151,17 @@ async def test_a_job_taken_up_again_finds_the_stages_that_are_done(world: World)
     assert await results.load(world.database, await world.one()) == {"fetch": FETCHED, "asr": TEXTS}
 
 
+async def test_what_another_version_recorded_in_another_form_is_made_anew(world: World) -> None:
+    """Else every attempt after an upgrade would fail at the same place."""
+    lease = await taken(world)
+    await results.record(world.database, lease, "fetch", FETCHED)
+    await results.record(world.database, lease, "asr", TEXTS)
+    await results.record(world.database, lease, "audio", STAGE_RESULTS["audio"])
+    await world.rows("UPDATE stage_results SET result = '[{\"words\": []}]' WHERE stage = 'asr' RETURNING stage")
+    kept = {"fetch": FETCHED, "audio": STAGE_RESULTS["audio"]}
+    assert await results.load(world.database, lease) == kept
+
+
 async def test_a_new_job_that_fetches_the_very_same_content_reuses_the_results(world: World) -> None:
     lease = await taken(world)
     await results.record(world.database, lease, "fetch", FETCHED)
