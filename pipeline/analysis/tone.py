@@ -1,83 +1,156 @@
-"""In what tone the parties speak, read from their words."""
+"""In what tone the parties speak: whether pleased from their words, how strongly from their words and their voice."""
 
 import math
-import re
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from pipeline.analysis.language import Pack, missing
-from pipeline.analysis.talk import Said, read, roles
+from pipeline.analysis.language import missing
+from pipeline.analysis.talk import Said, read, roles, rounded
+from pipeline.analysis.turning import Change, change
+from pipeline.analysis.valence import weigh
+from pipeline.analysis.voice import Voice, voices
 from pipeline.domain.insight import Evidence, Finding, Material, Tone
 
 LABEL_FROM = 0.2  # a score at least this far from 0 is positive or negative
+COURTESY, WIDTH = 0.1, 2.45  # so that 0.6 is positive and -0.4 negative: fitted, see the README
 TREND_FROM = 0.2  # second half minus first half, at least this far from 0
-REACH = 3  # words after a negation or an intensifier that it bears on
-WARM, STRONG, POLITE = 0.7, 1.5, 0.25  # weight of a warm phrase, a strong one, a polite word; other words have 1
+COLOURED = 0.6  # a mark that far from 0 is worth quoting
+FEW_WORDS = 8  # of a party who says nothing telling: too few to call it neutral
+STRENGTH = 0.25  # by which a voice raised by one standard deviation makes a turn's words weigh more
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A turn, what its words weigh (see `valence`), and how it sounds where that is known."""
+
+    said: Said
+    words: float
+    voice: Voice | None
+
+    @property
+    def mark(self) -> float:
+        """What a raised voice says is meant more strongly; what it says is in the words."""
+        raised = min(2.0, max(0.0, self.voice.arousal)) if self.voice else 0.0
+        return self.words * (1 + STRENGTH * raised)
+
+    @property
+    def basis(self) -> tuple[str, ...]:
+        return ("words", "voice") if self.voice else ("words",)
 
 
 class ToneOfVoice:
-    """Per turn, per party, overall, and where it went. The basis is the words alone, and says so."""
+    """Per turn, per party, over time and overall, where it went and turned; `basis` says what it was read from."""
 
     name = "tone"
-    version = 1
+    version = 2
 
     def run(self, material: Material) -> Finding:
         said = read(material)
         if not any(turn.pack.known for turn in said):
-            note = missing(material.transcript.language) if said else "nobody speaks in this call"
-            return Finding(self.name, self.version, _value(None, {}, [], None), note=note)
-        marks = {turn.turn.index: weigh(turn) for turn in said}
-        turns = [_of_turn(turn, marks[turn.turn.index]) for turn in said]
-        parties = {label: _of_party(label, said, marks) for label in roles(material.transcript)}
-        heard = [party for party in parties.values() if party]
-        overall = tone(fmean(party["score"] for party in heard)) if heard else None
-        evidence = _telling(said, marks)
-        value = _value(overall, parties, turns, _trend(turns))
-        return Finding(self.name, self.version, value, tuple(evidence), confidence=0.5)
+            why = missing(material.transcript.language) if said else "nobody speaks in this call"
+            return Finding(self.name, self.version, _value(None, {}, [], []), note=why)
+        sounded = voices(material)
+        spoken = [Spoken(turn, weigh(turn), sounded.get(turn.turn.index)) for turn in said]
+        by_party = {
+            label: [one for one in spoken if one.said.turn.speaker == label] for label in roles(material.transcript)
+        }
+        parties = {label: _party(own) for label, own in by_party.items()}
+        turned = [found for own in by_party.values() if (found := _turning_point(own))]
+        value = _value(_overall(parties), parties, [_turn(one) for one in spoken], turned)
+        note = None if sounded else "read from the words alone: how the voices usually sound is not known"
+        return Finding(self.name, self.version, value, tuple(_telling(spoken)), confidence=0.5, note=note)
 
 
-def weigh(said: Said) -> float:
-    """The sum of the turn's tone words: negation turns a word round, an intensifier adds half."""
-    text = said.text.lower()
-    total = sum(WARM for pattern in said.pack.patterns("tone", "warm") if pattern.search(text))
-    total -= sum(STRONG for pattern in said.pack.patterns("tone", "strong") if pattern.search(text))
-    for pattern in said.pack.patterns("tone", "neutral"):
-        text = pattern.sub(" . ", text)
-    return total + _word_weight(text, said.pack)
-
-
-def _word_weight(text: str, pack: Pack) -> float:
-    positive, negative, polite = (pack.words("tone", key) for key in ("positive", "negative", "polite"))
-    total, turned, raised = 0.0, 0, 0
-    for token in re.findall(r"[\w'-]+|[.,!?;:]", text):
-        if not token[0].isalnum():
-            turned = raised = 0
-        elif token in pack.words("tone", "negations"):
-            turned = REACH
-            total -= 1.0 if token in negative else 0.0
-        elif token in pack.words("tone", "intensifiers"):
-            raised = REACH
-        else:
-            sign = (token in positive) - (token in negative) + POLITE * (token in polite)
-            total += sign * (1.5 if raised else 1.0) * (-0.8 if turned else 1.0)
-            turned, raised = max(0, turned - 1), max(0, raised - 1)
-    return total
-
-
-def tone(score: float) -> Tone:
+def tone(score: float, basis: tuple[str, ...] = ("words",)) -> Tone:
     label = "positive" if score >= LABEL_FROM else "negative" if score <= -LABEL_FROM else "neutral"
-    return Tone(label, round(score, 3))
+    return Tone(label, round(score, 3), basis)
 
 
-def _of_turn(said: Said, mark: float) -> dict[str, Any]:
-    return {"turn": said.turn.index, "speaker": said.turn.speaker, **_plain(tone(math.tanh(mark / 2)))}
+def _score(marks: Sequence[float]) -> float:
+    """Marks against the square root of their number, less what courtesy alone brings: a long call needs more to take on
+    a colour, and a friendly one more than an unfriendly one, for people speak pleasantly by default (Boucher & Osgood
+    1969).
+    """
+    return math.tanh((sum(marks) / math.sqrt(len(marks)) - COURTESY) / WIDTH)
 
 
-def _of_party(label: str, said: tuple[Said, ...], marks: dict[int, float]) -> dict[str, Any] | None:
-    """The party's marks against the square root of its turns: a long call needs more to take on a colour."""
-    own = [marks[turn.turn.index] for turn in said if turn.turn.speaker == label]
-    return _plain(tone(math.tanh(sum(own) / (2.5 * math.sqrt(len(own)))))) if own else None
+def _turn(one: Spoken) -> dict[str, Any]:
+    made = {"turn": one.said.turn.index, "speaker": one.said.turn.speaker}
+    made |= _plain(tone(math.tanh(one.mark / 2), one.basis))
+    return made | {"arousal": one.voice.arousal, "voice": one.voice.label} if one.voice else made
+
+
+def _party(own: list[Spoken]) -> dict[str, Any] | None:
+    """None where too little is said to tell."""
+    words = sum(len(one.said.turn.words) for one in own)
+    if not own or (words < FEW_WORDS and all(abs(one.mark) < COLOURED for one in own)):
+        return None
+    basis = ("words", "voice") if any(one.voice for one in own) else ("words",)
+    made = _plain(tone(_score([one.mark for one in own]), basis))
+    for label in ("raised", "lowered"):
+        made[f"{label}_turns"] = [one.said.turn.index for one in own if one.voice and one.voice.label == label]
+    return made | {"over_time": _over_time(own)}
+
+
+def _over_time(own: list[Spoken]) -> list[dict[str, Any]]:
+    """The thirds of a party's turns; of fewer than six, nothing."""
+    if len(own) < 6:
+        return []
+    edges = [round(len(own) * part / 3) for part in range(4)]
+    return [_third(own[first:last]) for first, last in pairwise(edges)]
+
+
+def _third(part: list[Spoken]) -> dict[str, Any]:
+    found = tone(_score([one.mark for one in part]))
+    aroused = [one.voice.arousal for one in part if one.voice]
+    return {
+        "start": part[0].said.turn.start,
+        "end": part[-1].said.turn.end,
+        "label": found.label,
+        "score": found.score,
+        "arousal": rounded(fmean(aroused)) if aroused else None,
+    }
+
+
+def _turning_point(own: list[Spoken]) -> dict[str, Any] | None:
+    found = change([one.mark for one in own])
+    if found is None:
+        return None
+    before, after = (tone(_score([one.mark for one in part])).label for part in (own[: found.at], own[found.at :]))
+    if before == after:
+        return None
+    first = own[found.at]
+    return {
+        "turn": first.said.turn.index,
+        "speaker": first.said.turn.speaker,
+        "from": before,
+        "to": after,
+        "why": _why(own, found),
+        "evidence": asdict(_whole(first.said)),
+    }
+
+
+def _why(own: list[Spoken], found: Change) -> str:
+    text = (
+        f"words weigh {found.before:+.2f} a turn in the {found.at} turns before, "
+        f"{found.after:+.2f} in the {len(own) - found.at} from here on"
+    )
+    parts = ([one.voice.arousal for one in part if one.voice] for part in (own[: found.at], own[found.at :]))
+    aroused = [fmean(part) for part in parts if part]
+    if len(aroused) == 2 and abs(aroused[1] - aroused[0]) >= 0.5:
+        text += f"; the voice is {'more' if aroused[1] > aroused[0] else 'less'} aroused"
+    return text
+
+
+def _overall(parties: dict[str, dict[str, Any] | None]) -> Tone | None:
+    heard = [party for party in parties.values() if party]
+    if not heard:
+        return None
+    basis = ("words", "voice") if any("voice" in party["basis"] for party in heard) else ("words",)
+    return tone(fmean(party["score"] for party in heard), basis)
 
 
 def _trend(turns: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -85,17 +158,16 @@ def _trend(turns: list[dict[str, Any]]) -> dict[str, Any] | None:
     if len(turns) < 4:
         return None
     scores = [turn["score"] for turn in turns]
-    change = fmean(scores[len(scores) // 2 :]) - fmean(scores[: len(scores) // 2])
-    label = "improving" if change >= TREND_FROM else "worsening" if change <= -TREND_FROM else "steady"
-    return {"label": label, "change": round(change, 3)}
+    moved = fmean(scores[len(scores) // 2 :]) - fmean(scores[: len(scores) // 2])
+    label = "improving" if moved >= TREND_FROM else "worsening" if moved <= -TREND_FROM else "steady"
+    return {"label": label, "change": round(moved, 3)}
 
 
-def _telling(said: tuple[Said, ...], marks: dict[int, float]) -> list[Evidence]:
+def _telling(spoken: list[Spoken]) -> list[Evidence]:
     """The most positive and the most negative turn."""
-    coloured = [turn for turn in said if abs(marks[turn.turn.index]) >= 1]
-    ordered = sorted(coloured, key=lambda turn: marks[turn.turn.index])
-    picked = {turn.turn.index: turn for turn in (*ordered[:1], *ordered[-1:])}
-    return [_whole(turn) for _, turn in sorted(picked.items())]
+    ordered = sorted((one for one in spoken if abs(one.mark) >= COLOURED), key=lambda one: one.mark)
+    picked = {one.said.turn.index: one.said for one in (*ordered[:1], *ordered[-1:])}
+    return [_whole(said) for _, said in sorted(picked.items())]
 
 
 def _whole(said: Said) -> Evidence:
@@ -106,6 +178,14 @@ def _plain(tone: Tone) -> dict[str, Any]:
     return {**asdict(tone), "basis": list(tone.basis)}
 
 
-def _value(overall: Tone | None, parties: dict[str, Any], turns: list[Any], trend: Any) -> dict[str, Any]:
+def _value(
+    overall: Tone | None, parties: dict[str, Any], turns: list[dict[str, Any]], turned: list[dict[str, Any]]
+) -> dict[str, Any]:
     plain = _plain(overall) if overall else None
-    return {"overall": plain, "parties": parties, "turns": turns, "trend": trend}
+    return {
+        "overall": plain,
+        "parties": parties,
+        "turns": turns,
+        "trend": _trend(turns),
+        "turning_points": sorted(turned, key=lambda point: point["turn"]),
+    }
