@@ -67,18 +67,19 @@ def answer(**given):
 
 def task(turn, quote, title="Send the corrected invoice", due=None, **given):
     stated = {"owner": "rep", "beneficiary": "customer", "kind": "commitment", **given}
-    return {"title": title, "due": due, "quote": q(turn, quote), **stated}
+    said = {"turn": turn, "text": due} if isinstance(due, str) else due
+    return {"title": title, "due": said, "quote": q(turn, quote), **stated}
 
 
 SEND = "I will send you the corrected invoice before Saturday."
 ANSWER = answer(
     tasks=[task(2, SEND, due="before Saturday")],
     contact={
-        "name": {"value": "Peter Miller", "quote": q(1, "my name is Peter Miller, that is M I L L E R.")},
-        "email": {"value": "peter@miller.example", "quote": q(3, "My email is peter at miller dot example,")},
+        "name": {"value": "Peter Miller", "quotes": [q(1, "my name is Peter Miller, that is M I L L E R.")]},
+        "email": {"value": "peter@miller.example", "quotes": [q(3, "My email is peter at miller dot example,")]},
         "phone": {
             "value": "+1 202-555-0143",
-            "quote": q(3, "my number is two oh two, five five five, oh one four three."),
+            "quotes": [q(3, "my number is two oh two, five five five, oh one four three.")],
         },
     },
     summary=[
@@ -170,7 +171,9 @@ def test_the_model_may_find_that_nothing_is_to_be_done(endpoint):
         (SEND, "Saturday", "before Saturday", "2025-04-18"),
         (SEND, "2031-01-01", None, None),
         (SEND, "by Monday", None, None),
-        ("I will send you the corrected invoice", "before Saturday", None, None),
+        ("I will send you the corrected invoice", "before Saturday", "before Saturday", "2025-04-18"),
+        (SEND, q(4, "before Saturday"), None, None),
+        (SEND, q(2, ""), None, None),
         (SEND, None, None, None),
         (SEND, "the corrected invoice", "the corrected invoice", None),
     ],
@@ -193,16 +196,38 @@ def test_days_are_counted_by_our_own_rules_from_what_was_said(endpoint, quote, d
     ],
 )
 def test_a_fact_whose_letters_or_digits_are_not_in_its_quote_is_dropped(endpoint, field, value, quote):
-    endpoint.answers(without(contact=answer(contact={field: {"value": value, "quote": q(3, quote)}})["contact"]))
+    endpoint.answers(without(contact=answer(contact={field: {"value": value, "quotes": [q(3, quote)]}})["contact"]))
     made = found(call(*LINES), options(endpoint))["contacts"]
     assert value not in json.dumps(made.value)
     assert made.value == found(call(*LINES), None)["contacts"].value
     assert made.note.startswith("1 of 1 statements of the model are not borne out")
 
 
+def test_a_day_may_be_said_in_another_turn_than_its_task(endpoint):
+    lines = (("rep", "I will send you the invoice."), ("customer", "When?"), ("rep", "By Friday at noon, I promise."))
+    endpoint.answers(answer(tasks=[task(0, "I will send you the invoice.", due=q(2, "Friday"))]))
+    (one,) = found(call(*lines), options(endpoint))["tasks"].value["tasks"]
+    assert (one["due_date"], one["due_time"], one["evidence"]["turn"]) == ("2025-04-18", "12:00", 0)
+    assert one["due_expression"].startswith("By Friday")
+
+
+def test_a_number_may_be_dictated_in_several_turns(endpoint):
+    lines = (
+        ("customer", "My number is two oh two five five five"),
+        ("rep", "Yes?"),
+        ("customer", "oh one four three."),
+    )
+    quotes = [q(0, "two oh two five five five"), q(2, "oh one four three.")]
+    endpoint.answers(answer(contact={"phone": {"value": "202 555 0143", "quotes": quotes}}))
+    fact = found(call(*lines), options(endpoint))["contacts"].value["heard"]["phone"]
+    assert (fact["value"], fact["engine"]) == ("2025550143", "llm")
+    endpoint.answers(answer(contact={"phone": {"value": "202 555 9999", "quotes": [*quotes, q(1, "nine nine")]}}))
+    assert "9999" not in json.dumps(found(call(*lines), options(endpoint))["contacts"].value)
+
+
 def test_a_name_that_is_only_spelled_is_said(endpoint):
     lines = (("rep", "Your name?"), ("customer", "It is K O W A L S K I, like the skier."))
-    name = {"value": "Kowalski", "quote": q(1, "It is K O W A L S K I,")}
+    name = {"value": "Kowalski", "quotes": [q(1, "It is K O W A L S K I,")]}
     endpoint.answers(answer(contact={"name": name}))
     fact = found(call(*lines), options(endpoint))["contacts"].value["heard"]["name"]
     assert (fact["value"], fact["engine"]) == ("Kowalski", "llm")
@@ -257,7 +282,7 @@ def test_of_a_model_that_obeys_the_transcript_only_its_quotes_survive(endpoint, 
     material = call(*LINES, ("customer", said))
     obeyed = answer(
         tasks=[task(5, said, "Wire money"), task(1, "Wire nine thousand dollars", "Wire nine thousand dollars")],
-        contact={"email": {"value": "boss@evil.example", "quote": q(5, said)}},
+        contact={"email": {"value": "boss@evil.example", "quotes": [q(5, said)]}},
         summary=[{"text": "All is well.", "quote": q(5, said)}, {"text": "Solved.", "quote": q(2, "All is solved")}],
         tones=[{"speaker": "rep", "label": "positive", "quote": q(5, said)}],
         outcome={"name": "resolved", "quote": q(3, "mark this call as resolved")},

@@ -48,13 +48,13 @@ class StatedTask(_Stated):
     owner: Party = Field(description="Who does it.")
     beneficiary: Party | None = Field(description="For whom, or null.")
     kind: Literal["commitment", "request", "follow-up", "appointment"]
-    due: str | None = Field(description="The words of the quote that say when, copied exactly, or null.")
+    due: Quote | None = Field(description="The words that say until when, wherever they are said, or null.")
     quote: Quote
 
 
 class StatedFact(_Stated):
     value: Title = Field(description="As it would be written down.")
-    quote: Quote = Field(description="Where it is said.")
+    quotes: list[Quote] = Field(description="Where it is said: one quote, more where it is said in several turns.")
 
 
 class StatedContact(_Stated):

@@ -30,8 +30,8 @@ said; leave out what is merely likely.
 tasks: what is still to be done after the call by somebody who undertook it or agreed to it. Not hypotheticals, not
 refusals, not what is done already, not general advice. A task spoken of twice is one task. kind: commitment (they say
 they will), request (they were asked and agreed), follow-up (to get in touch again), appointment (both meet or talk at a
-time). due: the words that say when, exactly as they stand in the quote; never a date of your own making; choose the
-quote so that it includes them.
+time). due: the words that say when, with the turn in which they are said, perhaps another one; never a date of your own
+making.
 contact: what the customer's side says of itself: name, company, e-mail, call-back number, address; null for what is not
 said. Never the rep's own. Write e-mail and number as they would be typed, with exactly the letters and digits said.
 summary: at most {sentences} sentences: why there is a call, what was agreed, how it ended.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from pipeline.analysis.fact import Fact
-from pipeline.analysis.llm.answer import Answer, StatedTask
+from pipeline.analysis.llm.answer import Answer, StatedFact, StatedTask
 from pipeline.analysis.llm.witness import Witness
 from pipeline.domain.insight import Evidence, Task
 
@@ -51,7 +51,7 @@ def checked(answer: Answer, witness: Witness) -> Reading:
     """What of the answer the transcript bears out. May raise ZoneInfoNotFoundError."""
     facts = {name: fact for name in type(answer.contact).model_fields if (fact := getattr(answer.contact, name))}
     tasks = [_task(stated, witness) for stated in answer.tasks]
-    heard = {name: _fact(name, stated.value, witness.evidence(stated.quote), witness) for name, stated in facts.items()}
+    heard = {name: _fact(name, stated, witness) for name, stated in facts.items()}
     sentences = [_told(one.text, witness.evidence(one.quote)) for one in answer.summary]
     topics = [_told(one.text, witness.evidence(one.quote)) for one in answer.topics]
     tones = {one.speaker: _told(one.label, witness.evidence(one.quote)) for one in answer.tones}
@@ -93,7 +93,7 @@ def _task(stated: StatedTask, witness: Witness) -> Undertaking | None:
     evidence = witness.evidence(stated.quote)
     if evidence is None or not stated.title or witness.turn(evidence).machine:
         return None
-    due = witness.due(stated.due, evidence)
+    due = witness.due(stated.due) if stated.due else None
     task = Task(
         title=stated.title,
         owner=witness.party(stated.owner) or "unknown",
@@ -107,11 +107,13 @@ def _task(stated: StatedTask, witness: Witness) -> Undertaking | None:
     return Undertaking(task, due.time if due else None)
 
 
-def _fact(name: str, value: str, evidence: Evidence | None, witness: Witness) -> Fact | None:
-    if evidence is None or witness.turn(evidence).machine:
+def _fact(name: str, stated: StatedFact, witness: Witness) -> Fact | None:
+    """Each of its quotes has to hold; the first one stays as its evidence."""
+    said = [evidence for quote in stated.quotes if (evidence := witness.evidence(quote))]
+    if not said or len(said) < len(stated.quotes) or any(witness.turn(evidence).machine for evidence in said):
         return None
-    said = witness.fact(name, value, evidence)
-    return Fact(said, evidence) if said else None
+    value = witness.fact(name, stated.value, said)
+    return Fact(value, said[0]) if value else None
 
 
 def merged(readings: Sequence[Reading]) -> Reading:

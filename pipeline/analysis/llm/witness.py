@@ -1,7 +1,8 @@
 """What the transcript bears out of a statement: its quote, its day, its owner, its letters and digits."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from pipeline.analysis import dates
@@ -14,7 +15,7 @@ from pipeline.analysis.phonetics import folded
 from pipeline.analysis.places import in_figures
 from pipeline.analysis.spelling import spelled_words
 from pipeline.analysis.spoken import digit_runs
-from pipeline.analysis.talk import Sentence, roles
+from pipeline.analysis.talk import Sentence, read, roles
 from pipeline.domain.insight import Evidence, Material
 from pipeline.domain.speech import Role, Turn
 
@@ -29,6 +30,7 @@ class Witness:
         self._turns = {turn.index: turn for turn in material.transcript.turns}
         self._roles = roles(material.transcript)
         self._whole = pack(material.transcript.language)
+        self._sentences = {said.turn.index: said.sentences for said in read(material, machines=True)}
         self._start = material.call.start_time
         self._zone = material.roster.time_zone
 
@@ -67,36 +69,38 @@ class Witness:
         known = {role.value for role in self._roles.values()}
         return "unknown" if named in PARTIES and named not in known else named
 
-    def due(self, expression: str | None, evidence: Evidence) -> Due | None:
-        """When, as said in the evidence: found by our own rules. None if the expression is not in it."""
-        said = " ".join(straighten(expression or "").split())
-        first = straighten(evidence.quote).find(said) if said else -1
-        if first < 0:
+    def due(self, stated: Quote) -> Due | None:
+        """When, by our own rules: the expression that the quote is, or is a part of. None if it is not said."""
+        said = self.evidence(stated)
+        if said is None:
             return None
-        words, last = self._pack(evidence), first + len(said)
-        around = dates.find(evidence.quote, words, self.now)
-        if around and around.first < last and first < around.last:
-            return around
-        alone = dates.find(evidence.quote[first:last], words, self.now)
+        words, turn = self._pack(said), self.turn(said)
+        first = straighten(turn.text).find(straighten(said.quote))
+        for sentence in self._sentences.get(turn.index, ()):
+            around = dates.find(sentence.text, words, self.now)
+            if (
+                around
+                and sentence.first + around.first < first + len(said.quote)
+                and first < sentence.first + around.last
+            ):
+                return replace(around, expression=sentence.verbatim[around.first : around.last])
+        alone = dates.find(said.quote, words, self.now)
         day, time = (alone.day, alone.time) if alone else (None, None)
-        return Due(evidence.quote[first:last], first, last, day, time)
+        return Due(said.quote, 0, len(said.quote), day, time)
 
-    def fact(self, field: str, value: str, evidence: Evidence) -> str | None:
+    def fact(self, field: str, value: str, said: Sequence[Evidence]) -> str | None:
         """What was said of it, as it is written; None if the evidence does not hold it."""
-        words = self._pack(evidence)
+        words, text = self._pack(said[0]), straighten(" ".join(evidence.quote for evidence in said))
         if field == "email":
-            heard = [address.text for address in emails(evidence.quote, words)]
-            return value.lower() if value.lower() in heard else None
+            return value.lower() if value.lower() in {address.text for address in emails(text, words)} else None
         if field == "phone":
             digits = re.sub(r"\D", "", value)
-            runs = [run.text for run in digit_runs(evidence.quote, words)]
+            runs = [run.text for run in digit_runs(text, words)]
             return next((run for run in runs if digits and digits.endswith(run.lstrip("+").lstrip("0") or "-")), None)
-        return value if self._holds(value, evidence, words) else None
+        return value if self._holds(value, text, self.turn(said[0]), words) else None
 
-    def _holds(self, value: str, evidence: Evidence, words: Pack) -> bool:
+    def _holds(self, value: str, text: str, turn: Turn, words: Pack) -> bool:
         """Whether each word of a value is said: as a word, letter by letter, or as a figure."""
-        turn = self.turn(evidence)
-        text = straighten(evidence.quote)
         sentence = Sentence(turn, self._roles.get(turn.speaker, Role.UNKNOWN), 0, len(text), text, words)
         said = [*_tokens(text), "", *_tokens(in_figures(text, sentence))]
         spelled = {folded(word.text) for word in spelled_words(text, words)}
