@@ -103,13 +103,13 @@ def _known_company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fac
     names = _known_companies(contacts)
     for at, turn in enumerate(said):
         for sentence in turn.sentences:
-            if not concerns_them(said, at, sentence):
-                continue
             text = folded(sentence.text)
+            if not any(name in text for name in names) or not concerns_them(said, at, sentence):
+                continue
             if len(text) != len(sentence.text):  # places would not fit
                 continue
             mails = [range(heard.first, heard.last) for heard in emails(sentence.text, sentence.pack)]
-            for plain in names:
+            for plain in (name for name in names if name in text):
                 found = re.search(rf"\b{re.escape(plain)}\b", text)
                 if found and not any(found.start() in mail for mail in mails):
                     return Fact(sentence.text[slice(*found.span())], sentence.evidence(found.span()))

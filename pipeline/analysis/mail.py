@@ -3,8 +3,10 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 from pipeline.analysis.language import Pack, straighten
+from pipeline.analysis.language import pack as pack_of
 from pipeline.analysis.spelling import letter_at
 from pipeline.analysis.spoken import TOKEN, Heard, number_at
 
@@ -25,9 +27,25 @@ class _Item:
 
 def emails(text: str, pack: Pack) -> Iterator[Heard]:
     """Addresses as written or as spoken, in lower case and ASCII letters, with their places."""
+    return iter(_emails(text, pack.language) if pack.known else _found(text, pack))
+
+
+@lru_cache(maxsize=2048)
+def _emails(text: str, language: str | None) -> tuple[Heard, ...]:
+    return tuple(_found(text, pack_of(language)))
+
+
+@cache
+def _hint(language: str | None) -> re.Pattern[str]:
+    """A word that an "at" is said with: a text without one holds no spoken address."""
+    words = sorted(pack_of(language).words("contact", "at") - {"@"})
+    return re.compile(rf"@|\b(?:{'|'.join(map(re.escape, words)) or '(?!)'})\b", re.IGNORECASE)
+
+
+def _found(text: str, pack: Pack) -> Iterator[Heard]:
     plain = straighten(text)
     found = [Heard(written.group().lower(), written.start(), written.end()) for written in _WRITTEN.finditer(plain)]
-    if pack.get("contact", "at"):
+    if pack.get("contact", "at") and _hint(pack.language).search(plain):
         for pattern in pack.patterns("contact", "mail_asides"):  # "all one word": blanks keep the places
             plain = pattern.sub(lambda aside: " " * len(aside.group()), plain)
         items = tuple(_items(plain, pack))
@@ -51,21 +69,26 @@ def _item(tokens: list[re.Match[str]], at: int, pack: Pack, text: str) -> tuple[
     word = tokens[at].group().lower()
     if not word[0].isalnum() and word[0] not in "_":
         return _sign(tokens[at], text)
-    for length in (3, 2, 1):
+    signs = _signs(pack.language)
+    for length in (3, 2, 1) if word in signs[0] else ():
         phrase = " ".join(token.group().lower() for token in tokens[at : at + length])
-        if at + length > len(tokens):
-            continue
-        if phrase in pack.words("contact", "at"):
-            return "at", "@", length
-        if phrase in pack.words("contact", "dot"):
-            return "dot", ".", length
-        if phrase in pack.get("contact", "symbols", {}):
-            return "joint", pack.get("contact", "symbols")[phrase], length
+        if at + length <= len(tokens) and phrase in signs[1]:
+            return (*signs[1][phrase], length)
     letter, length = letter_at(tokens, at, pack)
     if letter:
         return "letter", letter, length
     figure, length = number_at(tokens, at, pack)
     return ("figure", figure, length) if figure else ("word", word, 1)
+
+
+@cache
+def _signs(language: str | None) -> tuple[frozenset[str], dict[str, tuple[str, str]]]:
+    """The first words of the signs' names; each name's kind and sign."""
+    pack = pack_of(language)
+    named = {name: ("joint", sign) for name, sign in pack.get("contact", "symbols", {}).items()}
+    named |= {name: ("dot", ".") for name in pack.words("contact", "dot")}
+    named |= {name: ("at", "@") for name in pack.words("contact", "at")}
+    return frozenset(name.partition(" ")[0] for name in named), named
 
 
 def _sign(token: re.Match[str], text: str) -> tuple[str, str, int]:

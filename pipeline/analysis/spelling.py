@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from pipeline.analysis.language import Pack, straighten
 from pipeline.analysis.phonetics import folded
@@ -35,7 +36,7 @@ def letter_at(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str, in
 
 def _plain_at(tokens: list[re.Match[str]], at: int, pack: Pack, plural: bool = False) -> tuple[str, int]:
     named: dict[str, str] = pack.get("spelling", "letters", {})
-    for length in (4, 3, 2, 1):
+    for length in (4, 3, 2, 1) if tokens[at].group().lower() in _openings(pack.language, tuple(named)) else ():
         phrase = " ".join(token.group().lower() for token in tokens[at : at + length])
         if phrase in named and at + length <= len(tokens):
             return named[phrase], length
@@ -44,6 +45,12 @@ def _plain_at(tokens: list[re.Match[str]], at: int, pack: Pack, plural: bool = F
         word = re.sub(r"'?s$", "", word)
         word = named.get(word, word)
     return (word, 1) if len(word) == 1 and word.isalpha() else ("", 0)
+
+
+@cache
+def _openings(language: str | None, phrases: tuple[str, ...]) -> frozenset[str]:
+    """Their first words: where another word stands, no letter's name needs to be looked for."""
+    return frozenset(phrase.partition(" ")[0] for phrase in phrases)
 
 
 def _likened(tokens: list[re.Match[str]], at: int, letter: str, pack: Pack) -> int:

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 from pipeline.analysis.language import Pack, straighten
+from pipeline.analysis.language import pack as pack_of
 
 LONGEST = 7  # tokens of a number phrase: "deux cent soixante-dix-huit" with its hyphens
 WHOLE = 7  # digits: a run of so many may be a telephone number
@@ -36,8 +37,6 @@ def figures(pack: Pack) -> dict[str, int]:
 
 @cache
 def _figures(language: str | None, known: bool) -> dict[str, int]:
-    from pipeline.analysis.language import pack as pack_of
-
     if not known:
         return {}
     pack = pack_of(language)
@@ -52,8 +51,23 @@ def _figures(language: str | None, known: bool) -> dict[str, int]:
     return found
 
 
+@cache
+def _openings(language: str | None, known: bool) -> frozenset[str]:
+    """The first words of the number phrases: where another word stands, none needs to be looked for."""
+    return frozenset(phrase.partition(" ")[0] for phrase in _figures(language, known))
+
+
 def digit_runs(text: str, pack: Pack, at_least: int = WHOLE) -> Iterator[Heard]:
     """Runs of spoken or written digits: "two one six, five five five, oh one two eight"."""
+    return iter(_digit_runs(text, pack.language, pack.known, at_least))
+
+
+@lru_cache(maxsize=2048)
+def _digit_runs(text: str, language: str | None, known: bool, at_least: int) -> tuple[Heard, ...]:
+    return tuple(_find_digit_runs(text, pack_of(language) if known else Pack(language, {}), at_least))
+
+
+def _find_digit_runs(text: str, pack: Pack, at_least: int) -> Iterator[Heard]:
     tokens = list(TOKEN.finditer(straighten(text)))
     at = 0
     while at < len(tokens):
@@ -135,6 +149,8 @@ def number_at(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str | N
     """The longest number phrase (hyphens count) that begins at token `at`, as digits."""
     if tokens[at].group().isdigit():
         return tokens[at].group(), 1
+    if tokens[at].group().lower() not in _openings(pack.language, pack.known):
+        return None, 1
     known = figures(pack)
     for length in range(min(LONGEST, len(tokens) - at), 0, -1):
         phrase = [token.group().lower() for token in tokens[at : at + length]]
