@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from pipeline.domain.speech import ChunkText, Label, LabelKind, Word
-from pipeline.speakers.roles import PHRASES, plain
+from pipeline.speakers.plain import plain
+from pipeline.speakers.roles import PHRASES
 
 KINDS = ("after_the_tone", "voicemail", "announcement", "recording_notice")
 TOGETHER = 1.5  # seconds of pause inside what one machine says without a break
@@ -61,7 +62,7 @@ def refine(labels: Labels, texts: Sequence[ChunkText], phrases: Phrases | None =
 
 @cache
 def all_phrases() -> Phrases:
-    """What machines say, of every language, in the form of `roles.plain`."""
+    """What machines say, of every language, in the form of `plain.plain`."""
     found: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for path in sorted(Path(PHRASES).glob("*.json")):
         lists: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
@@ -72,7 +73,7 @@ def all_phrases() -> Phrases:
 
 @cache
 def _by_persons() -> re.Pattern[str]:
-    """How persons say who they are, or offer help, in every language; on text in the form of `roles.plain`."""
+    """How persons say who they are, or offer help, in every language; on text in the form of `plain.plain`."""
     patterns: list[str] = []
     for path in sorted(Path(PHRASES).glob("*.json")):
         lists: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))

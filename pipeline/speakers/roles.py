@@ -8,6 +8,7 @@ import json
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,14 +18,30 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import CUSTOMER, REP, Role, Speaker, Turn, Voiceprint
+from pipeline.speakers import named
 from pipeline.speakers.gate import PrintOptions
+from pipeline.speakers.plain import plain
 from pipeline.speakers.profile import ProfileOptions
 from pipeline.speakers.voiceprint import Match, MatchOptions, match
 
 PHRASES = Path(__file__).parent / "phrases"
-WEIGHTS = {"welcome": 2.5, "presents_company": 2.0, "asks_particulars": 1.2, "promises": 0.8, "customer": -1.0}
+WEIGHTS = {
+    "welcome": 1.6,
+    "presents_company": 1.0,
+    "asks_particulars": 0.6,
+    "promises": 0.4,
+    "customer": -0.5,
+    "gives_members_name": 3.0,
+    "gives_contacts_name": -3.3,
+    "addresses_member": -0.5,
+    "addresses_contact": 0.7,
+}
 """Evidence for "this is the rep" in log odds, per kind of phrase; each kind counts at most `REPEATS` times."""
-REPEATS = 3
+REPEATS = 2
+HABITS = {"yours": 0.5, "mine": -0.1, "ours": 0.45}
+"""Log odds for each such word among 100, at most `MOST_HABIT` of a kind: reps speak of what is yours and ours."""
+MOST_HABIT = 6.0
+FEW_WORDS = 50  # added to what somebody says, so that few words tell little
 
 
 class RoleOptions(BaseModel):
@@ -44,6 +61,7 @@ class Talk:
 
     score: float
     kinds: tuple[str, ...]  # the kinds of phrase that were found
+    habit: float = 0.0  # log odds more, to be compared with another speaker's
 
 
 def by_channel(user_id: str | None) -> tuple[Speaker, Speaker]:
@@ -72,25 +90,36 @@ def assign(
         label, found = recognised
         return tuple(_beside_known_voice(each, label, found, user_id, len(labels)) for each in labels)
     said = [turn for turn in turns if not turn.machine]  # an announcement welcomes callers as a rep does
-    talk = {label: judge([turn for turn in said if turn.speaker == label]) for label in labels}
+    names = named.names_of(roster)
+    talk = {label: judge([turn for turn in said if turn.speaker == label], names) for label in labels}
     return _by_talk(labels, talk, user_id, options)
 
 
-def judge(turns: Sequence[Turn]) -> Talk:
+def judge(turns: Sequence[Turn], names: named.Names | None = None) -> Talk:
     """How much the words of one speaker are those of a rep. Turns in a language without phrases say nothing."""
-    score, kinds = 0.0, []
-    for kind, weight in WEIGHTS.items():
-        count = sum(len(_found(kind, plain(turn.text), turn.language)) for turn in turns)
-        if count:
-            score += weight * min(count, REPEATS)
-            kinds.append(kind)
-    return Talk(score, tuple(kinds))
+    counts: Counter[str] = Counter()
+    for turn in turns:
+        text = plain(turn.text)
+        for kind, patterns in _patterns(turn.language).items():
+            counts[kind] += sum(1 for pattern in patterns for _ in pattern.finditer(text))
+    if names is not None:
+        phrases_of = {turn.language: _words(turn.language) for turn in turns}
+        counts.update(named.evidence(turns, names, phrases_of))
+    kinds = tuple(kind for kind in WEIGHTS if counts[kind])
+    score = sum(WEIGHTS[kind] * min(counts[kind], REPEATS) for kind in kinds)
+    return Talk(score, kinds, _habit(turns))
 
 
-def plain(text: str) -> str:
-    """Lower case, no accents, no punctuation but apostrophes, single spaces."""
-    text = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c))
-    return " ".join(re.sub(r"[^\w' ]", " ", text.replace("’", "'")).split())
+def _habit(turns: Sequence[Turn]) -> float:
+    """Log odds by how often somebody says "your", "my", "our" and the like; means something only beside another's."""
+    counts: Counter[str] = Counter()
+    total = FEW_WORDS
+    for turn in turns:
+        lists, words = _words(turn.language), plain(turn.text).split()
+        total += len(words)
+        for kind in HABITS:
+            counts[kind] += sum(word in lists.get(kind, ()) for word in words)
+    return sum(weight * min(MOST_HABIT, 100 * counts[kind] / total) for kind, weight in HABITS.items())
 
 
 def _recognised(
@@ -129,12 +158,12 @@ def _by_talk(
     labels: Sequence[str], talk: Mapping[str, Talk], user_id: str | None, options: RoleOptions
 ) -> tuple[Speaker, ...]:
     """The speaker whose words are most a rep's, if that is clear; softmax over the speakers' log odds."""
-    if not any(talk[label].kinds for label in labels):
-        return tuple(Speaker(label, Role.UNKNOWN, 0.0, "nothing said that tells") for label in labels)
     if len(labels) == 1:
         return (_alone(labels[0], talk[labels[0]], user_id, options),)
-    total = sum(math.exp(talk[label].score) for label in labels)
-    probability = {label: math.exp(talk[label].score) / total for label in labels}
+    if not any(talk[label].kinds or talk[label].habit for label in labels):
+        return tuple(Speaker(label, Role.UNKNOWN, 0.0, "nothing said that tells") for label in labels)
+    total = sum(math.exp(talk[label].score + talk[label].habit) for label in labels)
+    probability = {label: math.exp(talk[label].score + talk[label].habit) / total for label in labels}
     rep = max(labels, key=lambda label: probability[label])
     confidence = round(probability[rep], 3)
     if confidence < options.clear:
@@ -153,6 +182,8 @@ def _by_talk(
 def _alone(label: str, talk: Talk, user_id: str | None, options: RoleOptions) -> Speaker:
     """One voice only: a voicemail, or two that could not be told apart."""
     probability = 1 / (1 + math.exp(-talk.score))
+    if not talk.kinds:
+        return Speaker(label, Role.UNKNOWN, 0.0, "nothing said that tells")
     if {"customer"} < set(talk.kinds):
         return Speaker(label, Role.UNKNOWN, 0.0, "one voice that says what both would say")
     if probability >= options.clear:
@@ -163,24 +194,28 @@ def _alone(label: str, talk: Talk, user_id: str | None, options: RoleOptions) ->
 
 
 def _reason(talk: Talk) -> str:
-    return f"talk: {', '.join(talk.kinds).replace('_', ' ')}" if talk.kinds else "talk: the other speaker's words"
-
-
-def _found(kind: str, text: str, language: str) -> list[str]:
-    return [match.group() for pattern in _patterns(language).get(kind, ()) for match in pattern.finditer(text)]
+    return f"talk: {', '.join(talk.kinds).replace('_', ' ')}" if talk.kinds else "talk: whose things they speak of"
 
 
 @cache
 def _patterns(language: str) -> dict[str, tuple[re.Pattern[str], ...]]:
-    path = PHRASES / f"{language}.json"
-    if not path.is_file():
-        return {}
-    lists: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
     # longer phrases first and one pattern per kind, so that "how can i help you" is not counted as "how can i help" too
     return {
         kind: (re.compile("|".join(sorted((_pattern(kind, p) for p in phrases), key=len, reverse=True))),)
-        for kind, phrases in lists.items()
+        for kind, phrases in _phrases(language).items()
+        if kind in WEIGHTS
     }
+
+
+@cache
+def _words(language: str) -> dict[str, frozenset[str]]:
+    """The other lists, plain."""
+    return {kind: frozenset(map(plain, phrases)) for kind, phrases in _phrases(language).items() if kind not in WEIGHTS}
+
+
+def _phrases(language: str) -> dict[str, list[str]]:
+    path = PHRASES / f"{language}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def _pattern(kind: str, phrase: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.domain.speech import Chunk, ChunkText, Label, LabelKind, Word
 from pipeline.speakers.machines import KINDS, all_phrases, refine
-from pipeline.speakers.roles import plain
+from pipeline.speakers.plain import plain
 
 SPEECH, SILENCE, BEEP = LabelKind.SPEECH, LabelKind.SILENCE, LabelKind.BEEP
 RING, MUSIC, VOICEMAIL, ANNOUNCEMENT = LabelKind.RINGBACK, LabelKind.MUSIC, LabelKind.VOICEMAIL, LabelKind.ANNOUNCEMENT
