@@ -210,6 +210,7 @@ class _Walk:
     recordings: tuple[Recording, ...] = ()
     warnings: tuple[str, ...] = ()
     _audio: asyncio.Task[Held] | None = field(default=None)
+    _decoding: asyncio.Future[Held] | None = field(default=None)
     _name: str = field(default_factory=sound.new_name)  # of its folder of decoded sound
 
     async def stage(self, name: str, run: Callable[[], Awaitable[T]]) -> T:
@@ -308,9 +309,11 @@ class _Walk:
         if not await self.workers.compute(all_stored, self.recordings):
             await self._fetch_again()
         files = 2 if self.call.recording_url2 else 1
-        return await self.workers.hold(
+        held = self.workers.hold(
             hear.load, self.recordings, self.options.decode, files, self.options.scratch_folder, self._name
         )
+        self._decoding = asyncio.ensure_future(held)  # goes on where the walk is cancelled: nothing stops a decoder
+        return await asyncio.shield(self._decoding)
 
     async def _fetch_again(self) -> None:
         """The store was emptied since an earlier attempt fetched. What is recorded holds for that content alone."""
@@ -321,11 +324,22 @@ class _Walk:
             raise StorageError("The stored recording was gone and its sender's is another one by now.")
 
     def stop(self) -> None:
-        """Nobody waits for the samples any longer. Their removal is not waited for, and its failure fails no call."""
-        if self._audio is not None:
-            self._audio.cancel()
-            folder = sound.join(self.options.scratch_folder, self._name)
-            asyncio.get_running_loop().run_in_executor(None, _remove, folder)
+        """Nobody waits for the samples any longer. Their removal is not waited for, and its failure fails no call.
+
+        A decoder that is still at work may write more: what it leaves is removed when it is done.
+        """
+        if self._audio is None:
+            return
+        self._audio.cancel()
+        self._remove_sound()
+        if self._decoding is not None and not self._decoding.done():
+            self._decoding.add_done_callback(self._remove_sound)
+
+    def _remove_sound(self, decoded: "asyncio.Future[Held] | None" = None) -> None:
+        if decoded is not None and not decoded.cancelled():
+            decoded.exception()  # nobody is left who would want it
+        folder = sound.join(self.options.scratch_folder, self._name)
+        asyncio.get_running_loop().run_in_executor(None, _remove, folder)
 
 
 def _remove(folder: str) -> None:

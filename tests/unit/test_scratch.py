@@ -108,7 +108,7 @@ async def walk(folder: Path, record: Callable[..., Any] | None, workers: LocalWo
 
 
 async def gone(folder: Path) -> bool:
-    for _ in range(100):
+    for _ in range(500):  # a busy machine takes its time
         if not files(folder):
             return True
         await asyncio.sleep(0.02)
@@ -127,7 +127,7 @@ async def test_a_walk_keeps_its_sound_while_it_goes_on_and_removes_it_when_it_en
 
     with pytest.raises(LeaseLost):
         await walk(tmp_path, record, LocalWorkers(transcriber, None), voiceprint=None)
-    assert there == [2, 2]
+    assert len(there) >= 2 and set(there) == {2}
     assert await gone(tmp_path)
 
 
@@ -140,7 +140,7 @@ async def test_a_walk_that_is_cancelled_while_it_decodes_removes_what_it_wrote(
     def slow(sink: sound.ScratchSink, block: Any) -> None:
         write(sink, block)
         decoding.set()
-        go_on.wait(10)
+        go_on.wait(20)
 
     monkeypatch.setattr(sound.ScratchSink, "write", slow)
     task = asyncio.create_task(walk(tmp_path, None, LocalWorkers(transcriber, None)))
@@ -151,6 +151,32 @@ async def test_a_walk_that_is_cancelled_while_it_decodes_removes_what_it_wrote(
     go_on.set()
     await asyncio.sleep(0.3)
     assert files(tmp_path) == []
+
+
+async def test_what_a_decoder_writes_after_its_walk_was_cancelled_is_removed_too(
+    transcriber: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waited for its turn begins when the walk is over already."""
+    waiting, go_on, loaded = threading.Event(), threading.Event(), threading.Event()
+    load = hear.load
+
+    def late(*args: Any) -> Any:
+        waiting.set()
+        go_on.wait(20)
+        found = load(*args)
+        assert files(tmp_path)
+        loaded.set()
+        return found
+
+    monkeypatch.setattr(hear, "load", late)
+    task = asyncio.create_task(walk(tmp_path, None, LocalWorkers(transcriber, None)))
+    await asyncio.to_thread(waiting.wait, 10)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.sleep(0.1)  # the removal finds nothing
+    go_on.set()
+    assert await asyncio.to_thread(loaded.wait, 10)
+    assert await gone(tmp_path)
 
 
 async def test_sound_that_cannot_be_removed_fails_no_call(
