@@ -23,17 +23,8 @@ ORDER = (LabelKind.SPEECH, LabelKind.VOICEMAIL, LabelKind.ANNOUNCEMENT, LabelKin
 
 
 def render_layout(layout: Layout) -> list[RenderableType]:
-    """Layout, why, and what was done about bleed and about starts that differ."""
-    lines = [f"{LAYOUTS.get(layout.kind, layout.kind)}. {layout.reason}"]
-    lines += [
-        f"Channel {bleed.source} is heard in the other one at {bleed.level_db:.0f} dB, "
-        f"{bleed.delay * 1000:.0f} ms later: suppressed."
-        for bleed in layout.bleed
-    ]
-    if any(layout.starts):
-        starts = " and ".join(f"{start:.2f} s" for start in layout.starts)
-        lines.append(f"The files begin at {starts} of the call.")
-    return [Text(line, style="dim") for line in lines]
+    """Layout and why; what was done about bleed and about starts that differ is in the layout's own reason."""
+    return [Text(f"{LAYOUTS.get(layout.kind, layout.kind)}. {layout.reason}", style="dim")]
 
 
 def render_labels(transcript: Transcript) -> list[RenderableType]:
