@@ -25,6 +25,12 @@ COMMANDS = (
     Entry("teams", "serve_app.cli.workspaces:teams_app", "Teams of a workspace: create, list.", "Workspace"),
     Entry("members", "serve_app.cli.workspaces:members_app", "The people who handle calls: add, list.", "Workspace"),
     Entry("contacts", "serve_app.cli.contacts:app", "The people who call: add, list, import a CSV file.", "Workspace"),
+    Entry(
+        "voiceprints",
+        "serve_app.cli.voiceprints:app",
+        "Voices of the people who handle calls: list, show, remove, restore, assign.",
+        "Workspace",
+    ),
 )
 
 app = make_app(COMMANDS)

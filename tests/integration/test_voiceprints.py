@@ -1,17 +1,20 @@
 """Voices of members: what a call teaches, what is kept back, and that a sample taken out leaves no trace."""
 
 import asyncio
+import json
 from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from db import calls, directory, roster, voiceprints
 from pipeline.domain.insight import MemberVoiceprint
 from pipeline.domain.speech import Voiceprint
 from pipeline.speakers.voiceprint import Match, match
-from tests.integration.test_complete import A, TRANSCRIPT, taken
+from serve_app.cli import app
+from tests.integration.test_complete import TRANSCRIPT, A, taken
 from tests.postgres import World
 
 ANA, BO = np.eye(8)[0], np.eye(8)[1]
@@ -231,3 +234,30 @@ async def test_calls_of_one_workspace_that_end_together_make_one_profile(world: 
 async def test_a_call_without_a_voiceprint_is_said_to_have_none(world: World) -> None:
     with pytest.raises(voiceprints.NoVoiceprint):
         await voiceprints.show(world.database, uuid4())
+
+
+async def test_the_command_line_lists_shows_removes_restores_and_assigns(
+    world: World, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", postgres_url)
+    ana, bo = await member(world, "Ana"), await member(world, "Bo")
+    made = [await call(world, voice(ANA, seed), ana) for seed in range(3)]
+    odd, nameless = await call(world, voice(BO, 7), ana), await call(world, voice(BO, 8))
+
+    async def run(*arguments: str) -> Any:
+        result = await asyncio.to_thread(CliRunner().invoke, app, ["voiceprints", *arguments], env={"COLUMNS": "220"})
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout) if "--json" in arguments else result.stdout
+
+    told = await run("list", "--state", "quarantined")
+    assert str(odd) in told and "does not fit the member's other calls" in told and str(made[0]) not in told
+    assert "Ana" in await run("show", str(made[0]))
+    assert (await run("remove", str(made[0]), "--json"))["state"] == "removed"
+    assert {one["state"] for one in await run("list", "--json")} == {"removed", "waiting", "nameless"}
+    assert (await run("restore", str(made[0]), "--json"))["state"] == "taught"
+    assert (await run("assign", str(nameless), str(bo), "--json"))["name"] == "Bo"
+    shown = await run("show", str(made[0]), "--json")
+    assert [event["action"] for event in shown["history"]] == ["removed", "restored"]
+    assert shown["likeness"][0][0] == str(ana)
+    unknown = await asyncio.to_thread(CliRunner().invoke, app, ["voiceprints", "show", str(uuid4())])
+    assert unknown.exit_code == 1 and "no voiceprint" in unknown.output

@@ -1,0 +1,214 @@
+"""`switchboard voiceprints`: the voices of the people who handle calls, what taught them, and how to correct that."""
+
+import getpass
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+from uuid import UUID
+
+import typer
+
+from serve_app.cli import names, state
+from serve_app.cli.console import Json, err, moment, out, print_json, table
+from serve_app.cli.errors import USAGE, CommandError
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.voiceprints import VoiceprintRecord, VoiceprintSummary
+    from pipeline.speakers.roles import RoleOptions
+
+T = TypeVar("T")
+STATES = ("taught", "waiting", "quarantined", "removed", "nameless", "recognised")
+WHERE = "`switchboard voiceprints list` shows the calls that have one."
+STANDING = {
+    "taught": "is part of the member's profile",
+    "waiting": "is good, but too few calls agree as yet, or newer ones make the profile",
+    "quarantined": "is kept and teaches nothing",
+    "removed": "was taken out and has no effect",
+    "nameless": "nobody said whose it is",
+    "recognised": "fits this member's profile, though nobody said whose it is; it teaches nothing",
+}
+
+app = typer.Typer(
+    help="""Voiceprints: what the people who handle calls sound like, one sample for each of their calls.
+
+    Members are recognised once several of their calls agree. A sample that does not fit is kept and teaches nothing.
+    One that should not be there can be removed: everything is then as if it had never come.
+
+    Examples:
+
+      switchboard voiceprints list --state quarantined
+
+      switchboard voiceprints remove CALL_ID
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+CallId = Annotated[str, typer.Argument(metavar="CALL_ID", help="The id of the call that the sample comes from.")]
+
+
+@app.command("list")
+def list_(
+    workspace: names.Workspace = None,
+    state_: Annotated[
+        str | None, typer.Option("--state", "-s", help=f"One of {', '.join(STATES)}.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the latest.")] = 1000,
+    json_: Json = False,
+) -> None:
+    """List samples, the latest first, with what becomes of each and why.
+
+    Example:
+
+      switchboard voiceprints list --workspace acme --state quarantined
+    """
+    if state_ is not None and state_ not in STATES:
+        raise CommandError(f"{state_!r} is no state of a voiceprint.", f"There are: {', '.join(STATES)}.", USAGE)
+
+    async def work(database: "Database") -> "list[VoiceprintSummary]":
+        from db import voiceprints
+
+        home = await names.workspace(database, workspace)
+        return await voiceprints.list_(database, home.workspace_id, limit)
+
+    found = [one for one in state.run(work) if state_ is None or one.state == state_]
+    if json_:
+        print_json(found)
+        return
+    if not found:
+        err().print("No such voiceprints: calls with one channel for each party make them.")
+        return
+    lines = table("!call", "member", "state", "why", "speech", "!since")
+    for one in found:
+        lines.add_row(
+            str(one.call_id),
+            one.name or str(one.user_id or ""),
+            one.state,
+            _reasons(one.reasons if one.state == "quarantined" else ()),
+            f"{one.speech_seconds:.0f} s",
+            moment(one.created_at),
+        )
+    out().print(lines)
+
+
+@app.command()
+def show(call_id: CallId, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Show one sample: its state, which members it resembles, and what people did to it.
+
+    Example:
+
+      switchboard voiceprints show 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
+    """
+
+    async def work(database: "Database") -> "VoiceprintRecord":
+        from db import voiceprints
+
+        return await _of_call(lambda call, home: voiceprints.show(database, call, home), call_id, database, workspace)
+
+    record = state.run(work)
+    if json_:
+        print_json(record)
+        return
+    _print(record.summary)
+    for member, cosine in record.likeness:
+        out().print(f"  {cosine:5.2f} like member {member}", markup=False)
+    for event in record.history:
+        to = f" to {event.user_id}" if event.user_id else ""
+        out().print(f"  {moment(event.at)} {event.action}{to} by {event.who}", markup=False)
+
+
+@app.command()
+def remove(call_id: CallId, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Take a sample out: the wrong person spoke, say, or the channels were swapped. It is kept and has no effect.
+
+    Example:
+
+      switchboard voiceprints remove 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
+    """
+    _change("remove", call_id, workspace, json_)
+
+
+@app.command()
+def restore(call_id: CallId, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Put a removed sample back; whether it teaches is decided as for any other.
+
+    Example:
+
+      switchboard voiceprints restore 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
+    """
+    _change("restore", call_id, workspace, json_)
+
+
+@app.command()
+def assign(
+    call_id: CallId,
+    user_id: Annotated[str, typer.Argument(metavar="USER_ID", help="A member's id: `switchboard members list`.")],
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Say whose voice a sample is, where the call's sender did not. That holds, whatever the sender says later.
+
+    Example:
+
+      switchboard voiceprints assign 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11 5d0b...
+    """
+    member = names.need_uuid(user_id, "`switchboard members list` shows them.")
+    _change("assign", call_id, workspace, json_, member)
+
+
+def _change(action: str, call_id: str, workspace: str | None, json_: bool, member: UUID | None = None) -> None:
+    from serve_app.settings import Settings
+
+    roles = Settings().roles
+
+    async def work(database: "Database") -> "VoiceprintSummary":
+        return await _of_call(
+            lambda call, home: _do(database, action, call, home, member, roles), call_id, database, workspace
+        )
+
+    changed = state.run(work)
+    if json_:
+        print_json(changed)
+    else:
+        _print(changed)
+
+
+async def _do(
+    database: "Database", action: str, call_id: UUID, home: UUID | None, member: UUID | None, roles: "RoleOptions"
+) -> "VoiceprintSummary":
+    from db import voiceprints
+
+    who = getpass.getuser()
+    if member is not None:
+        return await voiceprints.assign(database, call_id, member, who, home, roles)
+    change = voiceprints.remove if action == "remove" else voiceprints.restore
+    return await change(database, call_id, who, home, roles)
+
+
+async def _of_call(
+    ask: Callable[[UUID, UUID | None], Awaitable[T]], call_id: str, database: "Database", workspace: str | None
+) -> T:
+    """Ask about a call of a workspace; without one, about the latest call of that id."""
+    from db.voiceprints import NoVoiceprint
+
+    call = names.need_uuid(call_id, WHERE)
+    home = (await names.workspace(database, workspace)).workspace_id if workspace else None
+    try:
+        return await ask(call, home)
+    except NoVoiceprint as error:
+        raise CommandError(f"Call {call} has no voiceprint.", WHERE) from error
+
+
+def _print(one: "VoiceprintSummary") -> None:
+    whose = one.name or (str(one.user_id) if one.user_id else "nobody")
+    out().print(f"{one.call_id}: {one.speech_seconds:.0f} s of {whose}, {one.state}", markup=False, soft_wrap=True)
+    why = _reasons(one.reasons if one.state == "quarantined" else ())
+    out().print(f"  It {STANDING[one.state]}{f': {why}' if why else ''}.", markup=False, soft_wrap=True)
+
+
+def _reasons(reasons: tuple[str, ...]) -> str:
+    from pipeline.speakers.gate import FLAWS
+    from pipeline.speakers.profile import MISFITS
+
+    known = FLAWS | MISFITS
+    return "; ".join(known.get(reason, reason) for reason in reasons)
