@@ -1,70 +1,106 @@
 """How the talk was shared out in time. The README of this package has the formulas."""
 
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from pipeline.analysis.talk import read, rounded
+from pipeline.analysis.language import pack
+from pipeline.analysis.overlaps import Kind, kind, overlaps
+from pipeline.analysis.spans import outside, seconds, union
+from pipeline.analysis.talk import Said, read, rounded
 from pipeline.domain.insight import Finding, Material
-from pipeline.domain.speech import LabelKind, Span
+from pipeline.domain.speech import LabelKind, Span, Word
 
 Spoken = dict[str, tuple[Span, ...]]
+DEFINITIONS = 3  # raise with every change of a formula: figures of different definitions are not to be compared
 NOT_SOUND = (LabelKind.SPEECH, LabelKind.SILENCE, LabelKind.NOISE)  # what leaves the line free for the parties
+ON_HOLD = (LabelKind.MUSIC, LabelKind.RINGBACK, LabelKind.ANNOUNCEMENT)  # what a party who waits gets to hear
+DEAD_AIR = 5.0  # seconds of silence in the middle of a call
 
 
 class Statistics:
-    """Talk ratio, longest monologue, patience, interactivity, overlap, silence, pace, question rate."""
+    """Talk ratio, monologue, patience, interactivity, overlap by kind, silence, dead air, hold, pace, questions."""
 
     name = "statistics"
-    version = 2
+    version = DEFINITIONS
 
     def run(self, material: Material) -> Finding:
-        spoken = spoken_spans(material)
-        minutes = material.transcript.duration / 60
-        words, questions = _words(material), _questions(material)
-        talk = {label: sum(span.duration for span in spans) for label, spans in spoken.items()}
-        other = other_sounds(material)
-        floor = measure(
-            spoken, material.transcript.duration, union([span for spans in other.values() for span in spans])
-        )
-        parties = {
-            speaker.label: {
-                "role": speaker.role.value,
-                "talk_seconds": rounded(talk.get(speaker.label, 0.0)),
-                "talk_ratio": rounded(_ratio(talk.get(speaker.label, 0.0), sum(talk.values())), 4),
-                "longest_monologue_seconds": rounded(floor.monologue.get(speaker.label, 0.0)),
-                "patience_seconds": rounded(_mean(floor.pauses.get(speaker.label, []))),
-                "words": words.get(speaker.label, 0),
-                "words_per_minute": rounded(_ratio(words.get(speaker.label, 0), talk.get(speaker.label, 0.0) / 60), 1),
-                "questions": questions.get(speaker.label, 0),
-                "questions_per_minute": rounded(_ratio(questions.get(speaker.label, 0), minutes)),
-            }
-            for speaker in material.transcript.speakers
-        }
+        spoken, other = spoken_spans(material), other_sounds(material)
+        duration = material.transcript.duration
+        floor = measure(spoken, duration, union([span for spans in other.values() for span in spans]))
+        crossed = _crossed(material, spoken)
+        held = hold(spoken, other)
+        talking = union([span for spans in spoken.values() for span in spans])
         value: dict[str, Any] = {
-            "duration_seconds": rounded(material.transcript.duration),
-            "silence_seconds": rounded(floor.silence),
-            "silence_share": rounded(_ratio(floor.silence, material.transcript.duration), 4),
-            "overlap_seconds": rounded(floor.overlap),
-            "overlap_share": rounded(_ratio(floor.overlap, material.transcript.duration), 4),
-            "other_seconds": {kind: rounded(sum(span.duration for span in spans)) for kind, spans in other.items()},
-            "turn_changes": floor.changes,
-            "interactivity_per_minute": rounded(_ratio(floor.changes, minutes)),
+            "definitions_version": DEFINITIONS,
             "basis": "speech" if material.speech else "turns",
-            "parties": parties,
+            "duration_seconds": rounded(duration),
+            "talk_seconds": rounded(seconds(talking)),
+            "silence_seconds": rounded(floor.silence),
+            "silence_share": rounded(_ratio(floor.silence, duration), 4),
+            "dead_air_seconds": rounded(sum(floor.dead_air)),
+            "dead_airs": len(floor.dead_air),
+            "hold_seconds": rounded(held),
+            "hold_share": rounded(_ratio(held, duration), 4),
+            "other_seconds": {name: rounded(seconds(spans)) for name, spans in other.items()},
+            "overlap_seconds": rounded(floor.overlap),
+            "overlap_share": rounded(_ratio(floor.overlap, duration), 4),
+            "overlaps": {
+                name.value: {
+                    "count": sum(one is name for _, one, _ in crossed),
+                    "seconds": rounded(sum(length for _, one, length in crossed if one is name)),
+                }
+                for name in Kind
+            },
+            "turn_changes": floor.changes,
+            "interactivity_per_minute": rounded(_ratio(floor.changes, duration / 60)),
+            "parties": _parties(material, spoken, floor, crossed),
         }
         return Finding(self.name, self.version, value, note=None if spoken else "nobody speaks in this call")
 
 
+Crossed = list[tuple[str, Kind, float]]  # who came in, as what, for how many seconds both spoke
+
+
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Who held the floor: seconds, and the pauses before each party took over."""
+    """Who held the floor: seconds, the pauses before each party took over, and the long silences in between."""
 
     overlap: float
     silence: float
     changes: int
     monologue: dict[str, float]
     pauses: dict[str, list[float]]
+    dead_air: tuple[float, ...] = ()
+
+
+def _parties(material: Material, spoken: Spoken, floor: Floor, crossed: Crossed) -> dict[str, dict[str, Any]]:
+    words, asked = _words(material), _questions(material)
+    talk = {label: seconds(spans) for label, spans in spoken.items()}
+    came_in = Counter((label, one) for label, one, _ in crossed)
+    minutes = material.transcript.duration / 60
+    made: dict[str, dict[str, Any]] = {}
+    for speaker in material.transcript.speakers:
+        label = speaker.label
+        own, count = talk.get(label, 0.0), len(words.get(label, ()))
+        made[label] = {
+            "role": speaker.role.value,
+            "talk_seconds": rounded(own),
+            "talk_ratio": rounded(_ratio(own, sum(talk.values())), 4),
+            "longest_monologue_seconds": rounded(floor.monologue.get(label, 0.0)),
+            "patience_seconds": rounded(_mean(floor.pauses.get(label, []))),
+            "words": count,
+            "words_per_minute": rounded(_ratio(count, own / 60), 1),
+            "questions": asked[label],
+            "questions_per_minute": rounded(_ratio(asked[label], minutes)),
+            "backchannels": came_in[label, Kind.BACKCHANNEL],
+            "interruptions": came_in[label, Kind.INTERRUPTION],
+            "interruption_attempts": came_in[label, Kind.ATTEMPT],
+        }
+    return made
 
 
 def spoken_spans(material: Material) -> Spoken:
@@ -83,25 +119,23 @@ def other_sounds(material: Material) -> dict[str, tuple[Span, ...]]:
     for label in sorted((one for own in material.transcript.labels for one in own), key=lambda one: one.start):
         if label.kind not in NOT_SOUND:
             found.setdefault(label.kind.value, []).append(Span(label.start, label.end))
-    return {kind: union(spans) for kind, spans in found.items()}
+    return {name: union(spans) for name, spans in found.items()}
 
 
-def union(spans: list[Span]) -> tuple[Span, ...]:
-    """Touching and overlapping spans as one, in order of time."""
-    merged: list[Span] = []
-    for span in sorted(spans, key=lambda span: (span.start, span.end)):
-        if merged and span.start <= merged[-1].end:
-            merged[-1] = Span(merged[-1].start, max(merged[-1].end, span.end))
-        else:
-            merged.append(span)
-    return tuple(merged)
+def hold(spoken: Spoken, other: dict[str, tuple[Span, ...]]) -> float:
+    """Seconds with music, ringing or an announcement while no party speaks, after the first of them has begun to."""
+    talking = union([span for spans in spoken.values() for span in spans])
+    if not talking:
+        return 0.0
+    waiting = union([span for name in ON_HOLD for span in other.get(name.value, ())])
+    after = (Span(max(span.start, talking[0].start), span.end) for span in waiting if span.end > talking[0].start)
+    return seconds(outside(tuple(after), talking))
 
 
 def measure(spoken: Spoken, duration: float, other: tuple[Span, ...] = ()) -> Floor:
     """One sweep over the spans of all parties in order of their start; `other`: where something else is heard."""
     order = sorted((span.start, span.end, label) for label, spans in spoken.items() for span in spans)
-    covered = sum(span.duration for span in union([*(Span(start, end) for start, end, _ in order), *other]))
-    overlap = _overlap(spoken)
+    covered = union([*(Span(start, end) for start, end, _ in order), *other])
     monologue: dict[str, float] = {}
     pauses: dict[str, list[float]] = {}
     changes, run_start, speaking, heard_until, heard_from = 0, 0.0, "", 0.0, ""
@@ -114,37 +148,53 @@ def measure(spoken: Spoken, duration: float, other: tuple[Span, ...] = ()) -> Fl
         if not heard_from or end >= heard_until:
             heard_until, heard_from = end, label
         monologue[label] = max(monologue.get(label, 0.0), end - run_start)
-    return Floor(overlap, max(0.0, duration - covered), changes, monologue, pauses)
+    overlap = sum(one.duration for one in overlaps(spoken))
+    silence = max(0.0, duration - seconds(covered))
+    inner = Span(order[0][0], heard_until) if order else Span(0.0, 0.0)
+    dead = tuple(gap.duration for gap in outside((inner,), covered) if gap.duration >= DEAD_AIR)
+    return Floor(overlap, silence, changes, monologue, pauses, dead)
 
 
-def _overlap(spoken: Spoken) -> float:
-    """Seconds in which at least two parties speak."""
-    edges = sorted(edge for spans in spoken.values() for span in spans for edge in ((span.start, 1), (span.end, -1)))
-    total, active, since = 0.0, 0, 0.0
-    for time, step in edges:
-        if active >= 2:
-            total += time - since
-        active, since = active + step, time
-    return total
+def _crossed(material: Material, spoken: Spoken) -> Crossed:
+    words, language = _words(material), {turn.speaker: turn.language for turn in material.transcript.turns}
+    whole = material.transcript.language
+    middles = {label: [_middle(word) for word in said] for label, said in words.items()}
+    made = []
+    for one in overlaps(spoken):
+        own, said = pack(language.get(one.by, whole)), middles.get(one.by, [])
+        first, last = bisect_left(said, one.own.start), bisect_right(said, one.own.end)
+        inside = words[one.by][first:last] if said else []
+        made.append((one.by, kind(one, inside, own if own.known else pack(whole)), one.duration))
+    return made
 
 
-def _words(material: Material) -> dict[str, int]:
-    counts: dict[str, int] = {}
+def _middle(word: Word) -> float:
+    return (word.start + word.end) / 2
+
+
+def _words(material: Material) -> dict[str, list[Word]]:
+    found: dict[str, list[Word]] = {}
     for turn in material.transcript.turns:
         if not turn.machine:
-            counts[turn.speaker] = counts.get(turn.speaker, 0) + len(turn.words)
-    return counts
+            found.setdefault(turn.speaker, []).extend(turn.words)
+    return {label: sorted(said, key=_middle) for label, said in found.items()}
 
 
-def _questions(material: Material) -> dict[str, int]:
-    counts: dict[str, int] = {}
+def _questions(material: Material) -> Counter[str]:
+    asked: Counter[str] = Counter()
     for said in read(material):
-        asked = sum(sentence.text.rstrip().endswith("?") for sentence in said.sentences)
-        counts[said.turn.speaker] = counts.get(said.turn.speaker, 0) + asked
-    return counts
+        asked[said.turn.speaker] += _asked(said)
+    return asked
 
 
-def _mean(values: list[float]) -> float | None:
+def _asked(said: Said) -> int:
+    """Sentences that end with a question mark; a turn without any mark is one if it is worded as a question."""
+    if not any(mark in said.text for mark in ".?!…"):
+        return int(said.pack.matches("statistics", "questions", said.text))
+    return sum(sentence.text.rstrip().endswith("?") for sentence in said.sentences)
+
+
+def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 

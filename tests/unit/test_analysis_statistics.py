@@ -1,12 +1,15 @@
+import time
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.analysis.statistics import Statistics, measure, union
+from pipeline.analysis.overlaps import overlaps
+from pipeline.analysis.spans import outside, seconds, union
+from pipeline.analysis.statistics import Statistics, measure
 from pipeline.domain.speech import Label, LabelKind, Span
-from tests.unit.calls_by_hand import call, timeline
+from tests.unit.calls_by_hand import call, timeline, turn
 
 
 def parties(material):
@@ -119,3 +122,145 @@ def test_what_machines_say_counts_for_nobody():
     found = parties(machine)["customer"]
     assert (found["talk_seconds"], found["words"], found["questions"]) == (0.0, 0, 0)
     assert parties(machine)["rep"]["talk_ratio"] == 1.0
+
+
+def value_of(material):
+    return Statistics().run(material).value
+
+
+def kinds(material):
+    return {name: one["count"] for name, one in value_of(material)["overlaps"].items() if one["count"]}
+
+
+@pytest.mark.parametrize(
+    ("rep", "customer", "kind", "counted"),
+    [
+        ([(0, 10)], [(4, 4.8)], "backchannel", "backchannels"),
+        ([(0, 10)], [(4, 6)], "attempt", "interruption_attempts"),
+        ([(0, 6)], [(4.5, 9)], "interruption", "interruptions"),
+        ([(0, 8)], [(4.5, 9)], "attempt", "interruption_attempts"),  # the other talks on for longer than 2 s
+        ([(0, 6)], [(5.6, 9)], "seam", None),
+        ([(0, 6)], [(0, 3)], "together", None),
+    ],
+)
+def test_overlap_is_told_by_who_keeps_the_floor(rep, customer, kind, counted):
+    value = value_of(timeline(20, rep=rep, customer=customer))
+    assert kinds(timeline(20, rep=rep, customer=customer)) == {kind: 1}
+    assert value["overlaps"][kind]["seconds"] == value["overlap_seconds"]
+    names = ("backchannels", "interruptions", "interruption_attempts")
+    assert {name: value["parties"]["customer"][name] for name in names} == {
+        name: int(name == counted) for name in names
+    }
+    assert all(value["parties"]["rep"][name] == 0 for name in names)
+
+
+def said_over(text, language="en"):
+    """The customer says `text` from 4 to 5.2 s, while the rep speaks for ten."""
+    material = timeline(20, rep=[(0, 10)], customer=[(4, 5.2)])
+    turns = (turn(0, "rep", 0, 10, "and so on and so on", language), turn(1, "customer", 4, 5.2, text, language))
+    return replace(material, transcript=replace(material.transcript, language=language, turns=turns))
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "kind"),
+    [
+        ("Mm-hm, right.", "en", "backchannel"),
+        ("Wait, stop there.", "en", "attempt"),
+        ("Sí, claro.", "es", "backchannel"),
+        ("Un momento.", "es", "attempt"),
+        ("Ja, genau.", "de", "backchannel"),
+        ("Moment mal bitte.", "de", "attempt"),
+        ("Oui, d’accord.", "fr", "backchannel"),
+        ("Attendez un peu.", "fr", "attempt"),
+        ("Igen, persze.", "hu", "attempt"),  # no pack: 1.2 s are too long without words that are known
+    ],
+)
+def test_words_tell_a_listener_from_one_who_wants_the_floor(text, language, kind):
+    assert kinds(said_over(text, language)) == {kind: 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "asked"),
+    [
+        ("so when do you come", "en", 1),
+        ("we come when you call us", "en", 0),
+        ("can you send it", "en", 1),
+        ("have a nice day", "en", 0),
+        ("cuándo viene el técnico", "es", 1),
+        ("viene cuando puede", "es", 0),
+        ("und wann kommen Sie", "de", 1),
+        ("ich komme wann ich kann", "de", 0),
+        ("est-ce que vous venez", "fr", 1),
+        ("je viens quand je peux", "fr", 0),
+        ("When he comes I go.", "en", 0),  # marked: the mark decides
+        ("You come tomorrow? At five? Good.", "en", 2),
+    ],
+)
+def test_questions_are_told_by_their_mark_or_else_by_their_words(text, language, asked):
+    assert parties(call(("customer", text), language=language))["customer"]["questions"] == asked
+
+
+def test_hold_is_what_a_party_who_waits_hears():
+    quiet = timeline(60, rep=[(10, 14), (40, 44)], customer=[(15, 18)])
+    held = labelled(quiet, (0, 9, "ringback"), (10, 18, "speech"), (18, 30, "music"), (30, 35, "announcement"))
+    value = value_of(held)
+    assert value["hold_seconds"] == 17.0  # the ringing before anybody spoke is not hold
+    assert value["hold_share"] == pytest.approx(17 / 60, abs=1e-4)
+    assert (value["dead_airs"], value["dead_air_seconds"]) == (1, 5.0)
+    assert value["silence_seconds"] == 60 - 9 - 4 - 3 - 17 - 4
+    over_music = labelled(timeline(60, rep=[(10, 14), (20, 24)], customer=[]), (18, 30, "music"))
+    assert value_of(over_music)["hold_seconds"] == 8.0
+
+
+def test_dead_air_is_long_silence_between_the_first_and_the_last_word():
+    value = value_of(timeline(60, rep=[(10, 14), (18, 20)], customer=[(26, 30)]))
+    assert (value["dead_airs"], value["dead_air_seconds"]) == (1, 6.0)
+
+
+def test_definitions_have_a_version():
+    assert value_of(timeline(10, rep=[(0, 1)]))["definitions_version"] == Statistics.version
+
+
+@given(spoken)
+def test_every_second_of_overlap_is_of_one_kind(found):
+    merged = {label: [(span.start, span.end) for span in union(spans)] for label, spans in found.items()}
+    value = value_of(timeline(100, **merged))
+    assert sum(one["seconds"] for one in value["overlaps"].values()) == pytest.approx(
+        value["overlap_seconds"], abs=0.01
+    )
+    assert value["talk_seconds"] + value["silence_seconds"] == pytest.approx(100)
+
+
+@given(spoken)
+def test_parties_that_change_names_change_figures(found):
+    """Nothing depends on who is called what, nor on the order in which parties are listed."""
+    merged = {label: [(span.start, span.end) for span in union(spans)] for label, spans in found.items()}
+    names = {"rep": "customer", "customer": "rep", "C": "C"}
+    here = value_of(timeline(100, **merged))
+    there = value_of(timeline(100, **{names[label]: times for label, times in reversed(merged.items())}))
+    starts = [start for times in merged.values() for start, _ in times]
+    if len(set(starts)) == len(starts):  # who of two that begin at once came first is a matter of names
+        mine, others = here.pop("parties"), there.pop("parties")
+        assert here == there
+        for label, party in mine.items():
+            assert {**party, "role": ""} == {**others[names[label]], "role": ""}
+
+
+@given(st.lists(times, max_size=8), st.lists(times, max_size=8))
+def test_what_is_outside_and_what_is_taken_make_the_whole(ours, taken):
+    ours, taken = union(ours), union(taken)
+    assert seconds(outside(ours, taken)) + seconds(taken) == pytest.approx(seconds(union([*ours, *taken])))
+
+
+def test_six_hours_are_counted_in_no_time():
+    spans = {
+        name: [(at * 4 + shift, at * 4 + shift + 2.5) for at in range(5400)]
+        for name, shift in (("rep", 0), ("customer", 2))
+    }
+    material = timeline(21600, **spans)
+    turns = tuple(turn(at, "rep", at * 4, at * 4 + 2.5, "one two three four five six") for at in range(5400))
+    started = time.process_time()
+    value = value_of(replace(material, transcript=replace(material.transcript, turns=turns)))
+    assert time.process_time() - started < 5
+    assert value["turn_changes"] == 10799
+    assert overlaps({"rep": (Span(0, 2),), "customer": (Span(2, 3),)}) == ()

@@ -1,0 +1,105 @@
+"""What it means that two parties speak at once: a listener's "mm-hm", an interruption, or the seam of two turns.
+
+The kinds follow Sacks, Schegloff & Jefferson 1974 (overlap at a turn's end is ordinary), Yngve 1970 (backchannels take
+no turn) and Gravano & Hirschberg 2012 (an interruption counts as successful when who held the floor yields).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pipeline.analysis.language import Pack, straighten
+from pipeline.domain.speech import Span, Word
+
+SEAM = 0.5  # seconds: an overlap in which the one who spoke first stops by then belongs to a change of turns
+YIELDS = 2.0  # seconds within which the holder of the floor stops, or has not yielded
+SHORT = 1.5  # seconds that a backchannel lasts at most; 1.0 where its words are not known
+SHORT_UNHEARD = 1.0
+
+Spoken = Mapping[str, Sequence[Span]]
+
+
+class Kind(StrEnum):
+    """What an overlap is."""
+
+    BACKCHANNEL = "backchannel"  # short, of a listener's words, and the other keeps the floor
+    INTERRUPTION = "interruption"  # the other yields
+    ATTEMPT = "attempt"  # the other keeps the floor: an interruption that failed
+    SEAM = "seam"  # at the end of a turn
+    TOGETHER = "together"  # both begin at once
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """From `start` to `end` at least two parties speak; `holder` spoke when `by` began (in what `own` is all of)."""
+
+    start: float
+    end: float
+    holder: str
+    by: str
+    held: Span
+    own: Span
+
+    @property
+    def duration(self) -> float:
+        return self.end - self.start
+
+
+def overlaps(spoken: Spoken) -> tuple[Overlap, ...]:
+    """The longest stretches in which at least two parties speak, in order. Spans of a party lie apart.
+
+    With more than two parties at once, a stretch is that of the two who begin it.
+    """
+    edges = sorted(  # at one moment ends come before beginnings: spans that touch do not overlap
+        (
+            edge
+            for label, spans in spoken.items()
+            for span in spans
+            if span.duration > 0
+            for edge in ((span.start, 1, label, span), (span.end, 0, label, span))
+        ),
+        key=lambda edge: edge[:3],
+    )
+    active: dict[str, Span] = {}
+    begun: tuple[float, str, str] | None = None
+    found, held = [], {}
+    for time, begins, label, span in edges:
+        if begins:
+            active[label] = span
+            if len(active) == 2:
+                holder = min(active, key=lambda one: (active[one].start, one == label))
+                (by,) = active.keys() - {holder}
+                begun, held = (time, holder, by), dict(active)
+        else:
+            del active[label]
+            if len(active) == 1 and begun:
+                start, holder, by = begun
+                found.append(Overlap(start, time, holder, by, held[holder], held[by]))
+                begun = None
+    return tuple(found)
+
+
+def kind(overlap: Overlap, said: Sequence[Word], pack: Pack) -> Kind:
+    """`said`: the words of `overlap.own`, none where they are not known; `pack`: of their language."""
+    held, own = overlap.held, overlap.own
+    if held.start == own.start:
+        return Kind.TOGETHER
+    keeps = held.end >= own.end
+    if keeps and _is_listening(own, said, pack):
+        return Kind.BACKCHANNEL
+    after = held.end - own.start
+    if not keeps and after <= SEAM:
+        return Kind.SEAM
+    return Kind.INTERRUPTION if not keeps and after <= YIELDS else Kind.ATTEMPT
+
+
+def _is_listening(own: Span, said: Sequence[Word], pack: Pack) -> bool:
+    listening = pack.words("statistics", "backchannels")
+    if not said or not listening:
+        return own.duration <= SHORT_UNHEARD
+    return own.duration <= SHORT and all(_bare(word.text) in listening for word in said)
+
+
+def _bare(word: str) -> str:
+    return re.sub(r"[^\w'-]", "", straighten(word).lower())
