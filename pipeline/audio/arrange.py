@@ -42,7 +42,7 @@ class Arranged(Audio):
     @property
     def length(self) -> int:
         """To the end of the track that ends last."""
-        return max(track.start + self._samples_of(track) for track in self.tracks)
+        return max(self.extent(channel)[1] for channel in range(self.channels))
 
     @property
     def samples(self) -> Samples:
@@ -76,6 +76,11 @@ class Arranged(Audio):
         begin = int(whole[0]) - 1
         rows = [_padded(self.sources[i], row, begin, int(whole[-1]) + 3) for i, row in track.rows]
         return _as_int16(_between(np.sum(rows, axis=0, dtype=np.float64), whole - begin, positions - whole))
+
+    def extent(self, channel: int) -> tuple[int, int]:
+        """The samples (first, last exclusive) of the call that a channel's source covers."""
+        track = self.tracks[channel]
+        return track.start, track.start + self._samples_of(track)
 
     def _samples_of(self, track: Track) -> int:
         longest = max(self.sources[source].length for source, _ in track.rows)

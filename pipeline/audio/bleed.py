@@ -30,6 +30,7 @@ HIDDEN_DB = -3.0  # above the other channel's floor: softer ones are not heard
 NOISE_DB, NOISE_LIKE = 10.0, 0.15  # softer ones are noise if what both channels hold in pauses correlates so much
 PAUSE = 20  # frames of 20 ms
 MIRRORED = 0.25  # of the stronger peak: a weaker one at the opposite delay is its mirror image
+FEW_WINDOWS, SURE_OF_FEW = 3, 30.0  # fewer windows than these may be alike by chance: their peak must be higher
 LEAST_SHARE = 0.25  # of the windows; below it a stretch is shared, or it is chance
 NOISE_SHARE, NOISE = 0.15, 1.7  # quantile of a band's power, and the mean power of noise over it
 LIKE = 2.0  # power by which the other channel may be the louder one where both hold the same sound
@@ -72,7 +73,7 @@ def _in_direction(audio: Audio, heard: Sequence[Heard], source: int, skip: Seque
     total = np.sum(curves, axis=0)
     where = int(np.argmax(np.abs(total)))
     peak = float(abs(total[where]) / _deviation(total))
-    if peak < SURE:
+    if peak < (SURE if len(curves) >= FEW_WINDOWS else SURE_OF_FEW):
         return None
     sign = np.sign(total[where])
     near = slice(max(0, where - NEAR), where + NEAR + 1)

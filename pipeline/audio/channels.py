@@ -9,12 +9,15 @@ the other side while the other does. Channels that go on apart are freed of what
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+
 from pipeline.audio import overlap
 from pipeline.audio.align import Alignment, align
 from pipeline.audio.arrange import Arranged, Track
-from pipeline.audio.compare import Match, compare
+from pipeline.audio.compare import Match, compare, complete, fuller
 from pipeline.audio.decode import Decoded
-from pipeline.audio.levels import Heard, hear
+from pipeline.audio.levels import FRAME, LIVE_SECONDS, Heard, hear
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Layout, LayoutKind
 
 SAME_SHARE = 0.8  # of the windows must match for the channels to count as the same
@@ -55,8 +58,8 @@ def _one_file(sound: Audio, source_channels: int) -> tuple[Arranged, Layout]:
     else:
         match = compare(rows, heard[0].frames | heard[1].frames)
         evidence |= as_evidence(match)
-        if is_same(match):
-            audio, layout = _identical(rows, source_channels, match, evidence, "channels")
+        if is_same(match) and complete(heard):
+            audio, layout = _identical(rows, source_channels, heard, match, evidence)
         else:
             audio, layout = _apart(rows, source_channels, heard, match, evidence)
     return audio, layout
@@ -65,7 +68,7 @@ def _one_file(sound: Audio, source_channels: int) -> tuple[Arranged, Layout]:
 def _one_sided(
     rows: Arranged, source_channels: int, heard: tuple[Heard, Heard], evidence: dict[str, float]
 ) -> tuple[Arranged, Layout]:
-    kept = 0 if heard[0].seconds >= heard[1].seconds else 1
+    kept = max((0, 1), key=lambda channel: (heard[channel].seconds, heard[channel].loudest, -channel))
     if heard[kept].live:
         reason = f"Nothing is heard on channel {1 - kept}: channel {kept} is treated as a mixed recording."
     else:
@@ -76,18 +79,28 @@ def _one_sided(
 
 
 def _identical(
-    rows: Arranged, source_channels: int, match: Match, evidence: dict[str, float], what: str
+    rows: Arranged,
+    source_channels: int,
+    heard: tuple[Heard, Heard],
+    match: Match,
+    evidence: dict[str, float],
+    what: str = "channels",
 ) -> tuple[Arranged, Layout]:
     reason = f"Both {what} carry the same audio: {match.share:.0%} of {len(match.windows)} windows match{_how(match)}."
     layout = Layout(LayoutKind.IDENTICAL, 1, source_channels, confidence(match), evidence, reason)
-    return _only(rows, 0 if match.gain_db <= 0 else 1), layout  # the louder; never a sum that may cancel
+    return _only(rows, fuller(heard, match)), layout
 
 
 def _apart(
     rows: Arranged, source_channels: int, heard: tuple[Heard, Heard], match: Match, evidence: dict[str, float]
 ) -> tuple[Arranged, Layout]:
     found = overlap.find(rows, heard, match)
-    reason = f"The two channels differ: only {match.share:.0%} of {len(match.windows)} windows carry the same sound."
+    if is_same(match):
+        reason = "The two channels differ: much of what is heard on one is missing from the other."
+    else:
+        reason = (
+            f"The two channels differ: only {match.share:.0%} of {len(match.windows)} windows carry the same sound."
+        )
     layout = Layout(
         LayoutKind.STEREO,
         2,
@@ -114,11 +127,12 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
     placed = hear(rows, 0), hear(rows, 1)
     match = Match((), 0.0)
     if placed[0].live and placed[1].live:
-        match = compare(rows, placed[0].frames | placed[1].frames)
+        match = compare(rows, (placed[0].frames | placed[1].frames) & _covered(rows, len(placed[0].frames)))
         evidence |= as_evidence(match)
-        if is_same(match):
-            audio, layout = _identical(rows, source_channels, match, evidence, "files")
-            return audio, replace(layout, starts=starts)
+        if is_same(match) and complete(placed) and _holds_all(rows, placed, fuller(placed, match)):
+            audio, layout = _identical(rows, source_channels, placed, match, evidence, "files")
+            apart = f" {_aligned(alignment)}" if abs(alignment.offset) >= TOGETHER else ""
+            return audio, replace(layout, starts=starts, reason=layout.reason + apart)
     # Legs that share no speech have no bleed; music or tones that both hold are alike by chance.
     found = overlap.NOTHING if alignment.unrelated else overlap.find(rows, placed, match)
     # A silent leg stays a leg: unlike a dead channel it was recorded for one party alone.
@@ -134,6 +148,22 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
         starts,
     )
     return replace(rows, paths=found.paths), layout
+
+
+def _covered(rows: Arranged, count: int) -> npt.NDArray[np.bool_]:
+    """The 20 ms frames that both files cover."""
+    (first, last), (begin, end) = rows.extent(0), rows.extent(1)
+    covered = np.zeros(count, np.bool_)
+    covered[max(first, begin) // FRAME : min(last, end) // FRAME] = True
+    return covered
+
+
+def _holds_all(rows: Arranged, heard: tuple[Heard, Heard], kept: int) -> bool:
+    """Whether nothing is heard in the other file before the kept one begins or after it ends."""
+    first, last = rows.extent(kept)
+    other = heard[1 - kept].frames
+    outside = int(other[: first // FRAME].sum() + other[-(-last // FRAME) :].sum())
+    return outside * FRAME / SAMPLE_RATE < LIVE_SECONDS
 
 
 def _as_leg(sound: Audio, source: int) -> Track:

@@ -1,11 +1,12 @@
 """Do two channels carry the same sound? Compared window by window, never by one figure of the whole file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio.levels import FRAME, in_band
+from pipeline.audio.levels import FRAME, LIVE_SECONDS, Floats, Heard, in_band
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Span
 
 WINDOW = 2.0  # seconds
@@ -13,6 +14,8 @@ MAX_WINDOWS = 600  # spread over the call; 20 minutes of it say enough about six
 MAX_SHIFT = 1600  # samples, 100 ms: what one leg of a recorder may lag behind the other
 MATCH = 0.6  # correlation above which a window of both channels holds the same sound
 GAIN_DB = 2.0  # how far the gain of a matching window may lie from the call's
+LOST_DB = -80.0  # dB of full scale; a moment below it is missing from a channel: no line is so quiet
+MISSING_SHARE = 0.4  # of what is heard on one channel may be missing from a copy of it
 APART = 0.25  # correlation below which a window of both channels holds different sounds
 SHARED_GAIN_DB = 2.0  # within which the windows of a shared stretch have one gain
 SHARED_SHIFT = 40  # samples within which they have one shift
@@ -69,6 +72,26 @@ def compare(audio: Audio, heard: npt.NDArray[np.bool_]) -> Match:
     return Match(windows, float(same.mean()), abs(correlation), gain, shift, 1 if correlation > 0 else -1, apart)
 
 
+def fuller(heard: Sequence[Heard], match: Match) -> int:
+    """Of two channels with the same audio the one in which less is missing, else the louder; never a sum that may
+    cancel."""
+    missing = _missing(heard)
+    if abs(missing[0] - missing[1]) >= LIVE_SECONDS:
+        return missing.index(min(missing))
+    return 0 if match.gain_db <= 0 else 1
+
+
+def _missing(heard: Sequence[Heard]) -> list[float]:
+    """For each channel the seconds in which it holds nothing at all while something is heard on the other."""
+    frames = [(heard[one].levels < LOST_DB) & heard[1 - one].frames for one in (0, 1)]
+    return [float(one.sum()) * FRAME / SAMPLE_RATE for one in frames]
+
+
+def complete(heard: Sequence[Heard]) -> bool:
+    """Whether either channel holds most of what is heard on the other: else they are two, whatever they share."""
+    return all(lost <= MISSING_SHARE * heard[1 - one].seconds for one, lost in enumerate(_missing(heard)))
+
+
 def _commonest(gains: npt.NDArray[np.float64]) -> float:
     """The gain that the most windows lie near."""
     near = np.abs(gains[:, None] - gains[None, :]) <= GAIN_DB
@@ -95,10 +118,30 @@ def spread(
 
 
 def _match(audio: Audio, first: int, last: int) -> Window:
-    """Both channels between two samples, at the best shift."""
+    """Both channels between two samples, at the best shift; by what both hold, where that shows the same sound.
+
+    A packet lost on one side alone leaves a hole in a copy, and would change its gain.
+    """
+    a, b = in_band(audio.read(0, first, last)), in_band(audio.read(1, first, last))
+    window = _correlated(first, last, a, b)
+    missing = _empty(a) | _empty(b)
+    if missing.any() and (~missing).sum() >= len(missing) / 4:
+        kept = np.repeat(~missing, FRAME)[: len(a)].astype(np.float32)
+        rest = _correlated(first, last, a * kept, b * kept)
+        if abs(rest.correlation) >= max(MATCH, abs(window.correlation)):
+            return rest
+    return window
+
+
+def _empty(samples: Floats) -> npt.NDArray[np.bool_]:
+    """The 20 ms frames, the last one cut short, in which a channel holds nothing at all."""
+    frames = np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME)
+    return np.asarray(np.mean(frames**2, axis=1) < 10 ** (LOST_DB / 10))
+
+
+def _correlated(first: int, last: int, a: Floats, b: Floats) -> Window:
     from scipy.signal import correlate
 
-    a, b = in_band(audio.read(0, first, last)), in_band(audio.read(1, first, last))
     energy_a, energy_b = float(a @ a), float(b @ b)
     if min(energy_a, energy_b) < 1e-9:
         return Window(first, last, 0.0, 0.0, 0.0)

@@ -16,6 +16,7 @@ LOWEST, HIGHEST = 250, 3400  # Hz: speech on a telephone, without hum below and 
 QUIET_DB = -65.0  # of full scale: below it a channel is silent, whatever it holds
 NOTHING_DB = -110.0  # digital silence
 RISE_DB = 6.0  # above a channel's own floor: somebody or something is heard
+SHOWS_FLOOR = 50  # frames, 1 s; what is shorter may hold nothing but a word
 LIVE_SECONDS = 0.3  # heard at least so long, or the channel is dead
 
 
@@ -32,6 +33,11 @@ class Heard:
         return float(self.frames.sum()) * FRAME / SAMPLE_RATE
 
     @property
+    def loudest(self) -> float:
+        """dB of full scale of the loudest 20 ms; without any, digital silence."""
+        return float(self.levels.max(initial=NOTHING_DB))
+
+    @property
     def live(self) -> bool:
         return self.seconds >= LIVE_SECONDS
 
@@ -41,10 +47,11 @@ def hear(audio: Audio, channel: int) -> Heard:
     levels = frame_levels(audio, channel)
     if not len(levels):
         return Heard(levels, np.zeros(0, np.bool_), QUIET_DB)
-    floor = max(QUIET_DB, float(np.percentile(_recorded(levels), 10)))
+    recorded = _recorded(levels)
+    floor = max(QUIET_DB, float(np.percentile(recorded, 10))) if len(recorded) >= SHOWS_FLOOR else QUIET_DB
     rising = levels > floor + RISE_DB
-    # A click is one frame; speech lasts.
-    lasting = rising & (np.roll(rising, 1) | np.roll(rising, -1))
+    beside = np.pad(rising, 1)
+    lasting = rising & (beside[:-2] | beside[2:])  # a click is one frame; speech lasts
     return Heard(levels, lasting, floor)
 
 

@@ -65,6 +65,22 @@ def test_channels_without_bleed_are_read_as_they_are(name: str) -> None:
         assert np.array_equal(out, decoded(*rows).samples)
 
 
+@pytest.mark.parametrize("loudness", [None, -10])
+def test_a_second_of_speech_shows_bleed_only_if_it_shows_it_clearly(loudness: int | None, call: np.ndarray) -> None:
+    """One window that correlates by chance, where the other channel is empty until its end, is no bleed."""
+    rep = np.concatenate([call[0, 12_800:36_160], np.zeros(24_160)])
+    customer = np.concatenate([np.zeros(23_360), call[1, 87_200:111_360]])
+    if loudness is not None:
+        customer += 10 ** (loudness / 20) * np.roll(rep, 100)
+    out, layout = suppressed(rep, customer)
+    if loudness is None:
+        assert layout.bleed == ()
+        assert np.array_equal(out, decoded(rep, customer).samples)
+    else:
+        assert [bleed.source for bleed in layout.bleed] == [0]
+        assert layout.bleed[0].level_db == pytest.approx(loudness, abs=1.5)
+
+
 @pytest.mark.parametrize("loudness", [-3, -10, -20, -30])
 @pytest.mark.parametrize("coded", [False, True])
 def test_what_came_over_falls_silent_and_the_party_keeps_its_voice(

@@ -163,6 +163,54 @@ def test_two_files_with_the_same_audio_are_treated_as_mono(mixed: np.ndarray) ->
     assert everything(audio).shape == (1, len(mixed))
 
 
+def test_packets_lost_on_one_side_do_not_make_two_parties_and_the_whole_channel_is_kept(mixed: np.ndarray) -> None:
+    rng = np.random.default_rng(3)
+    holes = [mixed.copy() for _ in range(2)]
+    for hole in holes:
+        for start in rng.integers(0, len(mixed) - 16000, 4):
+            hole[start : start + 16000] = 0
+    assert kind(*holes) is LayoutKind.IDENTICAL
+    for channels in ((mixed, holes[0]), (holes[0], mixed)):
+        audio, layout = separate([decoded(*channels)])
+        assert (layout.kind, layout.evidence["same_share"]) == (LayoutKind.IDENTICAL, 1.0)
+        assert layout.confidence > 0.9
+        assert np.array_equal(everything(audio)[0], decoded(mixed).samples[0])
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_of_two_files_with_the_same_audio_the_one_that_began_first_is_kept(later: int) -> None:
+    mixed = sample("01_invoice_stereo").sum(axis=0) * 0.7
+    files = [decoded(mixed), decoded(mixed)]
+    files[later] = decoded(mixed[12 * 16000 :])
+    audio, layout = separate(files)
+    assert layout.kind is LayoutKind.IDENTICAL
+    assert layout.starts[later] == pytest.approx(12, abs=0.01)
+    assert f"The {('first', 'second')[later]} began 12.00 s later" in layout.reason
+    assert np.array_equal(everything(audio)[0], decoded(mixed).samples[0])
+
+
+def test_two_files_of_the_same_call_that_each_lack_a_part_of_it_are_both_kept() -> None:
+    mixed = sample("01_invoice_stereo").sum(axis=0) * 0.7
+    audio, layout = separate([decoded(mixed[12 * 16000 :]), decoded(mixed[: 35 * 16000])])
+    assert layout.kind is LayoutKind.TWO_FILES
+    both = everything(audio).astype(float).sum(axis=0)
+    spoken = np.convolve(np.abs(mixed), np.ones(1600) / 1600, "same") > 600
+    assert np.mean(both[spoken] ** 2) == pytest.approx(np.mean(mixed[spoken] ** 2), rel=0.05)
+
+
+def test_a_third_of_a_second_of_speech_is_no_noise_floor_and_the_channel_that_holds_it_is_kept(
+    call: np.ndarray,
+) -> None:
+    heard = hear(decoded(call[1]).audio, 0).frames
+    begin = int(np.argmax(np.convolve(heard, np.ones(25), "valid"))) * 320
+    word = call[1, begin : begin + 16 * 320]
+    for channels, kept in (((word * 0, word), 1), ((word, word * 0), 0)):
+        audio, layout = separate([decoded(*channels)])
+        assert layout.kind is LayoutKind.ONE_SIDED
+        assert np.array_equal(everything(audio)[0], decoded(channels[kept]).samples[0])
+        assert f"channel {kept} is treated as a mixed recording" in layout.reason
+
+
 def test_a_leg_sent_as_a_stereo_file_counts_as_one_channel(call: np.ndarray) -> None:
     rep, customer = call
     audio, layout = separate([decoded(rep, rep), decoded(customer, customer * 0)])
