@@ -1,0 +1,181 @@
+"""What a voiceprint is made of, what keeps it from teaching, and what several of them say of a member."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.domain.speech import CUSTOMER, REP, Bleed, Heard, Label, LabelKind, Layout, LayoutKind, Span, Voiceprint
+from pipeline.speakers import gate, profile
+from pipeline.speakers.gate import PrintOptions
+from pipeline.speakers.profile import ProfileOptions, Sample, Standing, centroids_of, learn
+from pipeline.speakers.scales import OTHERS, SCALES, scale
+from pipeline.speakers.voiceprint import MatchOptions, clearest
+
+STEREO = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand")
+TIGHT = PrintOptions(apart_seconds=0.25, shortest_seconds=0.5)
+
+
+def heard(rep, customer, layout=STEREO, labels=()):
+    spans = tuple(tuple(Span(a, b) for a, b in own) for own in (rep, customer))
+    return Heard(layout, 60.0, spans, (), labels=labels)
+
+
+def times(spans):
+    return [(round(span.start, 3), round(span.end, 3)) for span in spans]
+
+
+def near(direction, seed=0, spread=0.1, seconds=20.0, flaws=(), size=16, model="m"):
+    vector = np.eye(size)[direction] + np.random.default_rng(seed).normal(0, spread, size)
+    return Voiceprint(tuple((vector / np.linalg.norm(vector)).tolist()), model, seconds, 0.9, tuple(flaws))
+
+
+def samples(*prints):
+    return [Sample(f"{at:03}", one) for at, one in enumerate(prints)]
+
+
+# what it is made of
+
+
+def test_clean_speech_is_where_the_rep_alone_speaks():
+    found = gate.clean_speech(heard([(0, 10), (12, 13)], [(4, 5), (11.9, 12.5)]), TIGHT)
+    assert times(found) == [(0, 3.75), (5.25, 10)]  # what is left after 12.75 is too short
+
+
+def test_what_a_machine_says_on_the_reps_channel_is_not_the_rep():
+    labels = ((Label(0, 6, LabelKind.VOICEMAIL), Label(6, 10, LabelKind.SPEECH)), ())
+    assert times(gate.clean_speech(heard([(0, 10)], [], labels=labels), TIGHT)) == [(6, 10)]
+
+
+def test_late_bleed_is_left_out_too():
+    bleeding = replace(STEREO, bleed=(Bleed(CUSTOMER, -18, 0.4, 0.9), Bleed(REP, -18, 3.0, 0.9)))
+    assert times(gate.clean_speech(heard([(0, 10)], [(4, 5)], bleeding), TIGHT)) == [(0, 3.75), (5.65, 10)]
+
+
+@pytest.mark.parametrize("kind", [LayoutKind.MONO, LayoutKind.IDENTICAL, LayoutKind.ONE_SIDED])
+def test_a_mixed_recording_has_no_clean_speech(kind):
+    mixed = Heard(Layout(kind, 1, 2, 1.0, {}, "by hand"), 10.0, ((Span(0, 10),),), ())
+    assert gate.clean_speech(mixed) == ()
+
+
+def test_nobody_speaks_or_the_customer_all_the_time():
+    assert gate.clean_speech(heard([], [(0, 5)])) == ()
+    assert gate.clean_speech(heard([(1, 9)], [(0, 10)])) == ()
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 60), st.floats(0, 60)).map(sorted), max_size=6),
+    st.lists(st.tuples(st.floats(0, 60), st.floats(0, 60)).map(sorted), max_size=6),
+)
+def test_clean_speech_is_the_reps_and_keeps_its_distance(rep, customer):
+    for piece in gate.clean_speech(heard(rep, customer), TIGHT):
+        assert any(a - 1e-9 <= piece.start and piece.end <= b + 1e-9 for a, b in rep)
+        assert all(piece.end <= a - 0.25 + 1e-9 or piece.start >= b + 0.25 - 1e-9 for a, b in customer if b > a)
+
+
+# what keeps it from teaching
+
+
+@pytest.mark.parametrize(
+    ("changes", "layout", "flaws"),
+    [
+        ({}, STEREO, ()),
+        ({"speech_seconds": 11.9}, STEREO, ("little_speech",)),
+        ({"agreement": None}, STEREO, ("one_stretch",)),
+        ({"speech_seconds": 5.0, "agreement": None}, STEREO, ("little_speech",)),
+        ({"agreement": 0.1}, STEREO, ("several_voices",)),
+        ({}, replace(STEREO, bleed=(Bleed(CUSTOMER, -12, 0.01, 0.9),)), ("bleed",)),
+        ({}, replace(STEREO, bleed=(Bleed(CUSTOMER, -25, 0.01, 0.9),)), ()),
+        ({}, replace(STEREO, bleed=(Bleed(REP, -3, 0.01, 0.9),)), ()),
+    ],
+)
+def test_every_flaw_is_named_and_has_a_sentence(changes, layout, flaws):
+    made = gate.judged(replace(near(0), **changes), heard([(0, 20)], [], layout))
+    assert made.flaws == flaws
+    assert all(gate.FLAWS[flaw] for flaw in flaws)
+
+
+def test_agreement_is_judged_on_the_models_own_scale_unless_it_is_set():
+    made, said = replace(near(0, model="pyannote demo"), agreement=0.6), heard([(0, 20)], [])
+    assert gate.judged(made, said).flaws == ("several_voices",)
+    assert gate.judged(replace(made, model="another"), said).flaws == ()
+    assert gate.judged(made, said, PrintOptions(agreement=0.5)).flaws == ()
+    assert gate.judged(None, said) is None
+
+
+def test_models_that_were_not_measured_have_a_scale_of_their_own():
+    assert scale("pyannote demo") == SCALES["pyannote demo"] != scale("whatever") == OTHERS
+    assert clearest({"u1": 0.7}, "pyannote demo") is None
+    assert clearest({"u1": 0.7}, "whatever").name == "u1"
+    assert clearest({"u1": 0.7}, "pyannote demo", MatchOptions(threshold=0.6)).name == "u1"
+
+
+# what several say
+
+
+def test_three_calls_and_half_a_minute_must_agree():
+    two = learn(samples(near(0, 1), near(0, 2)), {})
+    assert two.centroids == () and {v.standing for v in two.verdicts.values()} == {Standing.WAITING}
+    short = learn(samples(*(near(0, seed, seconds=9.0) for seed in range(3))), {})
+    assert short.centroids == ()
+    three = learn(samples(*(near(0, seed) for seed in range(3))), {})
+    assert [(c.calls, c.voiceprint.speech_seconds) for c in three.centroids] == [(3, 60.0)]
+    assert np.linalg.norm(three.centroids[0].voiceprint.vector) == pytest.approx(1)
+
+
+def test_one_of_two_voices_must_have_the_majority():
+    made = learn(samples(*(near(0, s) for s in range(3)), *(near(1, s) for s in range(3))), {})
+    assert made.centroids == () and {v.standing for v in made.verdicts.values()} == {Standing.WAITING}
+
+
+def test_a_flawed_sample_counts_for_nothing_and_keeps_its_reason():
+    made = learn(samples(near(0, 1), near(0, 2), near(0, 3, flaws=["bleed"])), {})
+    assert made.centroids == ()
+    assert made.verdicts["002"] == profile.Verdict(Standing.QUARANTINED, ("bleed",))
+
+
+def test_a_second_centroid_is_the_same_voice_on_another_line():
+    def at(angle, seed):
+        vector = np.zeros(16)
+        vector[:2] = np.cos(angle), np.sin(angle)
+        vector += np.random.default_rng(seed).normal(0, 0.03, 16)
+        return Voiceprint(tuple((vector / np.linalg.norm(vector)).tolist()), "pyannote demo", 20.0, 0.9)
+
+    made = learn(samples(*(at(0.0, s) for s in range(5)), *(at(0.87, s) for s in range(3))), {})
+    assert [c.calls for c in made.centroids] == [5, 3]  # cosine 0.64: not one cluster (0.7), yet related (0.6)
+    alone = learn(samples(*(at(0.0, s) for s in range(5)), *(at(1.2, s) for s in range(3))), {})
+    assert [c.calls for c in alone.centroids] == [5]
+    assert [v.reasons for v in alone.verdicts.values()].count(("unlike_others",)) == 3
+
+
+def test_a_sample_that_fits_another_member_better_does_not_teach():
+    own = [near(0, s, 0.02) for s in range(4)]
+    visitor = near(1, 9, 0.02)
+    others = {"u2": [c.voiceprint for c in centroids_of(samples(*(near(1, s, 0.02) for s in range(3))))]}
+    made = learn(samples(*own, visitor), others)
+    assert made.verdicts["004"].reasons == ("another_member",)
+    assert made.centroids == learn(samples(*own), others).centroids
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 10**6)), max_size=14), st.randoms(use_true_random=False))
+def test_a_profile_is_a_function_of_the_set_of_samples(made, order: random.Random):
+    """Whatever the order; and so a sample added and taken out again leaves nothing behind."""
+    once = samples(*(near(direction, seed, 0.2) for direction, seed in made))
+    shuffled = list(once)
+    order.shuffle(shuffled)
+    first, second = learn(once, {}), learn(shuffled, {})
+    assert first == second
+    assert set(first.verdicts) == {sample.key for sample in once}
+    taught = [key for key, verdict in first.verdicts.items() if verdict.standing is Standing.TAUGHT]
+    assert sum(c.calls for c in first.centroids) == len(taught)
+    assert bool(first.centroids) == bool(taught)
+
+
+def test_options_go_before_the_scale_of_the_model():
+    far = samples(*(near(0, s, 0.5) for s in range(6)))
+    assert learn(far, {}, ProfileOptions(fit=0.95)).centroids == ()
+    assert learn(far, {}, ProfileOptions(fit=-0.5)).centroids[0].calls == 6
