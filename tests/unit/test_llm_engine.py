@@ -171,7 +171,7 @@ def test_the_model_may_find_that_nothing_is_to_be_done(endpoint):
         (SEND, "Saturday", "before Saturday", "2025-04-18"),
         (SEND, "2031-01-01", None, None),
         (SEND, "by Monday", None, None),
-        ("I will send you the corrected invoice", "before Saturday", "before Saturday", "2025-04-18"),
+        ("I will send you the corrected invoice", "before Saturday.", "before Saturday", "2025-04-18"),
         (SEND, q(4, "before Saturday"), None, None),
         (SEND, q(2, ""), None, None),
         (SEND, None, None, None),

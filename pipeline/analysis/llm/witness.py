@@ -1,7 +1,7 @@
 """What the transcript bears out of a statement: its quote, its day, its owner, its letters and digits."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -70,23 +70,30 @@ class Witness:
         return "unknown" if named in PARTIES and named not in known else named
 
     def due(self, stated: Quote) -> Due | None:
-        """When, by our own rules: the expression that the quote is, or is a part of. None if it is not said."""
+        """When, by our own rules, from what is quoted: the expression that holds the quote, else what the quote says by
+        itself, else what it overlaps. None if it is not said; without a day if nothing definite follows from it."""
         said = self.evidence(stated)
         if said is None:
             return None
         words, turn = self._pack(said), self.turn(said)
-        first = straighten(turn.text).find(straighten(said.quote))
+        text = straighten(said.quote).rstrip(" .,;:!?…")
+        first = straighten(turn.text).find(text)
+        near = list(self._expressions(turn, words, first, first + len(text)))
+        whole = next((due for due in near if due.first <= first and first + len(text) <= due.last), None)
+        alone = dates.find(text, words, self.now)
+        if whole or (alone and alone.day):
+            return whole or alone
+        return near[0] if near else Due(text, first, first + len(text), None)
+
+    def _expressions(self, turn: Turn, words: Pack, first: int, last: int) -> Iterator[Due]:
+        """What the rules find in the turn that overlaps its characters `first`..`last`."""
         for sentence in self._sentences.get(turn.index, ()):
-            around = dates.find(sentence.text, words, self.now)
-            if (
-                around
-                and sentence.first + around.first < first + len(said.quote)
-                and first < sentence.first + around.last
-            ):
-                return replace(around, expression=sentence.verbatim[around.first : around.last])
-        alone = dates.find(said.quote, words, self.now)
-        day, time = (alone.day, alone.time) if alone else (None, None)
-        return Due(said.quote, 0, len(said.quote), day, time)
+            due = dates.find(sentence.text, words, self.now)
+            if due and sentence.first + due.first < last and first < sentence.first + due.last:
+                expression = sentence.verbatim[due.first : due.last]
+                yield replace(
+                    due, expression=expression, first=sentence.first + due.first, last=sentence.first + due.last
+                )
 
     def fact(self, field: str, value: str, said: Sequence[Evidence]) -> str | None:
         """What was said of it, as it is written; None if the evidence does not hold it."""
