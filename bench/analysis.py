@@ -1,13 +1,17 @@
 """How well, and how fast, does the analysis read calls whose truth is known?
 
     python bench/analysis.py CASES [CASES ...] [--language en] [--detail] [--predictions OUT] [--json FILE]
+                             [--base-url http://127.0.0.1:8000/v1 --model NAME]
 
 CASES are folders of JSON files: `input` (language, startTime, durationSeconds, roster, contacts, turns) and `gold`;
-analysis_cases/README.md says what they hold. Figures by language and of all; `analysis_score.py` defines them.
+analysis_cases/README.md says what they hold. Figures by language and of all; `analysis_score.py` defines them. With an
+endpoint the language model's findings are judged (a key is taken from SWITCHBOARD_ANALYSIS__API_KEY); the notes of
+--detail say where it failed and the rules' were judged in their place.
 """
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -20,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import analysis_score
 
-from pipeline.analysis import analyze
+from pipeline.analysis import AnalysisOptions, analyze
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Contact, Finding, Material, Member, Roster
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
@@ -123,16 +127,22 @@ def main() -> None:
     parser.add_argument("--detail", action="store_true", help="print every mistake, and the notes of findings")
     parser.add_argument("--predictions", type=Path, help="keep what was found in this file")
     parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--base-url", help="an OpenAI-compatible endpoint: judge a language model")
+    parser.add_argument("--model", help="its name there")
     given = parser.parse_args()
     cases = [json.loads(path.read_text()) for folder in given.cases for path in sorted(folder.glob("*.json"))]
     cases = [case for case in cases if given.language in (None, case["input"]["language"])]
     if not cases:
         parser.error("no cases there")
+    options = AnalysisOptions()
+    if given.base_url:
+        key = os.environ.get("SWITCHBOARD_ANALYSIS__API_KEY")
+        options = AnalysisOptions(engine="llm", base_url=given.base_url, model=given.model, api_key=key)
     predictions, milliseconds = {}, []
     analyze(material(cases[0]))  # imports and packs
     for case in cases:
         started = time.perf_counter()
-        findings = analyze(material(case))
+        findings = analyze(material(case), options)
         milliseconds.append((time.perf_counter() - started) * 1000)
         predictions[case["id"]] = prediction(findings)
         for finding in findings:

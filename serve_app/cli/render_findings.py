@@ -16,6 +16,8 @@ TONE_STYLES = {"positive": "green", "negative": "red"}
 def render_finding(finding: Finding) -> list[RenderableType]:
     """The lines of a finding; its note where there is no value."""
     lines = VIEWS.get(finding.step, _any)(finding)
+    if finding.step in VIEWS and finding.value.get("engine"):
+        lines.append(Text(f"(by {finding.value['engine']})", style="dim"))
     if finding.note:
         lines.append(Text(f"({finding.note})", style="dim"))
     return lines
