@@ -49,7 +49,8 @@ async def _in_the_right_language(
     done = list(texts)
     if corrected:
         for index, text in zip(wrong, await workers.transcribe(audio, corrected, vocabulary), strict=True):
-            done[index] = text
+            if text.words or not done[index].words:  # words are not given up for none, in whatever language
+                done[index] = text
     return done
 
 

@@ -12,7 +12,7 @@ from pipeline.domain.speech import Doubt, Label, LabelKind, Layout, Transcript, 
 LAYOUTS = {
     "mono": "mono: one channel, speakers told apart by voice",
     "identical": "stereo with identical channels, treated as mono",
-    "one_sided": "one channel carries speech, treated as mono",
+    "one_sided": "at most one channel carries sound, treated as mono",
     "stereo": "stereo: left is the rep, right the customer",
     "two_files": "two files: the first is the rep, the second the customer",
 }
