@@ -162,6 +162,7 @@ def test_the_model_may_find_that_nothing_is_to_be_done(endpoint):
     endpoint.answers(without(tasks=[]))
     made = found(call(*LINES), options(endpoint))["tasks"]
     assert made.value == {"tasks": [], "engine": f"llm {MODEL}"}
+    assert made.note == "the model states no task; by rule there would be 1"
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,17 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.analysis import ENGINES, AnalysisOptions, Engine, load_engine
+from pipeline.domain.insight import Roster
+from pipeline.process import ProcessOptions, conclude
+from pipeline.workers import LocalWorkers
 from serve_app.cli import checks_analysis
 from serve_app.cli.checks import Level
+from serve_app.cli.render_findings import render_finding
 from serve_app.service import prepare_environment
 from serve_app.settings import Settings
 from tests.llm_server import MODEL, error, running
 from tests.unit.calls_by_hand import call
+from tests.unit.test_process import spoken
 
 KEY = "sk-very-secret-0123456789"
 
@@ -61,6 +66,20 @@ def test_every_engine_of_the_registry_gives_one_finding_for_each_step(name):
     steps = ["statistics", "tone", "direction", "agent", "contacts", "tasks", "summary"]
     assert [finding.step for finding in found] == steps
     assert [task["due_date"] for task in found[5].value["tasks"]] == ["2025-04-18"]
+
+
+async def test_the_pipeline_asks_the_model_that_its_options_name():
+    quote = {"turn": 0, "text": "Good morning,"}
+    nobody = dict.fromkeys(("name", "company", "email", "phone", "address"))
+    told = {"tasks": [], "contact": nobody, "topics": [], "tones": [], "outcome": None}
+    with running() as endpoint:
+        endpoint.answers({**told, "summary": [{"text": "They greet each other.", "quote": quote}]})
+        options = ProcessOptions(analysis=of(endpoint.base_url).analysis)
+        outcome = await conclude(call().call, LocalWorkers(None, None), Roster(), spoken(), options=options)
+    (summary,) = (finding for finding in outcome.findings if finding.step == "summary")
+    assert summary.value["text"] == "They greet each other."
+    (line,) = (str(line) for line in render_finding(summary) if "by llm" in str(line))
+    assert line == f"(by llm {MODEL})"
 
 
 def test_doctor_finds_the_endpoint_and_its_model():

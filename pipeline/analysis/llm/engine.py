@@ -57,11 +57,12 @@ class LanguageModel:
         if make is None:
             return built
         dropped, stated = reading.dropped[built.step], reading.stated[built.step]
-        note = f"{dropped} of {stated} statements of the model are not borne out by the transcript" if dropped else ""
+        note = f"{dropped} of {stated} statements of the model are not borne out by the transcript" if dropped else None
         made = make(reading, built, material)
         if made is None:
             return replace(built, note=_joined(built.note, f"{note}; made by rule")) if dropped else built
-        finding = replace(made, version=VERSION, value={**made.value, "engine": self.name}, note=note or None)
+        note = _joined(made.note, note) if note else made.note
+        finding = replace(made, version=VERSION, value={**made.value, "engine": self.name}, note=note)
         return evidence_checked(finding, material.transcript)
 
 

@@ -24,7 +24,10 @@ def tasks(reading: Reading, built: Finding, material: Material) -> Finding | Non
         day, owned = one.task.due_date, agent if one.task.owner == "rep" else None
         plain = {**asdict(one.task), "owner_user_id": owned, "due_date": day.isoformat() if day else None}
         listed.append({**plain, "due_time": one.due_time})
-    return replace(built, value={"tasks": listed}, evidence=tuple(one.task.evidence for one in reading.tasks))
+    by_rule = len(built.value.get("tasks", ()))
+    note = f"the model states no task; by rule there would be {by_rule}" if by_rule and not listed else None
+    evidence = tuple(one.task.evidence for one in reading.tasks)
+    return replace(built, value={"tasks": listed}, evidence=evidence, note=note)
 
 
 def contacts(reading: Reading, built: Finding, material: Material) -> Finding | None:
@@ -36,7 +39,7 @@ def contacts(reading: Reading, built: Finding, material: Material) -> Finding | 
         field: {**fact, "engine": "llm" if field in reading.facts else "rules"} if fact else None
         for field, fact in found.value["heard"].items()
     }
-    return replace(found, value={**found.value, "heard": heard})
+    return replace(found, value={**found.value, "heard": heard}, note=None)
 
 
 def summary(reading: Reading, built: Finding, material: Material) -> Finding | None:
@@ -56,7 +59,7 @@ def summary(reading: Reading, built: Finding, material: Material) -> Finding | N
         value |= {"outcome": outcome.text, "outcome_evidence": asdict(outcome.evidence)}
     if reading.topics:
         value["topics"] = [_topic(told) for told in reading.topics]
-    return replace(built, value=value, evidence=tuple(told.evidence for told in reading.sentences))
+    return replace(built, value=value, evidence=tuple(told.evidence for told in reading.sentences), note=None)
 
 
 def _topic(told: Told) -> dict[str, Any]:
@@ -74,7 +77,7 @@ def tone_of_voice(reading: Reading, built: Finding, material: Material) -> Findi
     scores = [party["score"] for party in parties.values() if party]
     value = {"turns": [], "trend": None, **built.value, "parties": parties, "overall": _plain(fmean(scores))}
     evidence: tuple[Evidence, ...] = tuple(told.evidence for told, _ in reading.tones.values())
-    return replace(built, value=value, evidence=evidence, confidence=0.5)
+    return replace(built, value=value, evidence=evidence, confidence=0.5, note=None)
 
 
 def _plain(score: float) -> dict[str, Any]:
