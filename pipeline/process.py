@@ -45,7 +45,7 @@ from pipeline.speakers import gate
 from pipeline.speakers.attribute import attribute
 from pipeline.speakers.language import LanguageOptions
 from pipeline.speakers.roles import RoleOptions
-from pipeline.speakers.seconds import party_speech
+from pipeline.speakers.seconds import party_speech, unpadded
 from pipeline.speakers.turns import TurnOptions
 from pipeline.vocabulary import vocabulary
 from pipeline.workers import Held, Workers
@@ -178,7 +178,7 @@ async def conclude(
         options.language,
     )
     await record("speakers", transcript)
-    speech = _speech_by_speaker(spoken, transcript)
+    speech = _speech_by_speaker(spoken, transcript, options.speech.padding_ms / 1000)
     material = Material(call, transcript, roster, speech, prosody=spoken.prosody)
     findings = await workers.compute(analysis.analyze, material, options.analysis)
     return Outcome(transcript, findings, spoken, (*spoken.warnings, *spoken.heard.warnings))
@@ -349,10 +349,14 @@ def _remove(folder: str) -> None:
         log.warning("%s It is swept after a day.", error)
 
 
-def _speech_by_speaker(spoken: Spoken, transcript: Transcript) -> dict[str, tuple[Span, ...]]:
-    """Spans with voice activity by speaker label, where the channel says whose they are; machines speak for nobody."""
+def _speech_by_speaker(spoken: Spoken, transcript: Transcript, padding: float) -> dict[str, tuple[Span, ...]]:
+    """Spans with voice activity by speaker label, where the channel says whose they are; machines speak for nobody.
+
+    Without the `padding` (seconds) that recognition gets at their ends: it would count as talk.
+    """
     if not spoken.heard.layout.kind.separated:
         return {}
     speech = party_speech(spoken.heard, transcript.labels)
     by_role = {Role.REP: REP, Role.CUSTOMER: CUSTOMER}
-    return {speaker.label: speech[by_role[speaker.role]] for speaker in transcript.speakers if speaker.role in by_role}
+    own = {one.label: speech[by_role[one.role]] for one in transcript.speakers if one.role in by_role}
+    return {label: unpadded(spans, padding) for label, spans in own.items()}

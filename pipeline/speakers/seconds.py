@@ -18,6 +18,7 @@ _SAID = {
     LabelKind.BEEP: "a beep",
 }
 NEAR = 1.0  # seconds from a label beyond which a word has nothing to do with it
+SHORTEST = 0.1  # seconds of speech that are left of a span without its padding
 WORTH_SAYING = 0.2  # seconds, below which a kind is not mentioned
 
 
@@ -52,6 +53,23 @@ def party_speech(heard: Heard, labels: Labels) -> tuple[tuple[Span, ...], ...]:
         tuple(piece for span in spans for piece in without(span, machines[channel] if channel < len(machines) else ()))
         for channel, spans in enumerate(heard.speech)
     )
+
+
+def unpadded(spans: Sequence[Span], padding: float) -> tuple[Span, ...]:
+    """Spans, in order, that were padded by so many seconds at both ends, without it. Spans that touch are one: between
+    them the padding met. What begins with the recording keeps its beginning, and a tenth of a second always remains.
+    """
+    joined: list[Span] = []
+    for span in spans:
+        if joined and span.start <= joined[-1].end:
+            joined[-1] = Span(joined[-1].start, max(joined[-1].end, span.end))
+        else:
+            joined.append(span)
+    made = []
+    for span in joined:
+        off = max(0.0, min(padding, (span.duration - SHORTEST) / 2))
+        made.append(Span(span.start + off if span.start > 0 else span.start, span.end - off))
+    return tuple(made)
 
 
 def without(span: Span, taken: Sequence[Span]) -> list[Span]:

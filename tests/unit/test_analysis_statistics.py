@@ -9,6 +9,7 @@ from pipeline.analysis.overlaps import overlaps
 from pipeline.analysis.spans import outside, seconds, union
 from pipeline.analysis.statistics import Statistics, measure
 from pipeline.domain.speech import Label, LabelKind, Span
+from pipeline.speakers.seconds import unpadded
 from tests.unit.calls_by_hand import call, timeline, turn
 
 
@@ -264,3 +265,19 @@ def test_six_hours_are_counted_in_no_time():
     assert time.process_time() - started < 5
     assert value["turn_changes"] == 10799
     assert overlaps({"rep": (Span(0, 2),), "customer": (Span(2, 3),)}) == ()
+
+
+@pytest.mark.parametrize(
+    ("padded", "bare"),
+    [
+        ([(1, 3)], [(1.2, 2.8)]),
+        ([(0, 3)], [(0, 2.8)]),  # of what begins with the recording nobody knows how much was added
+        ([(1, 3), (3, 5)], [(1.2, 4.8)]),
+        ([(1, 1.3)], [(1.1, 1.2)]),
+        ([(1, 1.05)], [(1, 1.05)]),
+        ([], []),
+    ],
+)
+def test_padding_is_no_talk(padded, bare):
+    found = unpadded(tuple(Span(*one) for one in padded), 0.2)
+    assert [(span.start, span.end) for span in found] == [pytest.approx(one) for one in bare]
