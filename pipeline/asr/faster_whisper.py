@@ -85,7 +85,9 @@ class FasterWhisper:
         careful: bool = False,
     ) -> list[ChunkText]:
         """See `pipeline.asr.Engine`. Chunks of like length share a batch: a batch decodes as long as its longest."""
-        vocabulary = [self._vocabulary(terms) for terms in vocabularies] or [()] * len(chunks)
+        lists = [tuple(terms) for terms in vocabularies]
+        known = {terms: self._vocabulary(terms) for terms in set(lists)}  # a call's chunks share one list
+        vocabulary = [known[terms] for terms in lists] or [()] * len(chunks)
         if careful:
             return [self._listen(x, chunk, v) for x, chunk, v in zip(samples, chunks, vocabulary, strict=True)]
         done: dict[int, ChunkText] = {}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.asr import AsrOptions, load
+from pipeline.asr import AsrOptions, load, vocabulary
 from pipeline.asr.vocabulary import MAX_TOKENS, terms, tokens
 from pipeline.checkpoints import manifest
 from pipeline.domain.speech import CUSTOMER, REP, Chunk
@@ -79,6 +79,14 @@ def test_calls_with_different_vocabularies_do_not_disturb_each_other(sample_call
     alone = [listening.transcribe([x], [c], [v])[0] for x, c, v in zip(samples, chunks, lists, strict=True)]
     assert [text.chunk for text in together] == chunks
     assert spoken(together) == spoken(alone)
+
+
+def test_a_list_that_chunks_share_is_read_once(sample_call, listening, chunks, monkeypatch):
+    """Each of hundreds of terms is put into tokens: milliseconds, which a batch of 32 chunks would pay 32 times."""
+    read = []
+    monkeypatch.setattr(vocabulary, "tokens", lambda terms, encode: read.append(terms) or tokens(terms, encode))
+    listening.transcribe(cut(sample_call("01"), chunks), chunks, [["Northwind Energy"], ["Anna"], ["Anna"]])
+    assert sorted(read) == [("Anna",), ("Northwind Energy",)]
 
 
 def test_more_terms_than_fit_still_give_words(sample_call, listening, chunks):
