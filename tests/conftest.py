@@ -1,1 +1,1 @@
-pytest_plugins = ["tests.postgres", "tests.engines"]
+pytest_plugins = ["tests.postgres", "tests.engines", "tests.llm_server"]

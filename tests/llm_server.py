@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import uvicorn
 from jsonschema import Draft202012Validator
 from starlette.applications import Starlette
@@ -139,3 +140,17 @@ def running() -> Iterator[Endpoint]:
     finally:
         server.should_exit = True
         thread.join(10)
+
+
+@pytest.fixture(scope="session")
+def llm_server() -> Iterator[Endpoint]:
+    with running() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def endpoint(llm_server: Endpoint) -> Endpoint:
+    """The server, without a key and with nothing to answer yet."""
+    llm_server.key = None
+    llm_server.answers(lambda body: error(500, "the test has told nothing to answer"))
+    return llm_server
