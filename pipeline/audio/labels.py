@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.audio import detector, evidence, voice
+from pipeline.audio import detector, evidence, music, voice
 from pipeline.audio.canvas import Canvas, paint_ground, paint_number, paint_signal, paint_speech
 from pipeline.audio.detector import SpeechOptions
 from pipeline.audio.evidence import mask_of
@@ -46,6 +46,7 @@ def _label_channel(audio: Audio, channel: int, options: SpeechOptions) -> tuple[
     paint_ground(canvas, frames, speech | found.sounding())
     if found.playing.any():
         canvas.paint(found.playing, LabelKind.MUSIC, float(np.mean(frames.lines[found.playing])) * 1.5)
+        canvas.paint(music.drones(frames, found.playing), LabelKind.NOISE, 0.6, "hum")
     for signal in found.signals:
         paint_signal(canvas, signal, speech, frames)
     for number in found.numbers:

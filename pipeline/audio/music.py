@@ -19,6 +19,7 @@ BEGINS, GOES_ON = 0.22, 0.14  # average share of lines
 MOMENT = 0.24  # seconds over which a piece's first and last moment are looked for
 PAUSE = 1.5  # seconds a piece may be silent
 SHORTEST = 4.0  # seconds
+DRONE_HZ, DRONE_SHARE = 10.0, 0.7  # the strongest line stays so near one pitch, in such a share of the moments
 MISTAKEN_SECONDS, MISTAKEN_PROBABILITY = 1.2, 0.6  # what the detector takes for speech inside a piece, and is not
 
 Mask = npt.NDArray[np.bool_]
@@ -44,6 +45,16 @@ def _humming(frames: Frames, first: int, last: int) -> bool:
     """Lines that never change, most of them below the telephone band: the mains."""
     level, low = frames.level[first:last], frames.low[first:last]
     return bool(np.median(low - level) > 0 and np.percentile(level, 90) - np.percentile(level, 10) < 4)
+
+
+def drones(frames: Frames, playing: Mask) -> Mask:
+    """Where what `find` took for a piece keeps one pitch all through: what a codec left of the mains' harmonics."""
+    droning = np.zeros(len(frames), bool)
+    for first, last in runs(playing):
+        strongest = frames.first[first:last]
+        steady = np.abs(strongest - np.median(strongest)) < DRONE_HZ
+        droning[first:last] = np.mean(steady) > DRONE_SHARE
+    return droning
 
 
 def mistaken(frames: Frames, music: Mask, first: int, last: int, probability: float) -> bool:

@@ -13,8 +13,9 @@ import nonspeech_scenes as scenes
 import sounds
 from faster_whisper.vad import VadOptions, get_speech_timestamps
 
-from pipeline.audio import detector
+from pipeline.audio import detector, music
 from pipeline.audio.detector import SpeechOptions
+from pipeline.audio.frames import measure
 from pipeline.audio.labels import label, speech_of
 from pipeline.audio.voice import Muted
 from pipeline.domain.speech import SAMPLE_RATE, Audio, AudioInMemory, Label, LabelKind, Span
@@ -125,3 +126,13 @@ def test_what_is_muted_is_soft_and_nothing_else_changes() -> None:
     expected = np.where(np.repeat(silenced, 320)[:5000], samples[1] // 64, samples[1])
     for first, last in ((0, 5000), (100, 900), (-50, 330), (4900, 6000)):
         assert (muted.read(0, first, last) == expected[max(0, first) : last]).all()
+
+
+def test_a_piece_of_one_pitch_is_a_drone_and_a_melody_is_none() -> None:
+    t = np.arange(6 * 16000) / 16000
+    drone = 3000 * np.sin(2 * np.pi * 250 * t) + 1500 * np.sin(2 * np.pi * 350 * t)
+    melody = 3000 * np.sin(2 * np.pi * np.repeat([262, 330, 392, 330, 294, 349], 16000) * t)
+    for sound, droning in ((drone, True), (melody, False)):
+        frames = measure(AudioInMemory(sound.astype(np.int16)[None]), 0)
+        playing = np.arange(len(frames)) >= 50
+        assert (music.drones(frames, playing) == (playing & droning)).all()
