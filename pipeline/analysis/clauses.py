@@ -13,8 +13,8 @@ from pipeline.analysis import dates
 from pipeline.analysis.language import Pack
 from pipeline.analysis.talk import Said, Sentence
 
-FORMS = ("commit", "appointment", "passive", "receive", "third", "offer", "request", "present")
-"""In order of precedence where two catch the same words."""
+FORMS = ("commit", "appointment", "passive", "receive", "third", "offer", "request", "oblige", "present", "open")
+"""In order of precedence where two catch the same words. "oblige" is "I have to"; "open" is "present" with any verb."""
 AGREED_FORMS = frozenset({"offer", "request", "appointment"})  # these need the other party's agreement
 
 
@@ -66,6 +66,14 @@ def has(words: Pack, key: str, verb: str) -> bool:
     return verb in listed or any(verb.startswith(stem[:-1]) for stem in listed if stem.endswith("*"))
 
 
+def _one_does(words: Pack, form: str, match: re.Match[str]) -> bool:
+    """Whether a finite verb is one of doing: a listed one, or any but those of being and saying."""
+    if form not in ("present", "open", "third"):
+        return True
+    verb = match["verb"].lower()
+    return not _idle(words, match) and (form != "present" or " " in verb or has(words, "action", verb))
+
+
 def _idle(words: Pack, match: re.Match[str]) -> bool:
     """A verb of being, knowing or wishing: nothing one undertakes."""
     verb = match["verb"].lower()
@@ -115,10 +123,10 @@ def _caught(text: str, words: Pack) -> list[tuple[str, re.Match[str]]]:
     for form in FORMS:
         for pattern in words.patterns("tasks", form):
             for match in pattern.finditer(text):
-                if form == "present" and (not has(words, "action", match["verb"].lower()) or _idle(words, match)):
+                if not _one_does(words, form, match):
                     continue
                 if all(match.end() <= other.start() or match.start() >= other.end() for _, other in found):
-                    found.append((form, match))
+                    found.append(("present" if form == "open" else form, match))
     return sorted(found, key=lambda item: item[1].start())
 
 

@@ -13,6 +13,7 @@ from pipeline.analysis.clauses import AGREED_FORMS, Candidate, candidates, has
 from pipeline.analysis.language import Pack
 from pipeline.analysis.talk import Said
 from pipeline.analysis.wording import CLEAR, content
+from pipeline.domain.speech import Role
 
 REPLY_WITHIN = 2  # turns after an offer or a request in which it may be taken up
 GREETING = 4  # turns in which an answering machine greets
@@ -53,7 +54,15 @@ def _greeting_of_a_machine(turn: Said, at: int) -> bool:
 
 def _settled(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Candidate | None:
     """The candidate with its day, if it holds."""
+    candidate = _dated(candidate, now)
     if not _plausible(candidate) or _in_call(candidate):
+        return None
+    if (
+        candidate.form == "request"
+        and not candidate.known_verb
+        and not candidate.due
+        and not _gets_promise(candidate, said)
+    ):
         return None
     answer = _answer(candidate, said, now)
     if candidate.form == "appointment" and _moved(candidate, said, now):
@@ -65,14 +74,24 @@ def _settled(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Can
     return replace(candidate, due=_day(candidate, said, now))
 
 
+def _dated(candidate: Candidate, now: datetime) -> Candidate:
+    """With the day of the sentence just before, where the form asks for one: "Thursday at ten. Does that suit?" """
+    if candidate.due is not None or candidate.form not in ("appointment", "third", "receive", "passive"):
+        return candidate
+    for sentence in candidate.turn.sentences[max(0, candidate.number - 1) : candidate.number]:
+        for due in _only_day(sentence.text, candidate.words, now):
+            return replace(candidate, due=due)
+    return candidate
+
+
 def _plausible(candidate: Candidate) -> bool:
     """Not hypothetical, not refused, not an idiom, and either a thing one does or a thing with a date."""
     return not _ruled_out(candidate) and _to_be_done(candidate)
 
 
 def _ruled_out(candidate: Candidate) -> bool:
-    text, words, form = candidate.text, candidate.words, candidate.form
-    if _hypothetical(candidate) or (form != "appointment" and words.matches("tasks", "done", text)):
+    words, form = candidate.words, candidate.form
+    if _hypothetical(candidate) or (form != "appointment" and words.matches("tasks", "done", _own_words(candidate))):
         return True
     if any(words.matches("tasks", key, candidate.clause) for key in ("refuse", "idiom")):
         return True
@@ -83,19 +102,59 @@ def _ruled_out(candidate: Candidate) -> bool:
 
 def _to_be_done(candidate: Candidate) -> bool:
     """What the form asks for: a day, a verb of doing, or both."""
+    judge = {
+        "third": _third,
+        "oblige": _obliged,
+        "receive": _arrives,
+        "passive": _arrives,
+        "appointment": _has_day,
+    }
+    return judge.get(candidate.form, _done_by_the_speaker)(candidate)
+
+
+def _has_day(candidate: Candidate) -> bool:
+    return candidate.due is not None
+
+
+def _obliged(candidate: Candidate) -> bool:
+    """ "I have to ask my wife": without a day only what prepares an answer; the rest is often only complaint."""
+    words = candidate.words
+    return has(words, "preparing", candidate.verb) or (candidate.known_verb and candidate.due is not None)
+
+
+def _arrives(candidate: Candidate) -> bool:
+    """What comes of itself needs a day, or words that say from or to whom."""
+    sure = "from_us" if candidate.form == "receive" else "dative"
+    return candidate.due is not None or candidate.words.matches("tasks", sure, candidate.clause)
+
+
+def _done_by_the_speaker(candidate: Candidate) -> bool:
     words, form, due = candidate.words, candidate.form, candidate.due
-    if form == "third":
-        return _third(candidate)
-    if form in ("receive", "appointment", "passive"):
-        return due is not None
+    if form == "offer" and due is None and _asks_leave(candidate):
+        return False
     if has(words, "idle", candidate.verb):
         return due is not None and has(words, "with_date", candidate.verb)
     if words.matches("tasks", "only_with_date", candidate.match.group()):
         return due is not None and due.day is not None
-    needs_day = not candidate.known_verb or (
-        form == "present" and not words.matches("tasks", "addressed", candidate.clause)
+    return due is not None or not _needs_day(candidate)
+
+
+def _needs_day(candidate: Candidate) -> bool:
+    """Without a day, a listed verb suffices; another one must be done to or for the other party ("le separo ...")."""
+    words, form = candidate.words, candidate.form
+    if form == "request":
+        return False
+    if form == "present" and " " not in candidate.verb and not words.matches("tasks", "addressed", candidate.clause):
+        return True
+    return not candidate.known_verb and not (
+        form in ("commit", "present") and words.matches("tasks", "dative", candidate.clause)
     )
-    return due is not None or not needs_day
+
+
+def _asks_leave(candidate: Candidate) -> bool:
+    """ "Can I pay by card?" from a customer asks what is allowed."""
+    asked = candidate.sentence.text.endswith("?") and candidate.sentence.role is Role.CUSTOMER
+    return asked and candidate.words.matches("tasks", "permission", candidate.match.group())
 
 
 def _third(candidate: Candidate) -> bool:
@@ -105,15 +164,36 @@ def _third(candidate: Candidate) -> bool:
         return True
     if has(words, "idle", candidate.verb):
         return candidate.due is not None and has(words, "with_date", candidate.verb)
-    return candidate.due is not None or (candidate.known_verb and words.matches("tasks", "colleague", who))
+    ours = words.matches("tasks", "colleague", who) or words.matches("tasks", "dative", candidate.clause)
+    named = candidate.sentence.role is Role.REP and bool(who) and who[0].isupper()
+    return candidate.due is not None or (candidate.known_verb and (ours or named))
 
 
 def _hypothetical(candidate: Candidate) -> bool:
     """A condition in the sentence, unless it only asks leave ("if you like") or follows a verb of asking ("see if")."""
-    words, text = candidate.words, candidate.text
+    words, text = candidate.words, _without_asides(candidate)
     for pattern in words.patterns("tasks", "leave") + words.patterns("tasks", "whether"):
         text = pattern.sub(" ", text)
     return words.matches("tasks", "conditional", text)
+
+
+def _own_words(candidate: Candidate) -> str:
+    """The clause from its own beginning, without what came before it in the sentence ("it broke, so I'll ...")."""
+    text, words = _without_asides(candidate), candidate.words
+    joints = [
+        joint.end()
+        for pattern in words.patterns("tasks", "border")
+        for joint in pattern.finditer(text, candidate.first, candidate.match.start() + 1)
+    ]
+    return text[max(joints, default=candidate.first) : candidate.last]
+
+
+def _without_asides(candidate: Candidate) -> str:
+    """The sentence without what is conceded or explained after the undertaking ("..., although I sent it already")."""
+    head, tail = candidate.text[: candidate.match.end()], candidate.text[candidate.match.end() :]
+    for pattern in candidate.words.patterns("tasks", "aside"):
+        tail = pattern.sub("", tail)
+    return head + tail
 
 
 def _in_call(candidate: Candidate) -> bool:
@@ -146,8 +226,26 @@ def _taken_up(candidate: Candidate, reply: Said, now: datetime) -> bool:
         return True
     if candidate.form == "request" and reply.pack.matches("tasks", "when", candidate.text):
         return any(list(_only_day(part.text, reply.pack, now)) for part in reply.sentences)
-    promised = any(reply.pack.matches("tasks", form, reply.text) for form in ("commit", "offer"))
-    return reply.pack.matches("tasks", "accept", reply.text) or (promised and candidate.form == "request")
+    if reply.pack.matches("tasks", "accept", reply.text):
+        return True
+    return candidate.form == "request" and (_promised(reply) or _told(candidate, reply))
+
+
+def _promised(reply: Said) -> bool:
+    return any(reply.pack.matches("tasks", form, reply.text) for form in ("commit", "offer", "promise"))
+
+
+def _gets_promise(candidate: Candidate, said: tuple[Said, ...]) -> bool:
+    """A verb that no list has may ask for an answer as well as for a deed; a promise tells."""
+    reply = next((turn for turn in said[candidate.at + 1 :] if turn.turn.speaker != candidate.turn.turn.speaker), None)
+    return reply is not None and _promised(reply)
+
+
+def _told(candidate: Candidate, reply: Said) -> bool:
+    """What is told rather than asked, with a day, stands unless it is refused or questioned."""
+    dated = candidate.due is not None and candidate.due.day is not None
+    objected = any(reply.pack.matches("tasks", key, reply.text) for key in ("refuse", "decline", "conditional"))
+    return dated and not candidate.sentence.text.endswith("?") and not reply.text.endswith("?") and not objected
 
 
 def _echoed(due: dates.Due, reply: Said, now: datetime) -> bool:
