@@ -110,7 +110,8 @@ def equal_error(same: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -
 
 def trials(known: Known, probes: Sequence[Call]) -> dict[str, float]:
     """Every probe against every member: the verification figures."""
-    same, other = [], []
+    same: list[float] = []
+    other: list[float] = []
     for probe in probes:
         for name, prints in known.items():
             like = max((float(np.dot(probe.voiceprint.vector, p.vector)) for p in prints), default=-1.0)
@@ -162,7 +163,7 @@ def spoil(
     made = {name: list(calls) for name, calls in history.items()}
     for kind_at, kind in enumerate(KINDS):
         for name, at in order[kind_at * each : (kind_at + 1) * each]:
-            other = customers[rng.integers(len(customers))]
+            other = customers[int(rng.integers(len(customers)))]
             if kind == "swapped":
                 print_ = studio.call(other, 1000 + int(rng.integers(1000)))
             else:
@@ -180,7 +181,7 @@ def drift(before: Known, after: Known) -> list[float]:
     ]
 
 
-def changed(before: Sequence[str | None], after: Sequence[str | None], probes: Sequence[Call]) -> dict[str, int]:
+def changed(before: Sequence[str | None], after: Sequence[str | None], probes: Sequence[Call]) -> dict[str, float]:
     counts: Counter[str] = Counter()
     for was, now, probe in zip(before, after, probes, strict=True):
         if was != now:

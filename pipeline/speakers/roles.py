@@ -41,6 +41,8 @@ REPEATS = 2
 HABITS = {"yours": 0.5, "mine": -0.1, "ours": 0.45}
 """Log odds for each such word among 100, at most `MOST_HABIT` of a kind: reps speak of what is yours and ours."""
 MOST_HABIT = 6.0
+VOICE = 5.0
+"""Log odds for a recognised voice: more than any one thing that is said, and less than all of it together."""
 FEW_WORDS = 50  # added to what somebody says, so that few words tell little
 
 
@@ -85,14 +87,11 @@ def assign(
     """
     options = options or RoleOptions()
     labels = list(dict.fromkeys(turn.speaker for turn in turns))
-    recognised = _recognised(labels, voiceprints, roster, user_id, options)
-    if recognised is not None:
-        label, found = recognised
-        return tuple(_beside_known_voice(each, label, found, user_id, len(labels)) for each in labels)
     said = [turn for turn in turns if not turn.machine]  # an announcement welcomes callers as a rep does
     names = named.names_of(roster)
     talk = {label: judge([turn for turn in said if turn.speaker == label], names) for label in labels}
-    return _by_talk(labels, talk, user_id, options)
+    recognised = _recognised(labels, voiceprints, roster, user_id, options)
+    return _decided(labels, talk, recognised, user_id, options)
 
 
 def judge(turns: Sequence[Turn], names: named.Names | None = None) -> Talk:
@@ -145,38 +144,41 @@ def _recognised(
     return matches[0][1], matches[0][2]
 
 
-def _beside_known_voice(label: str, rep: str, found: Match, user_id: str | None, speakers: int) -> Speaker:
-    confidence = round(max(0.0, min(1.0, found.similarity)), 3)
-    if label == rep:
-        return Speaker(label, Role.REP, confidence, "voiceprint", user_id or found.name)
-    if speakers == 2:
-        return Speaker(label, Role.CUSTOMER, confidence, "the other voice is the rep's")
-    return Speaker(label, Role.UNKNOWN, 0.0, "several voices beside the rep's")
-
-
-def _by_talk(
-    labels: Sequence[str], talk: Mapping[str, Talk], user_id: str | None, options: RoleOptions
+def _decided(
+    labels: Sequence[str],
+    talk: Mapping[str, Talk],
+    recognised: tuple[str, Match] | None,
+    user_id: str | None,
+    options: RoleOptions,
 ) -> tuple[Speaker, ...]:
-    """The speaker whose words are most a rep's, if that is clear; softmax over the speakers' log odds."""
-    if len(labels) == 1:
+    """The speaker who is most the rep by voice and words, if that is clear; softmax over the speakers' log odds."""
+    known = recognised[0] if recognised else None
+    if len(labels) == 1 and known is None:
         return (_alone(labels[0], talk[labels[0]], user_id, options),)
-    if not any(talk[label].kinds or talk[label].habit for label in labels):
+    if known is None and not any(talk[label].kinds or talk[label].habit for label in labels):
         return tuple(Speaker(label, Role.UNKNOWN, 0.0, "nothing said that tells") for label in labels)
-    total = sum(math.exp(talk[label].score + talk[label].habit) for label in labels)
-    probability = {label: math.exp(talk[label].score + talk[label].habit) / total for label in labels}
-    rep = max(labels, key=lambda label: probability[label])
-    confidence = round(probability[rep], 3)
+    odds = {label: talk[label].score + talk[label].habit + VOICE * (label == known) for label in labels}
+    nobody = 1.0 if len(labels) == 1 else 0.0  # one voice alone may be no rep's
+    total = sum(math.exp(value) for value in odds.values()) + nobody
+    rep = max(labels, key=lambda label: odds[label])
+    confidence = round(math.exp(odds[rep]) / total, 3)
     if confidence < options.clear:
-        return tuple(Speaker(label, Role.UNKNOWN, confidence, "what is said is not clear") for label in labels)
-    speakers = []
-    for label in labels:
-        if label == rep:
-            speakers.append(Speaker(label, Role.REP, confidence, _reason(talk[label]), user_id))
-        elif len(labels) == 2:
-            speakers.append(Speaker(label, Role.CUSTOMER, confidence, _reason(talk[label])))
-        else:
-            speakers.append(Speaker(label, Role.UNKNOWN, 0.0, "several voices beside the rep's"))
-    return tuple(speakers)
+        why = "what is said is not clear" if known is None else "voice and words disagree"
+        return tuple(Speaker(label, Role.UNKNOWN, confidence, why) for label in labels)
+    by_voice = recognised[1] if recognised and rep == known else None
+    return tuple(_speaker(label, rep, confidence, talk[label], by_voice, user_id, len(labels)) for label in labels)
+
+
+def _speaker(
+    label: str, rep: str, confidence: float, talk: Talk, by_voice: Match | None, user_id: str | None, speakers: int
+) -> Speaker:
+    if label == rep:
+        user = user_id or (by_voice.name if by_voice else None)
+        return Speaker(label, Role.REP, confidence, "voiceprint" if by_voice else _reason(talk), user)
+    if speakers == 2:
+        why = "the other voice is the rep's" if by_voice else _reason(talk)
+        return Speaker(label, Role.CUSTOMER, confidence, why)
+    return Speaker(label, Role.UNKNOWN, 0.0, "several voices beside the rep's")
 
 
 def _alone(label: str, talk: Talk, user_id: str | None, options: RoleOptions) -> Speaker:

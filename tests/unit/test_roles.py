@@ -104,3 +104,21 @@ def test_a_roster_of_thousands_of_contacts_is_no_slower_than_a_call():
     started = time.perf_counter()
     assert found(*lines, roster=roster)
     assert time.perf_counter() - started < 5
+
+
+def test_where_voice_and_words_disagree_the_stronger_decides_or_nobody_does():
+    from pipeline.domain.insight import MemberVoiceprint
+    from pipeline.domain.speech import Voiceprint
+
+    voice = Voiceprint((1.0, 0.0), "m", 20.0)
+    roster = Roster(members=ROSTER.members, voiceprints=(MemberVoiceprint("u1", voice),))
+    lines = [("A", "Good morning, this is Nasreen Latif."), ("B", "Good morning.")]
+
+    def who(*said_):
+        return {s.label: s for s in roles.assign(said(*said_), {"B": voice}, roster)}
+
+    assert {s.role for s in who(*lines).values()} == {Role.CUSTOMER, Role.REP}
+    assert who(*lines)["B"].role is Role.REP and who(*lines)["B"].user_id == "u1"
+    more = [*lines, ("A", "Nasreen Latif speaking. How can I help you? Thank you for calling, how may I help you?")]
+    assert {s.role for s in who(*more).values()} == {Role.UNKNOWN} or who(*more)["A"].role is Role.REP
+    assert all(s.user_id is None for s in who(*more).values())
