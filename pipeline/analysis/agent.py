@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.analysis.people import Named, called, handed_to, introductions, mentioned
+from pipeline.analysis.gender import of_known, of_title
+from pipeline.analysis.people import Named, addresses, alone, called, handed_to, introductions, mentioned
 from pipeline.analysis.phonetics import alike, folded
 from pipeline.analysis.talk import Said, read
 from pipeline.domain.insight import Finding, Material, Member
@@ -50,7 +51,7 @@ class Agent:
         """The best of those the name fits, if it is ahead of the others."""
         spoken = claim.named
         fitting = sorted(
-            ((score, member) for member in members if (score := fit(spoken.name, member)) > 0),
+            ((score, one) for one in members if (score := fit(spoken.name, one)) > 0 and _may_be(one, spoken)),
             key=lambda item: -item[0],
         )
         clear = len(fitting) == 1 or (len(fitting) > 1 and fitting[0][0] - fitting[1][0] >= MARGIN)
@@ -85,6 +86,13 @@ def fit(spoken: str, member: Member, language: str | None = None) -> float:
     return best
 
 
+def _may_be(member: Member, spoken: Named) -> bool:
+    """Frau Dorn is not Manfred Dorn."""
+    said = next((kind for word in spoken.full.split() if (kind := of_title(word, spoken.language))), None)
+    known = of_known(member.name, spoken.language)
+    return not spoken.titled or said is None or known is None or said == known
+
+
 def _in_order(said: list[str], parts: list[str]) -> bool:
     """Jo Hargrove is Jo Beth Hargrove: every word said is one of the name's, in its order."""
     rest = iter(parts)
@@ -95,7 +103,7 @@ def _claims(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[Cla
     """In order of trust, so that the last one counts: what we call them, whom they are put through to, our own words;
     of these the last, so after a transfer who handled the matter."""
     ours = [turn for turn in said if turn.role is not Role.CUSTOMER and not turn.turn.machine]
-    own = sorted(_own(ours, members), key=lambda claim: claim.turn)
+    own = sorted(_own(ours, members), key=lambda claim: (claim.turn, claim.weight))
     addressed = sorted(_addressed(said, members), key=lambda claim: claim.turn)
     handed = list(_handed(said, members))
     last_transfer = max((claim.turn for claim in handed), default=-1)
@@ -108,19 +116,20 @@ def _claims(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[Cla
 
 def _own(ours: list[Said], members: tuple[Member, ...]) -> Iterator[Claim]:
     """Unknown role: only what is a member's name."""
-    names = _names(members)
+    names, surnames = _names(members), _surnames(members)
     transferred = False
     spoken = 0
     for turn in ours:
         spoken = 1 if transferred else spoken + 1
         said = list(introductions(turn))
         fitting = [named for named in said if any(fit(named.name, member) for member in members)]
-        for named in fitting or (said if turn.role is Role.REP else ()):
-            yield Claim(turn.turn.index, named, 1.0)
         opening = turn.role is Role.REP and spoken <= OPENING
+        for named in fitting or (said if opening else ()):
+            yield Claim(turn.turn.index, named, 1.0)
         if opening:
+            own = (*called(turn, names), *alone(turn, surnames), *_in_full(turn, members))
             yield from (
-                Claim(turn.turn.index, named, 0.8) for named in called(turn, names) if not _asked_for(turn, named)
+                Claim(turn.turn.index, named, 0.8) for named in own if not _asked_for(turn, named) and not named.titled
             )
         if turn.role is Role.REP and turn.pack.matches("people", "thats_me", turn.text):
             yield from (Claim(turn.turn.index, named, 0.9) for named in mentioned(turn, names))
@@ -138,9 +147,35 @@ def _addressed(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[
         theirs = turn.role is Role.CUSTOMER and not turn.turn.machine
         if theirs and not turn.pack.matches("people", "its_me_only", turn.text):
             own = {named.name for named in introductions(turn)}
-            for named in called(turn, names):
+            spoken_to = [*called(turn, names), *_by_title(turn, members), *_asked_whether(turn, members)]
+            for named in spoken_to:
                 if named.name not in own:
                     yield Claim(turn.turn.index, named, 0.8)
+
+
+def _by_title(turn: Said, members: tuple[Member, ...]) -> Iterator[Named]:
+    """Those called by title and last name: "Grüß Gott Herr Kessler"."""
+    surnames = _surnames(members)
+    spoken_to = (*addresses(turn), *called(turn, surnames))
+    yield from (named for named in spoken_to if named.titled and named.name in surnames)
+
+
+def _asked_whether(turn: Said, members: tuple[Member, ...]) -> Iterator[Named]:
+    """ "Bonsoir, c'est Nadia ?" """
+    for named in addresses(turn):
+        if _asked_for(turn, named) and any(fit(named.name, member) for member in members):
+            yield named
+
+
+def _in_full(turn: Said, members: tuple[Member, ...]) -> Iterator[Named]:
+    """The whole name of a member, not spoken of as a colleague or of one we put them through to."""
+    if any(turn.pack.matches("people", key, turn.text) for key in ("transfer", "colleague")):
+        return
+    yield from mentioned(turn, {member.name for member in members if len(member.name.split()) > 1})
+
+
+def _surnames(members: tuple[Member, ...]) -> set[str]:
+    return {parts[-1] for member in members if len(parts := member.name.split()) > 1}
 
 
 def _handed(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[Claim]:

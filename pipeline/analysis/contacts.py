@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pipeline.analysis.fact import Fact
-from pipeline.analysis.facts import hear
+from pipeline.analysis.facts import company_in_part, hear
 from pipeline.analysis.language import missing
 from pipeline.analysis.match import Party, match, same_company, same_person
 from pipeline.analysis.names import completed
@@ -39,6 +39,8 @@ class Contacts:
         suggestions = _suggestions(contact, facts, heard_number) if contact else []
         if contact and "name" in facts and not any(item["field"] == "name" for item in suggestions):
             facts["name"] = completed(facts["name"], contact.name)
+        if contact and "company" not in facts and (named := company_in_part(said, contact)):
+            facts["company"] = named
         value: dict[str, Any] = {
             "number": telephone[0] if side and telephone else None,
             "number_side": side,

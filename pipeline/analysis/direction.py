@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.analysis.language import missing
-from pipeline.analysis.people import addresses, introductions, parts
+from pipeline.analysis.people import addresses, between_pauses, introductions, parts
 from pipeline.analysis.talk import Said, read
 from pipeline.domain.insight import Evidence, Finding, Material
 from pipeline.domain.speech import Role
@@ -83,6 +83,7 @@ def _cues(said: tuple[Said, ...], contacts: set[str]) -> Iterator[Cue]:
         yield from _opening(first, spoken[0].role is Role.CUSTOMER, contacts)
     if spoken and spoken[0].role is not Role.UNKNOWN:
         yield from _first_words(spoken)
+        yield from _who_follows(spoken)
 
 
 def _machines(said: tuple[Said, ...]) -> Iterator[Cue]:
@@ -105,9 +106,14 @@ def _opening(said: Said, answered: bool, contacts: set[str]) -> Iterator[Cue]:
     called = next(addresses(said), None)
     introduced = next(introductions(said), None)
     if called and (introduced is None or introduced.name != called.name):
-        sure = called.full != called.name or called.evidence.quote.endswith("?") or introduced is not None
+        asks = f"{called.name}?" in said.text.replace(" ?", "?")
         known = bool(set(parts(called.name)) & contacts)
-        yield Cue("addresses_by_name", 2.0 if sure or known else 0.5, called.evidence)
+        if called.titled or asks or known:
+            yield Cue("addresses_by_name", 2.0 if asks or answered or introduced else 0.8, called.evidence)
+        elif answered or introduced:
+            yield Cue("addresses_by_name", 2.0 if introduced else 0.5, called.evidence)
+        else:  # our first words hold our own names
+            yield Cue("answers_with_company", -1.0, said.sentences[0].evidence())
     elif introduced and not answered and _starts_with_company(said, introduced.name):
         yield Cue("answers_with_company", -1.5, said.sentences[0].evidence())
 
@@ -127,6 +133,17 @@ def _first_words(said: tuple[Said, ...]) -> Iterator[Cue]:
         words = [word for word in first.text.split() if word.lower().strip(".,!?¿¡") not in unlikely]
         company = bool(words) and all(word[:1].isupper() for word in words)
         yield Cue("rep_answers", -1.2 if company else -0.8, first.sentences[0].evidence())
+
+
+def _who_follows(said: tuple[Said, ...]) -> Iterator[Cue]:
+    """Whoever calls says who they are once the other has answered, unless asked whether they are."""
+    if len(said) < 2 or said[0].role is not Role.REP or said[1].role is not Role.CUSTOMER:
+        return
+    asked = said[0].text.rstrip().endswith("?") and next(addresses(said[0]), None) is not None
+    confirms = said[1].pack.matches("contact", "confirm", said[1].text)
+    named = (*introductions(said[1]), *between_pauses(said[1]))
+    if named and not asked and not confirms:
+        yield Cue("caller_introduces", -1.2, named[0].evidence)
 
 
 def _calls_somebody(said: Said) -> bool:
@@ -150,11 +167,9 @@ def _digits(number: str) -> str:
 def _starts_with_company(said: Said, name: str) -> bool:
     """ "Metro Cable, this is Darnell": capitalised words that are neither greeting nor name, before the name."""
     before = said.text.partition(name)[0]
-    opening = before.split(",")[0].strip(" .!").split()
     unlikely = said.pack.words("people", "not_names")
-    return (
-        bool(opening) and opening[0][:1].isupper() and opening[0].lower().strip(".,!") not in unlikely and "," in before
-    )
+    openings = (segment.strip(" .!").split() for segment in before.split(",")[:-1])
+    return any(words and words[0][:1].isupper() and words[0].lower().strip(".,!") not in unlikely for words in openings)
 
 
 def _value(outgoing: bool | None, source: str | None, cues: list[Cue]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pipeline.analysis.fact import Fact
 from pipeline.analysis.language import Pack
@@ -16,6 +17,7 @@ from pipeline.analysis.talk import Said, Sentence
 from pipeline.domain.insight import Contact, Evidence
 from pipeline.domain.speech import Role
 
+_FROM = r"(?i:de la|del|from the|vom|von der|du)"  # with a kind of business after it, theirs
 ACKNOWLEDGES = 6  # words of ours between two parts of what the other party dictates
 
 
@@ -79,7 +81,8 @@ def _company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | No
     for before, turn in zip((None, *said), said, strict=False):
         if turn.role is not Role.CUSTOMER:
             continue
-        asked = before is not None and before.pack.matches("people", "asked_company", before.text)
+        questions = [s.text for s in before.sentences if s.text.endswith("?")] if before is not None else []
+        asked = before is not None and any(before.pack.matches("people", "asked_company", text) for text in questions)
         keys = ("calling_from", "answer_company") if asked else ("calling_from",)
         for sentence in turn.sentences:
             for pattern in (pattern for key in keys for pattern in turn.pack.patterns("people", key)):
@@ -113,6 +116,25 @@ def _known_company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fac
                 found = re.search(rf"\b{re.escape(plain)}\b", text)
                 if found and not any(found.start() in mail for mail in mails):
                     return Fact(sentence.text[slice(*found.span())], sentence.evidence(found.span()))
+    return None
+
+
+def company_in_part(said: tuple[Said, ...], contact: Contact) -> Fact | None:
+    """The company of the contact whom they are known to be, by a word of it: "here at the Meridian"."""
+    own = set(folded(contact.name or "").split())
+    words = [word.strip(".,&") for word in (contact.company or "").split()]
+    for turn in (turn for turn in said if turn.role is not Role.UNKNOWN and not turn.turn.machine):
+        business = {folded(word) for word in turn.pack.words("people", "business")}
+        for sentence in turn.sentences:
+            for word in words:
+                kind = folded(word) in business
+                if len(word) < 5 or folded(word) in own or (kind and turn.role is not Role.CUSTOMER):
+                    continue
+                plain = re.escape(word)
+                found = re.search(rf"\b{_FROM} (?i:{plain})\b" if kind else rf"\b{plain}\b", sentence.text)
+                if found and contact.company:
+                    span = found.end() - len(word), found.end()
+                    return Fact(contact.company, sentence.evidence(span), said=sentence.text[slice(*span)])
     return None
 
 
@@ -199,6 +221,8 @@ def _with_letters(address: str, said: tuple[Said, ...]) -> str:
             letters = folded(heard.text)
             likeness = [fuzz.ratio(piece, letters) for piece in pieces]
             at = max(range(len(pieces)), key=likeness.__getitem__)
+            if pieces[at].endswith(letters):  # an initial before it: mhuenchumil
+                continue
             if 60 <= likeness[at] < 100:
                 pieces[at] = letters
     return "".join(pieces)
@@ -215,6 +239,7 @@ def _phone(said: tuple[Said, ...], region: str | None) -> Fact | None:
                 continue
             evidence = sentence.evidence((heard.first - sentence.first, heard.last - sentence.first))
             found.append((score + _whole(heard.text, region), Fact(heard.text, evidence)))
+    found += _tails(said, region)
     for dictation in _dictations(said):
         first = dictation.turns[0][1]
         score = _number_kind(said, said.index(first))
@@ -226,6 +251,20 @@ def _phone(said: tuple[Said, ...], region: str | None) -> Fact | None:
                 found.append((score + _whole(heard.text, region), fact))
     best = max((score for score, _ in found), default=0)
     return next((fact for score, fact in reversed(found) if score == best), None)
+
+
+def _tails(said: tuple[Said, ...], region: str | None) -> Iterator[tuple[int, Fact]]:
+    """We read a number out, and they give other last digits: "No, it's oh one nine three"."""
+    for before, turn in pairwise(said):
+        ours = next(digit_runs(before.text, before.pack), None) if before.role is Role.REP else None
+        if ours is None or turn.role is not Role.CUSTOMER or not turn.pack.matches("contact", "deny", turn.text):
+            continue
+        for heard in digit_runs(turn.text, turn.pack, at_least=3):
+            if len(heard.text) < len(ours.text):
+                sentence = next(s for s in turn.sentences if s.last > heard.first)
+                evidence = sentence.evidence((heard.first - sentence.first, heard.last - sentence.first))
+                number = ours.text[: -len(heard.text)] + heard.text
+                yield 1 + _whole(number, region), Fact(number, evidence, said=heard.text)
 
 
 def _number_kind(said: tuple[Said, ...], at: int) -> int:

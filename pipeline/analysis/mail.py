@@ -1,7 +1,7 @@
 """E-mail addresses out of spoken words: "rosie dot t at fastmail dot com", "j punkt müller at nordwind punkt de"."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -68,7 +68,8 @@ def _items(text: str, pack: Pack) -> Iterator[_Item]:
 def _item(tokens: list[re.Match[str]], at: int, pack: Pack, text: str) -> tuple[str, str, int]:
     word = tokens[at].group().lower()
     if not word[0].isalnum() and word[0] not in "_":
-        return _sign(tokens[at], text)
+        repeat = pack.get("numbers", "repeat", {}).keys() | pack.get("spelling", "repeat", {}).keys()
+        return _sign(tokens[at], text, repeat)
     signs = _signs(pack.language)
     for length in (3, 2, 1) if word in signs[0] else ():
         phrase = " ".join(token.group().lower() for token in tokens[at : at + length])
@@ -86,12 +87,12 @@ def _signs(language: str | None) -> tuple[frozenset[str], dict[str, tuple[str, s
     """The first words of the signs' names; each name's kind and sign."""
     pack = pack_of(language)
     named = {name: ("joint", sign) for name, sign in pack.get("contact", "symbols", {}).items()}
-    named |= {name: ("dot", ".") for name in pack.words("contact", "dot")}
-    named |= {name: ("at", "@") for name in pack.words("contact", "at")}
+    named |= dict.fromkeys(pack.words("contact", "dot"), ("dot", "."))
+    named |= dict.fromkeys(pack.words("contact", "at"), ("at", "@"))
     return frozenset(name.partition(" ")[0] for name in named), named
 
 
-def _sign(token: re.Match[str], text: str) -> tuple[str, str, int]:
+def _sign(token: re.Match[str], text: str, repeat: Collection[str]) -> tuple[str, str, int]:
     """A sign inside a word ("nordwind-shop.de") belongs to it; one with a space beside it is a pause."""
     sign, first, last = token.group(), token.start(), token.end()
     inside = text[first - 1 : first].isalnum() and text[last : last + 1].isalnum()
@@ -100,6 +101,8 @@ def _sign(token: re.Match[str], text: str) -> tuple[str, str, int]:
     if sign == "." and inside:
         return "dot", sign, 1
     letters = not (text[first - 2 : first - 1].isalnum() or text[last + 1 : last + 2].isalnum())  # J-A-N-E
+    beside = {re.split(r"\W", text[:first])[-1].lower(), re.split(r"\W", text[last:], maxsplit=1)[0].lower()}
+    letters = letters or bool(beside & set(repeat))  # R-double-E-N
     if sign in "-+" and inside and not letters:
         return "joint", sign, 1
     return ("pause" if sign in ",.-…" else "end"), sign, 1
@@ -127,7 +130,19 @@ def _local(items: tuple[_Item, ...], at: int, pack: Pack) -> list[_Item]:
         elif item.kind in ("at", "end") or (item.kind == "word" and item.text.partition("'")[0] in stop):
             break
         taken.insert(0, item)
-    return _without_pauses(_from_a_joint(taken))
+    return _without_preposition(_without_pauses(_from_a_joint(taken)), items, pack)
+
+
+def _without_preposition(taken: list[_Item], items: tuple[_Item, ...], pack: Pack) -> list[_Item]:
+    """ "A pedidos arroba ...", "à compta arobase ...": to whom one sends, unless something says that it is a letter."""
+    if len(taken) < 2 or taken[0].text not in pack.words("contact", "mail_to"):
+        return taken
+    at = items.index(taken[0])
+    before = items[at - 1] if at else None
+    if before is not None and before.text in pack.words("contact", "mail_stop"):
+        return taken[1:]
+    first = before is None or before.kind in ("end", "pause") or not taken[0].text.isascii()
+    return taken[1:] if first and taken[1].kind == "word" else taken
 
 
 def _from_a_joint(taken: list[_Item]) -> list[_Item]:

@@ -1,11 +1,14 @@
 """Which known contact the other party is. By number first, then e-mail, then name; doubt is an answer."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from pipeline.analysis.agent import FIRST_NAME, fit
 from pipeline.analysis.fact import Fact
+from pipeline.analysis.gender import of_known, of_title
+from pipeline.analysis.language import pack
 from pipeline.analysis.mail import emails
 from pipeline.analysis.people import bare
 from pipeline.analysis.phonetics import alike, folded
@@ -16,6 +19,7 @@ from pipeline.domain.speech import Role
 SAME_NAME = 97  # rapidfuzz ratio, 0..100: the same name but for an accent or a hyphen
 SAME_SOUND = 95  # what names count that sound the same and are written otherwise
 LIKE_NAME = 85  # perhaps the same name, heard or spelled otherwise
+NOT_THAT_NAME = 70  # below: a first or last name that is another one
 OTHER_NAME = 50  # below: another person on a shared number
 SAME_COMPANY = 80
 
@@ -39,6 +43,34 @@ class Party:
 
     def text(self, field: str) -> str | None:
         return self.facts[field].text if field in self.facts else None
+
+    @property
+    def gender(self) -> str | None:
+        """By the title with which they are called or call themselves."""
+        said = self.facts["name"].evidence.quote if "name" in self.facts else ""
+        titles = (of_title(word, self.language) for word in f"{said} {self.name or ''}".split())
+        return next(filter(None, titles), None) or self._called()
+
+    def _called(self) -> str | None:
+        """By a title that our side calls them by: "danke, Frau Magister", "bonjour monsieur", "Hallo, Frau Pham?" """
+        own = set(folded(bare(self.name or "")).split())
+        for turn in self.said:
+            if turn.role is not Role.REP or turn.turn.machine:
+                continue
+            greetings = "|".join(turn.pack.get("people", "greetings", ())) or "(?!)"
+            pattern = rf"(?=(?:^|[,.!?¿¡] ?|\b(?i:{greetings}) )([^\W\d]+)\.?(?: ([^\W\d]+))?(?:[,.!?]| [a-z]|$))"
+            for match in re.finditer(pattern, turn.text):
+                first, second = match[1], match[2]
+                kind = of_title(first, self.language)
+                titles = turn.pack.words("people", "titles")
+                if kind and (second is None or second.lower() in titles or folded(second) in own):
+                    return kind
+        return None
+
+    @property
+    def business(self) -> frozenset[str]:
+        """Words for kinds of business in their language, folded."""
+        return frozenset(map(folded, pack(self.language).words("people", "business")))
 
     @property
     def read_out(self) -> frozenset[str]:
@@ -122,51 +154,95 @@ def _by_name(party: Party, roster: Roster) -> dict[str, Any] | None:
     if party.name is None:
         return None
     sure = party.facts["name"].sure
-    same = _most_like(roster.contacts, party, SAME_NAME)
-    held = [contact for contact in same if (contact.email or "").lower() in party.read_out]
-    named = held or [contact for contact in same if not _contradicted(contact, party)]
+    people = [contact for contact in roster.contacts if _may_be(contact, party)]
+    same = _most_like(people, party, SAME_NAME)
+    whole = len(bare(party.name).split()) > 1
+    named = same if whole else [contact for contact in same if not _contradicted(contact, party)]
     if len(named) == 1:
-        whole = len(bare(party.name).split()) > 1
         helped = _said_of(named[0], party)
-        reason = ("name" if whole else "part of the name") + (f" and {helped}" if helped else "")
+        reason = ("name" if whole else "part of the name") + (f" and {helped[0]}" if helped else "")
         return _answer("matched", named[0], named, reason, 0.9 if helped else 0.85 if whole else 0.65)
     if named:
         return _decided(named, party, "several contacts have this name")
     if same:
         return None
-    like = [] if sure else _most_like(roster.contacts, party, LIKE_NAME)
+    like = [] if sure else _most_like(people, party, LIKE_NAME)
     like = [contact for contact in like if not _contradicted(contact, party)]
-    return _decided(like, party, "a similar name") if like else None
+    found = _decided(like, party, "a similar name") if like else None
+    return found if whole or (found and found["match"] == "matched") else None
+
+
+def _may_be(contact: Contact, party: Party) -> bool:
+    """Not where the contact is a company and a person was named, nor where title and first name do not go together."""
+    assert party.name is not None
+    if contact.company and contact.name == contact.company:
+        return likeness(party.name, contact.name, party.language) >= SAME_NAME and len(bare(party.name).split()) > 1
+    if not contact.name:
+        return True
+    words = set(folded(contact.name).split())
+    if words & party.business and not words >= set(folded(bare(party.name)).split()):
+        return False
+    known = of_known(contact.name, party.language)
+    return known is None or party.gender is None or known == party.gender
 
 
 def _decided(like: list[Contact], party: Party, doubt: str) -> dict[str, Any]:
-    helped = [contact for contact in like if _said_of(contact, party)]
-    if len(helped) == 1:
-        return _answer("matched", helped[0], like, f"{doubt}, and {_said_of(helped[0], party)}", 0.75)
+    """The one for whom most else speaks."""
+    helped = sorted(((len(_said_of(contact, party)), contact) for contact in like), key=lambda item: -item[0])
+    if helped[0][0] > (helped[1][0] if len(helped) > 1 else 0):
+        best = helped[0][1]
+        return _answer("matched", best, like, f"{doubt}, and {_said_of(best, party)[0]}", 0.75)
     return _answer("ambiguous", None, like, doubt, None)
 
 
-def _said_of(contact: Contact, party: Party) -> str | None:
-    """What else was said that fits this contact: its company, or its company's e-mail domain."""
+def _said_of(contact: Contact, party: Party) -> list[str]:
+    """What else was said that fits this contact: its company, its e-mail address or domain, its first name."""
     company, email = party.text("company"), party.text("email")
-    if company and same_company(company, contact.company):
-        return "company"
-    domain = email.partition("@")[2] if email else ""
-    if contact.email and contact.email.lower() in party.read_out:
-        return "the e-mail address that we have"
-    if domain and (contact.email or "").endswith(f"@{domain}"):
-        return "e-mail domain"
-    return "company" if domain and contact.company and same_company(domain.split(".")[0], contact.company) else None
+    local, _, domain = (email or "").partition("@")
+    known, _, known_domain = (contact.email or "").lower().partition("@")
+    first = folded(contact.name or "").split()[:1]
+    fits = {
+        "company": bool(company and same_company(company, contact.company))
+        or bool(domain and contact.company and same_company(domain.split(".")[0], contact.company)),
+        "the e-mail address that we have": bool(known) and f"{known}@{known_domain}" in party.read_out,
+        "e-mail domain": bool(domain) and domain == known_domain,
+        "the name in the e-mail address": bool(first and local) and first[0] in re.split(r"[._-]", folded(local)),
+        "the company is spoken of": not company and _spoken_of(contact, party),
+        "the first name": bool(first) and _first_name_read_out(known, party),
+    }
+    return [reason for reason, holds in fits.items() if holds]
+
+
+def _spoken_of(contact: Contact, party: Party) -> bool:
+    """A word of its company's name that is neither a kind of business nor the contact's own name."""
+    own = set(folded(contact.name or "").split())
+    words = (word.strip(".,&") for word in (contact.company or "").split())
+    telling = [word for word in words if len(word) >= 5 and not {folded(word)} & (party.business | own)]
+    patterns = [re.compile(rf"\b{re.escape(folded(word))}\b") for word in telling]
+    return any(pattern.search(folded(turn.text)) for pattern in patterns for turn in party.said)
+
+
+def _first_name_read_out(local: str, party: Party) -> bool:
+    """We say the address in part: "Holger Punkt Sievers, ja"."""
+    parts = [part for part in re.split(r"[._-]", local) if part]
+    if len(parts) < 2:
+        return False
+    dots = "|".join({word for turn in party.said for word in turn.pack.words("contact", "dot")}) or "(?!)"
+    spoken = rf"\b{re.escape(parts[0])} (?:{dots}) {re.escape(parts[1])}\b"
+    return any(turn.role is Role.REP and re.search(spoken, folded(turn.text)) for turn in party.said)
 
 
 def _contradicted(contact: Contact, party: Party) -> bool:
-    """A first or last name alone is not a contact of another company, or with another address at the same domain."""
+    """A first or last name alone is not a contact of another company, or with another address at the same domain;
+    an address in the name of the contact itself is a new one of theirs."""
     company, email = party.text("company"), party.text("email") or ""
-    part = party.name is not None and len(bare(party.name).split()) == 1
-    if part and company and contact.company and not same_company(company, contact.company):
-        return True
+    if party.name is None or len(bare(party.name).split()) > 1:
+        return False
+    if company and contact.company:
+        return not same_company(company, contact.company)
     (local, _, domain), (known, _, at) = email.partition("@"), (contact.email or "").partition("@")
-    return bool(part and domain and domain == at and local != known)
+    parts = set(re.split(r"[._-]", folded(local)))
+    return bool(domain and domain == at and local != known and not parts & set(folded(contact.name or "").split()))
 
 
 def likeness(said: str, known: str | None, language: str | None = None) -> float:
@@ -176,14 +252,17 @@ def likeness(said: str, known: str | None, language: str | None = None) -> float
 
     if not known:
         return 0.0
-    name, full = default_process(folded(bare(said))).split(), default_process(folded(known)).split()
+    name, full = default_process(folded(bare(said))).split(), default_process(folded(bare(known))).split()
     if len(name) == 1:
         return max((_part(name[0], part, language) for part in full), default=0.0)
     whole = float(fuzz.ratio(" ".join(name), " ".join(full)))
+    if len(full) > 1 and min(_part(name[0], full[0], language), _part(name[-1], full[-1], language)) < NOT_THAT_NAME:
+        whole = min(whole, LIKE_NAME - 1)  # Katell and Maëlle Le Bihan
     if len(name) == len(full) and all(alike(a, b, language) for a, b in zip(name, full, strict=True)):
         return max(whole, 100.0 if name == full else SAME_SOUND)
-    held = [part for part in name if part in full]
-    return max(whole, SAME_NAME) if len(held) == len(name) else whole
+    if set(name) <= set(full) or (len(full) > 1 and set(full) <= set(name)):  # a second surname, said or not
+        return max(whole, SAME_NAME)
+    return whole
 
 
 def _part(said: str, known: str, language: str | None) -> float:

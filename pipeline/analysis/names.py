@@ -11,8 +11,10 @@ from pipeline.analysis.people import (
     bare,
     bare_name,
     before_spelling,
+    between_pauses,
     called,
     fuller,
+    given_name,
     introductions,
     reached,
 )
@@ -49,7 +51,7 @@ def name_of(said: tuple[Said, ...], known: Iterable[str] = (), companies: Iterab
     if best is None:
         first = next((item for item in letters if item[2]), None)
         return Fact(first[0].capitalize(), first[1], sure=True) if first else None
-    full, sure = best.named.full, False
+    full, sure = _with_given(best, said), False
     for word, _, asked, turn in letters:
         corrected = _spelled(full, word, asked or turn == best.named.turn)
         full, sure = (corrected, True) if corrected else (full, sure)
@@ -67,12 +69,27 @@ def _best(claims: list[Claim]) -> Claim | None:
     of_length = [claim for claim in own if len(claim.parts) == longest]
     best = of_length[0]
     for later in of_length[1:]:
-        if _near(best.named.name, later.named.name):
+        same = folded(later.named.name) == folded(best.named.name)
+        if _near(best.named.name, later.named.name) and not (same and best.named.titled):
             best = later
     for claim in claims:
         if len(claim.parts) > len(best.parts) and _holds(claim.parts, best.parts):
             best = claim
     return best
+
+
+def _with_given(best: Claim, said: tuple[Said, ...]) -> str:
+    """The name with the first name that is said apart from it: "Pawlak. Jessica mit Vornamen." """
+    if len(bare(best.named.full).split()) > 1:
+        return best.named.full
+    for before, turn in zip((None, *said), said, strict=False):
+        if turn.role is not Role.CUSTOMER or turn.turn.machine or turn.turn.index < best.named.turn:
+            continue
+        asked = before is not None and before.pack.matches("people", "asked_given", before.text)
+        given = given_name(turn, asked)
+        if given and folded(given) != folded(best.named.name):
+            return f"{given} {bare(best.named.full)}"
+    return best.named.full
 
 
 def _near(one: str, other: str) -> bool:
@@ -118,18 +135,29 @@ def _asks_for_name(turn: Said) -> bool:
 
 def _own(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iterator[Named]:
     for introduced in introductions(turn):
-        yield introduced
-        yield from fuller(turn, introduced)
+        if opening or asked or not _weak(introduced, turn):
+            yield introduced
+            yield from fuller(turn, introduced)
+    if opening or asked:
+        yield from between_pauses(turn)
     for sentence in turn.sentences:
         alone = bare_name(sentence)
         if alone and (asked or opening or alone.name in known):
             yield alone
         elif named := (answered(sentence) if asked else None) or before_spelling(sentence):
             yield named
+    if opening and turn.turn.index == 0 and turn.pack.get("people", "answers_by_surname"):
+        yield from (named for sentence in turn.sentences if (named := bare_name(sentence, least=1)))
     if opening and turn.pack.matches("people", "its_me", turn.text):
         yield from called(turn, known)
     if opening and turn.pack.matches("people", "its_me_only", turn.text):
         yield from (named for sentence in turn.sentences if (named := bare_name(sentence, least=1)))
+
+
+def _weak(named: Named, turn: Said) -> bool:
+    """A single word at the beginning of a sentence has a capital anyway: "Innerhalb von zehn Tagen"."""
+    starts = any(sentence.text.startswith(named.name) for sentence in turn.sentences)
+    return starts and len(named.full.split()) == 1
 
 
 def _agreed(said: tuple[Said, ...], at: int) -> bool | None:
@@ -156,8 +184,14 @@ def _letters(said: tuple[Said, ...]) -> Iterator[tuple[str, Evidence, bool, int]
         for sentence in turn.sentences:
             if mail or sentence.pack.matches("contact", "mail", sentence.text) or _mail_words(sentence.text, turn):
                 continue
-            for heard in spelled_words(sentence.text, sentence.pack):
+            spelled = (heard for heard in spelled_words(sentence.text, sentence.pack) if _can_be_said(heard.text))
+            for heard in spelled:
                 yield heard.text, sentence.evidence((heard.first, heard.last)), asked, turn.turn.index
+
+
+def _can_be_said(letters: str) -> bool:
+    """Two h and two f are no name."""
+    return bool(set(folded(letters)) & set("aeiouy"))
 
 
 def _mail_words(text: str, turn: Said) -> bool:
@@ -196,6 +230,8 @@ def _remarked(name: str, said: tuple[Said, ...]) -> str:
             words = [word.strip(".,!?;:") for word in near.split()]
             for remark in remarks(sentence.text, sentence.pack):
                 parts = name.split()
+                if not remark.without and remark.times == 1 and any(remark.letters in part.lower() for part in parts):
+                    continue  # it says what is written already: "Karine Bouchard, avec un K"
                 for at in range(len(parts) - 1, -1, -1):
                     if any(alike(parts[at], word, turn.turn.language) for word in words if word):
                         new = rewritten(parts[at], remark)

@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline.analysis.language import Pack, titles
+from pipeline.analysis.language import Pack, straighten, titles
 from pipeline.analysis.phonetics import folded
 from pipeline.analysis.talk import Said, Sentence
 from pipeline.domain.insight import Evidence
 
 _ARTICLES = frozenset({"Le", "La", "De", "Du", "El", "Von", "Van"})  # with a capital, the beginning of a last name
 _PROPER = r"[A-ZÀ-ÖØ-Þ][\w'-]+"
+_FIRST = r"[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+(?:-[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+)*"  # Jean-Philippe, not R-O-U-deux
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,11 @@ class Named:
     full: str
     evidence: Evidence
     turn: int
+    language: str | None = None
+
+    @property
+    def titled(self) -> bool:
+        return self.full != self.name
 
 
 def introductions(said: Said) -> Iterator[Named]:
@@ -55,19 +61,19 @@ def _named(said: Said, key: str) -> Iterator[Named]:
 def _clean(match: re.Match[str], sentence: Sentence) -> Named | None:
     titled = bool(match.groupdict().get("title"))
     name = trimmed(match["name"], sentence.pack, titled)
-    if not name:
+    if not name or (not titled and name.lower() in sentence.pack.words("people", "business")):
         return None
     first = match.start("name") + match["name"].index(name)
     last, full = first + len(name), name
     if titled and first == match.start("name") and len(name.split()) == 1 + (name.split()[0] in _ARTICLES):
         first = match.start("title")
         full = sentence.text[first:last]
-    return Named(name, full, sentence.evidence((first, last)), sentence.turn.index)
+    return Named(name, full, sentence.evidence((first, last)), sentence.turn.index, sentence.pack.language)
 
 
 def trimmed(name: str, words: Pack, titled: bool = False) -> str | None:
     """The name without capitalised words that are none; None if nothing is left. After a title, "Le Goff" stands."""
-    unlikely = words.words("people", "not_names") | words.words("people", "titles")
+    unlikely = words.words("people", "not_names") | words.words("people", "titles") | words.numbers.keys()
     parts = [re.sub(r"'s$", "", part) for part in name.split()]
     unlikely |= {part.lower() for part in parts if re.search(r"'(?:m|ve|ll|re|d|t)$", part)}
     while parts and parts[0].lower() in unlikely and not (titled and len(parts) > 1 and parts[0] in _ARTICLES):
@@ -75,6 +81,8 @@ def trimmed(name: str, words: Pack, titled: bool = False) -> str | None:
     for at, part in enumerate(parts):
         if at == 0 and titled and part in _ARTICLES:
             continue
+        if at and part in _ARTICLES and at + 1 < len(parts) and parts[at + 1][:1].isupper():
+            continue  # Katell Le Bihan
         if part.lower() in unlikely:
             parts = parts[:at]
             break
@@ -91,7 +99,7 @@ def bare(name: str) -> str:
 
 def bare_name(sentence: Sentence, least: int = 2) -> Named | None:
     """A sentence that is nothing but a name of `least` to three words: "Inez Walcott.", "Uriarte, Begoña."."""
-    text = sentence.text.strip().rstrip(".,!")
+    text = sentence.text.strip().rstrip(".,!?" if least == 1 else ".,!")
     turned = re.fullmatch(rf"({_PROPER}), ({_PROPER})", text)
     if not turned and not re.fullmatch(rf"(?:{_PROPER} ){{{least - 1},2}}{_PROPER}", text):
         return None
@@ -99,6 +107,35 @@ def bare_name(sentence: Sentence, least: int = 2) -> Named | None:
     if trimmed(name, sentence.pack) != name:
         return None
     return Named(name, name, sentence.evidence((0, len(text))), sentence.turn.index)
+
+
+def between_pauses(said: Said) -> Iterator[Named]:
+    """Two or three capitalised words between pauses: "Morning Priya, Helen Marsh at Marsh & Lowe." """
+    here = straighten("|".join(said.pack.get("people", "after_name", ()))) or "(?!)"
+    pattern = rf"(?:^|[,.!?:] )(?P<name>{_PROPER}(?: {_PROPER}){{1,2}})(?=[,.!]|$| (?:{here})\b)"
+    business = said.pack.words("people", "business")
+    for sentence in said.sentences:
+        for match in re.finditer(pattern, sentence.text):
+            name = match["name"]
+            spelled = any(len(piece) == 1 for piece in re.split(r"[ -]", name))
+            if spelled or {word.lower() for word in name.split()} & business:
+                continue
+            if trimmed(name, said.pack) == name:
+                yield Named(name, name, sentence.evidence(match.span("name")), said.turn.index)
+
+
+def given_name(said: Said, asked: bool) -> str | None:
+    """A first name that completes a last one: "Jessica mit Vornamen", or the answer to what it is."""
+    for sentence in said.sentences:
+        for pattern in said.pack.patterns("people", "given"):
+            match = pattern.search(sentence.text)
+            name = trimmed(match["name"], said.pack) if match else None
+            if name and re.fullmatch(_FIRST, name.split()[0]):
+                return name.split()[0]
+        named = answered(sentence) if asked else None
+        if named and re.fullmatch(_FIRST, named.name.split()[0]):
+            return named.name.split()[0]
+    return None
 
 
 def before_spelling(sentence: Sentence) -> Named | None:
@@ -125,16 +162,28 @@ def called(said: Said, known: Iterable[str]) -> Iterator[Named]:
     if not names:
         return
     titles = "|".join(re.escape(title) for title in said.pack.words("people", "titles")) or "(?!)"
+    known_words = said.pack.words("text", "stopwords") | said.pack.words("people", "business")
+    stop = "|".join(map(re.escape, sorted(known_words - set(said.pack.get("people", "greetings", ())))))
     greetings = "|".join(said.pack.get("people", "greetings", ())) or "(?!)"
     pattern = (
-        rf"(?:^|[,.!?¡¿:] *|\b(?:{greetings}),? )(?:(?P<title>{titles})\.? )?"
+        rf"(?:^|[,.!?¡¿:] *|\b(?:{greetings}),? |(?:^|[,.!?¡¿] )(?!(?:{stop})\b)[^\W\d]+ )(?:(?P<title>{titles})\.? )?"
         rf"(?P<name>(?-i:{'|'.join(map(re.escape, names))}))(?= ?[,.!?]| ?$)"
     )
     for sentence in said.sentences:
         for match in re.finditer(pattern, sentence.text, re.IGNORECASE):
             first = match.start("title") if match["title"] else match.start("name")
             evidence = sentence.evidence((first, match.end("name")))
-            yield Named(match["name"], sentence.text[first : match.end("name")], evidence, said.turn.index)
+            full = sentence.text[first : match.end("name")]
+            yield Named(match["name"], full, evidence, said.turn.index, said.pack.language)
+
+
+def alone(said: Said, names: Iterable[str]) -> Iterator[Named]:
+    """These names where nothing else stands between two pauses: "Druckerei Aschau, Kessler, guten Tag"."""
+    pattern = rf"(?:^|[,.] )(?P<name>{'|'.join(map(re.escape, sorted(names))) or '(?!)'})(?=[,.]|$)"
+    for sentence in said.sentences:
+        for match in re.finditer(pattern, sentence.text):
+            name = match["name"]
+            yield Named(name, name, sentence.evidence(match.span("name")), said.turn.index, said.pack.language)
 
 
 def fuller(said: Said, named: Named) -> Iterator[Named]:

@@ -1,8 +1,8 @@
 """How a name sounds: keys by which two spellings of one spoken name are found to be the same.
 
-German: Cologne phonetics (H. J. Postel, "Die Kölner Phonetik", IBM-Nachrichten 19, 1969). English: the rules of
-Metaphone (L. Philips, Computer Language 7(12), 1990), reduced. Spanish and French: the letters that are written
-differently and spoken alike become one, silent ones go; consonants and, in French, vowels stay.
+German: Cologne phonetics (H. J. Postel, "Die Kölner Phonetik", IBM-Nachrichten 19, 1969). English, and languages
+without rules: Metaphone (L. Philips, Computer Language 7(12), 1990), as jellyfish has it. Spanish and French: letters
+that are written differently and spoken alike become one, silent ones go; consonants and, in French, vowels stay.
 """
 
 import re
@@ -11,12 +11,6 @@ from functools import lru_cache
 
 LIKE_ENOUGH = 50  # rapidfuzz ratio, 0..100: keys are coarse, so two names must also look somewhat alike
 
-_ENGLISH = (
-    (r"^(?:kn|gn|pn)", "n"), (r"^wr", "r"), (r"^wh", "w"), (r"^x", "s"), (r"^mc", "mak"), (r"mb$", "m"),
-    (r"sch", "sk"), (r"tch|ch", "X"), (r"sh|sio|sia|tio|tia|cia", "X"), (r"th", "0"), (r"ph", "f"),
-    (r"dg(?=[eiy])", "j"), (r"(?<=[aeiou])u?gh", ""), (r"gh", "g"), (r"g(?=[eiy])", "j"), (r"ck|q|c(?![eiy])", "k"),
-    (r"c|z", "s"), (r"x", "ks"), (r"v", "f"), (r"(?<=[aeiouy])[wh](?![aeiouy])|(?<=[^aeiouy])h", ""),
-)  # fmt: skip
 _SPANISH = (
     (r"ch", "X"), (r"ll", "y"), (r"qu(?=[ei])", "k"), (r"gu(?=[ei])", "g"), (r"g(?=[ei])", "j"), (r"c(?=[ei])|z", "s"),
     (r"[cq]", "k"), (r"^x", "j"), (r"v", "b"), (r"h", ""), (r"w", "u"),
@@ -40,11 +34,14 @@ def sound(name: str, language: str | None) -> str:
 def _sound(name: str, language: str) -> str:
     if language == "de":
         return cologne(name)
-    rules, drop = {"es": (_SPANISH, True), "fr": (_FRENCH, False)}.get(language, (_ENGLISH, True))
     key = re.sub(r"[^a-z]", "", folded(name.replace("ñ", "ny").replace("ç", "s")))
-    for pattern, by in rules:
+    if language not in ("es", "fr"):
+        import jellyfish
+
+        return jellyfish.metaphone(key)
+    for pattern, by in _SPANISH if language == "es" else _FRENCH:
         key = re.sub(pattern, by, key)
-    if drop:
+    if language == "es":
         key = key[:1].translate(str.maketrans("eiou", "aaaa")) + re.sub(r"[aeiouy]", "", key[1:])
     return _once(key)
 

@@ -1,0 +1,42 @@
+"""Whether a title and a first name go together: "Herr Sievers" is Holger, not Ines. Doubt is an answer."""
+
+from functools import cache
+
+from pipeline.analysis.language import available, pack
+from pipeline.analysis.phonetics import folded
+
+FEMALE, MALE = "female", "male"
+
+
+def of_title(title: str, language: str | None) -> str | None:
+    """What a title says of who bears it: "Mrs", "don", "Monsieur". None for "Dr"."""
+    plain = title.lower().strip(".")
+    return next((kind for kind in (FEMALE, MALE) if plain in pack(language).words("people", f"{kind}_titles")), None)
+
+
+def of_first_name(name: str, language: str | None) -> str | None:
+    """By the lists of all languages, then by the endings of this one; None where lists or endings disagree."""
+    plain = folded(name)
+    listed = [kind for kind in (FEMALE, MALE) if plain in _names(kind)]
+    if listed:
+        return listed[0] if len(listed) == 1 else None
+    ends = [kind for kind in (FEMALE, MALE) if len(plain) > 2 and plain.endswith(_endings(kind, language))]
+    return ends[0] if len(ends) == 1 else None
+
+
+def _endings(kind: str, language: str | None) -> tuple[str, ...]:
+    return tuple(folded(end) for end in pack(language).get("people", f"{kind}_endings", []))
+
+
+@cache
+def _names(kind: str) -> frozenset[str]:
+    return frozenset(
+        folded(name) for language in available() for name in pack(language).words("people", f"{kind}_names")
+    )
+
+
+def of_known(name: str | None, language: str | None) -> str | None:
+    """Of a name as it stands in a list: by its title ("Mrs Pillay"), else by its first name where there is one."""
+    words = (name or "").split()
+    titled = next((kind for word in words if (kind := of_title(word, language))), None)
+    return titled or (of_first_name(words[0], language) if len(words) > 1 else None)
