@@ -52,11 +52,11 @@ STEP = 100  # of a timeline's clock, in a second
 LISTENING, TALKING = ("mm-hm", "right", "yeah"), ("the", "box", "went", "there", "today")
 
 TOLERANCES = {
-    "rep_talk_ratio": 0.1,
-    "silence_share": 0.1,
-    "turn_changes": 2.0,
-    "rep_words_per_minute": 40.0,
-    "customer_words_per_minute": 40.0,
+    "rep_talk_ratio": 0.05,
+    "silence_share": 0.08,
+    "turn_changes": 1.0,
+    "rep_words_per_minute": 25.0,
+    "customer_words_per_minute": 25.0,
     "questions": 1.0,
 }
 """What mixed and separated may differ by, absolutely, before a call is called out."""
