@@ -29,8 +29,9 @@ from bench import voices
 from bench.voices import Person
 from pipeline.diarization import DiarizationOptions, Engine, load
 from pipeline.domain.speech import Heard, Layout, LayoutKind, Voiceprint
+from pipeline.domain.voices import Profile, Sample
 from pipeline.speakers.gate import judged
-from pipeline.speakers.profile import Profile, Sample, centroids_of, learn
+from pipeline.speakers.profile import centroids_of, learn
 from pipeline.speakers.scales import scale
 from pipeline.speakers.voiceprint import Match, match
 

@@ -19,8 +19,8 @@ from db.tables import calls
 from pipeline.domain.call import Call, CallState, Sender, Submission
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import Transcript, Voiceprint
+from pipeline.domain.voices import VoicePolicy
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
-from pipeline.speakers.roles import RoleOptions
 
 __all__ = ["SIGNING_PARAMETERS", "Accepted", "complete", "e164", "recording_identity", "submit"]
 
@@ -100,7 +100,7 @@ async def complete(
     findings: Sequence[Finding],
     voiceprint: Voiceprint | None,
     warnings: Sequence[str] = (),
-    roles: RoleOptions | None = None,
+    voices: VoicePolicy | None = None,
 ) -> Call | None:
     """Write the record of a call and finish its job. Raises LeaseLost.
 
@@ -108,8 +108,9 @@ async def complete(
     nothing and returns the call as it is now: run the analysis again and call with `jobs.refresh(database, lease)`,
     or with the lease's `call` replaced by the one returned.
 
-    `voiceprint` is the rep's, kept under the call's `user_id`; `roles` say what is learnt from it. None keeps an
-    earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be another.
+    `voiceprint` is the rep's, kept under the call's `user_id`; `voices` says what is learnt from it (None: nothing). No
+    voiceprint keeps an earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be
+    another.
     """
     async with database.transaction() as connection:
         row = await jobs.lock(connection, lease)
@@ -119,7 +120,7 @@ async def complete(
         process_job = row.job_id or lease.job.job_id
         await record.write_transcript(connection, lease, process_job, transcript)
         notes = await record.write_findings(connection, lease, findings)
-        await voiceprints.keep(connection, lease, call.user_id, voiceprint, roles)
+        await voiceprints.keep(connection, lease, call.user_id, voiceprint, voices)
         await jobs.finish(connection, lease)
         await connection.execute(
             sa.update(calls).where(calls.c.id == lease.call_pk).values(_completed(lease, [*warnings, *notes]))

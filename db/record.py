@@ -80,6 +80,7 @@ async def _write_tasks(connection: AsyncConnection, lease: Lease, finding: Findi
             "beneficiary": task.beneficiary,
             "due_expression": task.due_expression,
             "due_date": task.due_date,
+            "due_time": task.due_time,
             "confidence": task.confidence,
             "evidence": task.evidence,
         }

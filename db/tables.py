@@ -263,6 +263,7 @@ tasks = sa.Table(
     _text("beneficiary", required=False),
     _text("due_expression", required=False),
     sa.Column("due_date", sa.Date),
+    sa.Column("due_time", sa.Time),
     sa.Column("confidence", sa.Double, nullable=False),
     sa.Column("evidence", JSONB, nullable=False),
 )

@@ -1,6 +1,6 @@
 """What members sound like, computed anew from their voiceprints whenever one comes, goes or changes hands.
 
-`pipeline.speakers.profile` decides; here is which samples it is asked about. Everything follows from the set of samples
+A `VoicePolicy` decides; here is which samples it is asked about. Everything follows from the set of samples
 that are kept, so taking one out gives the centroids and standings that were there before it came.
 """
 
@@ -15,9 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.tables import voice_centroids, voiceprints
 from pipeline.domain.speech import Voiceprint
-from pipeline.speakers.profile import Centroid, Sample, Standing, centroids_of, learn
-from pipeline.speakers.roles import RoleOptions
-from pipeline.speakers.voiceprint import clearest
+from pipeline.domain.voices import Centroid, Sample, Standing, VoicePolicy
 
 LATEST = 50  # voiceprints of a member that make the profile; older ones wait
 MOST_NAMELESS = 500  # the latest nameless voiceprints that a new profile may name
@@ -49,20 +47,19 @@ async def refresh(
     workspace_id: UUID,
     model: str,
     members: Iterable[UUID | None],
-    options: RoleOptions | None = None,
+    policy: VoicePolicy,
 ) -> None:
     """Compute the profiles of `members` anew, of all whose samples resemble them, and whose the nameless voices are."""
-    options = options or RoleOptions()
-    book = _Book(connection, workspace_id, model, options)
+    book = _Book(connection, workspace_id, model, policy)
     changed = {member for member in members if member is not None}
     touched = set(changed)
     for member in sorted(changed):
         touched |= await book.resembling(member)  # what it sounded like before
-        await book.write(member, "own", centroids_of(await book.samples(member), options.profile))
+        await book.write(member, "own", policy.centroids(await book.samples(member)))
         touched |= await book.resembling(member)
     for member in sorted(touched):
         samples = await book.samples(member)
-        profile = learn(samples, await book.others(member), options.profile)
+        profile = policy.learn(samples, await book.others(member))
         await book.write(member, "profile", profile.centroids)
         verdicts = {key: (verdict.standing, verdict.reasons) for key, verdict in profile.verdicts.items()}
         await book.mark(member, verdicts)
@@ -72,11 +69,11 @@ async def refresh(
 class _Book:
     """The voices of one workspace by one model."""
 
-    def __init__(self, connection: AsyncConnection, workspace_id: UUID, model: str, options: RoleOptions) -> None:
+    def __init__(self, connection: AsyncConnection, workspace_id: UUID, model: str, policy: VoicePolicy) -> None:
         self._connection = connection
         self._workspace_id = workspace_id
         self._model = model
-        self._options = options
+        self._policy = policy
 
     async def samples(self, member: UUID) -> list[Sample]:
         """The latest that may be learnt from."""
@@ -107,7 +104,7 @@ class _Book:
     async def resembling(self, member: UUID) -> set[UUID]:
         """Members with a sample that fits what `member` sounds like by their own calls: its verdict may hang on it."""
         like = cosine(voiceprints.c.vector, voice_centroids.c.vector)
-        near = self._options.profile.of(self._model).fit - 1e-6  # PostgreSQL's vectors have single precision
+        near = self._policy.fit(self._model) - 1e-6  # PostgreSQL's vectors have single precision
         query = (
             sa.select(voiceprints.c.user_id)
             .join(voice_centroids, sa.and_(self._centroids("own"), voice_centroids.c.user_id == member))
@@ -174,8 +171,8 @@ class _Book:
             if row.member is not None and np.isfinite(row.like):
                 similarities[row.call_pk][str(row.member)] = row.like
         for call_pk, before in named.items():
-            found = clearest(similarities[call_pk], self._model, self._options.voice)
-            member = UUID(found.name) if found else None
+            found = self._policy.whose(similarities[call_pk], self._model)
+            member = UUID(found) if found else None
             if member != before:
                 await self._connection.execute(
                     sa.update(voiceprints)

@@ -14,7 +14,7 @@ from db.database import Database
 from db.jobs import Lease
 from db.tables import calls, members, voice_centroids, voiceprint_events, voiceprints
 from pipeline.domain.speech import Voiceprint
-from pipeline.speakers.roles import RoleOptions
+from pipeline.domain.voices import VoicePolicy
 
 
 class NoVoiceprint(LookupError):
@@ -64,12 +64,12 @@ async def keep(
     lease: Lease,
     user_id: UUID | None,
     voiceprint: Voiceprint | None,
-    options: RoleOptions | None = None,
+    policy: VoicePolicy | None = None,
 ) -> None:
     """The rep's voice in this call, under the member who handled it, if known; profiles follow.
 
     None keeps an earlier one of an "analyze" job and removes that of a "process" job. What a person did to it (removal,
-    a name) holds, whatever the call's sender says later.
+    a name) holds, whatever the call's sender says later. Without a policy nothing is learnt from it.
     """
     own = voiceprints.c.call_pk == lease.call_pk
     before = (await connection.execute(sa.select(voiceprints.c.model).where(own))).scalar()
@@ -87,8 +87,10 @@ async def keep(
     else:
         await connection.execute(sa.delete(voiceprints).where(own))
     concerned = {was.user_id if was else None, name["user_id"]}
+    if policy is None:
+        return
     for model in {was.model if was else None, voiceprint.model if voiceprint else None} - {None}:
-        await voice_profiles.refresh(connection, lease.workspace_id, str(model), concerned, options)
+        await voice_profiles.refresh(connection, lease.workspace_id, str(model), concerned, policy)
 
 
 async def list_(database: Database, workspace_id: UUID | None = None, limit: int = 1000) -> list[VoiceprintSummary]:
@@ -129,17 +131,17 @@ async def show(database: Database, call_id: UUID, workspace_id: UUID | None = No
 
 
 async def remove(
-    database: Database, call_id: UUID, who: str, workspace_id: UUID | None = None, options: RoleOptions | None = None
+    database: Database, call_id: UUID, who: str, policy: VoicePolicy, workspace_id: UUID | None = None
 ) -> VoiceprintSummary:
     """Take a sample out: it is kept and has no effect, as if it had never come. Raises `NoVoiceprint`."""
-    return await _change(database, call_id, workspace_id, who, "removed", {"removed_at": sa.func.now()}, options)
+    return await _change(database, call_id, workspace_id, who, "removed", {"removed_at": sa.func.now()}, policy)
 
 
 async def restore(
-    database: Database, call_id: UUID, who: str, workspace_id: UUID | None = None, options: RoleOptions | None = None
+    database: Database, call_id: UUID, who: str, policy: VoicePolicy, workspace_id: UUID | None = None
 ) -> VoiceprintSummary:
     """Put a removed sample back; whether it teaches, the gate decides. Raises `NoVoiceprint`."""
-    return await _change(database, call_id, workspace_id, who, "restored", {"removed_at": None}, options)
+    return await _change(database, call_id, workspace_id, who, "restored", {"removed_at": None}, policy)
 
 
 async def assign(
@@ -147,12 +149,12 @@ async def assign(
     call_id: UUID,
     user_id: UUID,
     who: str,
+    policy: VoicePolicy,
     workspace_id: UUID | None = None,
-    options: RoleOptions | None = None,
 ) -> VoiceprintSummary:
     """Say whose voice it is. That holds, whatever the call's sender says later. Raises `NoVoiceprint`."""
     values = {"user_id": user_id, "named_by": "person"}
-    return await _change(database, call_id, workspace_id, who, "assigned", values, options)
+    return await _change(database, call_id, workspace_id, who, "assigned", values, policy)
 
 
 async def _change(
@@ -162,7 +164,7 @@ async def _change(
     who: str,
     action: str,
     values: dict[str, Any],
-    options: RoleOptions | None,
+    policy: VoicePolicy,
 ) -> VoiceprintSummary:
     async with database.transaction() as connection:
         found = await _find(connection, call_id, workspace_id)
@@ -175,7 +177,7 @@ async def _change(
         event = {"call_pk": was.call_pk, "who": who, "action": action, "user_id": values.get("user_id")}
         await connection.execute(sa.insert(voiceprint_events).values(**event))
         concerned = {was.user_id, values.get("user_id", was.user_id)}
-        await voice_profiles.refresh(connection, was.workspace_id, was.model, concerned, options)
+        await voice_profiles.refresh(connection, was.workspace_id, was.model, concerned, policy)
         return _summary(await _find(connection, call_id, was.workspace_id))
 
 

@@ -26,6 +26,7 @@ from db.database import OUTAGES, Database
 from db.jobs import Lease
 from pipeline.errors import CallError, EngineError, LeaseLost, WorkerLost
 from pipeline.process import NOT_RECORDED, Outcome, ProcessOptions, conclude, process
+from pipeline.speakers.policy import Voices
 from pipeline.workers import Workers
 from serve_app.retry import ProcessingOptions, decide, is_last_try
 
@@ -186,7 +187,7 @@ class Conducting:
                 outcome.findings,
                 outcome.spoken.voiceprint,
                 outcome.warnings,
-                self._process_options.roles,
+                Voices(self._process_options.roles),
             )
         )
 

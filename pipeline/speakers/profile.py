@@ -6,13 +6,13 @@ out leaves no trace, a bad first sample spoils nothing, and a profile cannot dri
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.speech import Voiceprint
+from pipeline.domain.voices import Centroid, Profile, Sample, Standing, Verdict
 from pipeline.speakers.scales import scale
 
 Vectors = npt.NDArray[np.float64]  # shape (samples, dimension), unit length
@@ -57,46 +57,6 @@ class Limits:
 
     fit: float
     related: float
-
-
-class Standing(StrEnum):
-    """What a sample does for its member's profile."""
-
-    TAUGHT = "taught"
-    WAITING = "waiting"  # good, but too few calls agree as yet
-    QUARANTINED = "quarantined"  # kept, with the reason, and not learnt from
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """The rep's voice in one call."""
-
-    key: str  # the call
-    voiceprint: Voiceprint
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of a sample; `reasons` are names of `gate.FLAWS` or `MISFITS`."""
-
-    standing: Standing
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Centroid:
-    """A mean voice of a member, and what it rests on."""
-
-    voiceprint: Voiceprint  # unit vector; its seconds are those of all its calls
-    calls: int
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """A member's voice by one model. No centroids: nothing decides yet. `verdicts` are by the samples' keys."""
-
-    centroids: tuple[Centroid, ...]
-    verdicts: dict[str, Verdict]
 
 
 def learn(

@@ -14,7 +14,7 @@ from serve_app.cli.errors import USAGE, CommandError
 if TYPE_CHECKING:
     from db.database import Database
     from db.voiceprints import VoiceprintRecord, VoiceprintSummary
-    from pipeline.speakers.roles import RoleOptions
+    from pipeline.domain.voices import VoicePolicy
 
 T = TypeVar("T")
 STATES = ("taught", "waiting", "quarantined", "removed", "nameless", "recognised")
@@ -157,13 +157,14 @@ def assign(
 
 
 def _change(action: str, call_id: str, workspace: str | None, json_: bool, member: UUID | None = None) -> None:
+    from pipeline.speakers.policy import Voices
     from serve_app.settings import Settings
 
-    roles = Settings().roles
+    policy = Voices(Settings().roles)
 
     async def work(database: "Database") -> "VoiceprintSummary":
         return await _of_call(
-            lambda call, home: _do(database, action, call, home, member, roles), call_id, database, workspace
+            lambda call, home: _do(database, action, call, home, member, policy), call_id, database, workspace
         )
 
     changed = state.run(work)
@@ -174,15 +175,15 @@ def _change(action: str, call_id: str, workspace: str | None, json_: bool, membe
 
 
 async def _do(
-    database: "Database", action: str, call_id: UUID, home: UUID | None, member: UUID | None, roles: "RoleOptions"
+    database: "Database", action: str, call_id: UUID, home: UUID | None, member: UUID | None, policy: "VoicePolicy"
 ) -> "VoiceprintSummary":
     from db import voiceprints
 
     who = getpass.getuser()
     if member is not None:
-        return await voiceprints.assign(database, call_id, member, who, home, roles)
+        return await voiceprints.assign(database, call_id, member, who, policy, home)
     change = voiceprints.remove if action == "remove" else voiceprints.restore
-    return await change(database, call_id, who, home, roles)
+    return await change(database, call_id, who, policy, home)
 
 
 async def _of_call(

@@ -34,6 +34,7 @@ from pipeline.domain.speech import (
     Word,
 )
 from pipeline.errors import EngineError, LeaseLost, NotAudio
+from pipeline.speakers.policy import Voices
 from tests.postgres import World
 
 A = "https://store.example/a.wav"
@@ -86,7 +87,7 @@ async def taken(world: World, **fields: object) -> jobs.Lease:
 
 
 async def complete(world: World, lease: jobs.Lease, *findings: Finding, voice: Voiceprint | None = None) -> None:
-    assert await calls.complete(world.database, lease, TRANSCRIPT, findings, voice, []) is None
+    assert await calls.complete(world.database, lease, TRANSCRIPT, findings, voice, [], Voices()) is None
 
 
 async def test_every_stage_result_reads_back_as_it_was_recorded(world: World) -> None:

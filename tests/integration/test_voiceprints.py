@@ -12,11 +12,13 @@ from typer.testing import CliRunner
 from db import calls, directory, roster, voiceprints
 from pipeline.domain.insight import MemberVoiceprint
 from pipeline.domain.speech import Voiceprint
+from pipeline.speakers.policy import Voices
 from pipeline.speakers.voiceprint import Match, match
 from serve_app.cli import app
 from tests.integration.test_complete import TRANSCRIPT, A, taken
 from tests.postgres import World
 
+VOICES = Voices()
 ANA, BO = np.eye(8)[0], np.eye(8)[1]
 
 
@@ -30,7 +32,7 @@ async def call(world: World, print_: Voiceprint | None, user: UUID | None = None
     world.call_id = uuid4()
     fields: dict[str, object] = {"user_id": user} if user else {}
     lease = await taken(world, **fields)
-    assert await calls.complete(world.database, lease, TRANSCRIPT, (), print_) is None
+    assert await calls.complete(world.database, lease, TRANSCRIPT, (), print_, [], VOICES) is None
     return world.call_id
 
 
@@ -124,13 +126,13 @@ async def test_a_sample_that_is_taken_out_leaves_every_decision_as_it_was(world:
     before = await profiles(world), await states(world), [await decide(world, one) for one in tried]
     added = await call(world, voice((ANA, ANA + BO, BO, ANA + 0.6 * BO)[seed], 77, 0.3), (ana, bo)[seed % 2])
     assert await profiles(world) != before[0] or (await states(world))[added][0] != "taught"
-    summary = await voiceprints.remove(world.database, added, "me")
+    summary = await voiceprints.remove(world.database, added, "me", VOICES)
     assert summary.state == "removed"
     after = await states(world)
     assert after.pop(added)[0] == "removed"
     assert (await profiles(world), after, [await decide(world, one) for one in tried]) == before
     assert nameless in after
-    with_it = (await voiceprints.restore(world.database, added, "me")).state
+    with_it = (await voiceprints.restore(world.database, added, "me", VOICES)).state
     assert with_it != "removed"
     record = await voiceprints.show(world.database, added)
     assert [(event.who, event.action) for event in record.history] == [("me", "removed"), ("me", "restored")]
@@ -141,11 +143,11 @@ async def test_a_removed_sample_stays_removed_when_its_call_is_worked_on_again(w
     for seed in range(4):
         last = await call(world, voice(ANA, seed), ana)
     world.call_id = last
-    await voiceprints.remove(world.database, last, "me")
+    await voiceprints.remove(world.database, last, "me", VOICES)
     before = await profiles(world)
     world.call_id = last
     await world.submit(recording_url=A.replace("a.wav", "b.wav"))
-    assert await calls.complete(world.database, await world.one(), TRANSCRIPT, (), voice(ANA, 3)) is None
+    assert await calls.complete(world.database, await world.one(), TRANSCRIPT, (), voice(ANA, 3), [], VOICES) is None
     assert (await states(world))[last][0] == "removed"
     assert await profiles(world) == before
 
@@ -163,7 +165,7 @@ async def test_a_nameless_voice_gets_its_name_when_a_later_call_says_whose_it_is
     found = (await voiceprints.show(world.database, nameless)).summary
     assert (found.state, found.user_id, found.name) == ("recognised", ana, "Ana")
     for one in (await states(world)).keys() - {nameless}:
-        await voiceprints.remove(world.database, one, "me")
+        await voiceprints.remove(world.database, one, "me", VOICES)
     assert (await states(world))[nameless] == ("nameless", ())
 
 
@@ -171,11 +173,11 @@ async def test_a_person_names_a_voice_and_that_holds(world: World) -> None:
     ana, bo = await member(world, "Ana"), await member(world, "Bo")
     made = [await call(world, voice(ANA, seed)) for seed in range(3)]
     for one in made:
-        assert (await voiceprints.assign(world.database, one, ana, "me")).user_id == ana
+        assert (await voiceprints.assign(world.database, one, ana, "me", VOICES)).user_id == ana
     assert [known.user_id for known in await profiles(world)] == [str(ana)]
     world.call_id = made[0]
     await world.submit(user_id=bo)
-    assert await calls.complete(world.database, await world.one(), TRANSCRIPT, (), None) is None
+    assert await calls.complete(world.database, await world.one(), TRANSCRIPT, (), None, [], VOICES) is None
     assert (await voiceprints.show(world.database, made[0])).summary.user_id == ana
 
 
@@ -186,7 +188,7 @@ async def test_a_call_that_changes_hands_takes_its_voice_along(world: World) -> 
     assert len(await profiles(world)) == 1
     world.call_id = last
     await world.submit(user_id=bo)
-    assert await calls.complete(world.database, await world.one(), TRANSCRIPT, (), None) is None
+    assert await calls.complete(world.database, await world.one(), TRANSCRIPT, (), None, [], VOICES) is None
     assert await profiles(world) == ()
 
 
@@ -224,7 +226,8 @@ async def test_calls_of_one_workspace_that_end_together_make_one_profile(world: 
         world.call_id = uuid4()
         leases.append(await taken(world, user_id=ana))
     made = [
-        calls.complete(world.database, lease, TRANSCRIPT, (), voice(ANA, seed)) for seed, lease in enumerate(leases)
+        calls.complete(world.database, lease, TRANSCRIPT, (), voice(ANA, seed), [], VOICES)
+        for seed, lease in enumerate(leases)
     ]
     assert await asyncio.gather(*made) == [None] * 6
     (known,) = await profiles(world)

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.domain.speech import CUSTOMER, REP, Bleed, Heard, Label, LabelKind, Layout, LayoutKind, Span, Voiceprint
-from pipeline.speakers import gate, profile
+from pipeline.domain.voices import Sample, Standing, Verdict
+from pipeline.speakers import gate
 from pipeline.speakers.gate import PrintOptions
-from pipeline.speakers.profile import ProfileOptions, Sample, Standing, centroids_of, learn
+from pipeline.speakers.profile import ProfileOptions, centroids_of, learn
 from pipeline.speakers.scales import OTHERS, SCALES, scale
 from pipeline.speakers.voiceprint import MatchOptions, clearest
 
@@ -134,7 +135,7 @@ def test_one_of_two_voices_must_have_the_majority():
 def test_a_flawed_sample_counts_for_nothing_and_keeps_its_reason():
     made = learn(samples(near(0, 1), near(0, 2), near(0, 3, flaws=["bleed"])), {})
     assert made.centroids == ()
-    assert made.verdicts["002"] == profile.Verdict(Standing.QUARANTINED, ("bleed",))
+    assert made.verdicts["002"] == Verdict(Standing.QUARANTINED, ("bleed",))
 
 
 def test_a_second_centroid_is_the_same_voice_on_another_line():

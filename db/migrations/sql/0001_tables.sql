@@ -190,6 +190,7 @@ CREATE TABLE tasks (
     beneficiary text,
     due_expression text,
     due_date date,
+    due_time time,
     confidence double precision NOT NULL,
     evidence jsonb NOT NULL,
     PRIMARY KEY (call_pk, position)
