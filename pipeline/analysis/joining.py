@@ -18,7 +18,6 @@ class Found:
     task: Task
     candidate: Candidate
     meaning: frozenset[str]  # the beginnings of the words that carry meaning
-    due_time: str | None = None
 
     @property
     def vague(self) -> bool:
@@ -130,6 +129,7 @@ def _merged(known: Found, again: Found) -> Found:
         kind=kind,
         due_expression=later.task.due_expression,
         due_date=later.task.due_date,
+        due_time=later.task.due_time,
         confidence=round(min(0.95, max(known.task.confidence, again.task.confidence) + 0.1), 2),
     )
-    return Found(task, again.candidate, known.meaning | again.meaning, later.due_time)
+    return Found(task, again.candidate, known.meaning | again.meaning)

@@ -5,7 +5,7 @@ becomes a task, and `joining.py` makes one of what was said twice.
 """
 
 from dataclasses import asdict, replace
-from datetime import date
+from datetime import time
 from typing import Any
 
 from pipeline.analysis import dates
@@ -55,12 +55,13 @@ def _found(candidate: Candidate, roster: Roster) -> Found:
         beneficiary=beneficiary,
         due_expression=due.expression if due else None,
         due_date=due.day if due else None,
+        due_time=time.fromisoformat(due.time) if due and due.time else None,
     )
     own = task.title.partition(" (")[0]
     if due:
         own = own.replace(due.expression, " ")
     meaning = frozenset(word[:5] for word in tokens(own, candidate.words))
-    return Found(task, candidate, meaning, due.time if due else None)
+    return Found(task, candidate, meaning)
 
 
 def _confidence(candidate: Candidate) -> float:
@@ -106,5 +107,6 @@ def _owned(one: Found, agent: str | None) -> Found:
 
 
 def _plain(one: Found) -> dict[str, Any]:
-    day: date | None = one.task.due_date
-    return {**asdict(one.task), "due_date": day.isoformat() if day else None, "due_time": one.due_time}
+    day, at = one.task.due_date, one.task.due_time
+    said = {"due_date": day.isoformat() if day else None, "due_time": at.strftime("%H:%M") if at else None}
+    return {**asdict(one.task), **said}

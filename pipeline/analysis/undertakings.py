@@ -93,11 +93,20 @@ def _ruled_out(candidate: Candidate) -> bool:
     words, form = candidate.words, candidate.form
     if _hypothetical(candidate) or (form != "appointment" and words.matches("tasks", "done", _own_words(candidate))):
         return True
-    if any(words.matches("tasks", key, candidate.clause) for key in ("refuse", "idiom")):
+    if words.matches("tasks", "idiom", candidate.clause) or words.matches("tasks", "refuse", _after_no(candidate)):
         return True
-    if form not in ("commit", "request") and words.matches("dates", "past", candidate.clause):
+    if form not in ("commit", "request") and words.matches("dates", "past", _own_words(candidate)):
         return True
     return form not in ("request", "offer", "appointment") and candidate.clause.rstrip().endswith("?")
+
+
+def _after_no(candidate: Candidate) -> str:
+    """The clause without a "No, " that answers something else than the undertaking after it."""
+    head = candidate.text[candidate.first : candidate.match.start()]
+    for pattern in candidate.words.patterns("tasks", "no") if candidate.form in ("commit", "present") else ():
+        no = pattern.match(head)
+        head = head[no.end() :] if no and head[no.end() :].startswith(",") else head
+    return head + candidate.text[max(candidate.first, candidate.match.start()) : candidate.last]
 
 
 def _to_be_done(candidate: Candidate) -> bool:
@@ -222,7 +231,7 @@ def _answer(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> bool
 
 
 def _taken_up(candidate: Candidate, reply: Said, now: datetime) -> bool:
-    if candidate.form == "appointment" and candidate.due and _echoed(candidate.due, reply, now):
+    if candidate.form in ("appointment", "offer") and candidate.due and _echoed(candidate.due, reply, now):
         return True
     if candidate.form == "request" and reply.pack.matches("tasks", "when", candidate.text):
         return any(list(_only_day(part.text, reply.pack, now)) for part in reply.sentences)

@@ -1,7 +1,7 @@
 """What a call means: findings that point at their seconds of audio, and what is known beforehand."""
 
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, time
 from typing import Any
 
 from pipeline.domain.call import Call
@@ -52,6 +52,7 @@ class Task:
     beneficiary: str | None = None
     due_expression: str | None = None  # as said
     due_date: date | None = None  # resolved against the start of the call
+    due_time: time | None = None  # on the clock of the workspace, where a time of day was said
 
 
 @dataclass(frozen=True, slots=True)

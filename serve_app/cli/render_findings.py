@@ -81,7 +81,7 @@ def _tasks(finding: Finding) -> list[RenderableType]:
 
 
 def _task(task: Mapping[str, Any]) -> Text:
-    due = task.get("due_date") or task.get("due_expression")
+    due = " ".join(str(task[key]) for key in ("due_date", "due_time") if task.get(key)) or task.get("due_expression")
     said = f' ("{task["due_expression"]}")' if task.get("due_date") and task.get("due_expression") else ""
     line = Text.assemble(("[ ] ", "bold"), (str(task["title"]), "bold"), f"  {task['owner']}, {task['kind']}")
     if due:

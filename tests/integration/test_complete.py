@@ -3,7 +3,7 @@
 import json
 import math
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from uuid import UUID, uuid4
 
 import pytest
@@ -72,7 +72,16 @@ STAGE_RESULTS = {
 }
 VOICE = Voiceprint((0.6, 0.8), "model-1", 17.5)
 EVIDENCE = Evidence(0, 0.5, 0.9, "Hello")
-TASK = Task("Send the offer", "rep", "commitment", EVIDENCE, 0.8, due_expression="tomorrow", due_date=date(2026, 11, 3))
+TASK = Task(
+    "Send the offer",
+    "rep",
+    "commitment",
+    EVIDENCE,
+    0.8,
+    due_expression="tomorrow",
+    due_date=date(2026, 11, 3),
+    due_time=time(15, 30),
+)
 
 
 def task_finding(*tasks: Task) -> Finding:
