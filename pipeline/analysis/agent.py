@@ -104,6 +104,9 @@ def _claims(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[Cla
     of these the last, so after a transfer who handled the matter."""
     ours = [turn for turn in said if turn.role is not Role.CUSTOMER and not turn.turn.machine]
     own = sorted(_own(ours, members), key=lambda claim: (claim.turn, claim.weight))
+    fitting = [claim for claim in own if any(fit(claim.named.name, member) for member in members)]
+    if fitting and not any(turn.pack.matches("people", "transfer", turn.text) for turn in ours):
+        own = fitting
     addressed = sorted(_addressed(said, members), key=lambda claim: claim.turn)
     handed = list(_handed(said, members))
     last_transfer = max((claim.turn for claim in handed), default=-1)

@@ -70,13 +70,14 @@ class Cue:
 def _cues(said: tuple[Said, ...], contacts: set[str]) -> Iterator[Cue]:
     spoken = tuple(turn for turn in said if not turn.turn.machine)
     yield from _machines(said)
+    yield from (mistaken := tuple(_mistaken(spoken)))
     for turn in spoken[:OPENING]:
         for (role, key), weight in _WEIGHTS.items():
             if turn.role is role:
                 yield from _phrases(turn, key, weight)
     for turn in spoken:
         for (role, key), weight in _ANYWHERE.items():
-            if turn.role is role:
+            if turn.role is role and not (mistaken and key == "customer_was_called"):
                 yield from _phrases(turn, key, weight)
     first = next((turn for turn in spoken if turn.role is Role.REP), None)
     if first is not None and first in spoken[:3]:
@@ -90,6 +91,18 @@ def _machines(said: tuple[Said, ...]) -> Iterator[Cue]:
     machine = next((turn for turn in said[:OPENING] if turn.turn.machine and turn.role in _MACHINE), None)
     if machine is not None:
         yield Cue("machine_answers", _MACHINE[machine.role], machine.sentences[0].evidence())
+
+
+def _mistaken(said: tuple[Said, ...]) -> Iterator[Cue]:
+    """A wrong number: whoever says that they dialled wrongly has called; if our side says so, they have."""
+    for turn in (turn for turn in said if turn.role in _MACHINE):
+        called = -_MACHINE[turn.role]  # our side says that it dialled: outgoing
+        if turn.pack.matches("direction", "my_mistake", turn.text):
+            yield from _phrases(turn, "my_mistake", called)
+            return
+        if turn.role is Role.REP and turn.pack.matches("people", "not_here", turn.text):
+            yield Cue("not_here", _MACHINE[turn.role], turn.sentences[0].evidence())
+            return
 
 
 def _phrases(said: Said, key: str, weight: float) -> Iterator[Cue]:
@@ -110,7 +123,7 @@ def _opening(said: Said, answered: bool, contacts: set[str]) -> Iterator[Cue]:
         known = bool(set(parts(called.name)) & contacts)
         if called.titled or asks or known:
             yield Cue("addresses_by_name", 2.0 if asks or answered or introduced else 0.8, called.evidence)
-        elif answered or introduced:
+        elif answered or (introduced and len(called.name.split()) == 1):
             yield Cue("addresses_by_name", 2.0 if introduced else 0.5, called.evidence)
         else:  # our first words hold our own names
             yield Cue("answers_with_company", -1.0, said.sentences[0].evidence())

@@ -9,6 +9,7 @@ from pipeline.analysis.fact import Fact
 from pipeline.analysis.language import Pack
 from pipeline.analysis.mail import emails
 from pipeline.analysis.names import name_of
+from pipeline.analysis.people import between_pauses, introductions, trimmed
 from pipeline.analysis.phonetics import folded
 from pipeline.analysis.places import address_of
 from pipeline.analysis.spelling import spelled_words
@@ -18,6 +19,7 @@ from pipeline.domain.insight import Contact, Evidence
 from pipeline.domain.speech import Role
 
 _FROM = r"(?i:de la|del|from the|vom|von der|du)"  # with a kind of business after it, theirs
+_FIRM = r"(?P<company>[A-ZÀ-ÖØ-Þ][\w'-]+(?: [A-ZÀ-ÖØ-Þ][\w'-]+){0,2})"
 ACKNOWLEDGES = 6  # words of ours between two parts of what the other party dictates
 
 
@@ -92,7 +94,30 @@ def _company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | No
                 if match and (name := _company_name(match["company"], turn.pack)):
                     first = match.start("company") + match["company"].index(name)
                     return Fact(name, sentence.evidence((first, first + len(name))))
-    return _known_company(said, contacts)
+    return _known_company(said, contacts) or _apposed(said)
+
+
+def _apposed(said: tuple[Said, ...]) -> Fact | None:
+    """What stands after the name that they introduce themselves by: "Olivia Chen here, Blue Harbor." """
+    theirs = [turn for turn in said if turn.role is Role.CUSTOMER and not turn.turn.machine]
+    for turn in theirs[:2]:
+        business = turn.pack.words("people", "business")
+        for named in (*introductions(turn), *between_pauses(turn)):
+            for sentence in turn.sentences:
+                match = re.search(rf"{re.escape(named.name)}(?: [a-z]+)?, {_FIRM}[.,]", sentence.text)
+                words = match["company"].lower().split() if match else []
+                if any(len(piece) == 1 for word in words for piece in word.split("-")):
+                    continue  # spelled
+                if set(words) & {part.lower() for part in named.name.split()} or _is_place(sentence):
+                    continue
+                firm = any(word.endswith(kind) for word in words for kind in business if len(kind) > 4)
+                if match and (firm or len(words) > 1) and trimmed(match["company"], turn.pack) == match["company"]:
+                    return Fact(match["company"], sentence.evidence(match.span("company")))
+    return None
+
+
+def _is_place(sentence: Sentence) -> bool:
+    return any(sentence.pack.matches("contact", key, sentence.text) for key in ("address", "address_shape"))
 
 
 def _company_name(text: str, pack: Pack) -> str | None:

@@ -110,8 +110,8 @@ def _sign(token: re.Match[str], text: str, repeat: Collection[str]) -> tuple[str
 
 def _around(items: tuple[_Item, ...], at: int, pack: Pack) -> Heard | None:
     left, right = _local(items, at, pack), _domain(items, at)
-    if not left or not right or right[0].text in pack.words("text", "stopwords"):  # "look at the dot"
-        return None
+    if not left or not right or (right[0].text in pack.words("text", "stopwords") and right[1].kind == "dot"):
+        return None  # "look at the dot"
     address = _ascii(_text(left) + "@" + _text(right), pack)
     return Heard(address, left[0].first, right[-1].last) if _ADDRESS.fullmatch(address) else None
 

@@ -61,7 +61,7 @@ def _named(said: Said, key: str) -> Iterator[Named]:
 def _clean(match: re.Match[str], sentence: Sentence) -> Named | None:
     titled = bool(match.groupdict().get("title"))
     name = trimmed(match["name"], sentence.pack, titled)
-    if not name or (not titled and name.lower() in sentence.pack.words("people", "business")):
+    if not name or (not titled and set(name.lower().split()) & sentence.pack.words("people", "business")):
         return None
     first = match.start("name") + match["name"].index(name)
     last, full = first + len(name), name
@@ -104,7 +104,8 @@ def bare_name(sentence: Sentence, least: int = 2) -> Named | None:
     if not turned and not re.fullmatch(rf"(?:{_PROPER} ){{{least - 1},2}}{_PROPER}", text):
         return None
     name = f"{turned[2]} {turned[1]}" if turned else text
-    if trimmed(name, sentence.pack) != name:
+    business = sentence.pack.words("people", "business")
+    if trimmed(name, sentence.pack) != name or {word.lower() for word in name.split()} & business:
         return None
     return Named(name, name, sentence.evidence((0, len(text))), sentence.turn.index)
 
@@ -112,7 +113,8 @@ def bare_name(sentence: Sentence, least: int = 2) -> Named | None:
 def between_pauses(said: Said) -> Iterator[Named]:
     """Two or three capitalised words between pauses: "Morning Priya, Helen Marsh at Marsh & Lowe." """
     here = straighten("|".join(said.pack.get("people", "after_name", ()))) or "(?!)"
-    pattern = rf"(?:^|[,.!?:] )(?P<name>{_PROPER}(?: {_PROPER}){{1,2}})(?=[,.!]|$| (?:{here})\b)"
+    titles = "|".join(re.escape(title) for title in said.pack.words("people", "titles")) or "(?!)"
+    pattern = rf"(?:^|[,.!?:] )(?:(?i:{titles})\.? )?(?P<name>{_PROPER}(?: {_PROPER}){{1,2}})(?=[,.!]|$| (?:{here})\b)"
     business = said.pack.words("people", "business")
     for sentence in said.sentences:
         for match in re.finditer(pattern, sentence.text):
