@@ -60,10 +60,17 @@ class Candidate:
         return " " in self.verb or has(self.words, "action", self.verb)
 
 
+_listed: dict[tuple[str | None, str], tuple[frozenset[str], tuple[str, ...]]] = {}
+
+
 def has(words: Pack, key: str, verb: str) -> bool:
     """Packs list verbs whole, or as stems that end in a star."""
-    listed = words.words("tasks", key)
-    return verb in listed or any(verb.startswith(stem[:-1]) for stem in listed if stem.endswith("*"))
+    at = (words.language, key)
+    if at not in _listed:
+        listed = words.words("tasks", key)
+        _listed[at] = (listed, tuple(stem[:-1] for stem in listed if stem.endswith("*")))
+    whole, stems = _listed[at]
+    return verb in whole or verb.startswith(stems)
 
 
 def _one_does(words: Pack, form: str, match: re.Match[str]) -> bool:

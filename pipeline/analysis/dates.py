@@ -6,11 +6,12 @@ The README of this package has the conventions: what "before Saturday" and "next
 import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from pipeline.analysis.calendar_rules import RULES, Caught
 from pipeline.analysis.clock import Time, amount, find_time
-from pipeline.analysis.language import Pack, straighten
+from pipeline.analysis.language import Pack, pack, straighten
 
 NEAR = 16  # characters between a day and its time of day: "on Friday, say at about three"
 
@@ -40,7 +41,13 @@ def find(text: str, words: Pack, now: datetime, agreed: date | None = None) -> D
     `agreed` is the day spoken of before, to which "by then" and "before you come" refer. A time of day without a day
     is today's, if it is still to come.
     """
-    straight, best = straighten(text), None
+    return _find(straighten(text), words.language, now, agreed)
+
+
+@lru_cache(maxsize=512)
+def _find(straight: str, language: str | None, now: datetime, agreed: date | None) -> Due | None:
+    """One step asks for the same sentence several times."""
+    words, best = pack(language), None
     for rule, pattern in _rules(words):
         for match in pattern.finditer(straight):
             first, last = _trimmed(straight, match)
@@ -49,7 +56,7 @@ def find(text: str, words: Pack, now: datetime, agreed: date | None = None) -> D
             due = Due(straight[first:last], first, last, _resolve(rule, match, words, now, agreed))
             if best is None or (due.last - due.first, due.first) >= (best.last - best.first, best.first):
                 best = due
-    best = best or _written(text, words, now)
+    best = best or _written(straight, words, now)
     return _timed(straight, best, find_time(straight, words), now)
 
 

@@ -96,9 +96,9 @@ def _phrases(sentence: Sentence, names: frozenset[str]) -> Iterator[Phrase]:
     tokens = list(_TOKEN.finditer(sentence.text))
     at = 0
     while at < len(tokens):
-        run = _run(tokens, at, words, names)
         opened = at > 0 and tokens[at - 1].group().lower() in announcing
-        if run and (opened or words.get("topics", "capitals")):
+        run = _run(tokens, at, words, names) if opened or words.get("topics", "capitals") else []
+        if run:
             stems = tuple(dict.fromkeys(token.group().lower()[:STEM] for token in run))
             yield Phrase(sentence, run[0].start(), run[-1].end(), stems)
         at += max(1, len(run))
