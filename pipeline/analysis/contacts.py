@@ -30,7 +30,8 @@ class Contacts:
         said = read(material, machines=True)
         numbers, side = other_numbers(material)
         region = material.roster.default_country or _region_of(material)
-        facts = {**hear(said, material.roster.contacts, region), **(told or {})}
+        ours = frozenset(member.name for member in material.roster.members)
+        facts = {**hear(said, material.roster.contacts, region, ours), **(told or {})}
         telephone = [number for number in (e164(raw, region) for raw in numbers) if number]
         heard_number = e164(facts["phone"].text, region) if "phone" in facts else None
         party = Party(tuple(telephone), heard_number, facts, said)

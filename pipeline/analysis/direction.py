@@ -42,7 +42,8 @@ class Direction:
             return Finding(self.name, self.version, _value(material.call.outgoing, "sender", []))
         said = read(material, machines=True)
         contacts = {part for contact in material.roster.contacts for part in parts(contact.name)}
-        heard, numbers = list(_cues(said, contacts)), list(_of_numbers(material))
+        ours = {member.name for member in material.roster.members}
+        heard, numbers = list(_cues(said, contacts, ours)), list(_of_numbers(material))
         if any(turn.pack.matches("direction", "resumed", turn.text) for turn in said[:RESUMED]):
             heard = [cue for cue in heard if cue.name in {key for _, key in _ANYWHERE}]
         cues = heard + numbers
@@ -67,7 +68,7 @@ class Cue:
     evidence: Evidence | None
 
 
-def _cues(said: tuple[Said, ...], contacts: set[str]) -> Iterator[Cue]:
+def _cues(said: tuple[Said, ...], contacts: set[str], ours: set[str]) -> Iterator[Cue]:
     spoken = tuple(turn for turn in said if not turn.turn.machine)
     yield from _machines(said)
     yield from (mistaken := tuple(_mistaken(spoken)))
@@ -81,7 +82,7 @@ def _cues(said: tuple[Said, ...], contacts: set[str]) -> Iterator[Cue]:
                 yield from _phrases(turn, key, weight)
     first = next((turn for turn in spoken if turn.role is Role.REP), None)
     if first is not None and first in spoken[:3]:
-        yield from _opening(first, spoken[0].role is Role.CUSTOMER, contacts)
+        yield from _opening(first, spoken[0].role is Role.CUSTOMER, contacts, ours)
     if spoken and spoken[0].role is not Role.UNKNOWN:
         yield from _first_words(spoken)
         yield from _who_follows(spoken)
@@ -114,9 +115,9 @@ def _phrases(said: Said, key: str, weight: float) -> Iterator[Cue]:
                 return
 
 
-def _opening(said: Said, answered: bool, contacts: set[str]) -> Iterator[Cue]:
+def _opening(said: Said, answered: bool, contacts: set[str], ours: set[str]) -> Iterator[Cue]:
     """Our side's first turn: it addresses somebody by name, or answers with the company's name."""
-    called = next(addresses(said), None)
+    called = next((named for named in addresses(said) if named.name not in ours), None)
     introduced = next(introductions(said), None)
     if called and (introduced is None or introduced.name != called.name):
         asks = f"{called.name}?" in said.text.replace(" ?", "?")

@@ -23,17 +23,23 @@ _FIRM = r"(?P<company>[A-ZÀ-ÖØ-Þ][\w'-]+(?: [A-ZÀ-ÖØ-Þ][\w'-]+){0,2})"
 ACKNOWLEDGES = 6  # words of ours between two parts of what the other party dictates
 
 
-def hear(said: tuple[Said, ...], contacts: Iterable[Contact] = (), region: str | None = None) -> dict[str, Fact]:
+def hear(
+    said: tuple[Said, ...],
+    contacts: Iterable[Contact] = (),
+    region: str | None = None,
+    ours: frozenset[str] = frozenset(),
+) -> dict[str, Fact]:
     """The best statement of each fact; a fact that was not said is absent. Nothing is heard where roles are unknown.
 
-    `contacts` are recognised where they are said; `region` (ISO 3166 alpha-2) says what makes a whole national number.
+    `contacts` are recognised where they are said; `region` (ISO 3166 alpha-2) says what makes a whole national number;
+    `ours`: whole names of the team, which our side says of itself.
     """
     contacts = tuple(contacts)
     if any(turn.role is Role.CUSTOMER and turn.pack.matches("people", "not_here", turn.text) for turn in said):
         return {}  # a wrong number: what is read out is somebody else's
     email = _email(said)
     found = {
-        "name": name_of(said, _known_names(contacts), _known_companies(contacts)) or _name_in(email, said),
+        "name": name_of(said, _known_names(contacts), _known_companies(contacts), ours) or _name_in(email, said),
         "company": _company(said, contacts),
         "email": email,
         "phone": _phone(said, region),
@@ -262,6 +268,8 @@ def _phone(said: tuple[Said, ...], region: str | None) -> Fact | None:
             sentence = next(s for s in turn.sentences if s.last > heard.first)
             if score < 0 or not concerns_them(said, at, sentence):
                 continue
+            if not score and _in_address(sentence, heard.first - sentence.first):
+                continue
             evidence = sentence.evidence((heard.first - sentence.first, heard.last - sentence.first))
             found.append((score + _whole(heard.text, region), Fact(heard.text, evidence)))
     found += _tails(said, region)
@@ -290,6 +298,12 @@ def _tails(said: tuple[Said, ...], region: str | None) -> Iterator[tuple[int, Fa
                 evidence = sentence.evidence((heard.first - sentence.first, heard.last - sentence.first))
                 number = ours.text[: -len(heard.text)] + heard.text
                 yield 1 + _whole(number, region), Fact(number, evidence, said=heard.text)
+
+
+def _in_address(sentence: Sentence, at: int) -> bool:
+    """A house number and the post code after it."""
+    found = (pattern.search(sentence.text) for pattern in sentence.pack.patterns("contact", "address"))
+    return any(match.start("address") <= at < match.end("address") for match in found if match)
 
 
 def _number_kind(said: tuple[Said, ...], at: int) -> int:

@@ -41,11 +41,14 @@ class Claim:
         return tuple(self.named.name.split())
 
 
-def name_of(said: tuple[Said, ...], known: Iterable[str] = (), companies: Iterable[str] = ()) -> Fact | None:
+def name_of(
+    said: tuple[Said, ...], known: Iterable[str] = (), companies: Iterable[str] = (), ours: Iterable[str] = ()
+) -> Fact | None:
     """`known`: names of the contacts, which are recognised where nothing but a pause marks them as a name; `companies`:
-    those of theirs, folded, which are no names of people."""
-    companies = frozenset(companies)
+    those of theirs, folded, which are no names of people; `ours`: names of the team, which we say of ourselves."""
+    companies, team = frozenset(companies), frozenset(map(folded, ours))
     claims = [claim for claim in _claims(said, tuple(known)) if folded(claim.named.name) not in companies]
+    claims = [claim for claim in claims if claim.rank == OWN or folded(claim.named.name) not in team]
     best = _best(claims)
     letters = list(_letters(said))
     if best is None:

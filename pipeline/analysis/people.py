@@ -134,6 +134,9 @@ def given_name(said: Said, asked: bool) -> str | None:
             name = trimmed(match["name"], said.pack) if match else None
             if name and re.fullmatch(_FIRST, name.split()[0]):
                 return name.split()[0]
+        after = re.search(rf"(?:[A-ZÀ-ÖØ-Þ]-){{2,}}[A-ZÀ-ÖØ-Þ][,.] ({_FIRST})(?=[.,])", sentence.text)
+        if after and trimmed(after[1], said.pack):
+            return after[1]
         named = answered(sentence) if asked else None
         if named and re.fullmatch(_FIRST, named.name.split()[0]):
             return named.name.split()[0]
