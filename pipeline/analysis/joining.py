@@ -47,7 +47,7 @@ def _same(known: Found, again: Found) -> bool:
         return True
     if known.task.owner != again.task.owner:
         return False
-    if _prepares(known, again) or _grants(known, again):
+    if _prepares(known, again) or _grants(known, again) or _arrives(known, again):
         return True
     vague = again.vague or known.vague
     if vague and near and _days_fit(known, again):
@@ -60,6 +60,13 @@ def _grants(known: Found, again: Found) -> bool:
     if known.candidate.form != "request" or again.candidate.at - known.candidate.at != 1:
         return False
     return _shared(known, again) > 0 or min(len(known.meaning), len(again.meaning)) <= CLEAR
+
+
+def _arrives(known: Found, again: Found) -> bool:
+    """ "I'll change the menu, and you'll have it tomorrow": the second half only says when the first is done."""
+    first, second = known.candidate, again.candidate
+    near = first.turn is second.turn and second.number - first.number <= 1
+    return near and second.form == "receive" and first.form in ("commit", "present") and known.task.due_date is None
 
 
 def _meant(known: Found, again: Found) -> bool:

@@ -97,7 +97,13 @@ def _ruled_out(candidate: Candidate) -> bool:
         return True
     if form not in ("commit", "request") and words.matches("dates", "past", _own_words(candidate)):
         return True
-    return form not in ("request", "offer", "appointment") and candidate.clause.rstrip().endswith("?")
+    return form not in ("request", "offer", "appointment") and _asked(candidate)
+
+
+def _asked(candidate: Candidate) -> bool:
+    """A question, and not a statement with a tag ("..., yes?")."""
+    clause = candidate.clause.rstrip()
+    return clause.endswith("?") and not candidate.words.matches("tasks", "tag", clause)
 
 
 def _after_no(candidate: Candidate) -> str:
@@ -237,7 +243,7 @@ def _taken_up(candidate: Candidate, reply: Said, now: datetime) -> bool:
         return any(list(_only_day(part.text, reply.pack, now)) for part in reply.sentences)
     if reply.pack.matches("tasks", "accept", reply.text):
         return True
-    return candidate.form == "request" and (_promised(reply) or _told(candidate, reply))
+    return candidate.form == "request" and (_promised(reply) or _told(candidate, reply, now))
 
 
 def _promised(reply: Said) -> bool:
@@ -250,11 +256,16 @@ def _gets_promise(candidate: Candidate, said: tuple[Said, ...]) -> bool:
     return reply is not None and _promised(reply)
 
 
-def _told(candidate: Candidate, reply: Said) -> bool:
-    """What is told rather than asked, with a day, stands unless it is refused or questioned."""
-    dated = candidate.due is not None and candidate.due.day is not None
-    objected = any(reply.pack.matches("tasks", key, reply.text) for key in ("refuse", "decline", "conditional"))
-    return dated and not candidate.sentence.text.endswith("?") and not reply.text.endswith("?") and not objected
+def _told(candidate: Candidate, reply: Said, now: datetime) -> bool:
+    """What is told rather than asked, with a day, stands unless it is refused or questioned; so does what is asked,
+    where the reply names a day."""
+    if reply.text.endswith("?") or any(
+        reply.pack.matches("tasks", key, reply.text) for key in ("refuse", "decline", "conditional")
+    ):
+        return False
+    if candidate.sentence.text.endswith("?"):
+        return any(day.day for part in reply.sentences for day in _only_day(part.text, reply.pack, now))
+    return candidate.due is not None and candidate.due.day is not None
 
 
 def _echoed(due: dates.Due, reply: Said, now: datetime) -> bool:
