@@ -11,6 +11,8 @@ from pipeline.domain.insight import Evidence
 
 _ARTICLES = frozenset({"Le", "La", "De", "Du", "El", "Von", "Van"})  # with a capital, the beginning of a last name
 _PROPER = r"[A-ZÀ-ÖØ-Þ][\w'-]+"
+KEPT = 64  # patterns of lists of names, one for a workspace and language
+_CALLING: dict[tuple[str | None, tuple[str, ...]], re.Pattern[str]] = {}
 _FIRST = r"[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+(?:-[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+)*"  # Jean-Philippe, not R-O-U-deux
 
 
@@ -161,21 +163,36 @@ def answered(sentence: Sentence) -> Named | None:
     return None
 
 
+def _calling(pack: Pack, names: tuple[str, ...]) -> re.Pattern[str]:
+    """Compiled once for a language and a list of names: every turn of a call is searched for it."""
+    at = (pack.language, names)
+    if at not in _CALLING:
+        if len(_CALLING) >= KEPT:
+            _CALLING.clear()
+        _CALLING[at] = _compiled(pack, names)
+    return _CALLING[at]
+
+
+def _compiled(pack: Pack, names: tuple[str, ...]) -> re.Pattern[str]:
+    titles = "|".join(re.escape(title) for title in pack.words("people", "titles")) or "(?!)"
+    known_words = pack.words("text", "stopwords") | pack.words("people", "business")
+    stop = "|".join(map(re.escape, sorted(known_words - set(pack.get("people", "greetings", ())))))
+    greetings = "|".join(pack.get("people", "greetings", ())) or "(?!)"
+    return re.compile(
+        rf"(?:^|[,.!?¡¿:] *|\b(?:{greetings}),? |(?:^|[,.!?¡¿] )(?!(?:{stop})\b)[^\W\d]+ )(?:(?P<title>{titles})\.? )?"
+        rf"(?P<name>(?-i:{'|'.join(map(re.escape, names))}))(?= ?[,.!?]| ?$)",
+        re.IGNORECASE,
+    )
+
+
 def called(said: Said, known: Iterable[str]) -> Iterator[Named]:
     """Known names (in full, or one part) that stand between pauses as one calls somebody: "Thanks, Nuria."."""
-    names = sorted({name for name in known if name}, key=len, reverse=True)
+    names = tuple(sorted({name for name in known if name}, key=lambda name: (-len(name), name)))
     if not names:
         return
-    titles = "|".join(re.escape(title) for title in said.pack.words("people", "titles")) or "(?!)"
-    known_words = said.pack.words("text", "stopwords") | said.pack.words("people", "business")
-    stop = "|".join(map(re.escape, sorted(known_words - set(said.pack.get("people", "greetings", ())))))
-    greetings = "|".join(said.pack.get("people", "greetings", ())) or "(?!)"
-    pattern = (
-        rf"(?:^|[,.!?¡¿:] *|\b(?:{greetings}),? |(?:^|[,.!?¡¿] )(?!(?:{stop})\b)[^\W\d]+ )(?:(?P<title>{titles})\.? )?"
-        rf"(?P<name>(?-i:{'|'.join(map(re.escape, names))}))(?= ?[,.!?]| ?$)"
-    )
+    pattern = _calling(said.pack, names)
     for sentence in said.sentences:
-        for match in re.finditer(pattern, sentence.text, re.IGNORECASE):
+        for match in pattern.finditer(sentence.text):
             first = match.start("title") if match["title"] else match.start("name")
             evidence = sentence.evidence((first, match.end("name")))
             full = sentence.text[first : match.end("name")]

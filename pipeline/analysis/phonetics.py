@@ -81,6 +81,7 @@ def alike(one: str, other: str, language: str | None) -> bool:
     return same and fuzz.ratio(folded(one), folded(other)) >= LIKE_ENOUGH
 
 
+@lru_cache(maxsize=8192)
 def folded(text: str) -> str:
     """Lower case without accents."""
     plain = unicodedata.normalize("NFKD", text.replace("ß", "ss"))

@@ -1,0 +1,27 @@
+"""Short calls in unlike wordings: who called, who of ours spoke, who the other party is and what they said of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.analysis.agent import Agent
+from pipeline.analysis.contacts import Contacts
+from pipeline.analysis.direction import Direction
+from pipeline.analysis.evidence import checked
+from tests.unit.short_calls import CALLS, plain
+
+
+@pytest.mark.parametrize("short", CALLS, ids=str)
+def test_a_short_call_shows_who_is_who(short):
+    direction, agent = Direction().run(short.material), Agent().run(short.material)
+    finding = Contacts().run(replace(short.material, findings={"direction": direction, "agent": agent}))
+    value = finding.value
+    heard = {field: plain(fact["value"]) for field, fact in value["heard"].items() if fact}
+    if "phone" in heard:
+        heard["phone"] = value["heard_number"]
+    assert direction.value["outgoing"] is short.outgoing, direction.value["cues"]
+    assert agent.value["user_id"] == short.agent
+    assert {"matched": value["contact_id"]}.get(value["match"], value["match"]) == short.match, value["reason"]
+    assert heard == {field: text if field == "phone" else plain(text) for field, text in short.facts.items()}
+    for one in (direction, agent, finding):
+        assert checked(one, short.material.transcript) == one
