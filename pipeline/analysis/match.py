@@ -85,7 +85,8 @@ class Party:
 
 def match(party: Party, roster: Roster) -> dict[str, Any]:
     """Keys: match (matched, ambiguous, new, none), contact_id, candidates, reason, confidence."""
-    if party.matches("people", "not_here") or party.matches("summary", "wrong_number"):
+    mistaken = party.matches("people", "not_here") or party.matches("direction", "my_mistake")
+    if mistaken or (not party.facts and party.matches("summary", "wrong_number")):
         return _answer("none", None, [], "a wrong number", 0.7)
     by_number = _by_number(party, roster.contacts)
     if by_number:
@@ -242,7 +243,10 @@ def _contradicted(contact: Contact, party: Party) -> bool:
         return not same_company(company, contact.company)
     (local, _, domain), (known, _, at) = email.partition("@"), (contact.email or "").partition("@")
     parts = set(re.split(r"[._-]", folded(local)))
-    return bool(domain and domain == at and local != known and not parts & set(folded(contact.name or "").split()))
+    shared = local in pack(party.language).words("contact", "mail_roles") or bool(
+        parts & set(folded(contact.name or "").split())
+    )
+    return bool(domain and domain == at and local != known and not shared)
 
 
 def likeness(said: str, known: str | None, language: str | None = None) -> float:

@@ -125,7 +125,7 @@ def _claims(said: tuple[Said, ...], known: tuple[str, ...]) -> Iterator[Claim]:
             agreed = _agreed(said, at)
             if agreed is not False:
                 rank = CONFIRMED if agreed else ADDRESSED
-                ours = {named.name for named in introductions(turn)}
+                ours = {named.name for named in introductions(turn) if not named.titled}
                 spoken_to = (*addresses(turn), *called(turn, known))
                 yield from (Claim(named, rank) for named in spoken_to if named.name not in ours)
 

@@ -453,6 +453,74 @@ r Imprimerie du Pont, Élodie, que puis-je pour vous ?
 c C'est pour une livraison. Au nom de Lacombe. Bérangère Lacombe.
 r Et l'adresse, c'est ?
 c 27 rue Paul Bert, Dijon.
+# en GB in u1 new name=Olwen Prothero;phone=+447700900561
+r Hello, Ashdown Print, you're speaking with Priya.
+c Oh good, a human. My name's Prothero, Olwen Prothero, and I've been on to you twice already about my certificates.
+r I'm so sorry. What's the best number to get you on?
+c Oh seven seven double oh, nine double oh, five six one.
+# en GB in - new name=Mr Attwell;address=4 Mill Lane, Ripon
+r Ashdown Print, good morning.
+c Yes, good morning, Attwell's the name. You sent my parcel to the wrong house.
+r Oh dear, Mr Attwell. Where do you live?
+c 4 Mill Lane, Ripon.
+# en US in u1 new name=Keisha Monroe;email=keisha_m@brightpath.org;company=Brightpath
+r Ashdown Print, Priya.
+c Hi Priya, this is Keisha Monroe with Brightpath. Who do I talk to about banners?
+r That would be me. What's your email?
+c keisha underscore m at brightpath dot org.
+# de DE in u2 new name=Hartmut Böckler;company=Sägewerk Böckler
+r Druckerei Aschau, Kessler am Apparat.
+c Tag, Herr Kessler, hier ist Hartmut Böckler vom Sägewerk Böckler. Was kosten Lieferscheine?
+r Wie viele sollen es denn sein?
+# de DE out u1 new name=Frau Tiedemann
+c Tiedemann, guten Tag.
+r Guten Tag, Frau Tiedemann, Priya Nair, Druckerei Aschau. Ihr Kalender ist da.
+c Ach, schön!
+# de DE in - new name=Edeltraud Kunz;phone=+491713920033
+r Aschau Druck.
+c Hallo, mein Name ist Edeltraud Kunz. Ich hab da mal eine Frage wegen einer Rechnung.
+r Unter welcher Nummer kann ich Sie zurückrufen?
+c Null eins sieben eins, drei neun zwei, doppel null, dreiunddreißig.
+# de AT out u2 k3 name=Stefan Brandl;email=buero@brandl-garten.de
+c Brandl?
+r Servus Herr Brandl, Kessler von der Druckerei. Die Rechnung noch an s punkt brandl ät brandl bindestrich garten punkt de?
+c Nein, nimm buero ät brandl bindestrich garten punkt de.
+# es ES in u3 new name=Eusebio Tarancón;email=eusebio.tarancon@correo.es
+r Imprenta Olmo, le atiende Beatriz.
+c Buenas tardes, Eusebio Tarancón. Les compré unos sobres y vienen sin ventana.
+r Vaya. ¿Me da un correo y le mando la devolución?
+c Eusebio punto tarancón, arroba, correo punto es.
+# es MX in - new name=Refugio Zamarripa
+r Imprenta Olmo, buen día.
+c Buen día, señorita, habla Refugio Zamarripa, fíjese que quiero unas lonas.
+r Claro que sí, ¿de qué medida?
+# es ES out u3 new name=señora Olazábal
+c ¿Quién es?
+r Buenos días, ¿la señora Olazábal? Soy Beatriz, de la imprenta Olmo.
+c Ah, sí, dígame.
+r Que ya puede recoger los recordatorios.
+# es AR out u3 none -
+c Hola, sí.
+r Hola, buenas, mi nombre es Beatriz y te llamo de Imprenta Olmo por una promo.
+c No, gracias, estoy ocupado.
+# fr FR in u4 new name=Honorine Vialatte;company=Cave des Coteaux
+r Imprimerie du Pont, Élodie à votre service.
+c Bonjour, Honorine Vialatte, je vous appelle de la Cave des Coteaux, on voudrait refaire nos étiquettes.
+r Avec plaisir.
+# fr FR out u4 new name=Monsieur Pruvost
+c Oui, bonjour ?
+r Monsieur Pruvost, bonjour, Élodie Garnier de l'Imprimerie du Pont.
+c Ah oui, c'est pour mes affiches.
+r Elles sont prêtes.
+# fr FR in - new name=Ghislain Baudry;phone=+33639984477;address=14 rue des Halles, Tours
+r Imprimerie du Pont, j'écoute.
+c Oui, Baudry à l'appareil, Ghislain Baudry, 14 rue des Halles, Tours. J'attends toujours mes tampons.
+r Votre téléphone ?
+c Zéro six trente-neuf quatre-vingt-dix-huit quarante-quatre soixante-dix-sept.
+# fr BE out u4 none -
+c Allô ?
+r Bonjour, ici Élodie de l'Imprimerie du Pont, vous auriez cinq minutes pour une enquête de satisfaction ?
+c Non, pas le temps, au revoir.
 """
 
 CALLS = tuple(_read(TALKS))

@@ -9,7 +9,8 @@ from pipeline.analysis.gender import of_first_name, of_known, of_title
     ("language", "title", "kind"),
     [
         ("de", "Frau", "female"), ("de", "Herrn", "male"), ("de", "Dr.", None), ("en", "Mrs.", "female"),
-        ("en", "Sir", "male"), ("es", "doña", "female"), ("fr", "Monsieur", "male"), ("nl", "mevrouw", None), (None, "", None),
+        ("en", "Sir", "male"), ("es", "doña", "female"), ("fr", "Monsieur", "male"), ("nl", "mevrouw", None),
+        (None, "", None),
     ],
 )  # fmt: skip
 def test_a_title_tells_who_bears_it_or_nothing(language, title, kind):
