@@ -1,9 +1,10 @@
 """More than two channels, or several tracks: which of them are the two parties, decided from the samples.
 
 Recorders add channels that hold nothing (5.1 around a telephone call), a copy, or the mix of the others; conferences
-have a channel per party. So: silent channels, copies and mixes of others are passed over. Of what remains the first is
-the sender's own line, and all the others together are the other party, so that nobody's words are lost. Where the first
-channel of the file is silent, no channel says who the rep is, and what remains becomes one mixed channel.
+have a channel per party. So: silent channels, copies and mixes of others are passed over. Of what remains the first two
+count, the sender's own line and the other party; a further one that holds sound of its own is left out, and the record
+says so. Where the first channel of the file is silent, no channel says who the rep is, and the two become one mixed
+channel.
 """
 
 from collections.abc import Sequence
@@ -62,10 +63,11 @@ def choose(sources: Sequence[Audio]) -> tuple[Audio, str | None]:
     if len(rows) <= 2:
         return sources[0], None
     fates = judge(_energies(everything))
-    kept = [at for at, fate in enumerate(fates) if fate is None] or [0]
+    own = [at for at, fate in enumerate(fates) if fate is None] or [0]
+    kept = own[:2]
     groups = [kept[:1], kept[1:]] if len(kept) > 1 and fates[0] != SILENT else [kept]
     picked = Picked(tuple(sources), tuple(tuple(rows[at] for at in group) for group in groups))
-    return picked, _reason(fates, groups)
+    return picked, _reason(fates, groups, own[2:])
 
 
 SILENT, COPY, MIX = "silent", "a copy", "a mix of others"
@@ -116,7 +118,7 @@ def _energies(audio: Audio) -> Matrix:
     return np.concatenate(found)
 
 
-def _reason(fates: Sequence[str | None], groups: Sequence[Sequence[int]]) -> str:
+def _reason(fates: Sequence[str | None], groups: Sequence[Sequence[int]], left_out: Sequence[int]) -> str:
     def named(channels: Sequence[int]) -> str:
         return ("channel " if len(channels) == 1 else "channels ") + " and ".join(str(at) for at in channels)
 
@@ -131,4 +133,8 @@ def _reason(fates: Sequence[str | None], groups: Sequence[Sequence[int]]) -> str
         used = f"the first channel is silent and says nothing of the rep, so {named(groups[0])} are taken as one"
     else:
         used = f"only {named(groups[0])} counts"
-    return f"Of {len(fates)} channels {'; '.join([*passed, used])}."
+    more = ""
+    if left_out:
+        holds = "holds sound of its own and is" if len(left_out) == 1 else "hold sound of their own and are"
+        more = f"; {named(left_out)} {holds} left out: two parties count"
+    return f"Of {len(fates)} channels {'; '.join([*passed, used])}{more}."

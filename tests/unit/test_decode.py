@@ -222,15 +222,14 @@ def test_missing_packets_of_a_live_recording_become_silence() -> None:
 
 
 @pytest.mark.parametrize("channels", [4, 6])
-def test_of_more_than_two_channels_all_that_hold_something_are_heard(channels: int) -> None:
+def test_of_more_than_two_channels_the_first_two_that_hold_something_are_heard(channels: int) -> None:
     result = decoded(encode(tones(16000, channels), 16000, "wav", "pcm_s16le"))
     assert result.samples.shape[0] == 2
     assert result.source_channels == channels
     assert loudest(result.samples[0]) == pytest.approx(440, abs=1)
-    spectrum = np.abs(np.fft.rfft(result.samples[1].astype(float)))
-    heard = np.flatnonzero(spectrum > spectrum.max() / 4) / SECONDS
-    assert [round(tone) for tone in heard] == [440 + 220 * other for other in range(1, channels)]
+    assert loudest(result.samples[1]) == pytest.approx(660, abs=1)
     assert result.warnings == (result.choice,)
+    assert "left out" in (result.choice or "")
 
 
 def test_more_channels_than_anybody_looks_at_are_said_to_be_left_out() -> None:

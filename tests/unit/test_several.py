@@ -1,4 +1,4 @@
-"""More than two channels: who is silent, a copy or a mix is passed over, and nobody who speaks is lost."""
+"""More than two channels: who is silent, a copy or a mix is passed over; of the others the first two count."""
 
 from pathlib import Path
 
@@ -74,10 +74,16 @@ def test_surround_sound_made_of_stereo_is_that_stereo() -> None:
     assert same(found, REP, CUSTOMER)
 
 
-def test_of_three_parties_none_is_lost() -> None:
+def test_of_three_parties_the_first_two_count_and_the_record_tells_of_the_third() -> None:
     found, reason = chosen(REP, CUSTOMER, THIRD)
-    assert same(found, REP, np.clip(CUSTOMER + THIRD, -32768, 32767))
-    assert reason == "Of 3 channels channel 0 is the rep, channels 1 and 2 the customer."
+    assert same(found, REP, CUSTOMER)
+    assert reason == (
+        "Of 3 channels channel 0 is the rep, channel 1 the customer; "
+        "channel 2 holds sound of its own and is left out: two parties count."
+    )
+    _, reason = chosen(REP, REP * 0.5, CUSTOMER, THIRD, np.roll(THIRD, 16000 * 5)[::-1])
+    assert "channel 1 is a copy" in reason
+    assert "channels 3 and 4 hold sound of their own and are left out" in reason
 
 
 def test_who_hardly_speaks_under_the_loud_bleed_of_another_is_no_copy() -> None:
