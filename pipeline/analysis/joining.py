@@ -8,6 +8,7 @@ from pipeline.domain.insight import Task
 
 SAME_TITLE = 75  # rapidfuzz token_sort_ratio, 0..100, from which two titles of one owner are one task
 SAME_WORDS = 0.6  # share of the meaning words of the shorter title that the other one has too
+REPEATED = 2  # turns from an offer to the promise that repeats it, with the other party's "yes please" between them
 NEAR = 3  # turns within which "I'll bring that" means the task just spoken of
 
 
@@ -76,7 +77,8 @@ def _meant(known: Found, again: Found) -> bool:
     if "follow-up" in {known.task.kind, again.task.kind}:
         return False
     approved = again.candidate.form == "request" and again.candidate.at - known.candidate.at == 1
-    return known.candidate.form == "request" or (approved and again.task.due_date is None)
+    repeated = known.candidate.form == "offer" and again.candidate.at - known.candidate.at == REPEATED
+    return known.candidate.form == "request" or repeated or (approved and again.task.due_date is None)
 
 
 def _alike(known: Found, again: Found, near: bool) -> bool:

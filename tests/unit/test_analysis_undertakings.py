@@ -1,7 +1,7 @@
 """What is undertaken in ordinary words that no list of verbs foresees: small dialogues in four languages.
 
-A line of the table is the language, the turns and what is wanted; `-`: no task; several tasks are joined by " + ", readings that are right too by " OR ". The day of the call is
-Wednesday 16 April 2025.
+A line of the table is the language, the turns and what is wanted. `-`: no task; several tasks are joined by " + ",
+readings that are right too by " OR ". The day of the call is Wednesday 16 April 2025.
 """
 
 from pathlib import Path
