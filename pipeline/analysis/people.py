@@ -65,6 +65,8 @@ def _clean(match: re.Match[str], sentence: Sentence) -> Named | None:
     name = trimmed(match["name"], sentence.pack, titled)
     if not name or (not titled and set(name.lower().split()) & sentence.pack.words("people", "business")):
         return None
+    if name not in match["name"]:  # "Moore's Yard": the name of no person
+        return None
     first = match.start("name") + match["name"].index(name)
     last, full = first + len(name), name
     if titled and first == match.start("name") and len(name.split()) == 1 + (name.split()[0] in _ARTICLES):

@@ -483,7 +483,7 @@ r Unter welcher Nummer kann ich Sie zurückrufen?
 c Null eins sieben eins, drei neun zwei, doppel null, dreiunddreißig.
 # de AT out u2 k3 name=Stefan Brandl;email=buero@brandl-garten.de
 c Brandl?
-r Servus Herr Brandl, Kessler von der Druckerei. Die Rechnung noch an s punkt brandl ät brandl bindestrich garten punkt de?
+r Servus Herr Brandl, Kessler, Druckerei. Die Rechnung noch an s punkt brandl ät brandl bindestrich garten punkt de?
 c Nein, nimm buero ät brandl bindestrich garten punkt de.
 # es ES in u3 new name=Eusebio Tarancón;email=eusebio.tarancon@correo.es
 r Imprenta Olmo, le atiende Beatriz.

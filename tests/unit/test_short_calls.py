@@ -8,6 +8,7 @@ from pipeline.analysis.agent import Agent
 from pipeline.analysis.contacts import Contacts
 from pipeline.analysis.direction import Direction
 from pipeline.analysis.evidence import checked
+from tests.unit.calls_by_hand import call
 from tests.unit.short_calls import CALLS, plain
 
 
@@ -25,3 +26,17 @@ def test_a_short_call_shows_who_is_who(short):
     assert heard == {field: text if field == "phone" else plain(text) for field, text in short.facts.items()}
     for one in (direction, agent, finding):
         assert checked(one, short.material.transcript) == one
+
+
+@pytest.mark.parametrize("language", ["en", "de", "es", "fr"])
+@pytest.mark.parametrize(
+    "text", ["Hello, Moore's Yard Supplies.", "Is that O'Neill's Bar?", "Mrs Hart's Sons, hello.", "Dr.", "Frau"]
+)
+def test_names_with_an_s_of_possession_make_no_error(language, text):
+    for speaker in ("rep", "customer"):
+        material = call(
+            (speaker, text), ("customer", f"This is {text}"), ("rep", f"Thank you, {text}"), language=language
+        )
+        findings = {step.name: step.run(material) for step in (Direction(), Agent())}
+        for finding in (*findings.values(), Contacts().run(replace(material, findings=findings))):
+            assert checked(finding, material.transcript) == finding
