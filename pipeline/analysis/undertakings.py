@@ -132,9 +132,9 @@ def _has_day(candidate: Candidate) -> bool:
 
 
 def _obliged(candidate: Candidate) -> bool:
-    """ "I have to ask my wife": without a day only what prepares an answer; the rest is often only complaint."""
-    words = candidate.words
-    return has(words, "preparing", candidate.verb) or (candidate.known_verb and candidate.due is not None)
+    """ "I have to ask my wife": without a day it is often only complaint."""
+    prepares = has(candidate.words, "preparing", candidate.verb)
+    return candidate.due is not None and (prepares or candidate.known_verb)
 
 
 def _arrives(candidate: Candidate) -> bool:
@@ -145,7 +145,7 @@ def _arrives(candidate: Candidate) -> bool:
 
 def _done_by_the_speaker(candidate: Candidate) -> bool:
     words, form, due = candidate.words, candidate.form, candidate.due
-    if form == "offer" and due is None and _asks_leave(candidate):
+    if form == "offer" and due is None and (_asks_leave(candidate) or not candidate.known_verb):
         return False
     if has(words, "idle", candidate.verb):
         return due is not None and has(words, "with_date", candidate.verb)
