@@ -1,6 +1,6 @@
 """The stages of a call, in order: the pipeline's table of contents.
 
-fetch -> audio -> asr beside prosody and diarization (or the rep's voiceprint) -> speakers -> analysis
+fetch -> audio -> asr beside prosody and diarization -> the rep's voiceprint (separated) -> speakers -> analysis
 
 `process` knows every stage and no stage knows another. After each stage it calls `record(stage, result)`; before it,
 `recall(stage)` may hand back what an earlier attempt recorded (else `NOT_RECORDED`), and the stage is skipped. It never
@@ -10,7 +10,7 @@ looks inside audio: samples stay with the workers.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -44,6 +44,7 @@ from pipeline.recognise import recognise, with_sound
 from pipeline.speakers import gate
 from pipeline.speakers.attribute import attribute
 from pipeline.speakers.language import LanguageOptions
+from pipeline.speakers.machines import refine
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.seconds import party_speech, unpadded
 from pipeline.speakers.turns import TurnOptions
@@ -53,7 +54,6 @@ from pipeline.workers import Held, Workers
 T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
-C = TypeVar("C")
 Record = Callable[[str, Any], Awaitable[None]]
 Recall = Callable[[str], Awaitable[Any]]
 log = logging.getLogger(__name__)
@@ -144,15 +144,21 @@ async def _listen(walk: "_Walk") -> Spoken:
     if walk.call.recording_url2 and len(walk.recordings) == 1 and not walk.warnings:  # an earlier attempt gave it up
         walk.warnings = ("One of the two recordings could not be had.",)
     heard = await walk.stage("audio", walk.hear)
-    words = walk.stage("asr", lambda: walk.recognise(heard))
-    voices = walk.prosody(heard)
+    words, sound = walk.stage("asr", lambda: walk.recognise(heard)), walk.prosody(heard)
     if heard.layout.kind.separated:
-        rep = walk.stage("voiceprint", lambda: walk.rep_voiceprint(heard))
-        recognized, sounded, voiceprint = await _together(words, voices, rep)
+        (recognized, voiceprint), sounded = await _both(_then_voice(walk, heard, words), sound)
         return Spoken(heard, recognized, None, voiceprint, walk.warnings, sounded)
     told_apart = walk.stage("diarization", lambda: walk.diarize(heard))
-    recognized, sounded, diarization = await _together(words, voices, told_apart)
+    (recognized, diarization), sounded = await _both(_both(words, told_apart), sound)
     return Spoken(heard, recognized, diarization, None, walk.warnings, sounded)
+
+
+async def _then_voice(
+    walk: "_Walk", heard: Heard, words: Awaitable[Recognized]
+) -> tuple[Recognized, Voiceprint | None]:
+    """The rep's voiceprint waits for the words: only they tell an announcement on the rep's line from the rep."""
+    recognized = await words
+    return recognized, await walk.stage("voiceprint", lambda: walk.rep_voiceprint(heard, recognized))
 
 
 async def conclude(
@@ -184,9 +190,9 @@ async def conclude(
     return Outcome(transcript, findings, spoken, (*spoken.warnings, *spoken.heard.warnings))
 
 
-async def _together(first: Awaitable[A], second: Awaitable[B], third: Awaitable[C]) -> tuple[A, B, C]:
-    """Stages side by side; when one fails the others are stopped and the failure passed on as it is."""
-    tasks = (asyncio.ensure_future(first), asyncio.ensure_future(second), asyncio.ensure_future(third))
+async def _both(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
+    """Stages side by side; when one fails the other is stopped and the failure passed on as it is."""
+    tasks = (asyncio.ensure_future(first), asyncio.ensure_future(second))
     try:
         return await asyncio.gather(*tasks)
     except BaseException:
@@ -269,7 +275,9 @@ class _Walk:
             return Diarization((), {}, "none: no speech was found")
         return await self.workers.diarize(await self.audio())
 
-    async def rep_voiceprint(self, heard: Heard) -> Voiceprint | None:
+    async def rep_voiceprint(self, heard: Heard, recognized: Recognized) -> Voiceprint | None:
+        labels = await self.workers.compute(refine, heard.labels, recognized.texts)
+        heard = replace(heard, labels=labels)
         clean = gate.clean_speech(heard, self.options.roles.prints)
         if not clean:
             return None

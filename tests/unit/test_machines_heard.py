@@ -34,18 +34,32 @@ def notice() -> np.ndarray:
     return resample_poly(sound / np.abs(sound).max() * 0.4, SAMPLE_RATE // rate, 1).astype(np.float32)
 
 
-async def processed(folder: Path, transcriber: Any, *channels: list[np.ndarray]) -> Outcome:
+class Diarizer:
+    """Keeps what it is asked to make a voiceprint of, and makes none."""
+
+    name = "none"
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def voiceprint(self, pieces: Any) -> None:
+        self.seconds = sum(len(piece) for piece in pieces) / SAMPLE_RATE
+
+
+async def processed(
+    folder: Path, transcriber: Any, *channels: list[np.ndarray], diarizer: Diarizer | None = None
+) -> Outcome:
     joined = [np.concatenate(parts) for parts in channels]
     sound = np.zeros((max(map(len, joined)), len(joined)), np.float32)
     for number, own in enumerate(joined):
         sound[: len(own), number] = own
     soundfile.write(folder / "call.wav", sound, SAMPLE_RATE, subtype="PCM_16")
-    known = {"fetch": (Recording(0, (folder / "call.wav").as_uri(), "00" * 32, 1),), **NOTHING}
+    known = {"fetch": (Recording(0, (folder / "call.wav").as_uri(), "00" * 32, 1),)} | ({} if diarizer else NOTHING)
 
     async def recall(stage: str) -> Any:
         return known.get(stage, NOT_RECORDED)
 
-    return await process(call().call, LocalWorkers(transcriber, None), Roster(), recall=recall)
+    return await process(call().call, LocalWorkers(transcriber, diarizer), Roster(), recall=recall)
 
 
 async def test_an_announcement_before_the_rep_answers_is_a_machines(
@@ -82,3 +96,18 @@ async def test_in_a_mono_recording_the_same_notice_stays_a_persons(
     outcome = await processed(tmp_path, transcriber, [ring(), pause(2), notice, sample_call("03").cut(0, 0.0, 9.0)])
     assert "This call may be recorded" in " ".join(turn.text for turn in outcome.transcript.turns)
     assert not any(turn.machine for turn in outcome.transcript.turns)
+
+
+async def test_no_voiceprint_is_made_of_an_announcement_on_the_reps_line(
+    notice: np.ndarray, sample_call: Any, transcriber: Any, tmp_path: Path
+) -> None:
+    sample = sample_call("01")
+    before = [pause(0.5), notice, pause(1), ring(), pause(3)]
+    rep = [*before, sample.cut(0, 0.0, 13.0)]
+    customer = [pause(sum(map(len, before)) / SAMPLE_RATE), sample.cut(1, 0.0, 13.0)]
+    asked = Diarizer()
+    outcome = await processed(tmp_path, transcriber, rep, customer, diarizer=asked)
+    machine = next(turn for turn in outcome.transcript.turns if turn.machine)
+    talk = sum(span.duration for span in outcome.spoken.heard.speech[0])
+    assert machine.end - machine.start > 2
+    assert 0 < asked.seconds <= talk - (machine.end - machine.start) + 0.1
