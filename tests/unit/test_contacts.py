@@ -14,7 +14,7 @@ from pipeline.analysis.spelling import remarks, rewritten, spelled_words
 from pipeline.analysis.spoken import digit_runs
 from pipeline.domain.insight import Contact
 from tests.unit.calls_by_hand import ROSTER, call
-from tests.unit.small_calls import CALLS
+from tests.unit.spoken_facts import CALLS
 
 UNKNOWN = ("+15550000000", "+12025550100")
 

@@ -9,7 +9,7 @@ from pipeline.analysis.agent import Agent, fit
 from pipeline.analysis.direction import Direction
 from pipeline.domain.insight import Member
 from tests.unit.calls_by_hand import ROSTER, call
-from tests.unit.small_calls import CALLS
+from tests.unit.spoken_facts import CALLS
 
 UNKNOWN = ("+15550000000", "+12025550100")
 CONTACT = "+12025550143"
