@@ -112,7 +112,7 @@ async def complete(
     voiceprint keeps an earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be
     another.
     """
-    async with database.transaction() as connection:
+    async with database.transaction(lease.workspace_id) as connection:
         row = await jobs.lock(connection, lease)
         call = to_call(row)
         if row.metadata_version != lease.metadata_version and _metadata(call) != _metadata(lease.call):

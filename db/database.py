@@ -7,7 +7,9 @@ out, and `fetch_one` tries again on a fresh one.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from enum import Enum
+from typing import Any, Final, Literal, Self
+from uuid import UUID
 
 import psycopg
 import sqlalchemy as sa
@@ -34,7 +36,23 @@ SOCKET: dict[str, Any] = {
 }
 IDLE_IN_TRANSACTION = "30s"  # the locks of a node that vanished must not outlive it for long
 
+WORKSPACE_SETTING = "switchboard.workspace"  # what the policies of row-level security compare with
+
+
+class _Everywhere(Enum):
+    EVERY_WORKSPACE = "*"
+
+
+EVERY_WORKSPACE: Final = _Everywhere.EVERY_WORKSPACE
+"""For the queue and for operators, who stand above workspaces; nothing a sender or a reader does needs it."""
+
+Scope = UUID | Literal[_Everywhere.EVERY_WORKSPACE]
+
 RawPool = AsyncConnectionPool[psycopg.AsyncConnection[tuple[object, ...]]]
+
+
+_SNAPSHOT = sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+_SET_SCOPE = sa.text(f"SELECT set_config('{WORKSPACE_SETTING}', :scope, true)")  # until the transaction ends
 
 
 class Database:
@@ -78,14 +96,20 @@ class Database:
         return cls(url, pool, engine)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+    async def transaction(self, scope: Scope, snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
         """One transaction, READ COMMITTED: committed at the end of the block, rolled back when it raises.
+
+        `scope`: the workspace whose rows it may see and write, or `EVERY_WORKSPACE`. A `snapshot` only reads, and all
+        its statements see the same state.
 
         A server that only reads is as good as none (`OUTAGES`), and its connection is not used again.
         """
         async with self.engine.connect() as connection:
             try:
                 async with connection.begin():
+                    if snapshot:  # has to be a transaction's first statement
+                        await connection.execute(_SNAPSHOT)
+                    await connection.execute(_SET_SCOPE, {"scope": str(scope) if isinstance(scope, UUID) else "*"})
                     yield connection
             except InternalError as error:
                 if not isinstance(error.orig, psycopg.errors.ReadOnlySqlTransaction):

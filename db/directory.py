@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
-from db.database import Database
+from db.database import EVERY_WORKSPACE, Database
 from db.identity import e164
 from db.tables import contacts, members, teams, workspaces
 from pipeline.domain.insight import Contact
@@ -183,7 +183,7 @@ def _within(query: sa.Select[Any], table: sa.Table, workspace_id: UUID | None) -
 
 async def _execute(database: Database, statement: sa.Executable) -> list[sa.Row[Any]]:
     try:
-        async with database.transaction() as connection:
+        async with database.transaction(EVERY_WORKSPACE) as connection:
             result = await connection.execute(statement)
             return list(result.all()) if result.returns_rows else []
     except IntegrityError as error:

@@ -13,7 +13,7 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.database import SOCKET, Database
+from db.database import EVERY_WORKSPACE, SOCKET, Database
 from db.rows import CALL_COLUMNS, to_call
 from db.tables import calls, jobs
 from pipeline.domain.call import Call, Job
@@ -93,7 +93,7 @@ async def claim(database: Database, worker: str, count: int, ttl: float) -> list
 
     A job whose lease ran out counts a crash. Several workers may claim at once; no job goes to two of them.
     """
-    async with database.transaction() as connection:
+    async with database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(_WALK_THE_INDEX)
         taken = await connection.execute(_CLAIM, {"worker": worker, "count": count, "ttl": ttl})
         ids = list(taken.scalars())
@@ -113,7 +113,7 @@ async def renew(database: Database, leases: Sequence[Lease], ttl: float) -> set[
     if not leases:
         return set()
     held = {"ids": [lease.job.job_id for lease in leases], "runs": [lease.job.run for lease in leases], "ttl": ttl}
-    async with database.transaction() as connection:
+    async with database.transaction(EVERY_WORKSPACE) as connection:
         kept = set((await connection.execute(_RENEW, held)).scalars())
     return {lease.job.job_id for lease in leases} - kept
 
@@ -121,7 +121,7 @@ async def renew(database: Database, leases: Sequence[Lease], ttl: float) -> set[
 async def workers(database: Database) -> list[str]:
     """Who holds running jobs, by the names given to `claim`."""
     query = sa.select(jobs.c.worker).distinct().where(jobs.c.state == "running", jobs.c.worker.is_not(None))
-    async with database.transaction() as connection:
+    async with database.transaction(EVERY_WORKSPACE) as connection:
         return list((await connection.execute(query)).scalars())
 
 
@@ -130,13 +130,13 @@ async def abandon(database: Database, workers: Sequence[str]) -> None:
     if not workers:
         return
     held = sa.and_(jobs.c.state == "running", jobs.c.worker.in_(workers))
-    async with database.transaction() as connection:
+    async with database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(sa.update(jobs).where(held).values(lease_until=sa.func.now()))
 
 
 async def stage(database: Database, lease: Lease, stage: str) -> None:
     """Note where the work stands, for people. Raises LeaseLost."""
-    async with database.transaction() as connection:
+    async with database.transaction(lease.workspace_id) as connection:
         await change(connection, lease, stage=stage)
 
 
@@ -145,7 +145,7 @@ async def retry(database: Database, lease: Lease, error: CallError, delay: float
 
     Where the recording got a newer address meanwhile, what the old one answered is no reason to wait.
     """
-    async with database.transaction() as connection:
+    async with database.transaction(lease.workspace_id) as connection:
         row = await lock(connection, lease)
         await change(
             connection,
@@ -158,7 +158,7 @@ async def retry(database: Database, lease: Lease, error: CallError, delay: float
 
 async def release(database: Database, leases: Sequence[Lease]) -> None:
     """Back to the queue at once, nothing counted: the worker is leaving. Leases already lost are passed over."""
-    async with database.transaction() as connection:
+    async with database.transaction(EVERY_WORKSPACE) as connection:
         for lease in sorted(leases, key=lambda lease: lease.job.job_id):
             await connection.execute(sa.update(jobs).where(_held(lease)).values(**_queued(0)))
 
@@ -171,7 +171,7 @@ async def fail(database: Database, lease: Lease, error: CallError) -> None:
     whose analysis fails stays completed, keeps its findings and gets a warning; if its metadata changed once more in
     the meantime, the analysis is queued again instead.
     """
-    async with database.transaction() as connection:
+    async with database.transaction(lease.workspace_id) as connection:
         row = await lock(connection, lease)
         if _has_newer_address(row, lease, error):
             await change(connection, lease, **_queued(0), **_reason(error))
@@ -196,14 +196,14 @@ async def refresh(database: Database, lease: Lease) -> Lease:
 
     Raises LeaseLost.
     """
-    async with database.transaction() as connection:
+    async with database.transaction(lease.workspace_id) as connection:
         row = await lock(connection, lease)
         return Lease(lease.job, to_call(row), lease.workspace_id, lease.call_pk, row.metadata_version)
 
 
 async def depth(database: Database) -> Depth:
     """How much is queued and running, over all workspaces."""
-    async with database.transaction() as connection:
+    async with database.transaction(EVERY_WORKSPACE) as connection:
         return Depth(*(await connection.execute(_DEPTH)).one())
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from db.database import Database
+from db.database import EVERY_WORKSPACE, Database
 from db.tables import api_keys
 from pipeline.domain.call import Sender
 from pipeline.errors import UnknownTeam
@@ -56,7 +56,7 @@ async def create(
         "scopes": sorted(wanted),
     }
     try:
-        async with database.transaction() as connection:
+        async with database.transaction(workspace_id) as connection:
             row = (await connection.execute(sa.insert(api_keys).values(**values).returning(*_SHOWN))).one()
     except IntegrityError as error:
         raise UnknownTeam from error
@@ -77,14 +77,14 @@ async def list_keys(database: Database, workspace_id: UUID | None = None) -> lis
     query = sa.select(*_SHOWN).order_by(api_keys.c.created_at)
     if workspace_id is not None:
         query = query.where(api_keys.c.workspace_id == workspace_id)
-    async with database.transaction() as connection:
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         return [_info(row) for row in await connection.execute(query)]
 
 
 async def revoke(database: Database, key_id: UUID) -> bool:
     """No submission with this key is taken from now on. False where there is no such key, or it was revoked before."""
     live = sa.and_(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
-    async with database.transaction() as connection:
+    async with database.transaction(EVERY_WORKSPACE) as connection:
         done = await connection.execute(sa.update(api_keys).where(live).values(revoked_at=sa.func.now()))
     return done.rowcount == 1
 

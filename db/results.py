@@ -41,7 +41,7 @@ async def load(database: Database, lease: Lease) -> dict[str, Any]:
     Load again after recording "fetch": the content may have been worked on before, by another job of the call. What
     another version recorded in a form that cannot be read counts as not recorded: the stage runs again.
     """
-    async with database.transaction() as connection:
+    async with database.transaction(lease.workspace_id) as connection:
         fetched = await _fetched(connection, lease)
         if not fetched:
             return {}
@@ -70,7 +70,7 @@ async def record(database: Database, lease: Lease, stage: str, result: Any) -> N
     """
     if stage not in _ADAPTERS:
         raise ValueError(f"no stage is called {stage!r}; there are {', '.join(_ADAPTERS)}")
-    async with database.transaction() as connection:
+    async with database.transaction(lease.workspace_id) as connection:
         await jobs.hold(connection, lease)
         if stage == "fetch":
             await _record_fetched(connection, lease, result)

@@ -20,7 +20,7 @@ async def load(database: Database, lease: Lease) -> Roster:
     Members are those of the call's team and those of no team. A voice is known from calls whose sender, or a
     person, said that the member handled them, once enough of them agree.
     """
-    async with database.transaction() as connection:
+    async with database.transaction(lease.workspace_id) as connection:
         row = (
             await connection.execute(
                 sa.select(

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.database import Database
+from db.database import EVERY_WORKSPACE, Database
 from db.rows import dump_json
 from db.tables import call_contacts, calls, contacts, findings, jobs, recordings, submissions, tasks, transcripts
 from pipeline.domain.call import CallState
@@ -117,7 +117,7 @@ async def list_calls(
         query = query.where(calls.c.workspace_id == workspace_id)
     if state is not None:
         query = query.where(calls.c.state == str(state))
-    async with database.transaction() as connection:
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         return [_summary(row) for row in await connection.execute(query)]
 
 
@@ -130,7 +130,7 @@ async def list_jobs(
         query = query.where(calls.c.workspace_id == workspace_id)
     if state is not None:
         query = query.where(jobs.c.state == state)
-    async with database.transaction() as connection:
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         return [_job(row) for row in await connection.execute(query)]
 
 
@@ -142,8 +142,7 @@ async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID 
     query = _SUMMARY.add_columns(*_MORE).where(calls.c.call_id == UUID(str(call_id)))
     if workspace_id is not None:
         query = query.where(calls.c.workspace_id == workspace_id)
-    async with database.transaction() as connection:
-        await connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+    async with database.transaction(workspace_id or EVERY_WORKSPACE, snapshot=True) as connection:
         row = (await connection.execute(query.order_by(calls.c.id.desc()).limit(1))).one_or_none()
         return None if row is None else await _record(connection, row)
 

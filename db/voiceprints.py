@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db import voice_profiles
-from db.database import Database
+from db.database import EVERY_WORKSPACE, Database
 from db.jobs import Lease
 from db.tables import calls, members, voice_centroids, voiceprint_events, voiceprints
 from pipeline.domain.speech import Voiceprint
@@ -98,13 +98,13 @@ async def list_(database: Database, workspace_id: UUID | None = None, limit: int
     query = _SUMMARY.order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc()).limit(limit)
     if workspace_id is not None:
         query = query.where(voiceprints.c.workspace_id == workspace_id)
-    async with database.transaction() as connection:
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         return [_summary(row) for row in await connection.execute(query)]
 
 
 async def show(database: Database, call_id: UUID, workspace_id: UUID | None = None) -> VoiceprintRecord:
     """All about the voiceprint of one call. Raises `NoVoiceprint`."""
-    async with database.transaction() as connection:
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         row = await _find(connection, call_id, workspace_id)
         like = sa.func.max(voice_profiles.cosine(voiceprints.c.vector, voice_centroids.c.vector)).label("like")
         compared = sa.and_(
@@ -166,7 +166,7 @@ async def _change(
     values: dict[str, Any],
     policy: VoicePolicy,
 ) -> VoiceprintSummary:
-    async with database.transaction() as connection:
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         found = await _find(connection, call_id, workspace_id)
         await voice_profiles.hold(connection, found.workspace_id)
         was = await _find(connection, call_id, found.workspace_id)  # as it is now that nobody else changes it

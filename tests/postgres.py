@@ -16,7 +16,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from db import calls, directory, embedded, jobs, keys, migrate
-from db.database import Database
+from db.database import EVERY_WORKSPACE, Database
 from pipeline.domain.call import Call, Sender, Submission
 
 NOTHING_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}  # a crash test has its own
@@ -105,11 +105,11 @@ class World:
         return row
 
     async def rows(self, query: str, **values: Any) -> list[Any]:
-        async with self.database.transaction() as connection:
+        async with self.database.transaction(EVERY_WORKSPACE) as connection:
             return list((await connection.execute(sa.text(query), values)).mappings())
 
     async def execute(self, statement: str, **values: Any) -> None:
-        async with self.database.transaction() as connection:
+        async with self.database.transaction(EVERY_WORKSPACE) as connection:
             await connection.execute(sa.text(statement), values)
 
     async def jobs(self) -> list[tuple[str, str]]:

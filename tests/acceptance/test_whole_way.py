@@ -7,6 +7,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from db.database import EVERY_WORKSPACE
 from serve_app.cli.demo import turns_by_role
 from serve_app.cli.handout import HandOut
 from serve_app.demo.compare import compare
@@ -61,7 +62,7 @@ async def test_a_voiceprint_of_the_rep_is_built_from_the_rep_channel(client: Cli
     query = sa.select(voiceprints.c.user_id, voiceprints.c.speech_seconds).join(
         calls, calls.c.id == voiceprints.c.call_pk
     )
-    async with client.database.transaction() as connection:
+    async with client.database.transaction(EVERY_WORKSPACE) as connection:
         rows = (await connection.execute(query.where(calls.c.call_id == body["callId"]))).all()
     assert len(rows) == 1
     assert str(rows[0].user_id) == body["userId"]

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from db import calls, jobs
+from db.database import EVERY_WORKSPACE
 from pipeline.errors import EngineError, LeaseLost, NotAudio, RecordingGone, RecordingNotReady, RecordingUnreachable
 from tests.postgres import World
 
@@ -205,7 +206,7 @@ async def test_a_claim_from_a_long_queue_reads_only_the_jobs_it_takes(world: Wor
         " FROM calls, generate_series(1, 3000)"
     )
     await world.execute("INSERT INTO jobs (call_pk, kind) SELECT id, 'process' FROM calls ON CONFLICT DO NOTHING")
-    async with world.database.transaction() as connection:
+    async with world.database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(jobs._WALK_THE_INDEX)
         explain = sa.text("EXPLAIN (ANALYZE, FORMAT JSON) " + jobs._CLAIM.text)
         plan = (await connection.execute(explain, {"worker": "w", "count": 5, "ttl": 60})).scalar_one()

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy.exc import ProgrammingError
 
 from db import calls, jobs, keys
+from db.database import EVERY_WORKSPACE
 from pipeline.domain.call import CallState
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, LeaseLost, NotAudio, RecordingNotReady, UnknownTeam
 from tests.postgres import World
@@ -238,7 +239,7 @@ async def test_the_record_of_submissions_is_append_only(world: World, statement:
 
 async def test_a_transaction_that_says_so_may_erase_a_call_with_its_submissions(world: World) -> None:
     await world.submit(recording_url=A)
-    async with world.database.transaction() as connection:
+    async with world.database.transaction(EVERY_WORKSPACE) as connection:
         await connection.exec_driver_sql("SET LOCAL switchboard.erasure = 'on'")
         await connection.exec_driver_sql("DELETE FROM calls")
     assert await world.rows("SELECT FROM submissions") == []

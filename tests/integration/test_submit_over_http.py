@@ -27,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from db import directory, keys, tables, views
-from db.database import Database
+from db.database import EVERY_WORKSPACE, Database
 from serve_app import openapi
 from serve_app.ledger import open_ledger
 from serve_app.limits import LimitOptions
@@ -105,7 +105,7 @@ def problem(answer: httpx.Response) -> tuple[int, list[str]]:
 
 
 async def count_calls(database: Database) -> int:
-    async with database.transaction() as connection:
+    async with database.transaction(EVERY_WORKSPACE) as connection:
         return int((await connection.execute(sa.select(sa.func.count()).select_from(tables.calls))).scalar_one())
 
 

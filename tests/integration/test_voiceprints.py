@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from db import calls, directory, roster, voiceprints
+from db.database import EVERY_WORKSPACE
 from pipeline.domain.insight import MemberVoiceprint
 from pipeline.domain.speech import Voiceprint
 from pipeline.speakers.policy import Voices
@@ -196,7 +197,7 @@ async def test_an_erased_call_leaves_nothing_of_its_voice_in_a_mean(world: World
     ana = await member(world, "Ana")
     for seed in range(4):
         last = await call(world, voice(ANA, seed), ana)
-    async with world.database.transaction() as connection:
+    async with world.database.transaction(EVERY_WORKSPACE) as connection:
         import sqlalchemy as sa
 
         await connection.execute(sa.text("SET LOCAL switchboard.erasure = 'on'"))
