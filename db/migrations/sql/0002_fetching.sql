@@ -1,0 +1,1 @@
+-- What fetching remembers: credentials of hosts, recordings as they are fetched.

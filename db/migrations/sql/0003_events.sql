@@ -1,0 +1,1 @@
+-- Events: endpoints, the outbox and what was delivered.

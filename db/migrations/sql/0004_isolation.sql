@@ -1,0 +1,1 @@
+-- Isolation of workspaces by row-level security.
