@@ -12,13 +12,14 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, SerializationInfo, field_serializer, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from rapidfuzz import fuzz, process
 
 from db.identity import SIGNING_PARAMETERS
-from pipeline.analysis.engine import AnalysisOptions
+from db.sealing import Sealer
+from pipeline.analysis.engine import REVEAL, AnalysisOptions
 from pipeline.asr.engine import AsrOptions
 from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.chunks import SpeechOptions
@@ -82,6 +83,11 @@ class Settings(BaseSettings):
         SIGNING_PARAMETERS,
         description="Query parameters that only sign an address: URLs that differ in nothing else name one recording.",
     )
+    secrets_keys: tuple[SecretStr, ...] = Field(
+        (),
+        description="Keys that seal stored secrets (credentials of recording servers, secrets of webhooks), each of "
+        "32 bytes in base64 (`openssl rand -base64 32`): the first seals, all open. Left out: stored unsealed.",
+    )
     http: HttpOptions = Field(default_factory=HttpOptions)
     limits: LimitOptions = Field(default_factory=LimitOptions)
     processing: ProcessingOptions = Field(default_factory=ProcessingOptions)
@@ -107,6 +113,18 @@ class Settings(BaseSettings):
             raise ValueError("must be a URL of the form postgresql://user:password@host/database")
         return value
 
+    @field_validator("secrets_keys")
+    @classmethod
+    def _can_seal(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        Sealer([key.get_secret_value() for key in keys])
+        return keys
+
+    @field_serializer("secrets_keys", when_used="json")
+    def _hidden(self, keys: tuple[SecretStr, ...], info: SerializationInfo) -> list[str]:
+        """Written out only to whoever asks by name: the service, for the environment of its own replicas."""
+        reveal = bool(info.context and info.context.get(REVEAL))
+        return [key.get_secret_value() if reveal else str(key) for key in keys]
+
     @field_validator("route_prefix")
     @classmethod
     def _prefix(cls, value: str) -> str:
@@ -124,6 +142,10 @@ class Settings(BaseSettings):
     def storage_url(self) -> str:
         """The fsspec URL of the folder that keeps recordings."""
         return self.storage or (self.data_dir.expanduser().resolve() / "recordings").as_uri()
+
+    def sealer(self) -> Sealer:
+        """Seals and opens stored secrets with the keys that are set."""
+        return Sealer([key.get_secret_value() for key in self.secrets_keys])
 
     def require_database_url(self) -> str:
         """The database's URL, in a process that cannot start an embedded one: a replica, a policy."""
