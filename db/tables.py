@@ -36,8 +36,11 @@ def _call(primary_key: bool = False) -> sa.Column[object]:
 
 
 def _job(primary_key: bool = False) -> sa.Column[object]:
-    reference = sa.ForeignKey("jobs.id", ondelete="CASCADE")
-    return sa.Column("job_id", UUID, reference, nullable=False, primary_key=primary_key)
+    return sa.Column("job_id", UUID, nullable=False, primary_key=primary_key)
+
+
+def _job_of_call(name: str) -> sa.ForeignKeyConstraint:
+    return sa.ForeignKeyConstraint(["call_pk", "job_id"], ["jobs.call_pk", "jobs.id"], name=name, ondelete="CASCADE")
 
 
 def _team_of_workspace(name: str) -> sa.ForeignKeyConstraint:
@@ -129,18 +132,7 @@ calls = sa.Table(
     _text("recording_identity", required=False),
     _text("recording_identity2", required=False),
     _text("state"),
-    sa.Column(
-        "job_id",
-        UUID,
-        sa.ForeignKey(
-            "jobs.id",
-            name="calls_job_id_fkey",
-            ondelete="SET NULL",
-            deferrable=True,
-            initially="DEFERRED",
-            use_alter=True,
-        ),
-    ),
+    sa.Column("job_id", UUID),
     sa.Column("metadata_version", sa.Integer, nullable=False, server_default="1"),
     sa.Column("warnings", ARRAY(sa.Text), nullable=False, server_default="{}"),
     sa.Column("analysis_warnings", ARRAY(sa.Text), nullable=False, server_default="{}"),
@@ -154,6 +146,14 @@ calls = sa.Table(
     _time("failed_at"),
     sa.UniqueConstraint("workspace_id", "call_id", name="calls_workspace_id_call_id_key"),
     _team_of_workspace("calls_team_fkey"),
+    sa.ForeignKeyConstraint(
+        ["id", "job_id"],
+        ["jobs.call_pk", "jobs.id"],
+        name="calls_job_fkey",
+        deferrable=True,
+        initially="DEFERRED",
+        use_alter=True,
+    ),
     sa.Index("calls_recent_idx", "workspace_id", "created_at"),
     sa.Index("calls_call_id_idx", "call_id"),
 )
@@ -184,7 +184,7 @@ jobs = sa.Table(
     _time("lease_until"),
     _time("finished_at"),
     sa.Index("jobs_claim_idx", "not_before", "created_at", postgresql_where=_live),
-    sa.Index("jobs_call_idx", "call_pk"),
+    sa.UniqueConstraint("call_pk", "id", name="jobs_call_pk_id_key"),
     sa.Index("jobs_one_live_idx", "call_pk", "kind", unique=True, postgresql_where=_live),
 )
 
@@ -211,6 +211,7 @@ recordings = sa.Table(
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
     _text("media_type", required=False),
     _now("fetched_at"),
+    _job_of_call("recordings_job_fkey"),
     sa.Index("recordings_call_idx", "call_pk"),
 )
 
@@ -223,6 +224,7 @@ stage_results = sa.Table(
     _job(),
     sa.Column("result", JSONB, nullable=False),
     _now("recorded_at"),
+    _job_of_call("stage_results_job_fkey"),
 )
 
 transcripts = sa.Table(
@@ -235,6 +237,7 @@ transcripts = sa.Table(
     _text("engine"),
     sa.Column("content", JSONB, nullable=False),
     _now("written_at"),
+    _job_of_call("transcripts_job_fkey"),
 )
 
 findings = sa.Table(
@@ -317,4 +320,87 @@ voice_centroids = sa.Table(
     sa.Column("vector", Vector, nullable=False),
     sa.Column("calls", sa.Integer, nullable=False),
     sa.Column("speech_seconds", sa.Double, nullable=False),
+)
+
+webhook_endpoints = sa.Table(
+    "webhook_endpoints",
+    metadata,
+    _id(),
+    _workspace(),
+    sa.Column("team_id", UUID),
+    _text("url"),
+    _text("description", default=""),
+    sa.Column("events", ARRAY(sa.Text), nullable=False),
+    sa.Column("include", ARRAY(sa.Text), nullable=False, server_default="{}"),
+    _text("secret"),
+    _text("previous_secret", required=False),
+    _time("previous_until"),
+    _time("failing_since"),
+    _time("gave_up_at"),
+    _text("last_failure", required=False),
+    _time("paused_until"),
+    _time("disabled_at"),
+    _text("disabled_reason", required=False),
+    _now("created_at"),
+    _team_of_workspace("webhook_endpoints_team_fkey"),
+    sa.Index("webhook_endpoints_workspace_idx", "workspace_id"),
+)
+
+events = sa.Table(
+    "events",
+    metadata,
+    _id(),
+    _workspace(),
+    _call(),
+    _text("type"),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("data", JSONB, nullable=False),
+    sa.Column("record", JSONB),
+    sa.Column("transcript", JSONB),
+    sa.Index("events_call_idx", "call_pk"),
+    sa.Index("events_at_idx", "at"),
+)
+
+_unsent = sa.text("state IN ('waiting', 'behind', 'sending')")
+
+webhook_deliveries = sa.Table(
+    "webhook_deliveries",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(), primary_key=True),
+    _workspace(),
+    sa.Column("endpoint_id", UUID, sa.ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("event_id", UUID, sa.ForeignKey("events.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("call_pk", sa.BigInteger, nullable=False),
+    _text("state"),
+    sa.Column("run", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
+    _now("not_before"),
+    _now("created_at"),
+    _time("finished_at"),
+    sa.UniqueConstraint("endpoint_id", "event_id", name="webhook_deliveries_once_key"),
+    sa.Index(
+        "webhook_deliveries_due_idx",
+        "endpoint_id",
+        "not_before",
+        "id",
+        postgresql_where=sa.text("state IN ('waiting', 'sending')"),
+    ),
+    sa.Index("webhook_deliveries_order_idx", "endpoint_id", "call_pk", "id", postgresql_where=_unsent),
+    sa.Index("webhook_deliveries_event_idx", "event_id"),
+)
+
+webhook_attempts = sa.Table(
+    "webhook_attempts",
+    metadata,
+    sa.Column(
+        "delivery_id", sa.BigInteger, sa.ForeignKey("webhook_deliveries.id", ondelete="CASCADE"), primary_key=True
+    ),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    _workspace(),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False),
+    sa.Column("status", sa.Integer),
+    _text("outcome"),
+    _text("answer", default=""),
 )
