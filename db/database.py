@@ -5,9 +5,11 @@ A restart of PostgreSQL costs the first request nothing: SQLAlchemy's pool looks
 out, and `fetch_one` tries again on a fresh one.
 """
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import Enum
+from functools import cache
 from typing import Any, Final, Literal, Self
 from uuid import UUID
 
@@ -19,7 +21,10 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from db import isolation
 from db.rows import dump_json
+
+log = logging.getLogger(__name__)
 
 OUTAGES: tuple[type[Exception], ...] = (psycopg.OperationalError, OperationalError, InterfaceError, sa.exc.TimeoutError)
 """What a lost, restarting or overloaded PostgreSQL raises here: never the fault of the call being worked on."""
@@ -158,6 +163,8 @@ async def _bound_waiting(connection: psycopg.AsyncConnection[tuple[object, ...]]
     """A submission that cannot be taken in time is answered 503 rather than kept hanging."""
     await connection.execute("SET lock_timeout = '5s'")
     await connection.execute("SET statement_timeout = '10s'")
+    await connection.execute(isolation.STEP_DOWN)
+    _complain(await (await connection.execute(isolation.IS_ISOLATED)).fetchone())
 
 
 class _Text(StrDumperUnknown):
@@ -171,4 +178,18 @@ def _prepare(connection: Any, _: object) -> None:
     connection.adapters.register_dumper(str, _Text)
     with connection.cursor() as cursor:
         cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION}'")
+        cursor.execute(isolation.STEP_DOWN)
+        cursor.execute(isolation.IS_ISOLATED)
+        _complain(cursor.fetchone())
     connection.commit()
+
+
+def _complain(found: Any) -> None:
+    trouble = isolation.trouble(*found)
+    if trouble is not None:
+        _log_once(trouble)
+
+
+@cache  # each process says it once, not each connection
+def _log_once(trouble: str) -> None:
+    log.error(trouble)

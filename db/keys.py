@@ -94,11 +94,7 @@ _SHOWN = tuple(
     for name in ("id", "workspace_id", "team_id", "name", "prefix", "scopes", "created_at", "revoked_at")
 )
 
-_FIND = """
-    SELECT k.id, k.workspace_id, k.team_id, k.scopes, w.default_country
-    FROM api_keys k JOIN workspaces w ON w.id = k.workspace_id
-    WHERE k.secret_sha256 = %s AND k.revoked_at IS NULL
-"""
+_FIND = "SELECT key_id, workspace_id, team_id, scopes, default_country FROM find_key(%s)"
 
 
 def _digest(secret: str) -> bytes:

@@ -12,7 +12,8 @@ from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from psycopg.errors import InsufficientPrivilege
 
-from db.database import CONNECT_SECONDS, sqlalchemy_url
+from db.database import CONNECT_SECONDS, WORKSPACE_SETTING, sqlalchemy_url
+from db.migrations import SQL
 
 OLDEST_POSTGRES = 14
 ADVISORY_LOCK = 0x5317C4B0A4D  # any number that nobody else in the database uses
@@ -30,8 +31,12 @@ def migrate(url: str) -> None:
         _check(connection)
         config = _config()
         config.attributes["connection"] = connection
+        # What a migration does to rows it does to all of them.
+        connection.execute(sa.text("SELECT set_config(:name, '*', false)"), {"name": WORKSPACE_SETTING})
+        connection.commit()
         try:
             command.upgrade(config, "head")
+            _make_service_role(connection)
         except CommandError as error:
             raise DatabaseUnfit(f"The database was migrated by another version of Switchboard: {error}") from error
         except InsufficientPrivilege as error:
@@ -45,6 +50,13 @@ def is_current(url: str) -> bool:
     """Whether the database has the schema of this version."""
     with _connection(url) as connection:
         return MigrationContext.configure(connection).get_current_revision() == _head()
+
+
+def _make_service_role(connection: sa.Connection) -> None:
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    driver.execute((SQL / "service_role.sql").read_text(encoding="utf-8"))
+    driver.commit()
 
 
 def _head() -> str | None:

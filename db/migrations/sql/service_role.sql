@@ -1,0 +1,34 @@
+-- The role that the service works as where its login would pass by row-level security (superusers and roles with
+-- BYPASSRLS do): it may read and write the isolated tables and nothing else. Run at the end of every `migrate`, so that
+-- it is there again after a restore. Roles belong to the whole server: it may be there already, another
+-- database's migration may be making it at this moment, or we may have no right to; then the login has to be a plain one.
+DO $$
+DECLARE
+    isolated text;
+BEGIN
+    BEGIN
+        IF to_regrole('switchboard_service') IS NULL THEN
+            CREATE ROLE switchboard_service NOLOGIN;
+        END IF;
+    EXCEPTION WHEN insufficient_privilege OR duplicate_object OR unique_violation THEN
+        NULL;
+    END;
+    IF to_regrole('switchboard_service') IS NULL THEN
+        RETURN;
+    END IF;
+    BEGIN
+        IF NOT pg_has_role(session_user, 'switchboard_service', 'MEMBER') THEN
+            EXECUTE format('GRANT switchboard_service TO %I', session_user);
+        END IF;
+    EXCEPTION WHEN insufficient_privilege OR internal_error THEN  -- internal: another database's migration was quicker
+        NULL;
+    END;
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO switchboard_service', current_schema());
+    FOR isolated IN
+        SELECT oid::regclass::text FROM pg_class
+        WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relrowsecurity
+            AND pg_has_role(relowner, 'USAGE')
+    LOOP
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO switchboard_service', isolated);
+    END LOOP;
+END $$;
