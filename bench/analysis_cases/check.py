@@ -71,7 +71,7 @@ def due(start: date, rule: str) -> date | None:
 
 def turn_faults(turns: list[dict[str, Any]], duration: float) -> list[str]:
     faults, before = [], None
-    if not 12 <= len(turns) <= 45:
+    if not 8 <= len(turns) <= 45:
         faults.append(f"{len(turns)} turns")
     for position, turn in enumerate(turns):
         seconds, words = turn["end"] - turn["start"], len(turn["text"].split())
@@ -145,7 +145,7 @@ def case_faults(case: dict[str, Any]) -> list[str]:
     offset = start.utcoffset()
     if offset is None or offset.seconds % 3600:
         faults.append("startTime: an offset of whole hours is needed (bench/analysis.py)")
-    if not 60 <= given["durationSeconds"] <= 360 or not given["durationSeconds"] - 5 <= turns[-1]["end"]:
+    if not 30 <= given["durationSeconds"] <= 360 or not given["durationSeconds"] - 5 <= turns[-1]["end"]:
         faults.append(f"{given['durationSeconds']} s long, last turn ends at {turns[-1]['end']}")
     if not 2 <= len(given["roster"]) <= 6 or not 3 <= len(given["contacts"]) <= 8:
         faults.append("size of roster or contacts")
