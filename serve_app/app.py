@@ -9,6 +9,7 @@ Replicas read their settings from the environment of their node; nothing secret 
 Ray's dashboard shows arguments.
 """
 
+import asyncio
 import logging
 import os
 from typing import Any
@@ -25,31 +26,42 @@ from serve_app.settings import Settings
 
 log = logging.getLogger("ray.serve")
 
+EVENTS_POOL_SIZE = 3
+
 
 class ConductorReplica:
-    """Thin wrapper: opens the database, runs the loop, reports its health, drains on shutdown."""
+    """Thin wrapper: opens the database, runs the loops, reports their health, drains on shutdown."""
 
     async def __init__(self, transcriber: DeploymentHandle, diarizer: DeploymentHandle) -> None:  # type: ignore[misc]
         from db.database import Database
         from serve_app.conductor import Conducting
+        from serve_app.delivery import Delivering
 
         settings = Settings()
         self._database = await Database.open(settings.require_database_url(), pool_size=settings.processing.pool_size)
         workers = RayWorkers(transcriber, diarizer, settings.scaling.task_cpus)
         self._loop = Conducting(self._database, workers, settings.processing, settings.process_options())
         await self._loop.start()
+        # Connections of its own: many receivers that answer at once must not keep a lease from being renewed.
+        self._events_database = await Database.open(settings.require_database_url(), pool_size=EVENTS_POOL_SIZE)
+        self._events = Delivering(self._events_database, settings.webhooks, settings.sealer())
+        self._drain_seconds = settings.processing.drain_seconds
+        await self._events.start()
 
     async def check_health(self) -> None:
         if not self._loop.alive:
             raise RuntimeError("The Conductor's loop is dead or stuck.")
+        if not self._events.alive:
+            raise RuntimeError("The loop that delivers events is dead.")
 
     async def pid(self) -> int:
         """The process that runs this replica, for operators and fault tests."""
         return os.getpid()
 
     async def __del__(self) -> None:
-        if hasattr(self, "_loop"):
-            await self._loop.stop()
+        if hasattr(self, "_events"):
+            await asyncio.gather(self._loop.stop(), self._events.stop(self._drain_seconds))
+            await self._events_database.close()
             await self._database.close()
 
 

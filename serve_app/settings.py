@@ -32,6 +32,7 @@ from pipeline.speakers.turns import TurnOptions
 from serve_app.limits import LimitOptions
 from serve_app.retry import ProcessingOptions
 from serve_app.scaling import ScalingOptions
+from serve_app.webhooks.options import WebhookOptions
 
 if TYPE_CHECKING:
     from pipeline.process import ProcessOptions
@@ -92,6 +93,7 @@ class Settings(BaseSettings):
     limits: LimitOptions = Field(default_factory=LimitOptions)
     processing: ProcessingOptions = Field(default_factory=ProcessingOptions)
     scaling: ScalingOptions = Field(default_factory=ScalingOptions)
+    webhooks: WebhookOptions = Field(default_factory=WebhookOptions)
     fetch: FetchOptions = Field(default_factory=FetchOptions)
     decode: DecodeOptions = Field(default_factory=DecodeOptions)
     speech: SpeechOptions = Field(default_factory=SpeechOptions)

@@ -1,0 +1,140 @@
+"""Care for the outbox: replay, enabling anew, what is too old, endpoints that fail for days. `events.py` sends."""
+
+from datetime import datetime
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.database import EVERY_WORKSPACE, Database
+from db.events import NOTIFY, within
+from db.tables import events, webhook_deliveries, webhook_endpoints
+
+SWEEP_ROWS = 1000  # deleted in one transaction
+
+_LOCK_LINE = sa.text("""
+    SELECT id FROM webhook_deliveries WHERE endpoint_id = :endpoint AND state IN ('waiting', 'behind', 'sending')
+    ORDER BY id FOR NO KEY UPDATE
+""")
+_LINE_UP = sa.text("""
+    WITH line AS (
+        SELECT id, call_pk, bool_or(state = 'sending') OVER (PARTITION BY call_pk) AS busy,
+            row_number() OVER (PARTITION BY call_pk ORDER BY id) AS place
+        FROM webhook_deliveries WHERE endpoint_id = :endpoint AND state IN ('waiting', 'behind', 'sending')
+    )
+    UPDATE webhook_deliveries SET state = CASE WHEN place = 1 AND NOT busy THEN 'waiting' ELSE 'behind' END
+    FROM line WHERE webhook_deliveries.id = line.id AND webhook_deliveries.state IN ('waiting', 'behind')
+""")
+
+_STUCK = sa.text("""
+    SELECT DISTINCT b.endpoint_id, b.workspace_id FROM webhook_deliveries b
+    WHERE b.state = 'behind' AND NOT EXISTS (
+        SELECT FROM webhook_deliveries d
+        WHERE d.endpoint_id = b.endpoint_id AND d.call_pk = b.call_pk AND d.state IN ('waiting', 'sending')
+    )
+""")
+
+_SWEEP = sa.text("""
+    DELETE FROM events WHERE id IN (
+        SELECT e.id FROM events e
+        WHERE e.at < now() - make_interval(secs => :seconds) AND NOT EXISTS (
+            SELECT FROM webhook_deliveries d JOIN webhook_endpoints w ON w.id = d.endpoint_id
+            WHERE d.event_id = e.id AND d.state IN ('waiting', 'behind', 'sending') AND w.disabled_at IS NULL
+        )
+        ORDER BY e.at LIMIT :rows FOR UPDATE SKIP LOCKED
+    )
+""")
+
+_PASS_OVER = sa.text("""
+    WITH passed AS (
+        UPDATE webhook_deliveries SET state = 'failed', finished_at = now(), attempts = attempts + 1, run = run + 1
+        WHERE endpoint_id = :endpoint AND state IN ('waiting', 'behind', 'sending')
+        RETURNING id, attempts, workspace_id
+    )
+    INSERT INTO webhook_attempts (delivery_id, number, workspace_id, at, seconds, outcome)
+    SELECT id, attempts, workspace_id, now(), 0, 'passed over when the endpoint was enabled' FROM passed
+""")
+
+
+async def disable_lasting_failures(database: Database, seconds: float) -> list[tuple[UUID, str]]:
+    """Disable endpoints that took nothing for `seconds` and let a delivery run out; their ids and reasons."""
+    table = webhook_endpoints.c
+    lasting = sa.and_(
+        table.disabled_at.is_(None),
+        table.gave_up_at.is_not(None),
+        table.failing_since < within(-seconds),
+    )
+    days = sa.func.round(sa.extract("epoch", sa.func.now() - table.failing_since) / 86400, 1)
+    reason = sa.func.concat("Nothing was taken for ", days, " days; the last failure: ", table.last_failure, ".")
+    query = (
+        sa.update(webhook_endpoints)
+        .where(lasting)
+        .values(disabled_at=sa.func.now(), disabled_reason=reason)
+        .returning(table.id, table.disabled_reason)
+    )
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        return [(row[0], row[1]) for row in await connection.execute(query)]
+
+
+async def sweep(database: Database, seconds: float) -> int:
+    """Delete events older than `seconds` with their deliveries and log; how many.
+
+    One that is still to be sent stays, unless its endpoint is disabled.
+    """
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        return (await connection.execute(_SWEEP, {"seconds": seconds, "rows": SWEEP_ROWS})).rowcount
+
+
+async def mend(database: Database) -> int:
+    """Line up anew where an event waits behind none; how many endpoints. There should be none."""
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        stuck = (await connection.execute(_STUCK)).all()
+        for endpoint_id, _ in stuck:
+            await _line_up(connection, endpoint_id)
+    return len(stuck)
+
+
+async def replay(
+    database: Database,
+    workspace_id: UUID,
+    endpoint_id: UUID,
+    event_id: UUID | None = None,
+    since: datetime | None = None,
+    failed_only: bool = True,
+) -> int:
+    """Send again: one event, those since a time, or all that were given up; how many.
+
+    Of one call the older come first, also before those that wait already. `failed_only` leaves out what was taken.
+    """
+    table = webhook_deliveries.c
+    states = ("failed",) if failed_only else ("failed", "delivered")
+    chosen = sa.and_(table.endpoint_id == endpoint_id, table.state.in_(states))
+    if event_id is not None:
+        chosen &= table.event_id == event_id
+    if since is not None:
+        chosen &= table.event_id.in_(sa.select(events.c.id).where(events.c.at >= since))
+    async with database.transaction(workspace_id) as connection:
+        done = await connection.execute(
+            sa.update(webhook_deliveries)
+            .where(chosen)
+            .values(state="behind", failures=0, not_before=sa.func.now(), finished_at=None)
+        )
+        await _line_up(connection, endpoint_id)
+        await connection.execute(NOTIFY)
+        return done.rowcount
+
+
+async def begin_anew(connection: AsyncConnection, endpoint_id: UUID, pass_over: bool) -> None:
+    """What waits for an endpoint is due at once, its schedule begun anew; or given up, with a line in the log."""
+    await connection.execute(_LOCK_LINE, {"endpoint": endpoint_id})
+    if pass_over:
+        await connection.execute(_PASS_OVER, {"endpoint": endpoint_id})
+        return
+    waiting = sa.and_(webhook_deliveries.c.endpoint_id == endpoint_id, webhook_deliveries.c.state == "waiting")
+    await connection.execute(sa.update(webhook_deliveries).where(waiting).values(failures=0, not_before=sa.func.now()))
+
+
+async def _line_up(connection: AsyncConnection, endpoint_id: UUID) -> None:
+    """Of each call the first unsent waits and the others are behind it."""
+    await connection.execute(_LOCK_LINE, {"endpoint": endpoint_id})  # nobody claims meanwhile
+    await connection.execute(_LINE_UP, {"endpoint": endpoint_id})

@@ -1,0 +1,192 @@
+"""Endpoints: where a workspace wants its events sent. Secrets come sealed and leave sealed (`db.sealing`)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from db import event_upkeep, events
+from db.database import EVERY_WORKSPACE, Database
+from db.directory import NotInDirectory
+from db.tables import webhook_endpoints as endpoints
+
+EVENT_TYPES = ("call.received", "call.transcribing", "call.completed", "call.failed")
+PARTS = ("record", "transcript")  # what an event may carry beyond ids, state and times
+MOST_ENDPOINTS = 20  # of a workspace: each costs every change of every call a row
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where events go and how it stands. Times are aware; those of health are None while all is well."""
+
+    endpoint_id: UUID
+    workspace_id: UUID
+    team_id: UUID | None  # None: calls of every team
+    url: str
+    description: str
+    events: tuple[str, ...]
+    include: tuple[str, ...]
+    previous_until: datetime | None  # until then the secret before the present one signs too
+    failing_since: datetime | None  # the first failure since anything was taken
+    gave_up_at: datetime | None  # a delivery ran out of attempts since anything was taken
+    last_failure: str | None
+    paused_until: datetime | None  # as the receiver asked by Retry-After
+    disabled_at: datetime | None
+    disabled_reason: str | None
+    created_at: datetime
+
+
+class TooManyEndpoints(ValueError):
+    """The workspace has as many endpoints as it may have."""
+
+
+async def add(
+    database: Database,
+    workspace_id: UUID,
+    url: str,
+    sealed_secret: str,
+    event_types: Iterable[str] = EVENT_TYPES,
+    include: Iterable[str] = (),
+    team_id: UUID | None = None,
+    description: str = "",
+) -> Endpoint:
+    """A new endpoint; it is sent what happens from now on.
+
+    Raises ValueError for unknown or no event types and unknown parts, TooManyEndpoints, NotInDirectory where the
+    workspace or its team does not exist. The URL is the caller's to check.
+    """
+    values = {
+        "workspace_id": workspace_id,
+        "url": url,
+        "secret": sealed_secret,
+        "events": _known(event_types, EVENT_TYPES, "event type"),
+        "include": _known(include, PARTS, "part of a record", none_allowed=True),
+        "team_id": team_id,
+        "description": description,
+    }
+    try:
+        async with database.transaction(workspace_id) as connection:
+            mine = endpoints.c.workspace_id == workspace_id
+            if (await connection.execute(sa.select(sa.func.count()).where(mine))).scalar_one() >= MOST_ENDPOINTS:
+                raise TooManyEndpoints(f"a workspace has at most {MOST_ENDPOINTS} endpoints")
+            row = (await connection.execute(sa.insert(endpoints).values(**values).returning(*_SHOWN))).one()
+    except IntegrityError as error:
+        raise NotInDirectory("no such workspace, or no such team in it") from error
+    return _endpoint(row)
+
+
+async def list_endpoints(database: Database, workspace_id: UUID | None = None) -> list[Endpoint]:
+    """All endpoints, disabled ones too, oldest first."""
+    query = sa.select(*_SHOWN).order_by(endpoints.c.created_at, endpoints.c.id)
+    if workspace_id is not None:
+        query = query.where(endpoints.c.workspace_id == workspace_id)
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
+        return [_endpoint(row) for row in await connection.execute(query)]
+
+
+async def find(database: Database, endpoint_id: UUID) -> Endpoint | None:
+    """The endpoint, or None."""
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        row = (await connection.execute(sa.select(*_SHOWN).where(endpoints.c.id == endpoint_id))).one_or_none()
+    return None if row is None else _endpoint(row)
+
+
+async def change(
+    database: Database,
+    endpoint: Endpoint,
+    url: str | None = None,
+    event_types: Sequence[str] | None = None,
+    include: Sequence[str] | None = None,
+    description: str | None = None,
+) -> Endpoint | None:
+    """The endpoint with what is not None changed, or None where it was removed; ValueError as `add`.
+
+    Event types count for what happens from now on; parts that are no longer wanted are left out of what waits, too.
+    """
+    values: dict[str, Any] = {"url": url, "description": description}
+    if event_types is not None:
+        values["events"] = _known(event_types, EVENT_TYPES, "event type")
+    if include is not None:
+        values["include"] = _known(include, PARTS, "part of a record", none_allowed=True)
+    return await _update(database, endpoint, {name: value for name, value in values.items() if value is not None})
+
+
+async def remove(database: Database, endpoint: Endpoint) -> bool:
+    """Remove it, with what waits for it and its log. False where it is gone already."""
+    async with database.transaction(endpoint.workspace_id) as connection:
+        done = await connection.execute(sa.delete(endpoints).where(endpoints.c.id == endpoint.endpoint_id))
+    return done.rowcount == 1
+
+
+async def disable(database: Database, endpoint: Endpoint, reason: str) -> Endpoint | None:
+    """Send nothing more; what waits and what happens from now on is kept until it is enabled again."""
+    return await _update(database, endpoint, {"disabled_at": sa.func.now(), "disabled_reason": reason})
+
+
+async def enable(database: Database, endpoint: Endpoint, pass_over: bool = False) -> Endpoint | None:
+    """Send again, what was kept first, its schedule begun anew; with `pass_over` what was kept is given up instead."""
+    well = dict.fromkeys(
+        ("disabled_at", "disabled_reason", "failing_since", "gave_up_at", "last_failure", "paused_until")
+    )
+    async with database.transaction(endpoint.workspace_id) as connection:
+        await event_upkeep.begin_anew(connection, endpoint.endpoint_id, pass_over)
+        changed = await connection.execute(_change(endpoint, well))
+        await connection.execute(events.NOTIFY)
+        row = changed.one_or_none()
+    return None if row is None else _endpoint(row)
+
+
+async def rotate(database: Database, endpoint: Endpoint, sealed_secret: str, overlap_seconds: float) -> Endpoint | None:
+    """A new secret; the present one signs beside it for `overlap_seconds`, an older one no more."""
+    values = {
+        "previous_secret": endpoints.c.secret if overlap_seconds > 0 else None,
+        "previous_until": events.within(overlap_seconds) if overlap_seconds > 0 else None,
+        "secret": sealed_secret,
+    }
+    return await _update(database, endpoint, values)
+
+
+async def sealed_secrets(database: Database, endpoint: Endpoint) -> tuple[str, ...]:
+    """What signs at present, the newest first; none where the endpoint was removed."""
+    query = sa.select(events.SEALED_SECRETS).where(endpoints.c.id == endpoint.endpoint_id)
+    async with database.transaction(endpoint.workspace_id) as connection:
+        return tuple((await connection.execute(query)).scalar_one_or_none() or ())
+
+
+_SHOWN = tuple(
+    endpoints.c["id" if name == "endpoint_id" else name]
+    for name in Endpoint.__dataclass_fields__  # one name for one thing, save the key
+)
+
+
+async def _update(database: Database, endpoint: Endpoint, values: dict[str, Any]) -> Endpoint | None:
+    if not values:
+        return endpoint
+    async with database.transaction(endpoint.workspace_id) as connection:
+        row = (await connection.execute(_change(endpoint, values))).one_or_none()
+    return None if row is None else _endpoint(row)
+
+
+def _change(endpoint: Endpoint, values: dict[str, Any]) -> Any:
+    return sa.update(endpoints).where(endpoints.c.id == endpoint.endpoint_id).values(**values).returning(*_SHOWN)
+
+
+def _known(given: Iterable[str], known: Sequence[str], what: str, none_allowed: bool = False) -> list[str]:
+    wanted = set(given)
+    strange = sorted(wanted - set(known))
+    if strange:
+        raise ValueError(f"{strange[0]!r} is no {what}: there are {', '.join(known)}")
+    if not wanted and not none_allowed:
+        raise ValueError(f"at least one {what} of {', '.join(known)}")
+    return [one for one in known if one in wanted]
+
+
+def _endpoint(row: sa.Row[Any]) -> Endpoint:
+    values = dict(row._mapping)
+    return Endpoint(
+        endpoint_id=values.pop("id"), events=tuple(values.pop("events")), include=tuple(values.pop("include")), **values
+    )

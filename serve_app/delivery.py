@@ -1,0 +1,193 @@
+"""Delivers events beside the Conductor: claims what is due, sends it, notes what came of it.
+
+PostgreSQL is the only queue here too. If this process dies, a lease runs out and another sends the event again, under
+the same `webhook-id`: at least once. `serve_app/webhooks/` has the parts, its README what receivers may rely on.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from uuid import UUID
+
+from db import event_upkeep, event_views, events
+from db.database import OUTAGES, Database
+from db.events import Attempt, Delivery, Verdict
+from db.sealing import Sealer, SecretSealed
+from pipeline.errors import LeaseLost
+from serve_app.webhooks import payload
+from serve_app.webhooks.options import WebhookOptions
+from serve_app.webhooks.post import Answer, Poster
+from serve_app.webhooks.verdict import Decision, judge
+
+UPKEEP_SECONDS = 60.0
+LEASE_MARGIN = 10.0  # beyond the longest attempt, for noting it
+DAY = 86_400.0
+log = logging.getLogger("ray.serve")
+
+
+class Delivering:
+    """The loop itself, without Ray: `await start()`, then `await stop()`."""
+
+    def __init__(
+        self, database: Database, options: WebhookOptions, sealer: Sealer, poster: Poster | None = None
+    ) -> None:
+        self._database = database
+        self._options = options
+        self._sealer = sealer
+        self._poster = poster or Poster(options)
+        self._lease_seconds = options.timeout_seconds + LEASE_MARGIN
+        self._sending: dict[asyncio.Task[None], UUID] = {}  # with the endpoint of each
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._loops: list[asyncio.Task[None]] = []
+        self._done: Counter[Verdict] = Counter()  # since they were last reported
+
+    async def start(self) -> None:
+        loops = {"send": self._send, "listen": self._listen, "upkeep": self._upkeep}
+        self._loops = [asyncio.create_task(self._forever(loop), name=f"events: {name}") for name, loop in loops.items()]
+
+    async def stop(self, drain_seconds: float = 0.0) -> None:
+        """Begin nothing more and give what is on its way `drain_seconds`; the rest is sent again by somebody else."""
+        self._stopping = True
+        self._wake.set()
+        for loop in self._loops:
+            loop.cancel()
+        if self._sending and drain_seconds:
+            await asyncio.wait(list(self._sending), timeout=drain_seconds)
+        left = [*self._sending, *self._loops]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    @property
+    def alive(self) -> bool:
+        """False when one of the loops is dead."""
+        return self._stopping or not any(loop.done() for loop in self._loops)
+
+    async def _forever(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop again and again; a failure is logged and pauses it, and never ends it."""
+        pause = 0.2
+        while not self._stopping:
+            try:
+                await loop()
+                pause = 0.2
+            except OUTAGES:
+                log.warning("events: database not reachable, next try in %.1f s", pause)
+            except Exception:
+                log.exception("events: a loop failed, next try in %.1f s", pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 3.0)
+
+    async def _send(self) -> None:
+        while not self._stopping:
+            self._wake.clear()
+            room = self._options.concurrency - len(self._sending)
+            busy = Counter(self._sending.values())
+            claimed = (
+                await events.claim(self._database, room, self._options.endpoint_concurrency, busy, self._lease_seconds)
+                if room
+                else []
+            )
+            for delivery in claimed:
+                self._begin(delivery)
+            if not claimed:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), self._options.poll_seconds)
+
+    async def _listen(self) -> None:
+        async for _ in events.wakes(self._database):
+            self._wake.set()
+
+    async def _upkeep(self) -> None:
+        """Once a minute: what lasted too long, what is too old, and a line in the log where anything happened."""
+        while not self._stopping:
+            for endpoint_id, reason in await event_upkeep.disable_lasting_failures(
+                self._database, self._options.disable_after_days * DAY
+            ):
+                log.error("events: endpoint %s is disabled: %s", endpoint_id, reason)
+            if mended := await event_upkeep.mend(self._database):
+                log.error("events: %d endpoints had events that waited behind none; they were lined up anew", mended)
+            swept = event_upkeep.SWEEP_ROWS
+            while swept == event_upkeep.SWEEP_ROWS:
+                swept = await event_upkeep.sweep(self._database, self._options.retention_days * DAY)
+            await self._report()
+            await asyncio.sleep(UPKEEP_SECONDS)
+
+    async def _report(self) -> None:
+        unsent, oldest = await event_views.backlog(self._database)
+        if self._done or unsent:
+            counts = ", ".join(f"{count} {verdict.value}" for verdict, count in sorted(self._done.items()))
+            log.info("events: %s; %d unsent, the oldest for %.0f s", counts or "none sent", unsent, oldest)
+        self._done.clear()
+
+    def _begin(self, delivery: Delivery) -> None:
+        task = asyncio.create_task(self._deliver(delivery), name=f"delivery {delivery.delivery_id}")
+        self._sending[task] = delivery.endpoint_id
+        task.add_done_callback(self._end)
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        del self._sending[task]
+        self._wake.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("events: a delivery failed unexpectedly, its lease runs out", exc_info=task.exception())
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        """One attempt, from the signature to its note."""
+        try:
+            answer = await self._attempt(delivery)
+        except Exception as error:  # of ours, and of this event: it must not be tried without end
+            log.exception("event %s: unexpected failure", payload.message_id(delivery.event.event_id))
+            answer = _unsent(f"Unexpected {type(error).__name__} before it was sent.")
+        decision = judge(answer, delivery.failures, self._options)
+        with contextlib.suppress(LeaseLost):  # somebody else has it by now, or it went with its call
+            await self._note(delivery, answer, decision)
+            self._done[decision.verdict] += 1
+            _tell(delivery, answer, decision)
+
+    async def _attempt(self, delivery: Delivery) -> Answer:
+        message_id = payload.message_id(delivery.event.event_id)
+        body = payload.body(delivery.event, delivery.include, self._options.max_body_bytes)
+        try:
+            secrets = [self._sealer.open(sealed) for sealed in delivery.sealed_secrets]
+        except SecretSealed as error:
+            log.error("events: endpoint %s: %s", delivery.endpoint_id, error.message)
+            return _unsent(error.message)
+        return await self._poster.post(delivery.url, message_id, body, secrets)
+
+    async def _note(self, delivery: Delivery, answer: Answer, decision: Decision) -> None:
+        """Wait out a database that is away: what was taken must not be sent again if that can be helped."""
+        pause = 0.2
+        while True:
+            try:
+                await events.note(
+                    self._database, delivery, answer.attempt, decision.verdict, decision.retry_in, decision.pause
+                )
+                return
+            except OUTAGES:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 3.0)
+
+
+def _unsent(outcome: str) -> Answer:
+    return Answer(Attempt(datetime.now(UTC), 0.0, None, outcome))
+
+
+def _tell(delivery: Delivery, answer: Answer, decision: Decision) -> None:
+    """A line for each attempt; of the receiver no more than the endpoint's id and the status."""
+    level = logging.INFO if decision.verdict is Verdict.DELIVERED else logging.WARNING
+    after = f", next try in {decision.retry_in:.0f} s" if decision.verdict is Verdict.RETRY else ""
+    log.log(
+        level,
+        "event %s %s to endpoint %s: %s (%s) in %.2f s, attempt %d%s",
+        payload.message_id(delivery.event.event_id),
+        delivery.event.type,
+        delivery.endpoint_id,
+        decision.verdict.value,
+        answer.attempt.outcome,
+        answer.attempt.seconds,
+        delivery.number,
+        after,
+    )

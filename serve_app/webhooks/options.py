@@ -1,0 +1,54 @@
+"""What a deployment may set about events."""
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from pipeline.audio.address import parse_allowed
+
+# The schedule of the standard: at once, then after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.
+RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
+
+
+class WebhookOptions(BaseModel):
+    """How events are sent to the endpoints of workspaces, and to where they may be."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    allowed_hosts: tuple[str, ...] = Field(
+        (),
+        description="Receivers inside one's own network: names, addresses, networks (CIDR), each perhaps with a port "
+        "(crm.local:8088). They may be reached by http too, if the URL names them so. Every other receiver must be on "
+        "the open Internet and be reached by https.",
+    )
+    ca_file: str | None = Field(None, description="PEM file of further certificate authorities to trust.")
+    timeout_seconds: float = Field(15.0, gt=0, le=120, description="How long a receiver may take to answer.")
+    retry_seconds: tuple[float, ...] = Field(
+        RETRY_SECONDS,
+        max_length=50,
+        description="Pauses before the second and each further attempt, jittered by a tenth; then it is given up.",
+    )
+    concurrency: int = Field(64, ge=1, description="Deliveries that one Conductor makes at once.")
+    endpoint_concurrency: int = Field(
+        4, ge=1, description="Of these, to one endpoint; one that fails gets one at a time until it takes something."
+    )
+    poll_seconds: float = Field(2.0, gt=0, description="How often to look for due deliveries without a notification.")
+    disable_after_days: float = Field(
+        5.0, gt=0, description="An endpoint that took nothing for so long, a whole schedule included, is disabled."
+    )
+    retention_days: float = Field(30.0, gt=0, description="How long events and the log of their deliveries are kept.")
+    max_body_bytes: int = Field(
+        1 << 20, ge=4096, description="Largest event; a larger one leaves out its transcript, then its record."
+    )
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts_can_be_read(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in entries:
+            parse_allowed(entry)
+        return entries
+
+    @field_validator("retry_seconds")
+    @classmethod
+    def _none_negative(cls, pauses: tuple[float, ...]) -> tuple[float, ...]:
+        if any(pause < 0 for pause in pauses):
+            raise ValueError("pauses are seconds of 0 or more")
+        return pauses

@@ -1,0 +1,211 @@
+"""What an event looks like to its receiver: the models are the contract, `events.schema.json` is written from them.
+
+`python -m serve_app.webhooks.payload` writes it; a test keeps it true, and checks what is sent against it.
+"""
+
+import json
+from collections.abc import Collection
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from uuid import UUID, uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+from db.events import Event
+
+SCHEMA_FILE = Path(__file__).with_name("events.schema.json")
+
+
+class _Part(BaseModel):
+    """Receivers must pass over fields they do not know: later versions may add some."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+
+
+class Failure(_Part):
+    """Why a call failed."""
+
+    code: str = Field(description="Stable, for programs: recording_gone, not_audio, ...")
+    message: str = Field(description="A sentence for people.")
+    retryable: bool = Field(description="Whether sending the recording again later could help.")
+
+
+class Task(_Part):
+    """Something still to be done after the call."""
+
+    title: str
+    owner: str = Field(description="rep, customer, other or unknown.")
+    kind: str = Field(description="commitment, request, follow-up or appointment.")
+    owner_user_id: str | None
+    beneficiary: str | None
+    due_expression: str | None = Field(description="As said.")
+    due_date: date | None
+    due_time: time | None = Field(description="On the clock of the workspace.")
+    confidence: float = Field(ge=0, le=1)
+    quote: str = Field(description="Verbatim.")
+    start: float = Field(description="Second of the recording at which the quote begins.")
+    end: float
+
+
+class Contact(_Part):
+    """The person the call was with, as far as known."""
+
+    contact_id: UUID
+    name: str | None
+    company: str | None
+    email: str | None
+    phone: str | None = Field(description="E.164.")
+
+
+class Record(_Part):
+    """The essentials of a completed call, for endpoints that ask for `record`."""
+
+    language: str | None
+    duration_seconds: float
+    summary: str | None
+    tasks: tuple[Task, ...]
+    contact: Contact | None
+
+
+class Turn(_Part):
+    """What one speaker said without a break, for endpoints that ask for `transcript`."""
+
+    start: float = Field(description="Seconds of the recording.")
+    end: float
+    speaker: str = Field(description="rep, customer, ...")
+    language: str
+    text: str
+
+
+class CallData(_Part):
+    """The call at the moment of the event."""
+
+    call_id: UUID = Field(description="As the call was submitted.")
+    team_id: UUID
+    user_id: UUID | None
+    job_id: UUID | None = Field(description="As /submit answered it; another recording is another job.")
+    status: Literal["received", "transcribing", "completed", "failed"]
+    failure: Failure | None
+    start_time: datetime
+    received_at: datetime
+    completed_at: datetime | None
+    analyzed_at: datetime | None = Field(description="Later than completedAt where findings were made anew.")
+    failed_at: datetime | None
+
+
+class CompletedData(CallData):
+    """The call, and what it gave where the endpoint asks for it."""
+
+    record: Record | None = Field(None, description="With `record`; null where the event is older than the wish.")
+    transcript: tuple[Turn, ...] | None = Field(None, description="With `transcript`.")
+    omitted: tuple[Literal["transcript", "record"], ...] | None = Field(
+        None, description="What was left out because the event would have been too large."
+    )
+
+
+class TrialData(_Part):
+    """Of an event that somebody asked for with `switchboard webhooks test`."""
+
+    endpoint_id: UUID
+    message: str
+
+
+class _Event(_Part):
+    timestamp: datetime = Field(description="When it happened, in UTC; later events of a call have later ones.")
+
+
+class CallReceived(_Event):
+    """The call is known."""
+
+    type: Literal["call.received"]
+    data: CallData
+
+
+class CallTranscribing(_Event):
+    """There is a recording to work on: the first one, or another one than before."""
+
+    type: Literal["call.transcribing"]
+    data: CallData
+
+
+class CallCompleted(_Event):
+    """Transcript and findings are there. Comes again, with the same jobId, when changed data led to new findings."""
+
+    type: Literal["call.completed"]
+    data: CompletedData
+
+
+class CallFailed(_Event):
+    """The call was given up."""
+
+    type: Literal["call.failed"]
+    data: CallData
+
+
+class WebhookTest(_Event):
+    """A person looks whether events arrive."""
+
+    type: Literal["webhook.test"]
+    data: TrialData
+
+
+AnyEvent = Annotated[
+    CallReceived | CallTranscribing | CallCompleted | CallFailed | WebhookTest, Field(discriminator="type")
+]
+EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
+
+
+def message_id(event_id: UUID) -> str:
+    """The header `webhook-id`: the same for every attempt, every replay and every endpoint."""
+    return f"evt_{event_id.hex}"
+
+
+def event_id(text: str) -> UUID:
+    """The event of a `webhook-id`, or of its id as a UUID. ValueError for other text."""
+    return UUID(text.removeprefix("evt_"))
+
+
+def body(event: Event, include: Collection[str], max_bytes: int) -> bytes:
+    """The event in JSON: what was written with it, and of the parts beyond ids and times those that are asked for.
+
+    An event keeps its parts from the moment at which it was written, so that each attempt sends the same; what an
+    endpoint no longer asks for is left out at once. Over `max_bytes` the transcript is left out, then the record.
+    """
+    parts = {"record": event.record, "transcript": event.transcript}
+    wanted = {name: part for name, part in parts.items() if name in include and event.type == "call.completed"}
+    omitted: list[str] = []
+    while True:
+        data = event.data | wanted | ({"omitted": omitted} if omitted else {})
+        made = _dumped({"type": event.type, "timestamp": _moment(event.at), "data": data})
+        too_large = next((name for name in ("transcript", "record") if wanted.get(name) is not None), None)
+        if len(made) <= max_bytes or too_large is None:
+            return made
+        del wanted[too_large]
+        omitted.append(too_large)
+
+
+def trial_event(endpoint_id: UUID) -> Event:
+    """An event of no call."""
+    data = {"endpointId": str(endpoint_id), "message": "Somebody asked for a test; nothing happened to any call."}
+    return Event(uuid4(), "webhook.test", datetime.now(UTC), data)
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of every event."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Events of Switchboard"} | (
+        EVENT.json_schema(by_alias=True, mode="serialization")
+    )
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _dumped(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+if __name__ == "__main__":
+    SCHEMA_FILE.write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,181 @@
+"""One attempt: a signed POST to a checked address, without redirects, of whose answer little is read."""
+
+import asyncio
+import ssl
+import time
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+import httpcore
+import httpx
+
+from db.events import Attempt
+from pipeline.audio.address import REFUSED_PORTS, Guard, Resolver, Target, parse_allowed, resolve
+from pipeline.audio.outcomes import retry_after
+from pipeline.audio.transport import GuardedBackend
+from pipeline.errors import AddressForbidden, CallError
+from serve_app.webhooks.options import WebhookOptions
+from serve_app.webhooks.signing import sign
+
+PORTS = ("443", "80", "1024-65535")
+ANSWER_BYTES = 2048  # read of a response's body
+ANSWER_SECONDS = 2.0  # the status has decided already; the body is for people who look for a mistake
+ANSWER_CHARACTERS = 300  # kept
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. `retry_after`: seconds the receiver asked for, at most a day."""
+
+    attempt: Attempt
+    retry_after: float | None = None
+
+
+class Poster:
+    """Sends with one set of options. `resolver` answers host names, `ssl_context` verifies receivers."""
+
+    def __init__(
+        self, options: WebhookOptions, resolver: Resolver = resolve, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        self._options = options
+        self._rules = [parse_allowed(entry) for entry in options.allowed_hosts]
+        self._guard = Guard(options.allowed_hosts, PORTS, REFUSED_PORTS, resolver)
+        self._ssl_context = ssl_context or _trust(options.ca_file)
+
+    def check(self, url: str) -> Target:
+        """Where `url` leads, by its text. Raises AddressForbidden with a sentence about receivers."""
+        try:
+            target = self._guard.check(url)
+        except AddressForbidden as error:
+            raise _about_receivers(error) from None
+        own = any(rule.names(target.host) and rule.port in (None, target.port) for rule in self._rules)
+        if target.scheme != "https" and not own:
+            raise AddressForbidden(
+                f"Events are sent to {target.host} by https only. If it is a host of your own network that has no "
+                "certificate, list it in SWITCHBOARD_WEBHOOKS__ALLOWED_HOSTS."
+            )
+        return target
+
+    async def look(self, url: str) -> None:
+        """`check`, and every address that the host has now. Raises AddressForbidden, RecordingUnreachable."""
+        target = self.check(url)
+        try:
+            await self._guard.addresses(target.host, target.port)
+        except AddressForbidden as error:
+            raise _about_receivers(error, target.host) from None
+
+    async def post(self, url: str, message_id: str, body: bytes, secrets: Sequence[str]) -> Answer:
+        """Send `body`, signed with each of `secrets`; what came of it. Raises nothing that a receiver could cause."""
+        at, started = datetime.now(UTC), time.monotonic()
+        status: int | None = None
+        wait: float | None = None
+        answer = ""
+        try:
+            target = self.check(url)
+            headers = _headers(target, message_id, body, secrets)
+            status, wait, answer = await self._exchange(target, headers, body)
+            outcome = f"status {status}"
+        except AddressForbidden as error:
+            outcome = _about_receivers(error).message
+        except CallError as error:
+            outcome = error.message
+        except TimeoutError:
+            outcome = f"no answer within {self._options.timeout_seconds:g} s"
+        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
+            outcome = _told(error)
+        return Answer(Attempt(at, time.monotonic() - started, status, outcome, answer), wait)
+
+    async def _exchange(
+        self, target: Target, headers: list[tuple[bytes, bytes]], body: bytes
+    ) -> tuple[int, float | None, str]:
+        """Status, Retry-After in seconds, and the beginning of the response's body, which may be slow or endless."""
+        deadline = asyncio.timeout(self._options.timeout_seconds)
+        url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
+        async with httpcore.AsyncConnectionPool(self._ssl_context, network_backend=GuardedBackend(self._guard)) as pool:
+            request = httpcore.Request("POST", url, headers=headers, content=body)
+            async with deadline:
+                response = await pool.handle_async_request(request)
+            try:
+                found = httpx.Headers(response.headers)
+                return response.status, retry_after(found.get("retry-after")), await _beginning(response)
+            finally:
+                await response.aclose()
+
+
+async def _beginning(response: httpcore.Response) -> str:
+    read = bytearray()
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            async for data in response.aiter_stream():
+                read += data
+                if len(read) >= ANSWER_BYTES:
+                    break
+    except (TimeoutError, httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, OSError):
+        pass  # what came before it broke off will do
+    return clean(bytes(read[:ANSWER_BYTES]))
+
+
+def clean(data: bytes) -> str:
+    """The beginning of a response's body as one short line: no control or direction characters, no line breaks."""
+    text = data.decode("utf-8", "replace")
+    plain = "".join(" " if unicodedata.category(one).startswith(("C", "Z")) else one for one in text)
+    return " ".join(plain.split())[:ANSWER_CHARACTERS]
+
+
+def _headers(target: Target, message_id: str, body: bytes, secrets: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    now = int(time.time())
+    default = {"http": 80, "https": 443}[target.scheme]
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    named = {
+        "host": host if target.port == default else f"{host}:{target.port}",
+        "user-agent": f"Switchboard/{_version()}",
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        "accept-encoding": "identity",
+        "connection": "close",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(now),
+        "webhook-signature": sign(secrets, message_id, now, body),
+    }
+    return [(name.encode(), value.encode("ascii")) for name, value in named.items()]
+
+
+def _about_receivers(error: AddressForbidden, host: str = "") -> AddressForbidden:
+    """The guard speaks of recordings; its reasons hold for receivers as well."""
+    told = error.message.replace("that recordings are not fetched from", "that events are not sent to")
+    told = told.replace("that recordings are fetched from", "that events are sent to")
+    told = told.replace("The recording's address", "The receiver's address")
+    told = told.replace("of the recording's address", "of the receiver's address")
+    return AddressForbidden(told.replace("SWITCHBOARD_FETCH__", "SWITCHBOARD_WEBHOOKS__")).with_facts(**error.facts)
+
+
+def _told(error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is not None:
+        return "TLS could not be agreed"
+    if isinstance(error, httpcore.ConnectError | httpcore.ConnectTimeout):
+        return "no connection could be made"
+    if isinstance(error, httpcore.TimeoutException):
+        return "no answer in time"
+    if isinstance(error, httpcore.ProtocolError):
+        return "the answer is not HTTP, or broke off"
+    return "the connection was lost"
+
+
+def _version() -> str:
+    try:
+        return version("switchboard-calls")
+    except PackageNotFoundError:
+        return "unpackaged"
+
+
+def _trust(ca_file: str | None) -> ssl.SSLContext:
+    context = httpx.create_ssl_context(trust_env=False)
+    if ca_file:
+        context.load_verify_locations(ca_file)
+    return context

@@ -1,0 +1,44 @@
+"""Secrets and signatures of Standard Webhooks 1.0: HMAC-SHA256 over id, time and body, in base64 behind `v1,`.
+
+https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+
+PREFIX = "whsec_"
+NEW_BYTES = 32
+FEWEST_BYTES, MOST_BYTES = 24, 64  # of the standard
+
+
+def new_secret() -> str:
+    """A secret as the receiver is given it: `whsec_` and the base64 of 32 random bytes."""
+    return PREFIX + base64.b64encode(secrets.token_bytes(NEW_BYTES)).decode("ascii")
+
+
+def key(secret: str) -> bytes:
+    """The bytes of a secret, 24 to 64. ValueError for anything else; the message does not hold the secret."""
+    try:
+        raw = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if not secret.startswith(PREFIX) or not FEWEST_BYTES <= len(raw) <= MOST_BYTES:
+        raise ValueError(f"a secret is {PREFIX} and the base64 of {FEWEST_BYTES} to {MOST_BYTES} bytes")
+    return raw
+
+
+def sign(given: Sequence[str], message_id: str, timestamp: int, body: bytes) -> str:
+    """The header `webhook-signature`: one signature for each secret, in their order, with spaces between.
+
+    `timestamp` is in seconds since the epoch; `message_id` holds no full stop, which separates what is signed.
+    """
+    content = f"{message_id}.{timestamp}.".encode("ascii") + body
+    return " ".join(_signature(key(secret), content) for secret in given)
+
+
+def _signature(raw: bytes, content: bytes) -> str:
+    return "v1," + base64.b64encode(hmac.new(raw, content, hashlib.sha256).digest()).decode("ascii")
