@@ -50,10 +50,19 @@ class Depth:
 # Without these two ways out it walks the index and stops after the first few.
 _WALK_THE_INDEX = sa.text("SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)")
 
+# A lease that runs out while the server is down says nothing about its holder, who could not renew it: after a start of
+# the server, and after an outage that the claimer itself has seen (`take_over` false), holders have the time of a lease
+# to renew first. A job without a worker was abandoned by somebody who knows that its holder is dead.
 _CLAIM = sa.text("""
     WITH due AS (
         SELECT id FROM jobs
-        WHERE (state = 'queued' AND not_before <= now()) OR (state = 'running' AND lease_until < now())
+        WHERE (
+            (state = 'queued' AND not_before <= now())
+            OR (state = 'running' AND lease_until < now() AND (
+                worker IS NULL
+                OR (:take_over AND now() >= pg_postmaster_start_time() + make_interval(secs => :ttl))
+            ))
+        ) AND (crashes >= :suspect_from) = :suspects
         ORDER BY not_before, created_at
         LIMIT :count
         FOR NO KEY UPDATE SKIP LOCKED
@@ -61,11 +70,15 @@ _CLAIM = sa.text("""
     UPDATE jobs SET
         state = 'running', run = run + 1, attempts = attempts + 1, worker = :worker, started_at = now(),
         tried_since = coalesce(tried_since, now()),
-        crashes = crashes + CASE WHEN state = 'running' THEN 1 ELSE 0 END,
-        lease_until = now() + make_interval(secs => :ttl)
+        crashes = crashes + CASE WHEN state = 'running' AND stage IS DISTINCT FROM :held_back THEN 1 ELSE 0 END,
+        lease_until = now() + make_interval(secs => :ttl),
+        stage = CASE WHEN :suspects THEN :held_back END
     FROM due WHERE jobs.id = due.id
     RETURNING jobs.id
 """)
+
+HELD_BACK = "waiting to be alone"  # the stage of a suspect that is leased and not yet worked on
+NO_SUSPECTS = 2**31 - 1
 
 _RENEW = sa.text("""
     UPDATE jobs SET lease_until = now() + make_interval(secs => :ttl)
@@ -88,14 +101,28 @@ _DEPTH = sa.text("""
 """)
 
 
-async def claim(database: Database, worker: str, count: int, ttl: float) -> list[Lease]:
+async def claim(
+    database: Database,
+    worker: str,
+    count: int,
+    ttl: float,
+    suspect_from: int = NO_SUSPECTS,
+    suspects: bool = False,
+    take_over: bool = True,
+) -> list[Lease]:
     """Take up at most `count` jobs for `ttl` seconds, those first that have been due longest.
 
     A job whose lease ran out counts a crash. Several workers may claim at once; no job goes to two of them.
+
+    Jobs with `suspect_from` crashes or more may be what kills their worker: `suspects` claims those and no others, in
+    the stage `HELD_BACK`, in which the death of their worker is not counted against them. With `take_over` False no
+    lease that merely ran out is taken over: the caller has just found the server again, as their holders may have.
     """
+    values = {"worker": worker, "count": count, "ttl": ttl, "suspect_from": suspect_from}
+    values |= {"suspects": suspects, "take_over": take_over, "held_back": HELD_BACK}
     async with database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(_WALK_THE_INDEX)
-        taken = await connection.execute(_CLAIM, {"worker": worker, "count": count, "ttl": ttl})
+        taken = await connection.execute(_CLAIM, values)
         ids = list(taken.scalars())
         if not ids:
             return []
@@ -131,7 +158,7 @@ async def abandon(database: Database, workers: Sequence[str]) -> None:
         return
     held = sa.and_(jobs.c.state == "running", jobs.c.worker.in_(workers))
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(sa.update(jobs).where(held).values(lease_until=sa.func.now()))
+        await connection.execute(sa.update(jobs).where(held).values(lease_until=sa.func.now(), worker=None))
 
 
 async def stage(database: Database, lease: Lease, stage: str) -> None:

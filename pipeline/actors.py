@@ -7,8 +7,9 @@ in scratch files; a replica reads what it needs of them when it needs it.
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,12 +23,16 @@ from pipeline.asr.engine import AsrOptions
 from pipeline.batching import Batcher
 from pipeline.diarization.engine import DiarizationOptions
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
-from pipeline.errors import CallError, EngineError, EngineLost
+from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
 from pipeline.workers import VOICE_SECONDS, Held, Recognition, Samples, spoken, whole
 
 T = TypeVar("T")
 log = logging.getLogger("ray.serve")
 STUCK_SECONDS = 1800.0  # far beyond any batch, on a slow CPU too
+BEGUN = "begun"  # what a request that has an engine to itself is told first
+BEGUN_SECONDS = 0.1  # for that word to arrive before the engine may die of the request
+TRIES_BESIDE_OTHERS = 2  # deaths of its replica after which a request is tried with nothing else at work
+TRIES_ALONE = 2  # deaths in which nothing else was at work, after which it is to blame
 READERS = 8  # chunks of a batch read at once: an object store answers each after a while
 AudioRef = list[Any]  # one ObjectRef in a list: Ray would fetch a bare one before the call, on the caller's side
 
@@ -41,7 +46,45 @@ class Wanted:
     vocabulary: tuple[str, ...] = ()
 
 
-class TranscriberReplica:
+class Exclusive:
+    """Lets one request have the process to itself, to find out which one kills it."""
+
+    def __init__(self, *queues: Batcher[Any, Any]) -> None:
+        self._queues = queues
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Nothing else is at work in the block; what comes in meanwhile waits."""
+        async with self._turn:
+            try:
+                for queue in self._queues:
+                    queue.pause()
+                while any(queue.busy for queue in self._queues):  # noqa: ASYNC110 (rare, and over within a batch)
+                    await asyncio.sleep(0.02)
+                yield
+            finally:
+                for queue in self._queues:
+                    queue.resume()
+
+
+class _Replica:
+    """What both kinds of replicas do: answer a request while nothing else is at work."""
+
+    _exclusive: Exclusive
+
+    async def alone(self, method: str, *args: Any) -> AsyncIterator[Any]:
+        """`BEGUN` as soon as nothing else is at work, then what `method` answers.
+
+        Whoever has heard `BEGUN` and then loses the replica knows what it died of.
+        """
+        async with self._exclusive.alone():
+            yield BEGUN
+            await asyncio.sleep(BEGUN_SECONDS)
+            yield await getattr(self, method)(*args, alone=True)
+
+
+class TranscriberReplica(_Replica):
     """Recognition. Chunks of whatever calls are waiting share a batch; one whose sound cannot be read fails alone."""
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -54,6 +97,7 @@ class TranscriberReplica:
         self._texts: Batcher[Wanted, ChunkText] = Batcher(self._transcribe, size)
         self._again: Batcher[Wanted, ChunkText] = Batcher(self._transcribe_carefully, size=1)
         self._languages: Batcher[Wanted, dict[str, float]] = Batcher(self._detect, size)
+        self._exclusive = Exclusive(self._texts, self._again, self._languages)
 
     async def check_health(self) -> None:
         """A device that hangs holds its thread for ever and raises nothing: then Serve is to replace the replica."""
@@ -63,13 +107,20 @@ class TranscriberReplica:
         return Recognition(self._engine.name, self._engine.max_chunk_seconds)
 
     async def transcribe(
-        self, audio: AudioRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False
+        self,
+        audio: AudioRef,
+        chunks: Sequence[Chunk],
+        vocabulary: Sequence[str] = (),
+        careful: bool = False,
+        alone: bool = False,
     ) -> list[ChunkText]:
         queue = self._again if careful else self._texts
-        return await queue.submit(await _wanted(audio, chunks, vocabulary))
+        return await _submit(queue, await _wanted(audio, chunks, vocabulary), alone)
 
-    async def detect_languages(self, audio: AudioRef, chunks: Sequence[Chunk]) -> list[dict[str, float]]:
-        return await self._languages.submit(await _wanted(audio, chunks))
+    async def detect_languages(
+        self, audio: AudioRef, chunks: Sequence[Chunk], alone: bool = False
+    ) -> list[dict[str, float]]:
+        return await _submit(self._languages, await _wanted(audio, chunks), alone)
 
     def _transcribe(self, batch: list[Wanted], careful: bool = False) -> list[ChunkText | Exception]:
         def ask(samples: list[Samples], wanted: list[Wanted]) -> list[ChunkText]:
@@ -100,7 +151,7 @@ class TranscriberReplica:
         return [one if isinstance(one, Exception) else next(answers) for one in found]
 
 
-class DiarizerReplica:
+class DiarizerReplica(_Replica):
     """Speaker separation of mixed recordings, and voiceprints."""
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -109,21 +160,25 @@ class DiarizerReplica:
         self._engine = diarization.load(DiarizationOptions.model_validate(options))
         # One call at a time: the engine is not re-entrant.
         self._work: Batcher[tuple[str, Callable[[], Any], float], Any] = Batcher(self._run, size=1)
+        self._exclusive = Exclusive(self._work)
         self._seconds = 0.0  # of audio now at work
 
     async def check_health(self) -> None:
         """As the Transcriber's; a long recording may take long."""
         _refuse_stuck(self._work.busy_seconds, STUCK_SECONDS + 3 * self._seconds)
 
-    async def diarize(self, audio: AudioRef) -> Diarization:
+    async def diarize(self, audio: AudioRef, alone: bool = False) -> Diarization:
         sound = (await audio[0]).audio
-        (found,) = await self._work.submit([("diarize", lambda: whole(sound), sound.duration)])
+        (found,) = await _submit(self._work, [("diarize", lambda: whole(sound), sound.duration)], alone)
         return found  # type: ignore[no-any-return]
 
-    async def voiceprint(self, audio: AudioRef, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+    async def voiceprint(
+        self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
+    ) -> Voiceprint | None:
         sound = (await audio[0]).audio
         seconds = min(VOICE_SECONDS, sound.duration)
-        (found,) = await self._work.submit([("voiceprint", lambda: spoken(sound, channel, speech), seconds)])
+        work = [("voiceprint", lambda: spoken(sound, channel, speech), seconds)]
+        (found,) = await _submit(self._work, work, alone)
         return found  # type: ignore[no-any-return]
 
     def _run(self, batch: list[tuple[str, Callable[[], Any], float]]) -> list[Any]:
@@ -138,6 +193,10 @@ def _refuse_stuck(busy_seconds: float, limit: float) -> None:
 
 Transcriber = serve.deployment(name="Transcriber")(TranscriberReplica)
 Diarizer = serve.deployment(name="Diarizer")(DiarizerReplica)
+
+
+async def _submit(queue: Batcher[Any, T], items: Sequence[Any], alone: bool) -> list[T]:
+    return await (queue.submit_alone(items) if alone else queue.submit(items))
 
 
 async def _wanted(audio: AudioRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = ()) -> list[Wanted]:
@@ -155,8 +214,12 @@ def _read(wanted: Wanted) -> Samples | Exception:
 class RayWorkers:
     """The `Workers` of the cluster.
 
-    A request whose replica dies is sent again (`attempts` times, `pause` seconds apart: a replica is back after about
-    3 s); only then is `EngineLost` raised. Ray itself runs a CPU task again whose worker dies.
+    A request whose replica dies is sent again, `pause` seconds later; where none is there it waits for one. When its
+    replica died twice, the request may be the cause, or have stood beside it: from then on it has a replica to itself.
+    If that dies twice more, the request is to blame: `WorkerLost`. Others are tried for as long as it takes.
+
+    Ray itself runs a CPU task again whose worker dies, three times; nothing else is in such a worker, so that
+    `WorkerLost` follows.
     """
 
     def __init__(
@@ -164,18 +227,20 @@ class RayWorkers:
         transcriber: DeploymentHandle,
         diarizer: DeploymentHandle,
         cpus_per_task: float = 1.0,
-        attempts: int = 8,
-        pause: float = 1.0,
+        pause: float = 0.5,
     ) -> None:
         self._transcriber = transcriber
         self._diarizer = diarizer
         self._compute = ray.remote(num_cpus=cpus_per_task, max_retries=3)(_run)
         self._hold = ray.remote(num_cpus=cpus_per_task, max_retries=3, num_returns=2)(_run_and_tell)
-        self._attempts = attempts
         self._pause = pause
 
     async def recognition(self) -> Recognition:
-        return await self._ask(self._transcriber.recognition.remote)
+        while True:  # it asks nothing of the engine, so it cannot be what a replica dies of
+            try:
+                return await _unwrapped(self._transcriber.recognition.remote())
+            except LOST as error:
+                await self._wait_for_another(error)
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         return await _unwrapped(self._compute.remote(fn, *map(_inside, args)))
@@ -186,29 +251,49 @@ class RayWorkers:
         return Held(result)
 
     async def detect_languages(self, audio: Held, chunks: Sequence[Chunk]) -> list[dict[str, float]]:
-        return await self._ask(lambda: self._transcriber.detect_languages.remote([audio.inside], chunks))
+        return await self._ask(self._transcriber, "detect_languages", [audio.inside], chunks)  # type: ignore[no-any-return]
 
     async def transcribe(
         self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False
     ) -> list[ChunkText]:
-        return await self._ask(
-            lambda: self._transcriber.transcribe.remote([audio.inside], chunks, tuple(vocabulary), careful)
+        return await self._ask(  # type: ignore[no-any-return]
+            self._transcriber, "transcribe", [audio.inside], chunks, tuple(vocabulary), careful
         )
 
     async def diarize(self, audio: Held) -> Diarization:
-        return await self._ask(lambda: self._diarizer.diarize.remote([audio.inside]))
+        return await self._ask(self._diarizer, "diarize", [audio.inside])  # type: ignore[no-any-return]
 
     async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
-        return await self._ask(lambda: self._diarizer.voiceprint.remote([audio.inside], channel, speech))
+        return await self._ask(self._diarizer, "voiceprint", [audio.inside], channel, speech)  # type: ignore[no-any-return]
 
-    async def _ask(self, request: Callable[[], Awaitable[T]]) -> T:
-        for attempt in range(1, self._attempts + 1):
+    async def _ask(self, replicas: DeploymentHandle, method: str, *args: Any) -> Any:
+        beside_others = alone = 0  # deaths of a replica that had this request
+        while alone < TRIES_ALONE:
+            begun = False
             try:
-                return await _unwrapped(request())
-            except (ActorDiedError, ActorUnavailableError, BackPressureError) as error:
-                log.warning("engine replica lost (attempt %d of %d): %s", attempt, self._attempts, type(error).__name__)
-                await asyncio.sleep(self._pause)
-        raise EngineLost()
+                if beside_others < TRIES_BESIDE_OTHERS:
+                    return await _unwrapped(getattr(replicas, method).remote(*args))
+                async for word in _streamed(replicas.options(stream=True).alone.remote(method, *args)):
+                    if begun:
+                        return word
+                    begun = True
+                raise EngineError(f"The replica broke off without an answer to {method}.")
+            except LOST as error:
+                alone += begun
+                beside_others += not begun and not isinstance(error, BackPressureError)
+                await self._wait_for_another(error)
+        raise WorkerLost(
+            f"The process of an engine died {TRIES_ALONE} times at this call ({method}) with nothing else at work, and "
+            "before that beside others: the recording is what kills it."
+        )
+
+    async def _wait_for_another(self, error: Exception) -> None:
+        """A request that finds no replica is kept by Serve until there is one; a dead one is known as such at once."""
+        log.warning("engine replica lost: %s", type(error).__name__)
+        await asyncio.sleep(self._pause)
+
+
+LOST = (ActorDiedError, ActorUnavailableError, BackPressureError)
 
 
 def _run(fn: Callable[..., T], *args: Any) -> T:
@@ -225,6 +310,15 @@ def _inside(arg: Any) -> Any:
     return arg.inside if isinstance(arg, Held) else arg
 
 
+async def _streamed(answers: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Each answer as it comes, with errors as `_unwrapped` raises them."""
+    while True:
+        try:
+            yield await _unwrapped(anext(answers))
+        except StopAsyncIteration:
+            return
+
+
 async def _unwrapped(awaitable: Awaitable[T]) -> T:
     """Hand on the error that was raised on the other side, not Ray's wrapper around it."""
     try:
@@ -234,5 +328,7 @@ async def _unwrapped(awaitable: Awaitable[T]) -> T:
         if isinstance(cause, CallError | ActorDiedError | ActorUnavailableError):
             raise cause from None
         raise EngineError(f"{type(cause).__name__} in the pipeline: {cause}") from error
-    except (WorkerCrashedError, ObjectLostError) as error:
-        raise EngineLost("The process that worked on this call died.") from error
+    except WorkerCrashedError as error:
+        raise WorkerLost("The process that worked on this call died each of the four times it was tried.") from error
+    except ObjectLostError as error:
+        raise EngineLost("What a lost node held of this call is gone; it is made anew.") from error

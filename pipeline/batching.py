@@ -25,7 +25,8 @@ class Batcher(Generic[Item, Result]):
     ) -> None:
         self._run = run
         self._size = size
-        self._free = in_flight
+        self._in_flight = self._free = in_flight
+        self._paused = False
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
         self._since: dict[int, float] = {}  # when each batch in flight was begun, by the id of its list
@@ -42,6 +43,30 @@ class Batcher(Generic[Item, Result]):
             for future in futures:
                 future.cancel()
 
+    async def submit_alone(self, items: Sequence[Item]) -> list[Result]:
+        """As `submit`, while `paused`: in batches of these items only, ahead of all that wait."""
+        results: list[Result] = []
+        for first in range(0, len(items), self._size):
+            batch = list(items[first : first + self._size])
+            for result in await asyncio.to_thread(self._run, batch):
+                if isinstance(result, Exception):
+                    raise result
+                results.append(result)
+        return results
+
+    def pause(self) -> None:
+        """Begin no further batch until `resume`; what is submitted waits."""
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        self._start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is in flight."""
+        return self._free < self._in_flight
+
     @property
     def waiting(self) -> int:
         """Items not yet in a batch."""
@@ -53,7 +78,7 @@ class Batcher(Generic[Item, Result]):
         return time.monotonic() - min(self._since.values()) if self._since else 0.0
 
     def _start(self) -> None:
-        while self._free and self._waiting:
+        while self._free and self._waiting and not self._paused:
             batch, self._waiting = self._waiting[: self._size], self._waiting[self._size :]
             batch = [(item, future) for item, future in batch if not future.cancelled()]
             if not batch:

@@ -8,6 +8,7 @@ whoever lost a job cannot write. Trouble with the database is waited out and nev
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import socket
 import time
@@ -24,6 +25,7 @@ import psutil
 from db import calls, jobs, results, roster
 from db.database import OUTAGES, Database
 from db.jobs import Lease
+from pipeline.domain.call import Job
 from pipeline.errors import CallError, EngineError, LeaseLost, WorkerLost
 from pipeline.process import NOT_RECORDED, Outcome, ProcessOptions, conclude, process
 from pipeline.speakers.policy import Voices
@@ -31,6 +33,7 @@ from pipeline.workers import Workers
 from serve_app.retry import ProcessingOptions, decide, is_last_try
 
 T = TypeVar("T")
+LOOK_SECONDS = 1.0  # how often a Conductor looks for others that died on its machine, and for suspects
 log = logging.getLogger("ray.serve")
 
 
@@ -53,8 +56,12 @@ class Conducting:
         self._name = f"{_host()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._running: dict[uuid.UUID, tuple[Lease, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
+        self._suspect: uuid.UUID | None = None  # a job that may kill its worker: nothing else is begun beside it
+        self._contact_since = -math.inf  # that of PostgreSQL, after an outage that this process has seen
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
+        self._ended = asyncio.Event()  # a job has
+        self._looked_at = -math.inf
         self.heartbeat = time.monotonic()
 
     async def start(self) -> None:
@@ -95,6 +102,7 @@ class Conducting:
                 await loop()
                 pause = 0.2
             except OUTAGES as error:
+                self._contact_since = time.monotonic()
                 log.warning("database not reachable, next try in %.1f s: %s", pause, _first_line(error))
             except Exception:
                 log.exception("%s failed, next try in %.1f s", getattr(loop, "__name__", "loop"), pause)
@@ -107,18 +115,42 @@ class Conducting:
         One loop for both: after an outage what is held is renewed before anything that ran out is claimed. Jobs of a
         Conductor that died on this very machine are taken over at once; others when their lease has run out.
         """
-        await jobs.abandon(self._database, [name for name in await jobs.workers(self._database) if _is_dead(name)])
         while not self._drained:
             self.heartbeat = time.monotonic()
             self._wake.clear()
             await self._renew()
-            room = 0 if self._stopping else self._options.concurrency - len(self._running)
-            leases = await jobs.claim(self._database, self._name, room, self._options.lease_seconds) if room else []
-            for lease in leases:
-                self._begin(lease)
-            if not leases or len(self._running) >= self._options.concurrency:
+            await self._look_round()
+            if not await self._claim() or not self._room:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), self._pause())
+
+    async def _look_round(self) -> None:
+        """Once in a while: let go of what Conductors held that died on this machine, and take up a suspect."""
+        if time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at = time.monotonic()
+        dead = [name for name in await jobs.workers(self._database) if _is_dead(name)]
+        await jobs.abandon(self._database, dead)
+        for lease in await self._leases(1, suspects=True) if self._room else ():
+            self._suspect = lease.job.job_id
+            self._begin(lease)
+
+    async def _claim(self) -> bool:
+        """Begin what there is room for; whether anything was."""
+        leases = await self._leases(self._room, suspects=False) if self._room else []
+        for lease in leases:
+            self._begin(lease)
+        return bool(leases)
+
+    async def _leases(self, count: int, suspects: bool) -> list[Lease]:
+        ttl = self._options.lease_seconds
+        in_touch = time.monotonic() - self._contact_since > ttl
+        return await jobs.claim(self._database, self._name, count, ttl, self._options.suspect_from, suspects, in_touch)
+
+    @property
+    def _room(self) -> int:
+        """How many more jobs may be begun now."""
+        return 0 if self._stopping or self._suspect else self._options.concurrency - len(self._running)
 
     def _pause(self) -> float:
         return min(self._options.poll_seconds, self._options.lease_seconds / 3)
@@ -144,6 +176,9 @@ class Conducting:
     def _end(self, job_id: uuid.UUID, task: "asyncio.Task[None]") -> None:
         if self._running.get(job_id, (None, None))[1] is task:  # not a later run of the same job
             del self._running[job_id]
+            if self._suspect == job_id:
+                self._suspect = None
+        self._ended.set()
         self._wake.set()
 
     async def _conduct(self, lease: Lease) -> None:
@@ -162,8 +197,9 @@ class Conducting:
 
     async def _process(self, lease: Lease) -> None:
         if lease.job.crashes >= self._options.max_crashes:
-            raise WorkerLost(f"The process that worked on this call died {lease.job.crashes} times.")
-
+            raise WorkerLost(_died(lease.job, self._options))
+        if self._suspect == lease.job.job_id:
+            await self._be_alone(lease)
         journal = _Journal(self._database, lease, self._patiently)
 
         known = await self._patiently(lambda: roster.load(self._database, lease))
@@ -177,6 +213,13 @@ class Conducting:
             outcome = await conclude(
                 changed, self._workers, known, outcome.spoken, journal.record, self._process_options
             )
+
+    async def _be_alone(self, lease: Lease) -> None:
+        """Wait for the other calls to end, so that none of them dies along if this one kills the process again."""
+        while len(self._running) > 1:
+            self._ended.clear()
+            await self._ended.wait()
+        await self._patiently(lambda: jobs.stage(self._database, lease, "alone"))
 
     async def _complete(self, lease: Lease, outcome: Outcome) -> Any:
         return await self._patiently(
@@ -225,7 +268,17 @@ def _host() -> str:
 def _is_dead(worker: str) -> bool:
     """True when `worker` was a process of this machine that is no more; a name of another form says nothing."""
     host, _, process = worker.removesuffix(":" + worker.rpartition(":")[2]).rpartition(":")
-    return host == _host() and process.isdecimal() and not psutil.pid_exists(int(process))
+    return host == _host() and process.isdecimal() and not _alive(int(process))
+
+
+def _alive(pid: int) -> bool:
+    """A process that ended and that nobody has taken leave of yet still has its number."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
 
 
 class _Journal:
@@ -247,6 +300,12 @@ class _Journal:
         await self._patiently(lambda: results.record(self._database, self._lease, stage, result))
         if stage == "fetch":
             self._known = None  # now that the content is known, an earlier job's results may be found
+
+
+def _died(job: Job, options: ProcessingOptions) -> str:
+    alone = max(0, job.crashes - options.suspect_from)
+    beside = f", {alone} of them with no other call at work" if alone else ""
+    return f"The process that conducted this call died {job.crashes} times{beside}: the call may be what kills it."
 
 
 def _first_line(error: BaseException) -> str:

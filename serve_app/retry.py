@@ -31,6 +31,9 @@ class ProcessingOptions(BaseModel):
     max_crashes: int = Field(
         4, ge=1, description="Times a job's worker may vanish before the call fails as worker_lost."
     )
+    suspect_from: int = Field(
+        2, ge=1, description="Vanished workers after which a job is tried with no other call at work beside it."
+    )
     backoff_seconds: float = Field(2.0, gt=0, description="Pause before the second attempt; doubles each time.")
     max_backoff_seconds: float = Field(600.0, gt=0, description="Longest pause between two attempts.")
     drain_seconds: float = Field(

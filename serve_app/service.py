@@ -107,6 +107,7 @@ class Service:
 
     `address`: None starts Ray here; "auto" or host:port joins a running cluster.
     `on_step(sentence)` is told what happens, for progress displays.
+    `proxy_location`: where requests are taken in, "HeadOnly" or "EveryNode"; None: every node of a cluster it joins.
     """
 
     def __init__(
@@ -115,12 +116,14 @@ class Service:
         address: str | None = None,
         dashboard: bool = False,
         on_step: Callable[[str], None] = lambda _: None,
+        proxy_location: str | None = None,
     ) -> None:
         self._settings = settings
         self._dashboard = dashboard
         self._address = address or os.environ.get("RAY_ADDRESS") or "local"
         self._on_step = on_step
         self._owns_ray = self._address == "local"
+        self._proxy_location = proxy_location or ("HeadOnly" if self._owns_ray else "EveryNode")
         self._embedded = settings.database_url is None
 
     def start(self) -> Endpoints:
@@ -221,11 +224,10 @@ class Service:
 
         self._on_step("Starting the intake")
         settings = self._settings
-        location = "HeadOnly" if self._owns_ray else "EveryNode"
         http_options = {"host": settings.http.host, "port": settings.http.port}
         with ThreadPoolExecutor(1) as pool:
             # serve.start returns when the proxies are ready; the replica is started beside them, not after.
-            started = pool.submit(serve.start, proxy_location=location, http_options=http_options)
+            started = pool.submit(serve.start, proxy_location=self._proxy_location, http_options=http_options)
             self._wait_for_controller(started)
             self._deploy(serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.route_prefix))
             started.result()

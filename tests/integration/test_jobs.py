@@ -27,6 +27,11 @@ async def expire(world: World) -> None:
     await world.execute("UPDATE jobs SET lease_until = now() - interval '1 s' WHERE state = 'running'")
 
 
+async def taken_over(world: World, **more: Any) -> list[jobs.Lease]:
+    """A claim by a worker whose leases are so short that the test's server has run for longer."""
+    return await jobs.claim(world.database, "w2", 10, 0.05, **more)
+
+
 async def test_a_lease_carries_the_job_and_the_merged_call(world: World) -> None:
     answer = await world.submit(recording_url=A, duration=7)
     lease = await world.one()
@@ -61,16 +66,57 @@ async def test_a_job_whose_lease_ran_out_is_taken_over_and_counts_a_crash(world:
     await submit_many(world, 1)
     dead = await world.one()
     await expire(world)
-    (taken,) = await world.claim(worker="w2")
+    (taken,) = await taken_over(world)
     assert taken.job.job_id == dead.job.job_id
     assert (taken.job.run, taken.job.attempts, taken.job.crashes, taken.job.failures) == (2, 2, 1, 0)
+
+
+async def test_after_a_start_of_the_server_and_an_outage_holders_have_the_time_of_a_lease_to_renew(
+    world: World,
+) -> None:
+    await submit_many(world, 1)
+    held = await world.one()
+    await expire(world)
+    assert await world.claim(ttl=1e6) == [], "the server has not run for the time of a lease yet"
+    assert await taken_over(world, take_over=False) == [], "the claimer has just found the server again"
+    assert await jobs.renew(world.database, [held], 60) == set()
+    (row,) = await world.rows("SELECT * FROM jobs")
+    assert (row["run"], row["crashes"]) == (1, 0)
+
+
+async def crash(world: World, times: int) -> None:
+    await world.execute("UPDATE jobs SET crashes = :times", times=times)
+
+
+async def test_a_job_that_saw_its_worker_die_twice_is_claimed_as_a_suspect_only(world: World) -> None:
+    await submit_many(world, 1)
+    await crash(world, 2)
+    assert await taken_over(world, suspect_from=2) == []
+    (suspect,) = await taken_over(world, suspect_from=2, suspects=True)
+    assert suspect.job.crashes == 2
+    await crash(world, 1)
+    await expire(world)
+    assert await taken_over(world, suspect_from=2, suspects=True) == []
+
+
+async def test_the_death_of_a_worker_counts_against_a_suspect_only_once_it_is_worked_on(world: World) -> None:
+    await submit_many(world, 1)
+    await crash(world, 2)
+    await taken_over(world, suspect_from=2, suspects=True)
+    await expire(world)
+    (waiting,) = await taken_over(world, suspect_from=2, suspects=True)
+    assert waiting.job.crashes == 2
+    await jobs.stage(world.database, waiting, "alone")
+    await expire(world)
+    (begun,) = await taken_over(world, suspect_from=2, suspects=True)
+    assert begun.job.crashes == 3
 
 
 async def test_the_former_holder_of_a_lease_can_write_nothing(world: World) -> None:
     await submit_many(world, 1)
     dead = await world.one()
     await expire(world)
-    taken = await world.one()
+    (taken,) = await taken_over(world)
     for attempt in (
         jobs.stage(world.database, dead, "asr"),
         jobs.fail(world.database, dead, NotAudio()),
@@ -209,9 +255,15 @@ async def test_a_claim_from_a_long_queue_reads_only_the_jobs_it_takes(world: Wor
     async with world.database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(jobs._WALK_THE_INDEX)
         explain = sa.text("EXPLAIN (ANALYZE, FORMAT JSON) " + jobs._CLAIM.text)
-        plan = (await connection.execute(explain, {"worker": "w", "count": 5, "ttl": 60})).scalar_one()
+        plan = (await connection.execute(explain, CLAIM)).scalar_one()
     assert "jobs_claim_idx" in str(plan)
     assert max(_rows_read(plan[0]["Plan"])) <= 5
+
+
+CLAIM = {
+    **{"worker": "w", "count": 5, "ttl": 60, "suspect_from": 2},
+    **{"suspects": False, "take_over": True, "held_back": jobs.HELD_BACK},
+}
 
 
 def _rows_read(node: dict[str, Any]) -> list[float]:
