@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from pipeline.analysis.companies import company_in_part
 from pipeline.analysis.fact import Fact
-from pipeline.analysis.facts import company_in_part, hear
+from pipeline.analysis.facts import hear
 from pipeline.analysis.language import missing
 from pipeline.analysis.match import Party, match, same_company, same_person
 from pipeline.analysis.names import completed

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pipeline.analysis.companies import company_of, known_companies
+from pipeline.analysis.concerning import concerns_them
 from pipeline.analysis.fact import Fact
-from pipeline.analysis.language import Pack
 from pipeline.analysis.mail import emails
 from pipeline.analysis.names import name_of
-from pipeline.analysis.people import between_pauses, introductions, trimmed
 from pipeline.analysis.phonetics import folded
 from pipeline.analysis.places import address_of
 from pipeline.analysis.spelling import spelled_words
@@ -18,8 +18,6 @@ from pipeline.analysis.talk import Said, Sentence
 from pipeline.domain.insight import Contact, Evidence
 from pipeline.domain.speech import Role
 
-_FROM = r"(?i:de la|del|from the|vom|von der|du)"  # with a kind of business after it, theirs
-_FIRM = r"(?P<company>[A-ZÀ-ÖØ-Þ][\w'-]+(?: [A-ZÀ-ÖØ-Þ][\w'-]+){0,2})"
 ACKNOWLEDGES = 6  # words of ours between two parts of what the other party dictates
 
 
@@ -39,8 +37,8 @@ def hear(
         return {}  # a wrong number: what is read out is somebody else's
     email = _email(said)
     found = {
-        "name": name_of(said, _known_names(contacts), _known_companies(contacts), ours) or _name_in(email, said),
-        "company": _company(said, contacts),
+        "name": name_of(said, _known_names(contacts), known_companies(contacts), ours) or _name_in(email, said),
+        "company": company_of(said, contacts),
         "email": email,
         "phone": _phone(said, region),
         "address": address_of(said, concerns_them),
@@ -54,27 +52,6 @@ def _known_names(contacts: tuple[Contact, ...]) -> frozenset[str]:
     return frozenset(whole) | {part for name in whole for part in name.split() if len(part) > 2}
 
 
-def _known_companies(contacts: tuple[Contact, ...]) -> frozenset[str]:
-    return frozenset(
-        plain for contact in contacts if contact.company and (plain := _without_form(folded(contact.company)))
-    )
-
-
-def concerns_them(said: tuple[Said, ...], at: int, sentence: Sentence) -> bool:
-    """Said by the other party; or asked by us, or read out, and not refused in the next turn."""
-    turn = said[at]
-    if turn.role is Role.CUSTOMER:
-        return not turn.turn.machine and not turn.pack.matches("contact", "not_theirs", sentence.text)
-    asks = sentence.text.rstrip().endswith("?") or turn.text.rstrip().endswith("?")
-    read_out = asks or turn.pack.matches("contact", "on_file", sentence.text)
-    if turn.role is not Role.REP or not read_out or turn.pack.matches("contact", "ours", sentence.text):
-        return False
-    reply = said[at + 1] if at + 1 < len(said) else None
-    if reply is None or reply.role is not Role.CUSTOMER:
-        return False
-    return not reply.pack.matches("contact", "deny", reply.text)
-
-
 def _name_in(email: Fact | None, said: tuple[Said, ...]) -> Fact | None:
     """Rosie, of rosie.t@fastmail.com, where no name is said: a first name with something after it."""
     pack = said[0].pack if said else None
@@ -82,97 +59,6 @@ def _name_in(email: Fact | None, said: tuple[Said, ...]) -> Fact | None:
     if not email or not found or pack is None or found[1] in pack.words("contact", "mail_roles"):
         return None
     return Fact(found[1].capitalize(), email.evidence, sure=True, said=email.text)
-
-
-def _company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | None:
-    """What they say they call from, or answer when asked; else a contact's company that they name or we ask for."""
-    for before, turn in zip((None, *said), said, strict=False):
-        if turn.role is not Role.CUSTOMER:
-            continue
-        questions = [s.text for s in before.sentences if s.text.endswith("?")] if before is not None else []
-        asked = before is not None and any(before.pack.matches("people", "asked_company", text) for text in questions)
-        keys = ("calling_from", "answer_company") if asked else ("calling_from",)
-        for sentence in turn.sentences:
-            for pattern in (pattern for key in keys for pattern in turn.pack.patterns("people", key)):
-                match = pattern.search(sentence.text)
-                if turn.pack.matches("people", "voicemail_name", sentence.text):
-                    continue
-                if match and (name := _company_name(match["company"], turn.pack)):
-                    first = match.start("company") + match["company"].index(name)
-                    return Fact(name, sentence.evidence((first, first + len(name))))
-    return _known_company(said, contacts) or _apposed(said)
-
-
-def _apposed(said: tuple[Said, ...]) -> Fact | None:
-    """What stands after the name that they introduce themselves by: "Olivia Chen here, Blue Harbor." """
-    theirs = [turn for turn in said if turn.role is Role.CUSTOMER and not turn.turn.machine]
-    for turn in theirs[:2]:
-        business = turn.pack.words("people", "business")
-        for named in (*introductions(turn), *between_pauses(turn)):
-            for sentence in turn.sentences:
-                match = re.search(rf"{re.escape(named.name)}(?: [a-z]+)?, {_FIRM}[.,]", sentence.text)
-                words = match["company"].lower().split() if match else []
-                if any(len(piece) == 1 for word in words for piece in word.split("-")):
-                    continue  # spelled
-                if set(words) & {part.lower() for part in named.name.split()} or _is_place(sentence):
-                    continue
-                firm = any(word.endswith(kind) for word in words for kind in business if len(kind) > 4)
-                if match and (firm or len(words) > 1) and trimmed(match["company"], turn.pack) == match["company"]:
-                    return Fact(match["company"], sentence.evidence(match.span("company")))
-    return None
-
-
-def _is_place(sentence: Sentence) -> bool:
-    return any(sentence.pack.matches("contact", key, sentence.text) for key in ("address", "address_shape"))
-
-
-def _company_name(text: str, pack: Pack) -> str | None:
-    """None for a word that is no name ("calling from Monday on"); inside a company's name any word may stand."""
-    first = text.split(maxsplit=1)[0]
-    known = first.lower() not in pack.words("people", "not_names") | pack.words("people", "titles")
-    return text if known else None
-
-
-def _known_company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | None:
-    names = _known_companies(contacts)
-    for at, turn in enumerate(said):
-        for sentence in turn.sentences:
-            text = folded(sentence.text)
-            if not any(name in text for name in names) or not concerns_them(said, at, sentence):
-                continue
-            if len(text) != len(sentence.text):  # places would not fit
-                continue
-            mails = [range(heard.first, heard.last) for heard in emails(sentence.text, sentence.pack)]
-            for plain in (name for name in names if name in text):
-                found = re.search(rf"\b{re.escape(plain)}\b", text)
-                if found and not any(found.start() in mail for mail in mails):
-                    return Fact(sentence.text[slice(*found.span())], sentence.evidence(found.span()))
-    return None
-
-
-def company_in_part(said: tuple[Said, ...], contact: Contact) -> Fact | None:
-    """The company of the contact whom they are known to be, by a word of it: "here at the Meridian"."""
-    own = set(folded(contact.name or "").split())
-    words = [word.strip(".,&") for word in (contact.company or "").split()]
-    for turn in (turn for turn in said if turn.role is not Role.UNKNOWN and not turn.turn.machine):
-        business = {folded(word) for word in turn.pack.words("people", "business")}
-        for sentence in turn.sentences:
-            for word in words:
-                kind = folded(word) in business
-                if len(word) < 5 or folded(word) in own or (kind and turn.role is not Role.CUSTOMER):
-                    continue
-                plain = re.escape(word)
-                found = re.search(rf"\b{_FROM} (?i:{plain})\b" if kind else rf"\b{plain}\b", sentence.text)
-                if found and contact.company:
-                    span = found.end() - len(word), found.end()
-                    return Fact(contact.company, sentence.evidence(span), said=sentence.text[slice(*span)])
-    return None
-
-
-def _without_form(company: str) -> str:
-    """A company's name without its legal form, which nobody says."""
-    forms = "ag|gmbh|kg|ohg|ug|ltd|limited|inc|llc|llp|plc|corp|pty|sl|sa|slu|sas|sarl|srl|bv"
-    return re.sub(rf"[ ,]+(?:{forms})\b\.?.*$", "", company)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,12 @@ def of_first_name(name: str, language: str | None) -> str | None:
     return ends[0] if len(ends) == 1 else None
 
 
+def listed(name: str) -> bool:
+    """Whether it is a first name of the lists."""
+    plain = folded(name)
+    return plain in _names(FEMALE) or plain in _names(MALE)
+
+
 def _endings(kind: str, language: str | None) -> tuple[str, ...]:
     return tuple(folded(end) for end in pack(language).get("people", f"{kind}_endings", []))
 

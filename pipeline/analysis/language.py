@@ -110,6 +110,9 @@ class Pack:
         hundreds = [word for words in self.get("numbers", "hundreds", {}).values() for word in words.split("|")]
         single = _alternatives((set(self.numbers) - self.words("numbers", "not_digits")) | set(hundreds))
         one = rf"(?:\d+|(?:{single})|\w*hundert\w*)" if "hundert" in hundreds else rf"(?:\d+|(?:{single}))"
+        thousand = self.get("numbers", "thousand")
+        if thousand:
+            one = one[:-1] + (rf"|\w*{thousand}\w*)" if "hundert" in hundreds else rf"|{thousand})")
         return rf"\b{one}(?:[ -](?:and )?{one})*\b(?: ?[a-d]\b)?"
 
 

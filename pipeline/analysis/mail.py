@@ -10,6 +10,7 @@ from pipeline.analysis.language import pack as pack_of
 from pipeline.analysis.spelling import letter_at
 from pipeline.analysis.spoken import TOKEN, Heard, number_at
 
+MOST_APART = 9  # items between an "at" and the one that puts it right
 MOST_WORDS = 4  # of a domain's label, said without a joint: "bellwether toys"
 _WRITTEN = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _ADDRESS = re.compile(r"[a-z0-9](?:[a-z0-9._+-]*[a-z0-9_])?@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,12}")
@@ -47,13 +48,25 @@ def _found(text: str, pack: Pack) -> Iterator[Heard]:
     found = [Heard(written.group().lower(), written.start(), written.end()) for written in _WRITTEN.finditer(plain)]
     if pack.get("contact", "at") and _hint(pack.language).search(plain):
         for pattern in pack.patterns("contact", "mail_asides"):  # "all one word": blanks keep the places
-            plain = pattern.sub(lambda aside: " " * len(aside.group()), plain)
+            plain = _blanked(plain, pattern)
         items = tuple(_items(plain, pack))
         for at, item in enumerate(items):
             heard = _around(items, at, pack) if item.kind == "at" else None
             if heard and not any(heard.first < other.last and other.first < heard.last for other in found):
                 found.append(heard)
     yield from sorted(found, key=lambda heard: heard.first)
+
+
+def _blanked(text: str, aside: re.Pattern[str]) -> str:
+    """Without what is said about the address, and the pauses around it."""
+    for found in aside.finditer(text):
+        before, after = text[: found.start()], text[found.end() :]
+        start = len(before.rstrip(" ")) - before.rstrip(" ").endswith(",")
+        end = found.end() + (re.match(r" ?,?", after) or found).end()
+        if after.lstrip(" ")[:1] == "," or text[start : start + 1] == ",":
+            text = text[:start] + " " * (end - start) + text[end:]
+        text = text[: found.start()] + " " * len(found.group()) + text[found.end() :]
+    return text
 
 
 def _items(text: str, pack: Pack) -> Iterator[_Item]:
@@ -69,7 +82,7 @@ def _item(tokens: list[re.Match[str]], at: int, pack: Pack, text: str) -> tuple[
     word = tokens[at].group().lower()
     if not word[0].isalnum() and word[0] not in "_":
         repeat = pack.get("numbers", "repeat", {}).keys() | pack.get("spelling", "repeat", {}).keys()
-        return _sign(tokens[at], text, repeat)
+        return _sign(tokens[at], text, repeat, pack)
     signs = _signs(pack.language)
     for length in (3, 2, 1) if word in signs[0] else ():
         phrase = " ".join(token.group().lower() for token in tokens[at : at + length])
@@ -92,7 +105,7 @@ def _signs(language: str | None) -> tuple[frozenset[str], dict[str, tuple[str, s
     return frozenset(name.partition(" ")[0] for name in named), named
 
 
-def _sign(token: re.Match[str], text: str, repeat: Collection[str]) -> tuple[str, str, int]:
+def _sign(token: re.Match[str], text: str, repeat: Collection[str], pack: Pack) -> tuple[str, str, int]:
     """A sign inside a word ("nordwind-shop.de") belongs to it; one with a space beside it is a pause."""
     sign, first, last = token.group(), token.start(), token.end()
     inside = text[first - 1 : first].isalnum() and text[last : last + 1].isalnum()
@@ -105,15 +118,37 @@ def _sign(token: re.Match[str], text: str, repeat: Collection[str]) -> tuple[str
     letters = letters or bool(beside & set(repeat))  # R-double-E-N
     if sign in "-+" and inside and not letters:
         return "joint", sign, 1
+    if sign == "." and _sentence_ends(text, first, last, pack):
+        return "end", sign, 1
     return ("pause" if sign in ",.-…" else "end"), sign, 1
 
 
+def _sentence_ends(text: str, first: int, last: int, pack: Pack) -> bool:
+    """A capital after a whole word: "that's the old one. Harriet dot". Not "gmail. Dot com"."""
+    after = re.match(r"\s+([^\W\d_][^\W\d_]+)", text[last:])
+    before = re.search(r"([^\W\d_]{2,})$", text[:first])
+    return bool(after and before and after[1][0].isupper() and after[1].lower() not in _signs(pack.language)[0])
+
+
 def _around(items: tuple[_Item, ...], at: int, pack: Pack) -> Heard | None:
-    left, right = _local(items, at, pack), _domain(items, at)
+    left, right = _local(items, _first_at(items, at, pack), pack), _domain(items, at)
     if not left or not right or (right[0].text in pack.words("text", "stopwords") and right[1].kind == "dot"):
         return None  # "look at the dot"
     address = _ascii(_text(left) + "@" + _text(right), pack)
     return Heard(address, left[0].first, right[-1].last) if _ADDRESS.fullmatch(address) else None
+
+
+def _first_at(items: tuple[_Item, ...], at: int, pack: Pack) -> int:
+    """The "at" before, where only what stands after it is put right: "at post... no, not post, at alpine dot com"."""
+    corrections = pack.words("numbers", "corrections")
+    for before in range(at - 1, max(-1, at - MOST_APART), -1):
+        kind = items[before].kind
+        if kind == "at":
+            said = {item.text for item in items[before:at]}
+            return before if said & corrections else at
+        if kind in ("dot", "letter", "figure", "joint"):
+            break
+    return at
 
 
 def _local(items: tuple[_Item, ...], at: int, pack: Pack) -> list[_Item]:

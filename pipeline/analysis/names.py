@@ -10,6 +10,7 @@ from pipeline.analysis.people import (
     answered,
     bare,
     bare_name,
+    before_company,
     before_spelling,
     between_pauses,
     called,
@@ -143,6 +144,7 @@ def _own(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iter
             yield from fuller(turn, introduced)
     if opening or asked:
         yield from between_pauses(turn)
+        yield from before_company(turn)
     for sentence in turn.sentences:
         alone = bare_name(sentence)
         if alone and (asked or opening or alone.name in known):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pipeline.analysis.language import Pack, straighten, titles
 from pipeline.analysis.phonetics import folded
+from pipeline.analysis.spoken import number
 from pipeline.analysis.talk import Said, Sentence
 from pipeline.domain.insight import Evidence
 
@@ -42,8 +43,14 @@ def addresses(said: Said) -> Iterator[Named]:
 
 
 def reached(said: Said) -> Iterator[Named]:
-    """Whose voicemail it is."""
-    yield from _named(said, "voicemail_name")
+    """Whose voicemail it is; of a couple's ("Walt and Phyllis"), both."""
+    for named in _named(said, "voicemail_name"):
+        yield named
+        joint = said.pack.get("tasks", "and") or "(?!)"
+        for sentence in said.sentences:
+            also = re.search(rf"{re.escape(named.name)} {joint} ({_FIRST})\b", sentence.text)
+            if also:
+                yield Named(also[1], also[1], sentence.evidence(also.span(1)), said.turn.index, said.pack.language)
 
 
 def handed_to(said: Said) -> Iterator[Named]:
@@ -63,7 +70,7 @@ def _named(said: Said, key: str) -> Iterator[Named]:
 def _clean(match: re.Match[str], sentence: Sentence) -> Named | None:
     titled = bool(match.groupdict().get("title"))
     name = trimmed(match["name"], sentence.pack, titled)
-    if not name or (not titled and set(name.lower().split()) & sentence.pack.words("people", "business")):
+    if not name or (not titled and not plausible(name, match["name"], sentence.pack)):
         return None
     if name not in match["name"]:  # "Moore's Yard": the name of no person
         return None
@@ -73,6 +80,29 @@ def _clean(match: re.Match[str], sentence: Sentence) -> Named | None:
         first = match.start("title")
         full = sentence.text[first:last]
     return Named(name, full, sentence.evidence((first, last)), sentence.turn.index, sentence.pack.language)
+
+
+def plausible(name: str, said: str, words: Pack) -> bool:
+    """Whether `name`, of the capitalised words `said`, may be a person's: "Die Lieferung", "Maple Street" are none."""
+    before = said[: said.index(name)].lower().split() if name in said else []
+    after = {word for part in name.lower().split() for word in (part, part.replace("-", " "))}
+    kinds = words.words("people", "business") | words.words("people", "places")
+    if any(number(part, words) is not None for part in name.split()):
+        return False
+    if set(before) & words.words("people", "determiners") or after & (kinds | words.numbers.keys()):
+        return False
+    if name.split(maxsplit=1)[0].lower() in words.words("people", "determiners"):
+        return False
+    if any(words.matches("contact", key, f"{name}?") for key in ("mail", "phone", "address_asked")):
+        return False
+    endings = tuple(words.get("people", "common_endings", ()))
+    return len(after) > 1 or not endings or not name.lower().endswith(endings) or _is_first_name(name)
+
+
+def _is_first_name(name: str) -> bool:
+    from pipeline.analysis.gender import listed
+
+    return listed(name)
 
 
 def trimmed(name: str, words: Pack, titled: bool = False) -> str | None:
@@ -87,7 +117,7 @@ def trimmed(name: str, words: Pack, titled: bool = False) -> str | None:
             continue
         if at and part in _ARTICLES and at + 1 < len(parts) and parts[at + 1][:1].isupper():
             continue  # Katell Le Bihan
-        if part.lower() in unlikely:
+        if part.lower() in unlikely or part.lower().replace("-", " ") in unlikely:
             parts = parts[:at]
             break
     return " ".join(parts) or None
@@ -108,8 +138,7 @@ def bare_name(sentence: Sentence, least: int = 2) -> Named | None:
     if not turned and not re.fullmatch(rf"(?:{_PROPER} ){{{least - 1},2}}{_PROPER}", text):
         return None
     name = f"{turned[2]} {turned[1]}" if turned else text
-    business = sentence.pack.words("people", "business")
-    if trimmed(name, sentence.pack) != name or {word.lower() for word in name.split()} & business:
+    if trimmed(name, sentence.pack) != name or not plausible(name, text, sentence.pack):
         return None
     return Named(name, name, sentence.evidence((0, len(text))), sentence.turn.index)
 
@@ -119,12 +148,11 @@ def between_pauses(said: Said) -> Iterator[Named]:
     here = straighten("|".join(said.pack.get("people", "after_name", ()))) or "(?!)"
     titles = "|".join(re.escape(title) for title in said.pack.words("people", "titles")) or "(?!)"
     pattern = rf"(?:^|[,.!?:] )(?:(?i:{titles})\.? )?(?P<name>{_PROPER}(?: {_PROPER}){{1,2}})(?=[,.!]|$| (?:{here})\b)"
-    business = said.pack.words("people", "business")
     for sentence in said.sentences:
         for match in re.finditer(pattern, sentence.text):
             name = match["name"]
             spelled = any(len(piece) == 1 for piece in re.split(r"[ -]", name))
-            if spelled or {word.lower() for word in name.split()} & business:
+            if spelled or not plausible(name, name, said.pack):
                 continue
             if trimmed(name, said.pack) == name:
                 yield Named(name, name, sentence.evidence(match.span("name")), said.turn.index)
@@ -138,6 +166,9 @@ def given_name(said: Said, asked: bool) -> str | None:
             name = trimmed(match["name"], said.pack) if match else None
             if name and re.fullmatch(_FIRST, name.split()[0]):
                 return name.split()[0]
+        apart = re.fullmatch(rf"(?:Der|Die|El|La|Le) ({_FIRST})[.!]", sentence.text)
+        if apart and trimmed(apart[1], said.pack) and plausible(apart[1], apart[1], said.pack):
+            return apart[1]
         after = re.search(rf"(?:[A-ZÀ-ÖØ-Þ]-){{2,}}[A-ZÀ-ÖØ-Þ][,.] ({_FIRST})(?=[.,])", sentence.text)
         if after and trimmed(after[1], said.pack):
             return after[1]
@@ -231,3 +262,19 @@ def mentioned(said: Said, known: Iterable[str]) -> Iterator[Named]:
 def parts(name: str | None) -> tuple[str, ...]:
     """The words of a name, without accents, in lower case."""
     return tuple(folded(name).split()) if name else ()
+
+
+def before_company(said: Said) -> Iterator[Named]:
+    """The name before a company's, between pauses: "Guten Morgen, Uhlig, Steuerbüro Hagedorn." """
+    kinds = said.pack.words("people", "business")
+    for sentence in said.sentences:
+        found = re.finditer(
+            rf"(?:^|[,.!] )(?P<name>{_PROPER}(?: {_PROPER})?), (?P<company>{_PROPER}(?: {_PROPER}){{0,3}})(?=[.,]|$)",
+            sentence.text,
+        )
+        for match in found:
+            words = match["company"].lower().split()
+            firm = any(word in kinds or any(word.endswith(kind) for kind in kinds if len(kind) > 4) for word in words)
+            name = match["name"]
+            if firm and trimmed(name, said.pack) == name and plausible(name, name, said.pack):
+                yield Named(name, name, sentence.evidence(match.span("name")), said.turn.index, said.pack.language)

@@ -42,9 +42,17 @@ def _addresses(said: tuple[Said, ...], concerns: Concerns) -> Iterator[Fact]:
             for pattern in (pattern for key in keys for pattern in turn.pack.patterns("contact", key)):
                 match = pattern.search(sentence.text)
                 if match and not turn.pack.matches("contact", "not_address", match["address"]):
-                    text = in_figures(match["address"].strip(" ,.?!"), sentence)
+                    text = in_figures(match["address"].strip(" ,.?!"), sentence) + _unit(turn, sentence)
                     yield Fact(text, sentence.evidence(match.span("address")))
                     break
+
+
+def _unit(turn: Said, street: Sentence) -> str:
+    """Flat, floor or door where the next sentence says it: "Carrera setenta ... Local dos." """
+    after = next((sentence for sentence in turn.sentences if sentence.first > street.first), None)
+    found = (pattern.search(after.text) for pattern in turn.pack.patterns("contact", "address_unit")) if after else ()
+    match = next(filter(None, found), None)
+    return f", {in_figures(match['unit'], after)}" if match and after else ""
 
 
 def in_figures(address: str, sentence: Sentence) -> str:

@@ -44,7 +44,8 @@ def _plain_at(tokens: list[re.Match[str]], at: int, pack: Pack, plural: bool = F
     if plural and len(word) > 1:  # two Ts, dos eles
         word = re.sub(r"'?s$", "", word)
         word = named.get(word, word)
-    return (word, 1) if len(word) == 1 and word.isalpha() else ("", 0)
+    single = len(word) == 1 and word.isalpha() and word not in pack.words("spelling", "not_letters")
+    return (word, 1) if single else ("", 0)
 
 
 @cache

@@ -11,6 +11,7 @@ from pipeline.analysis.language import pack as pack_of
 LONGEST = 7  # tokens of a number phrase: "deux cent soixante-dix-huit" with its hyphens
 WHOLE = 7  # digits: a run of so many may be a telephone number
 _BETWEEN, _BEFORE = frozenset(",-()+/.…"), frozenset("+(")  # signs in and before a written number
+_TENS = frozenset(["30", "40", "50", "60", "90"])  # of a country's code
 TOKEN = re.compile(r"[\w']+|[^\w\s]")
 
 
@@ -24,10 +25,31 @@ class Heard:
 
 
 def number(words: str, pack: Pack) -> int | None:
-    """The value of a number below a thousand, in digits or words."""
+    """The value of a number below a hundred thousand, in digits or words."""
     if words.isdigit():
         return int(words)
-    return figures(pack).get(words.lower().replace("-", " "))
+    plain = words.lower().replace("-", " ")
+    found = figures(pack).get(plain)
+    return found if found is not None else _thousands(plain, pack)
+
+
+def _thousands(words: str, pack: Pack) -> int | None:
+    """ "mil ochocientos cuarenta", "achttausend", "two thousand and four"."""
+    word = pack.get("numbers", "thousand")
+    if not word or word not in words:
+        return None
+    many, _, rest = words.partition(word)
+    known, joints = figures(pack), {joint.strip() for joint in pack.get("numbers", "hundreds_join", [])}
+    many, rest = many.strip(), rest.strip()
+    for joint in sorted(joints - {""}):
+        rest = rest.removeprefix(joint).strip() if rest not in known else rest
+    thousands = known.get(many) if many else 1
+    below = known.get(rest) if rest else 0
+    if many == "ein":
+        thousands = 1
+    if thousands is None or below is None or not 0 < thousands < 100 or below > 999:
+        return None
+    return thousands * 1000 + below
 
 
 def figures(pack: Pack) -> dict[str, int]:
@@ -115,6 +137,9 @@ def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> _Run:
         word = tokens[at].group().lower()
         spoken, length = number_at(tokens, at, pack)
         corrects = _phrase_at(tokens, at, pack.words("numbers", "corrections")) if run.groups else 0
+        if spoken is not None and run.plus and not run.groups and spoken in _TENS:  # plus vierzig neun
+            unit, size = number_at(tokens, at + length, pack) if at + length < len(tokens) else (None, 0)
+            spoken, length = (spoken[0] + unit, length + size) if unit and len(unit) == 1 else (spoken, length)
         if spoken is not None:
             run.say(spoken * repeat, pause)
             at, repeat, pause = at + length, 1, False
@@ -149,12 +174,18 @@ def number_at(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str | N
     """The longest number phrase (hyphens count) that begins at token `at`, as digits."""
     if tokens[at].group().isdigit():
         return tokens[at].group(), 1
-    if tokens[at].group().lower() not in _openings(pack.language, pack.known):
+    first = tokens[at].group().lower()
+    thousand = pack.get("numbers", "thousand") or " "
+    if first not in _openings(pack.language, pack.known) and thousand not in first:
         return None, 1
     known = figures(pack)
     for length in range(min(LONGEST, len(tokens) - at), 0, -1):
         phrase = [token.group().lower() for token in tokens[at : at + length]]
         spoken = " ".join(word for word in phrase if word != "-")
-        if phrase[-1] != "-" and "," not in phrase and spoken in known:
-            return str(known[spoken]), length
+        if phrase[-1] == "-" or "," in phrase:
+            continue
+        value = known.get(spoken)
+        value = _thousands(spoken, pack) if value is None and thousand in spoken else value
+        if value is not None:
+            return str(value), length
     return None, 1
