@@ -1,0 +1,252 @@
+"""One storm from its start to its audit."""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from db import directory, keys
+from db.database import Database
+from tests.chaos.auditor import Fault, Truth, audit
+from tests.chaos.kills import SHARES, Kill, Killer, schedule
+from tests.chaos.ledger import ACCEPTED, Ledger
+from tests.chaos.recordings import Recordings, spoken
+from tests.chaos.stand import Onlooker, Stand
+from tests.chaos.storm import Plan, Senders, _Sketch
+
+WORKSPACES = ("north", "south", "west")
+CALLS_AT_ONCE = 14  # being sent
+MOST_WAITING = 30  # live jobs that are due; beyond it no new call begins, so that recoveries show and queues do not
+SETTLE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a storm is to be like. It ends when both numbers are reached, or after so many minutes."""
+
+    seed: int = 1
+    submissions: int = 5000
+    kills: int = 200
+    minutes: float = 36.0
+    kinds: tuple[str, ...] = tuple(SHARES)
+    settings: tuple[tuple[str, str], ...] = ()
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of it."""
+
+    options: Options
+    figures: dict[str, Any]
+    kills: list[Kill]
+    faults: list[Fault]
+
+
+@dataclass
+class _Storm:
+    options: Options
+    stand: Stand
+    onlooker: Onlooker
+    ledger: Ledger
+    plan: Plan
+    senders: Senders
+    killer: Killer
+    started: float
+
+    @property
+    def over(self) -> bool:
+        enough = self.ledger.accepted >= self.options.submissions and self.struck >= self.options.kills
+        return enough or time.monotonic() - self.started > 60 * self.options.minutes
+
+    @property
+    def struck(self) -> int:
+        return len(self.killer.kills)
+
+
+async def run(folder: Path, options: Options) -> Report:
+    """Storm, settle, audit. `folder` keeps ledger, truth, logs and database."""
+    stand, recordings, ledger = Stand(folder, dict(options.settings)), Recordings(), Ledger(folder / "ledger.jsonl")
+    started = time.monotonic()
+    with recordings.serving():
+        async with stand.standing(), _onlooking(stand) as onlooker, _posting() as http:
+            senders = Senders(stand.submit_url, await _workspaces(stand), ledger, http, _ended(onlooker))
+            plan = Plan(options.seed, recordings, WORKSPACES)
+            killer = Killer(stand, onlooker, ledger, _witness(plan, senders), random.Random(options.seed))
+            await stand.wait_for_engines()
+            storm = _Storm(options, stand, onlooker, ledger, plan, senders, killer, time.monotonic())
+            await _rage(storm)
+            settled = await _settle(onlooker)
+            recordings.save(folder / "recordings.json")
+            faults = await asyncio.to_thread(
+                audit, stand.database_url, ledger.attempts, Truth.read(folder / "recordings.json")
+            )
+            figures = await _figures(storm, settled, time.monotonic() - started)
+    ledger.close()
+    faults += [Fault("wrong", f"refused: {one.status} {one.error}") for one in senders.refused]
+    faults += [
+        Fault("unfinished", f"{kill.kind} ({kill.what}) had not recovered")
+        for kill in killer.kills
+        if not kill.recovered
+    ]
+    return Report(options, figures, sorted(killer.kills, key=lambda kill: kill.at), faults)
+
+
+async def _rage(storm: _Storm) -> None:
+    """Calls and kills side by side until it is over; then every sender is heard out."""
+    telling = asyncio.create_task(_tell(storm))
+    probing = asyncio.create_task(_probe(storm))
+    killing = asyncio.create_task(_kill(storm))
+    await _send(storm)
+    await killing
+    await storm.killer.settle()
+    for task in (telling, probing):
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _send(storm: _Storm) -> None:
+    under_way: set[asyncio.Task[None]] = set()
+    while not storm.over:
+        if len(under_way) >= CALLS_AT_ONCE or await _waiting(storm.onlooker) > MOST_WAITING:
+            await asyncio.sleep(0.1)
+        else:
+            under_way.add(asyncio.create_task(storm.senders.run(*storm.plan.call())))
+            await asyncio.sleep(0.02)
+        for task in [task for task in under_way if task.done()]:
+            under_way.discard(task)
+            task.result()
+    await asyncio.gather(*under_way)
+
+
+async def _kill(storm: _Storm) -> None:
+    rng = random.Random(storm.options.seed + 1)
+    kinds = schedule(storm.options.kills, rng, storm.options.kinds) if storm.options.kills else []
+    pace = 60 * storm.options.minutes / max(1, len(kinds))
+    while kinds and not storm.over:
+        await asyncio.sleep(rng.uniform(0.1, 0.6) * pace)
+        kind = kinds.pop()
+        skipped = storm.killer.skipped
+        await storm.killer.strike(kind)
+        if storm.killer.skipped > skipped:  # there was none to kill just then
+            kinds.insert(0, kind)
+            await asyncio.sleep(0.5)
+
+
+async def _probe(storm: _Storm) -> None:
+    """While somebody waits to hear that calls are taken in again, something is sent all the time."""
+    sketch = _Sketch(storm.plan, uuid4(), WORKSPACES[0])
+    while True:
+        if storm.killer.probing:
+            await storm.senders.send(WORKSPACES[0], sketch.first())
+        await asyncio.sleep(0.25)
+
+
+async def _tell(storm: _Storm) -> None:
+    while True:
+        if not storm.options.quiet:
+            minutes = (time.monotonic() - storm.started) / 60
+            waiting = await _waiting(storm.onlooker)
+            print(
+                f"{minutes:5.1f} min  {storm.ledger.accepted} accepted of {len(storm.ledger.attempts)} sent, "
+                f"{storm.struck} kills, {waiting} jobs due",
+                flush=True,
+            )
+        await asyncio.sleep(15)
+
+
+def _witness(plan: Plan, senders: Senders) -> Any:
+    async def send() -> str:
+        """A call that needs both engines."""
+        sketch = _Sketch(plan, uuid4(), plan.workspaces[0])
+        url = plan.recordings.add("good", spoken(plan.rng, "mono"))
+        await senders.send(plan.workspaces[0], sketch.finish(url))
+        return str(sketch.call_id)
+
+    return send
+
+
+def _ended(onlooker: Onlooker) -> Any:
+    query = """SELECT state FROM calls JOIN workspaces ON workspaces.id = calls.workspace_id
+        WHERE name = %(workspace)s AND call_id = %(call)s AND state IN ('completed', 'failed')"""
+
+    async def ended(workspace: str, call_id: str) -> bool:
+        return bool(await onlooker.rows(query, workspace=workspace, call=call_id))
+
+    return ended
+
+
+async def _waiting(onlooker: Onlooker) -> int:
+    query = "SELECT count(*) AS n FROM jobs WHERE state = 'running' OR (state = 'queued' AND not_before <= now())"
+    return int((await onlooker.rows(query))[0]["n"])
+
+
+async def _settle(onlooker: Onlooker) -> bool:
+    """Nothing kills any more: every call has to come to its end."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    query = "SELECT count(*) AS n FROM jobs WHERE state IN ('queued', 'running')"
+    while (await onlooker.rows(query))[0]["n"]:
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.5)
+    return True
+
+
+async def _figures(storm: _Storm, settled: bool, seconds: float) -> dict[str, Any]:
+    rows = await storm.onlooker.rows("SELECT state, failure_code, count(*) AS n FROM calls GROUP BY 1, 2 ORDER BY 1, 2")
+    states = {f"{row['state']} {row['failure_code'] or ''}".strip(): row["n"] for row in rows}
+    jobs = await storm.onlooker.rows(
+        "SELECT count(*) AS n, sum(crashes) AS crashes, max(crashes) AS most, sum(failures) AS failures FROM jobs"
+    )
+    stored = (await storm.onlooker.rows("SELECT count(*) AS n FROM submissions"))[0]["n"]
+    answers = Counter(str(one.status or one.error) for one in storm.ledger.attempts)
+    return {
+        "seed": storm.options.seed,
+        "seconds in all": round(seconds),
+        "submissions accepted": storm.ledger.accepted,
+        "attempts by answer": dict(answers.most_common()),
+        "stored submissions beyond those accepted": stored - answers[str(ACCEPTED)],
+        "calls by end": states,
+        "jobs": jobs[0]["n"],
+        "crashes counted, most of one job": f"{jobs[0]['crashes']}, {jobs[0]['most']}",
+        "failures counted": jobs[0]["failures"],
+        "kills": storm.struck,
+        "cuts": dict(storm.stand.wire.cuts),
+        "settled": settled,
+    }
+
+
+async def _workspaces(stand: Stand) -> dict[str, str]:
+    """Three workspaces, and the key of each."""
+    database = await Database.open(stand.database_url, pool_size=2)
+    made = {}
+    for name in WORKSPACES:
+        workspace = await directory.create_workspace(database, name, default_country="US")
+        team = await directory.create_team(database, workspace.workspace_id, "Service desk")
+        _, made[name] = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "storm")
+    await database.close()
+    return made
+
+
+@asynccontextmanager
+async def _onlooking(stand: Stand) -> AsyncIterator[Onlooker]:
+    onlooker = Onlooker(stand.database_url)
+    yield onlooker
+    await onlooker.close()
+
+
+@asynccontextmanager
+async def _posting() -> AsyncIterator[httpx.AsyncClient]:
+    limits = httpx.Limits(max_connections=64)
+    async with httpx.AsyncClient(timeout=12, trust_env=False, limits=limits) as client:
+        yield client

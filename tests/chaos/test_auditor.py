@@ -1,0 +1,202 @@
+"""The auditor finds nothing where every promise was kept, and each fault that is planted."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from db import calls, jobs, results
+from pipeline.domain.speech import Layout, LayoutKind, Recording, Transcript
+from pipeline.errors import RecordingGone
+from serve_app.schemas import parse_body
+from tests.chaos.auditor import Fault, Truth, audit
+from tests.chaos.ledger import Attempt
+from tests.postgres import World
+
+BASE = "http://127.0.0.1:1/recordings/"
+SOUND = b"sound"
+DIGEST = hashlib.sha256(SOUND).hexdigest()
+TRANSCRIPT = Transcript("en", 1.0, 1.0, (), (), Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"), "test")
+STEREO_CALL, GONE_CALL, OPEN_CALL = (UUID(int=number, version=4) for number in (1, 2, 3))
+
+
+@dataclass
+class Kept:
+    """A workspace whose every promise was kept, and what its sender and its recording server know."""
+
+    world: World
+    folder: Path
+    ledger: list[Attempt] = field(default_factory=list)
+    truth: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def recording(self, behaviour: str = "good") -> str:
+        url = f"{BASE}{len(self.truth)}.wav"
+        self.truth[url] = {"behaviour": behaviour, "sha256": DIGEST, "answers": {}}
+        return url
+
+    async def submit(self, call_id: UUID, **fields: Any) -> Attempt:
+        number = len(self.ledger) + 1
+        body = {
+            "callId": str(call_id),
+            "from": f"+1202555{number:04d}",
+            "to": "+12025550102",
+            "startTime": f"2026-03-02T10:00:00.{number:06d}Z",
+            "teamId": f"chaos {number} 1",
+            **fields,
+        }
+        parsed = parse_body(json.dumps(body).encode(), self.world.scoped)
+        answer = await calls.submit(self.world.database, self.world.scoped, parsed.submission, parsed.sent)
+        job = None if answer.job_id is None else str(answer.job_id)
+        self.ledger.append(Attempt(number, 1, "Acme", body, number, number, 202, job))
+        return self.ledger[-1]
+
+    async def work(self) -> None:
+        """Every job that is due, to its end."""
+        for lease in await self.world.claim(50):
+            if self.truth[str(lease.call.recording_url).split("?", maxsplit=1)[0]]["behaviour"] == "gone":
+                await jobs.fail(self.world.database, lease, RecordingGone())
+                continue
+            if lease.job.kind == "process":
+                file = self.folder / f"{lease.job.job_id}.wav"
+                file.write_bytes(SOUND)
+                fetched = (Recording(0, file.as_uri(), DIGEST, len(SOUND)),)
+                await results.record(self.world.database, lease, "fetch", fetched)
+            await calls.complete(self.world.database, lease, TRANSCRIPT, (), None)
+
+    def audit(self) -> list[Fault]:
+        return audit(self.world.database.url, self.ledger, Truth(self.truth))
+
+    def break_it(self, *statements: str) -> None:
+        """Past every constraint and trigger, as a fault in the code above them would."""
+        with psycopg.connect(self.world.database.url) as connection:
+            connection.execute("SET session_replication_role = replica")
+            connection.execute("SELECT set_config('switchboard.workspace', '*', false)")
+            for statement in statements:
+                connection.execute(statement)
+
+
+@pytest_asyncio.fixture
+async def kept(world: World, tmp_path: Path) -> Kept:
+    made = Kept(world, tmp_path)
+    first, second, gone = made.recording(), made.recording(), made.recording("gone")
+    await made.submit(STEREO_CALL, outgoing=True)
+    await made.submit(STEREO_CALL, recordingUrl=first, duration=5)
+    await made.submit(STEREO_CALL, recordingUrl=f"{first}?token=2")
+    await made.submit(STEREO_CALL, recordingUrl=second)
+    await made.submit(GONE_CALL, recordingUrl=gone)
+    await made.submit(OPEN_CALL)
+    await made.work()
+    await made.submit(GONE_CALL, recordingUrl=gone)  # a failed one sent again is a new job
+    await made.submit(STEREO_CALL, userId=str(uuid4()))
+    await made.work()
+    return made
+
+
+async def test_nothing_is_found_where_every_promise_was_kept(kept: Kept) -> None:
+    assert kept.audit() == []
+
+
+async def test_what_nobody_knows_may_be_stored_or_not(kept: Kept) -> None:
+    """No answer, or a 503 after a commit whose connection broke."""
+    unknown = [replace(kept.ledger[0], status=None, job_id=None), *kept.ledger[1:]]
+    assert audit(kept.world.database.url, unknown, Truth(kept.truth)) == []
+    never = replace(kept.ledger[0], body=kept.ledger[0].body | {"teamId": "chaos 99 1"}, status=503, job_id=None)
+    assert audit(kept.world.database.url, [*kept.ledger, never], Truth(kept.truth)) == []
+
+
+CALL = f"(SELECT id FROM calls WHERE call_id = '{STEREO_CALL}')"
+GONE = f"(SELECT id FROM calls WHERE call_id = '{GONE_CALL}')"
+A_PROCESS_JOB = "INSERT INTO jobs (call_pk, kind, state) SELECT {}, 'process', '{}'"
+PLANTED = {
+    "a submission lost": ("lost", "DELETE FROM submissions WHERE body ->> 'teamId' = 'chaos 2 1'"),
+    "a call lost": ("lost", f"DELETE FROM submissions WHERE call_pk = {GONE}", f"DELETE FROM calls WHERE id = {GONE}"),
+    "a job lost": ("lost", f"DELETE FROM jobs WHERE call_pk = {CALL} AND state = 'superseded'"),
+    "a transcript lost": ("lost", "DELETE FROM transcripts"),
+    "a transcript of an older job": (
+        "lost",
+        "UPDATE transcripts SET job_id = (SELECT id FROM jobs WHERE state = 'superseded')",
+    ),
+    "a record twice": (
+        "doubled",
+        "ALTER TABLE calls DROP CONSTRAINT calls_workspace_id_call_id_key",
+        f"""INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, state)
+            SELECT workspace_id, call_id, team_id, from_number, to_number, start_time, state
+            FROM calls WHERE id = {CALL}""",
+    ),
+    "a job that nobody asked for": ("doubled", A_PROCESS_JOB.format(CALL, "done")),
+    "two live jobs": (
+        "doubled",
+        "DROP INDEX jobs_one_live_idx",
+        *(A_PROCESS_JOB.format(CALL, "queued") for _ in range(2)),
+    ),
+    "two jobs for one recording": (
+        "doubled",
+        "UPDATE submissions SET job_id = (SELECT job_id FROM submissions WHERE body ->> 'teamId' = 'chaos 4 1')"
+        " WHERE body ->> 'teamId' = 'chaos 3 1'",
+    ),
+    "a result of nobody's": (
+        "orphan",
+        "INSERT INTO stage_results (call_pk, content_key, stage, job_id, result)"
+        " VALUES (999, 'x', 'asr', gen_random_uuid(), '{}')",
+    ),
+    "a recording of another call's job": ("orphan", f"UPDATE recordings SET call_pk = {GONE}"),
+    "a task without its finding": (
+        "orphan",
+        "INSERT INTO tasks (call_pk, position, title, owner, kind, confidence, evidence)"
+        f" VALUES ({CALL}, 0, 'x', 'rep', 'x', 1, '[]')",
+    ),
+    "a submission of nobody's": (
+        "orphan",
+        f"INSERT INTO submissions (call_pk, key_id, body) SELECT {CALL}, gen_random_uuid(),"
+        " body || '{\"teamId\": \"chaos 77 1\"}' FROM submissions WHERE body ->> 'teamId' = 'chaos 8 1'",
+    ),
+    "a field of an earlier submission": ("wrong", f"UPDATE calls SET from_number = '+12025550001' WHERE id = {CALL}"),
+    "a submission changed": (
+        "wrong",
+        "UPDATE submissions SET body = body || '{\"duration\": 6}' WHERE body ->> 'teamId' = 'chaos 2 1'",
+    ),
+    "a reason that is not true": ("wrong", "UPDATE calls SET failure_code = 'not_audio' WHERE state = 'failed'"),
+    "a failure without cause": (
+        "wrong",
+        f"UPDATE calls SET state = 'failed', failure_code = 'worker_lost' WHERE id = {CALL}",
+        f"UPDATE jobs SET state = 'failed' WHERE call_pk = {CALL} AND state = 'done'",
+    ),
+    "a call that never ends": ("unfinished", f"UPDATE calls SET state = 'transcribing' WHERE id = {CALL}"),
+    "a job that is never done": (
+        "unfinished",
+        f"UPDATE jobs SET state = 'running' WHERE call_pk = {CALL} AND state = 'done' AND kind = 'process'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+async def test_a_planted_fault_is_found(kept: Kept, what: str) -> None:
+    kind, *statements = PLANTED[what]
+    kept.break_it(*statements)
+    found = kept.audit()
+    assert kind in {fault.kind for fault in found}, found
+
+
+Damage = Callable[[Path], object]
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"), [("lost", Path.unlink), ("wrong", lambda path: path.write_bytes(b"other"))]
+)
+async def test_a_stored_recording_that_is_gone_or_damaged_is_found(kept: Kept, kind: str, damage: Damage) -> None:
+    for path in kept.folder.glob("*.wav"):
+        damage(path)
+    assert {fault.kind for fault in kept.audit()} == {kind}
+
+
+async def test_a_call_that_completed_without_a_usable_recording_is_found(kept: Kept) -> None:
+    for one in kept.truth.values():
+        one["behaviour"] = "page"
+    assert any("completed" in fault.what for fault in kept.audit())
