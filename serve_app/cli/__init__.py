@@ -26,6 +26,12 @@ COMMANDS = (
     Entry("members", "serve_app.cli.workspaces:members_app", "The people who handle calls: add, list.", "Workspace"),
     Entry("contacts", "serve_app.cli.contacts:app", "The people who call: add, list, import a CSV file.", "Workspace"),
     Entry(
+        "webhooks",
+        "serve_app.cli.webhooks:app",
+        "Tell other systems about calls: add, test, deliveries, replay.",
+        "Workspace",
+    ),
+    Entry(
         "voiceprints",
         "serve_app.cli.voiceprints:app",
         "Voices of the people who handle calls: list, show, remove, restore, assign.",

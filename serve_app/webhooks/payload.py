@@ -21,7 +21,7 @@ SCHEMA_FILE = Path(__file__).with_name("events.schema.json")
 class _Part(BaseModel):
     """Receivers must pass over fields they do not know: later versions may add some."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 class Failure(_Part):

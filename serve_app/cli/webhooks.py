@@ -1,0 +1,256 @@
+"""`switchboard webhooks`: where a workspace's events are sent; further commands are in `webhooks_care` and `_log`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from serve_app.cli import names, webhooks_care, webhooks_log
+from serve_app.cli.console import Json, err, moment, out, plain, print_json, table
+from serve_app.cli.errors import USAGE, CommandError
+from serve_app.cli.webhooks_common import Id, changed, find, new_secret, poster, run, settings, show_secret
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.event_views import Standing
+    from db.webhooks import Endpoint
+
+app = typer.Typer(
+    help="""Webhooks: tell another system when calls are received, transcribed, completed or failed.
+
+    Events are signed after Standard Webhooks 1.0, so that any of its libraries verifies them. None is written before
+    an endpoint is added.
+
+    Examples:
+
+      switchboard webhooks add https://crm.example/hooks/calls --workspace acme
+
+      switchboard webhooks test ID
+
+      switchboard webhooks deliveries --failed
+
+      switchboard webhooks replay ID --failed
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+EventTypes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--event",
+        "-e",
+        metavar="TYPE",
+        help="call.received, call.transcribing, call.completed or call.failed; may be repeated.",
+        show_default="all",
+    ),
+]
+Include = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PART",
+        help="record (summary, tasks, contact) or transcript, with call.completed; may be repeated.",
+        show_default="ids, state and times alone",
+    ),
+]
+
+
+@app.command()
+def add(
+    url: Annotated[str, typer.Argument(metavar="URL", help="https://...; what is posted there comes signed.")],
+    workspace: names.Workspace = None,
+    team: names.Team = None,
+    event: EventTypes = None,
+    include: Include = None,
+    description: Annotated[str, typer.Option(help="What it is for.")] = "",
+    json_: Json = False,
+) -> None:
+    """Add an endpoint and show its signing secret, once. It is told what happens to calls from now on.
+
+    By default an event names the call and says how it stands; nothing that was said or found leaves the service.
+    --include record adds summary, tasks and contact to call.completed, --include transcript the words.
+
+    Examples:
+
+      switchboard webhooks add https://crm.example/hooks/calls --workspace acme
+
+      switchboard webhooks add https://crm.example/hooks --event call.completed --include record --team support
+    """
+    secret = new_secret()
+    sealed = settings().sealer().seal(secret)
+
+    async def work(database: "Database") -> "Endpoint":
+        from db import webhooks
+
+        await poster().look(url)
+        home = await names.workspace(database, workspace)
+        group = await names.team(database, home.workspace_id, team) if team else None
+        return await webhooks.add(
+            database,
+            home.workspace_id,
+            url,
+            sealed,
+            event or webhooks.EVENT_TYPES,
+            include or (),
+            group.team_id if group else None,
+            description,
+        )
+
+    made = run(work)
+    if json_:
+        print_json({"endpoint": plain(made), "secret": secret})
+        return
+    out().print(f"Endpoint {made.endpoint_id}: {', '.join(made.events)} to {made.url}", markup=False, soft_wrap=True)
+    show_secret(secret)
+    out().print(f"See whether events arrive: switchboard webhooks test {made.endpoint_id}", soft_wrap=True)
+
+
+@app.command("list")
+def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
+    """List endpoints: how they stand, how far they are, and why one fails or is disabled.
+
+    Example:
+
+      switchboard webhooks list --workspace acme
+    """
+
+    async def work(database: "Database") -> "list[tuple[Endpoint, Standing]]":
+        from db import event_views, webhooks
+
+        home = (await names.workspace(database, workspace)).workspace_id if workspace else None
+        standings = await event_views.standings(database, home)
+        found = await webhooks.list_endpoints(database, home)
+        return [(one, standings.get(one.endpoint_id, event_views.Standing())) for one in found]
+
+    found = run(work)
+    if json_:
+        print_json([plain(one) | {"standing": plain(standing)} for one, standing in found])
+        return
+    if not found:
+        err().print("No endpoints yet: `switchboard webhooks add URL` makes one.")
+        return
+    lines = table("!id", "url", "!state", "!unsent", "!failed", "!last taken", "about")
+    for one, standing in found:
+        lines.add_row(
+            str(one.endpoint_id),
+            Text(one.url),
+            _state(one),
+            str(standing.unsent),
+            str(standing.failed),
+            moment(standing.delivered_at),
+            Text(_about(one)),
+        )
+    out().print(lines)
+
+
+@app.command()
+def show(endpoint: Id, json_: Json = False) -> None:
+    """Show one endpoint with all there is to know, its secret apart.
+
+    Example:
+
+      switchboard webhooks show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
+    """
+
+    async def work(database: "Database") -> "tuple[Endpoint, Standing]":
+        from db import event_views
+
+        one = await find(database, endpoint)
+        standings = await event_views.standings(database, one.workspace_id)
+        return one, standings.get(one.endpoint_id, event_views.Standing())
+
+    one, standing = run(work)
+    if json_:
+        print_json(plain(one) | {"standing": plain(standing)})
+        return
+    lines = table("", "")
+    lines.show_header = False
+    for name, value in (plain(one) | plain(standing)).items():
+        if value not in (None, "", []):
+            shown = ", ".join(value) if isinstance(value, list) else str(value)
+            lines.add_row(name.replace("_", " "), Text(shown))
+    out().print(lines)
+
+
+@app.command()
+def update(
+    endpoint: Id,
+    url: Annotated[str | None, typer.Option(help="Send there from now on.", show_default=False)] = None,
+    event: EventTypes = None,
+    include: Include = None,
+    thin: Annotated[bool, typer.Option("--thin", help="Send ids, state and times alone, what waits included.")] = False,
+    description: Annotated[str | None, typer.Option(help="What it is for.", show_default=False)] = None,
+    json_: Json = False,
+) -> None:
+    """Change an endpoint: what is named replaces what was.
+
+    Examples:
+
+      switchboard webhooks update ID --url https://crm.example/v2/hooks
+
+      switchboard webhooks update ID --event call.completed --event call.failed
+    """
+    if thin and include:
+        raise CommandError("--thin and --include contradict each other.", "", USAGE)
+
+    async def work(database: "Database") -> "Endpoint | None":
+        from db import webhooks
+
+        one = await find(database, endpoint)
+        if url is not None:
+            await poster().look(url)
+        return await webhooks.change(database, one, url, event or None, [] if thin else include or None, description)
+
+    changed(run(work), "Changed", json_)
+
+
+@app.command()
+def remove(endpoint: Id, json_: Json = False) -> None:
+    """Remove an endpoint, with what waits for it and its log.
+
+    Example:
+
+      switchboard webhooks remove 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
+    """
+
+    async def work(database: "Database") -> bool:
+        from db import webhooks
+
+        return await webhooks.remove(database, await find(database, endpoint))
+
+    removed = run(work)
+    if json_:
+        print_json({"endpoint_id": endpoint, "removed": removed})
+    else:
+        out().print(f"Removed {endpoint}.")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of all events, for receivers.
+
+    Example:
+
+      switchboard webhooks schema > events.schema.json
+    """
+    from serve_app.webhooks import payload
+
+    print_json(payload.schema())
+
+
+def _state(one: "Endpoint") -> Text:
+    if one.disabled_at is not None:
+        return Text("disabled", style="bold red")
+    return Text("failing", style="yellow") if one.failing_since else Text("enabled", style="green")
+
+
+def _about(one: "Endpoint") -> str:
+    if one.disabled_at is not None:
+        return f"since {moment(one.disabled_at)}: {one.disabled_reason}"
+    if one.failing_since is not None:
+        return f"since {moment(one.failing_since)}: {one.last_failure}"
+    return one.description
+
+
+webhooks_care.register(app)
+webhooks_log.register(app)

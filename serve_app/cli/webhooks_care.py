@@ -1,0 +1,128 @@
+"""`switchboard webhooks disable|enable|rotate-secret|test`: an endpoint in trouble, and one that is looked after."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from serve_app.cli.console import Json, moment, out, plain, print_json
+from serve_app.cli.errors import FAILED, CommandError
+from serve_app.cli.webhooks_common import Id, changed, find, new_secret, poster, run, settings, show_secret
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.webhooks import Endpoint
+
+
+def register(app: typer.Typer) -> None:
+    """Put the commands of this file into `app`."""
+    app.command()(disable)
+    app.command()(enable)
+    app.command("rotate-secret")(rotate_secret)
+    app.command()(test)
+
+
+def disable(
+    endpoint: Id,
+    reason: Annotated[str, typer.Option(help="Shown in `webhooks list`.")] = "Disabled by hand.",
+    json_: Json = False,
+) -> None:
+    """Send nothing more for now. Events are kept until the endpoint is enabled, as long as the retention allows.
+
+    Example:
+
+      switchboard webhooks disable ID --reason "The CRM moves this weekend."
+    """
+
+    async def work(database: "Database") -> "Endpoint | None":
+        from db import webhooks
+
+        return await webhooks.disable(database, await find(database, endpoint), reason)
+
+    changed(run(work), "Disabled", json_)
+
+
+def enable(
+    endpoint: Id,
+    pass_over: Annotated[
+        bool, typer.Option("--pass-over", help="Do not send what was kept; `webhooks replay` still can.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Send again, what was kept first. What had been given up before needs `webhooks replay`.
+
+    Example:
+
+      switchboard webhooks enable 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
+    """
+
+    async def work(database: "Database") -> "Endpoint | None":
+        from db import webhooks
+
+        return await webhooks.enable(database, await find(database, endpoint), pass_over)
+
+    changed(run(work), "Enabled", json_)
+
+
+def rotate_secret(
+    endpoint: Id,
+    overlap_hours: Annotated[
+        float, typer.Option(min=0, help="How long the present secret signs as well; 0: no more from now on.")
+    ] = 24.0,
+    json_: Json = False,
+) -> None:
+    """Make a new signing secret and show it, once. Until the overlap ends every event carries both signatures.
+
+    Example:
+
+      switchboard webhooks rotate-secret ID --overlap-hours 72
+    """
+    secret = new_secret()
+    sealed = settings().sealer().seal(secret)
+
+    async def work(database: "Database") -> "Endpoint | None":
+        from db import webhooks
+
+        return await webhooks.rotate(database, await find(database, endpoint), sealed, overlap_hours * 3600)
+
+    rotated = run(work)
+    if rotated is None:
+        raise CommandError("The endpoint was removed meanwhile.")
+    if json_:
+        print_json({"endpoint": plain(rotated), "secret": secret})
+        return
+    show_secret(secret)
+    until = f"until {moment(rotated.previous_until)}" if rotated.previous_until else "no more"
+    out().print(f"The secret before it signs {until}.")
+
+
+def test(endpoint: Id, json_: Json = False) -> None:
+    """Send a signed event of type webhook.test now and show what came back; a disabled endpoint gets it too.
+
+    Example:
+
+      switchboard webhooks test 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
+    """
+
+    async def work(database: "Database") -> Any:
+        from db import webhooks
+        from serve_app.webhooks import payload
+
+        one = await find(database, endpoint)
+        sealer = settings().sealer()
+        secrets = [sealer.open(sealed) for sealed in await webhooks.sealed_secrets(database, one)]
+        event = payload.trial_event(one.endpoint_id)
+        body = payload.body(event, (), 1 << 20)
+        answer = await poster().post(one.url, payload.message_id(event.event_id), body, secrets)
+        return payload.message_id(event.event_id), answer.attempt
+
+    message_id, attempt = run(work)
+    taken = attempt.status is not None and 200 <= attempt.status < 300
+    if json_:
+        print_json({"webhook_id": message_id, "taken": taken} | plain(attempt))
+    else:
+        told = "taken" if taken else "not taken"
+        out().print(f"{message_id}: {told}, {attempt.outcome}, {attempt.seconds:.2f} s", markup=False, soft_wrap=True)
+        if attempt.answer:
+            out().print(f"  {attempt.answer}", markup=False, soft_wrap=True)
+    if not taken:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,69 @@
+"""What the commands of `switchboard webhooks` have in common."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import typer
+
+from serve_app.cli import names, state
+from serve_app.cli.console import out, print_json
+from serve_app.cli.errors import USAGE, CommandError
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.webhooks import Endpoint
+    from serve_app.settings import Settings
+    from serve_app.webhooks.post import Poster
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The endpoint's id, from `webhooks list`.")]
+
+
+async def find(database: "Database", named: str) -> "Endpoint":
+    """The endpoint of that id, or a CommandError that says where ids are."""
+    from db import webhooks
+
+    wanted: UUID = names.need_uuid(named, "`switchboard webhooks list` shows the ids.")
+    found = await webhooks.find(database, wanted)
+    if found is None:
+        raise CommandError(f"No endpoint has the id {wanted}.", "`switchboard webhooks list` shows them.")
+    return found
+
+
+def run(work: Any) -> Any:
+    """As `state.run`; what an endpoint may not be is wrong usage."""
+    try:
+        return state.run(work)
+    except ValueError as error:
+        raise CommandError(f"{str(error)[:1].upper()}{str(error)[1:]}.", "", USAGE) from error
+
+
+def settings() -> "Settings":
+    from serve_app.settings import Settings
+
+    return Settings()
+
+
+def poster() -> "Poster":
+    from serve_app.webhooks.post import Poster
+
+    return Poster(settings().webhooks)
+
+
+def new_secret() -> str:
+    from serve_app.webhooks import signing
+
+    return signing.new_secret()
+
+
+def show_secret(secret: str) -> None:
+    out().print(f"\n  {secret}\n", style="bold green", soft_wrap=True)
+    out().print("The receiver verifies with it: give it to them now, it cannot be shown again.")
+
+
+def changed(one: "Endpoint | None", what: str, json_: bool) -> None:
+    if one is None:
+        raise CommandError("The endpoint was removed meanwhile.")
+    if json_:
+        print_json(one)
+    else:
+        out().print(f"{what} {one.endpoint_id}.")

@@ -1,0 +1,158 @@
+"""`switchboard webhooks deliveries` and `replay`: what became of events, and sending them again."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+from rich.text import Text
+
+from serve_app.cli import names, state
+from serve_app.cli.console import Json, err, moment, out, plain, print_json, table
+from serve_app.cli.errors import USAGE, CommandError
+from serve_app.cli.webhooks_common import Id, find
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.event_views import DeliverySummary
+
+STYLES = {"waiting": "cyan", "behind": "cyan", "sending": "yellow", "delivered": "green", "failed": "bold red"}
+UNITS = {"m": 60, "h": 3600, "d": 86_400}
+
+
+def register(app: typer.Typer) -> None:
+    """Put the commands of this file into `app`."""
+    app.command()(deliveries)
+    app.command()(replay)
+
+
+def deliveries(
+    endpoint: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Of one endpoint.", show_default="of every one")
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that were given up.")] = False,
+    call: Annotated[str | None, typer.Option(metavar="CALLID", help="Of one call.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Latest first, this many.")] = 20,
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """List the latest deliveries: each event, how it stands, and what the receiver last answered.
+
+    With --json each comes with all its attempts: time, status, seconds, beginning of the answer.
+
+    Examples:
+
+      switchboard webhooks deliveries --failed
+
+      switchboard webhooks deliveries --call 7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210 --json
+    """
+    of_endpoint = names.need_uuid(endpoint, "`switchboard webhooks list` shows the ids.") if endpoint else None
+    of_call = names.need_uuid(call, "--call takes the callId of a submission.") if call else None
+
+    async def work(database: "Database") -> "list[DeliverySummary]":
+        from db import event_views
+
+        home = (await names.workspace(database, workspace)).workspace_id if workspace else None
+        wanted = "failed" if failed else None
+        return await event_views.list_deliveries(database, home, of_endpoint, wanted, of_call, limit)
+
+    found = state.run(work)
+    if json_:
+        from serve_app.webhooks.payload import message_id
+
+        print_json([plain(one) | {"webhook_id": message_id(one.event_id)} for one in found])
+        return
+    if not found:
+        err().print("No delivery was given up." if failed else "Nothing was sent yet.")
+        return
+    lines = table("!event and call", "!type", "!happened", "!state", "!tries", "about")
+    for one in found:
+        lines.add_row(
+            f"evt_{one.event_id.hex}\n{one.call_id}",
+            one.type,
+            moment(one.at),
+            Text(one.state, style=STYLES[one.state]),
+            str(one.attempts),
+            Text(_about(one)),
+        )
+    out().print(lines)
+
+
+def replay(
+    endpoint: Id,
+    event: Annotated[
+        str | None, typer.Option(metavar="EVENT", help="One event, by its webhook-id.", show_default=False)
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Everything since then, what was taken too: 90m, 12h, 3d or ISO 8601.",
+            show_default=False,
+        ),
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only what was given up; with --since, of that.")] = False,
+    json_: Json = False,
+) -> None:
+    """Send events again, under the ids they had: receivers that remember ids notice what they have already.
+
+    Examples:
+
+      switchboard webhooks replay ID --failed
+
+      switchboard webhooks replay ID --since 12h
+
+      switchboard webhooks replay ID --event evt_0f4c3b1e6d8a4b0b9b8a3d1c2e5f7a90
+    """
+    if event is None and since is None and not failed:
+        raise CommandError("Replay what?", "--failed, --since TIME or --event EVENT.", USAGE)
+    if event is not None and since is not None:
+        raise CommandError("--event names one event, --since many.", "Give one of them.", USAGE)
+    one_event, start = _event(event), _moment(since)
+
+    async def work(database: "Database") -> int:
+        from db import event_upkeep
+
+        one = await find(database, endpoint)
+        if one.disabled_at is not None:
+            err().print(f"The endpoint is disabled: `switchboard webhooks enable {endpoint}` lets them go.")
+        return await event_upkeep.replay(database, one.workspace_id, one.endpoint_id, one_event, start, failed)
+
+    count = state.run(work)
+    if json_:
+        print_json({"endpoint_id": endpoint, "replayed": count})
+    else:
+        out().print(f"{count} to be sent again." if count else "There is nothing of that to send again.")
+
+
+def _event(text: str | None) -> UUID | None:
+    from serve_app.webhooks.payload import event_id
+
+    try:
+        return event_id(text) if text else None
+    except ValueError as error:
+        raise CommandError(f"{text!r} is no event.", "`switchboard webhooks deliveries` shows them.", USAGE) from error
+
+
+def _moment(text: str | None) -> datetime | None:
+    """ISO 8601, in UTC where it names no zone, or so long ago: 90m, 12h, 3d."""
+    if text is None:
+        return None
+    if text[:-1].isdecimal() and text[-1:] in UNITS:
+        return datetime.now(UTC) - timedelta(seconds=int(text[:-1]) * UNITS[text[-1]])
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise CommandError(f"{text!r} is no time.", "90m, 12h, 3d or ISO 8601: 2026-03-02T09:30:00Z.", USAGE) from error
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def _about(one: "DeliverySummary") -> str:
+    if one.state == "behind":
+        return "an earlier event of the call comes first"
+    parts = [one.log[-1].outcome] if one.log else []
+    if one.next_try is not None and one.log:
+        parts.append(f"next try {moment(one.next_try)}")
+    if one.log and one.log[-1].answer and one.state != "delivered":
+        parts.append(one.log[-1].answer[:80])
+    return ", ".join(parts)

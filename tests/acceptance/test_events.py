@@ -1,0 +1,38 @@
+"""A call's whole walk as another system hears of it: from the running service, signed, in order."""
+
+from standardwebhooks.webhooks import Webhook
+
+from db import webhooks
+from db.sealing import Sealer
+from serve_app.cli.handout import HandOut
+from serve_app.demo.samples import load_samples
+from serve_app.webhooks import payload, signing
+from tests.acceptance.running import Client
+from tests.receiver import receiving
+
+
+async def test_a_call_arrives_as_received_transcribing_and_completed(client: Client, files: HandOut) -> None:
+    secret = signing.new_secret()
+    sample = next(one for one in load_samples() if one.name.startswith("08"))
+    async with receiving() as receiver:
+        await webhooks.add(
+            client.database, client.workspace_id, receiver.url, Sealer().seal(secret), include=["record", "transcript"]
+        )
+        bodies = sample.submissions(files.add)
+        answers = [await client.accepted(body) for body in bodies]
+        taken = await receiver.until(3, timeout=120)
+        (record,) = await client.ended([bodies[-1]["callId"]])
+    assert len(receiver.seen) == 3
+    received, transcribing, completed = (Webhook(secret).verify(one.body, one.headers) for one in taken)
+    assert [one["type"] for one in (received, transcribing, completed)] == [
+        "call.received",
+        "call.transcribing",
+        "call.completed",
+    ]
+    for event in (received, transcribing, completed):
+        payload.EVENT.validate_python(event)
+        assert event["data"]["callId"] == bodies[-1]["callId"]
+    assert transcribing["data"]["jobId"] == completed["data"]["jobId"] == answers[-1]["jobId"]
+    assert record.transcript is not None
+    assert [turn["text"] for turn in completed["data"]["transcript"]] == [turn.text for turn in record.transcript.turns]
+    assert len(completed["data"]["record"]["tasks"]) == len(record.tasks)

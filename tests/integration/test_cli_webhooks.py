@@ -1,0 +1,221 @@
+"""`switchboard webhooks` on a real PostgreSQL, with a real receiver."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import sqlalchemy as sa
+from standardwebhooks.webhooks import Webhook
+from typer.testing import CliRunner, Result
+
+from db import calls, events, keys
+from db.database import EVERY_WORKSPACE, Database
+from db.events import Attempt, Verdict
+from pipeline.domain.call import Submission
+from serve_app.cli import app, state
+from serve_app.settings import Settings
+from serve_app.webhooks import payload
+from tests.receiver import Receiver, receiving
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def settings(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", postgres_url)
+    monkeypatch.setenv("SWITCHBOARD_WEBHOOKS__ALLOWED_HOSTS", '["127.0.0.1"]')
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """One that listens in a thread of its own: commands have loops of their own."""
+    started, stop, found = threading.Event(), threading.Event(), []
+
+    async def listen() -> None:
+        async with receiving() as made:
+            found.append(made)
+            started.set()
+            while not stop.is_set():
+                await asyncio.sleep(0.02)
+
+    thread = threading.Thread(target=asyncio.run, args=(listen(),))
+    thread.start()
+    started.wait(10)
+    yield found[0]
+    stop.set()
+    thread.join(10)
+
+
+def switchboard(*arguments: str) -> Result:
+    return runner.invoke(app, ["webhooks", *arguments], env={"COLUMNS": "400"})
+
+
+def ok(*arguments: str) -> Any:
+    result = switchboard(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def with_database(work: Callable[[Database], Awaitable[Any]]) -> Any:
+    return state.run(work)
+
+
+def workspace() -> str:
+    made = runner.invoke(app, ["keys", "create", "--workspace", "acme", "--team", "support", "--json"])
+    return str(json.loads(made.stdout)["secret"])
+
+
+def submit(secret: str) -> UUID:
+    call_id = uuid4()
+
+    async def work(database: Database) -> None:
+        sender = await keys.find(database, secret)
+        assert sender is not None
+        submission = Submission(call_id, "+49301234567", "+14155550123", datetime(2026, 11, 2, 9, 30, tzinfo=UTC))
+        await calls.submit(database, sender, submission, {})
+
+    with_database(work)
+    return call_id
+
+
+def attempt(verdict: Verdict, status: int = 500) -> None:
+    """Whatever is due, noted so."""
+
+    async def work(database: Database) -> None:
+        for delivery in await events.claim(database, 10, 10, {}, 30.0):
+            made = Attempt(datetime.now(UTC), 0.2, status, f"status {status}", "out of order")
+            await events.note(database, delivery, made, verdict, retry_in=3600)
+
+    with_database(work)
+
+
+def test_an_endpoint_is_added_tested_and_shown_and_its_secret_only_once(receiver: Receiver) -> None:
+    workspace()
+    added = ok("add", receiver.url, "--event", "call.completed", "--include", "record", "--team", "support")
+    secret, one = added["secret"], added["endpoint"]["endpoint_id"]
+    assert added["endpoint"]["events"] == ["call.completed"]
+    tested = ok("test", one)
+    assert tested["taken"] and tested["status"] == 204
+    (seen,) = receiver.seen
+    assert Webhook(secret).verify(seen.body, seen.headers)["type"] == "webhook.test"
+    payload.EVENT.validate_json(seen.body)
+    assert tested["webhook_id"] == seen.message_id
+    shown = switchboard("show", one).output + switchboard("list").output + json.dumps(ok("list"))
+    assert secret not in shown and "secret" not in shown
+    assert receiver.url in shown
+
+
+def test_the_secret_is_sealed_in_the_database(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", '["MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="]')
+    workspace()
+    added = ok("add", receiver.url)
+
+    async def stored(database: Database) -> str:
+        async with database.transaction(EVERY_WORKSPACE) as connection:
+            return str((await connection.execute(sa.text("SELECT secret FROM webhook_endpoints"))).scalar_one())
+
+    kept = with_database(stored)
+    assert kept.startswith("fernet:")
+    assert added["secret"] not in kept
+    assert Settings().sealer().open(kept) == added["secret"]
+    rotated = ok("rotate-secret", added["endpoint"]["endpoint_id"], "--overlap-hours", "1")
+    ok("test", added["endpoint"]["endpoint_id"])
+    for secret in (added["secret"], rotated["secret"]):
+        Webhook(secret).verify(receiver.seen[0].body, receiver.seen[0].headers)
+    assert with_database(stored) != kept
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://crm.example/hook", "by https only"),
+        ("https://10.0.0.1/hook", "SWITCHBOARD_WEBHOOKS__ALLOWED_HOSTS"),
+        ("https://user:pass@crm.example/hook", "user name or password"),
+        ("ftp://crm.example/hook", "neither http nor https"),
+        ("https://127.0.0.1:5432/hook", "Port 5432"),
+        ("https://2130706433/hook", "form that is not accepted"),
+        ("hook", "neither http nor https"),
+    ],
+)
+def test_an_address_that_events_are_not_sent_to_is_refused_with_a_reason(url: str, told: str) -> None:
+    workspace()
+    result = switchboard("add", url)
+    assert result.exit_code == 1
+    assert told in " ".join(result.output.split())
+    assert "recording" not in result.output
+    assert ok("list") == []
+
+
+def test_wrong_usage_says_what_there_is(receiver: Receiver) -> None:
+    workspace()
+    one = ok("add", receiver.url)["endpoint"]["endpoint_id"]
+    for arguments, told in (
+        (["add", receiver.url, "--event", "call.begun"], "call.received, call.transcribing"),
+        (["add", receiver.url, "--include", "audio"], "record, transcript"),
+        (["show", "x"], "not an id"),
+        (["replay", one], "--failed, --since"),
+        (["replay", one, "--since", "yesterday"], "no time"),
+        (["replay", one, "--event", "evt_1"], "no event"),
+        (["update", one, "--thin", "--include", "record"], "contradict"),
+    ):
+        result = switchboard(*arguments)
+        assert result.exit_code == 2, (arguments, result.output)
+        assert told in result.output
+    result = switchboard("show", str(uuid4()))
+    assert (result.exit_code, "No endpoint has the id" in result.output) == (1, True)
+
+
+def test_deliveries_tell_what_happened_and_replay_sends_again(receiver: Receiver) -> None:
+    secret = workspace()
+    one = ok("add", receiver.url)["endpoint"]["endpoint_id"]
+    call_id = submit(secret)
+    attempt(Verdict.RETRY)
+    (waiting,) = ok("deliveries", one, "--call", str(call_id))
+    assert (waiting["state"], waiting["attempts"], waiting["log"][0]["answer"]) == ("waiting", 1, "out of order")
+    listed = switchboard("deliveries").output
+    assert str(call_id) in listed and "status 500, next try" in listed
+    failing = switchboard("list").output
+    assert "failing" in failing and "500" in failing
+    assert ok("deliveries", "--failed") == []
+
+    async def due(database: Database) -> None:
+        async with database.transaction(EVERY_WORKSPACE) as connection:
+            await connection.execute(sa.text("UPDATE webhook_deliveries SET not_before = now()"))
+
+    with_database(due)
+    attempt(Verdict.GIVE_UP)
+    (given_up,) = ok("deliveries", "--failed")
+    assert given_up["webhook_id"].startswith("evt_")
+    assert ok("replay", one, "--event", given_up["webhook_id"])["replayed"] == 1
+    assert ok("replay", one, "--failed")["replayed"] == 0
+    attempt(Verdict.DELIVERED, 200)
+    assert ok("replay", one, "--since", "1h")["replayed"] == 1
+    assert ok("replay", one, "--since", "2099-01-01T00:00:00Z")["replayed"] == 0
+
+
+def test_an_endpoint_that_ended_itself_shows_why_and_is_enabled_again(receiver: Receiver) -> None:
+    secret = workspace()
+    one = ok("add", receiver.url)["endpoint"]["endpoint_id"]
+    submit(secret)
+    attempt(Verdict.GONE, 410)
+    assert ok("list")[0]["disabled_reason"] == "The receiver wants nothing more: status 410."
+    assert "disabled" in switchboard("list").output
+    checks = json.loads(runner.invoke(app, ["doctor", "--json"]).stdout)
+    (disabled,) = [check for check in checks if check["name"] == "webhooks" and "disabled" in check["found"]]
+    assert (disabled["level"], "1 events kept" in disabled["found"]) == ("warn", True)
+    assert f"webhooks enable {one}" in disabled["advice"]
+    assert ok("enable", one)["disabled_at"] is None
+    assert ok("disable", one, "--reason", "The CRM moves.")["disabled_reason"] == "The CRM moves."
+    assert ok("update", one, "--url", receiver.url + "/v2", "--event", "call.failed")["events"] == ["call.failed"]
+    assert ok("remove", one)["removed"]
+    assert ok("deliveries") == []
+
+
+def test_the_schema_is_printed() -> None:
+    result = switchboard("schema")
+    assert json.loads(result.stdout) == json.loads(payload.SCHEMA_FILE.read_text())
