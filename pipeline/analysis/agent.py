@@ -107,6 +107,8 @@ def _claims(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[Cla
     fitting = [claim for claim in own if any(fit(claim.named.name, member) for member in members)]
     if fitting and not any(turn.pack.matches("people", "transfer", turn.text) for turn in ours):
         own = fitting
+    elif not fitting and any(fit(claim.named.name, one) for claim in _addressed(said, members) for one in members):
+        own = []  # what stands like a name there may be the company's
     addressed = sorted(_addressed(said, members), key=lambda claim: claim.turn)
     handed = list(_handed(said, members))
     last_transfer = max((claim.turn for claim in handed), default=-1)
@@ -146,14 +148,25 @@ def _asked_for(turn: Said, named: Named) -> bool:
 
 def _addressed(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[Claim]:
     names = _names(members)
-    for turn in said:
+    for at, turn in enumerate(said):
         theirs = turn.role is Role.CUSTOMER and not turn.turn.machine
+        if theirs and _asks_for_another(said, at):
+            continue
         if theirs and not turn.pack.matches("people", "its_me_only", turn.text):
             own = {named.name for named in introductions(turn)}
             spoken_to = [*called(turn, names), *_by_title(turn, members), *_asked_whether(turn, members)]
             for named in spoken_to:
                 if named.name not in own:
                     yield Claim(turn.turn.index, named, 0.8)
+
+
+def _asks_for_another(said: tuple[Said, ...], at: int) -> bool:
+    """ "Can I speak to Laura?", unless the answer is that it is she."""
+    if not said[at].pack.matches("direction", "asks_for", said[at].text):
+        return False
+    reply = said[at + 1] if at + 1 < len(said) else None
+    own = reply is not None and reply.role is Role.REP
+    return not (own and reply is not None and reply.pack.matches("people", "thats_me", reply.text))
 
 
 def _by_title(turn: Said, members: tuple[Member, ...]) -> Iterator[Named]:

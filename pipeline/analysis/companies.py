@@ -70,8 +70,8 @@ def _without_articles(match: re.Match[str], pack: Pack) -> tuple[int, int] | Non
 
 
 def _beside_name(turn: Said) -> Fact | None:
-    """After their own name ("Gareth Pugh here, over at Pugh Motors", "Uhlig, Steuerbüro Hagedorn"), or where they say who
-    is calling ("it's the Rowan Tree Nursery"), which wants a kind of business in it."""
+    """After their own name ("Gareth Pugh here, over at Pugh Motors", "Uhlig, Steuerbüro Hagedorn"), or where they say
+    who is calling ("it's the Rowan Tree Nursery"), which wants a kind of business in it."""
     after = (
         "|".join(sorted(map(re.escape, turn.pack.words("people", "company_after")), key=len, reverse=True)) or "(?!)"
     )
@@ -85,6 +85,8 @@ def _beside_name(turn: Said) -> Fact | None:
             begin = sentence.text.index(named.name) + len(named.name)
             beside = rf"(?i:(?:,? (?!{after})(?:{here}))*,? (?:{after}) ?){_LONG_FIRM}"
             match = re.compile(beside).match(sentence.text, begin)
+            if match and _perhaps_a_place(match, sentence.text[begin : match.start("company")], turn.pack):
+                match = None
             if match is None:
                 apposed = re.compile(rf", {_LONG_FIRM}(?=[.,!]|$)").match(sentence.text, begin)
                 match = apposed if apposed and _is_business(apposed["company"], turn.pack) else None
@@ -96,6 +98,14 @@ def _beside_name(turn: Said) -> Fact | None:
                 if match and _is_business(match["company"], turn.pack) and (fact := _fact(match, sentence, turn.pack)):
                     return fact
     return None
+
+
+def _perhaps_a_place(match: re.Match[str], before: str, pack: Pack) -> bool:
+    """ "Rakesh from Pune": one word after "from" that is no kind of business."""
+    company, plain = match["company"], before.lower()
+    either = pack.get("people", "company_or_place", ())
+    after = any(re.search(rf"(?:^|[ ,]){re.escape(word)} ?$", plain) for word in either)
+    return after and len(company.split()) == 1 and not _is_business(company, pack) and not company.endswith("'s")
 
 
 def _of_somebody(match: re.Match[str], pack: Pack) -> bool:

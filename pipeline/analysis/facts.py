@@ -9,6 +9,7 @@ from pipeline.analysis.companies import company_of, known_companies
 from pipeline.analysis.concerning import concerns_them
 from pipeline.analysis.fact import Fact
 from pipeline.analysis.mail import emails
+from pipeline.analysis.match import wrong_number
 from pipeline.analysis.names import name_of
 from pipeline.analysis.phonetics import folded
 from pipeline.analysis.places import address_of
@@ -33,17 +34,24 @@ def hear(
     `ours`: whole names of the team, which our side says of itself.
     """
     contacts = tuple(contacts)
-    if any(turn.role is Role.CUSTOMER and turn.pack.matches("people", "not_here", turn.text) for turn in said):
+    if wrong_number(said):
         return {}  # a wrong number: what is read out is somebody else's
     email = _email(said)
     found = {
-        "name": name_of(said, _known_names(contacts), known_companies(contacts), ours) or _name_in(email, said),
+        "name": name_of(said, _known_names(contacts), known_companies(contacts) - _people(contacts), ours)
+        or _name_in(email, said),
         "company": company_of(said, contacts),
         "email": email,
         "phone": _phone(said, region),
         "address": address_of(said, concerns_them),
     }
     return {field: fact for field, fact in found.items() if fact}
+
+
+def _people(contacts: tuple[Contact, ...]) -> frozenset[str]:
+    """Words of people's names, folded: Hallam of Hallam Ltd is called Hallam too."""
+    names = [contact.name for contact in contacts if contact.name and contact.name != contact.company]
+    return frozenset(folded(part) for name in names for part in name.split())
 
 
 def _known_names(contacts: tuple[Contact, ...]) -> frozenset[str]:

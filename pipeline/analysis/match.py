@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.analysis.agent import FIRST_NAME, fit
+from pipeline.analysis.companies import without_form
 from pipeline.analysis.fact import Fact
-from pipeline.analysis.gender import of_known, of_title
+from pipeline.analysis.gender import listed, of_known, of_title
 from pipeline.analysis.language import pack
 from pipeline.analysis.mail import emails
 from pipeline.analysis.people import bare
@@ -22,6 +23,7 @@ LIKE_NAME = 85  # perhaps the same name, heard or spelled otherwise
 NOT_THAT_NAME = 70  # below: a first or last name that is another one
 OTHER_NAME = 50  # below: another person on a shared number
 SAME_COMPANY = 80
+MISTAKEN = 12  # turns from the start in which a wrong number shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +85,34 @@ class Party:
         return any(turn.role is Role.CUSTOMER and turn.pack.matches(section, key, turn.text) for turn in self.said)
 
 
+def wrong_number(said: tuple[Said, ...]) -> bool:
+    """Either party says so at the beginning: nobody of that name here, what number did you dial."""
+    opening = [turn for turn in said if turn.role is not Role.UNKNOWN and not turn.turn.machine][:MISTAKEN]
+    return any(turn.pack.matches("people", "not_here", turn.text) for turn in opening)
+
+
 def match(party: Party, roster: Roster) -> dict[str, Any]:
     """Keys: match (matched, ambiguous, new, none), contact_id, candidates, reason, confidence."""
-    mistaken = party.matches("people", "not_here") or party.matches("direction", "my_mistake")
+    mistaken = wrong_number(party.said) or party.matches("direction", "my_mistake")
     if mistaken or (not party.facts and party.matches("summary", "wrong_number")):
         return _answer("none", None, [], "a wrong number", 0.7)
     by_number = _by_number(party, roster.contacts)
     if by_number:
         return _of_number(by_number, party)
-    return _by_email(party, roster.contacts) or _by_name(party, roster) or _unknown(party, roster)
+    known = _by_email(party, roster.contacts) or _by_name(party, roster)
+    if known and known["match"] == "matched":
+        return known
+    if party.matches("people", "nobody_to_keep"):
+        return _answer("none", None, [], "nobody to keep: a survey, or they asked to be left alone", 0.6)
+    return known or _unknown(party, roster)
 
 
 def _by_email(party: Party, contacts: Iterable[Contact]) -> dict[str, Any] | None:
-    """Also where they are nobody to keep, which is asked before names are compared."""
+    """The one who has the address that was said, unless the name said is another's."""
     email = party.text("email")
     found = [contact for contact in contacts if email and (contact.email or "").lower() == email]
     if len(found) == 1 and not _another(party, found[0]):
         return _answer("matched", found[0], found, "e-mail", 0.9)
-    if party.matches("people", "nobody_to_keep"):
-        return _answer("none", None, [], "nobody to keep: a survey, or they asked to be left alone", 0.6)
     return None
 
 
@@ -189,11 +200,24 @@ def _may_be(contact: Contact, party: Party) -> bool:
 
 def _decided(like: list[Contact], party: Party, doubt: str) -> dict[str, Any]:
     """The one for whom most else speaks."""
+    others = [contact for contact in like if not _spoken_of_as_another(contact, party)]
+    if len(others) == 1 and len(like) > 1:
+        return _answer("matched", others[0], like, f"{doubt}, and the others are spoken of as somebody else", 0.7)
     helped = sorted(((len(_said_of(contact, party)), contact) for contact in like), key=lambda item: -item[0])
     if helped[0][0] > (helped[1][0] if len(helped) > 1 else 0):
         best = helped[0][1]
         return _answer("matched", best, like, f"{doubt}, and {_said_of(best, party)[0]}", 0.75)
     return _answer("ambiguous", None, like, doubt, None)
+
+
+def _spoken_of_as_another(contact: Contact, party: Party) -> bool:
+    """The other party says this first name, and not of themselves: "Ross said he'd done it"; we ask after it."""
+    first = (contact.name or "").split()[:1]
+    if not first or party.name is None or folded(first[0]) in folded(party.name).split() or len(contact.name or "") < 3:
+        return False
+    named = re.compile(rf"\b{re.escape(folded(first[0]))}(?:'?s)?\b")
+    theirs = (turn for turn in party.said if turn.role is Role.CUSTOMER and not turn.turn.machine)
+    return len((contact.name or "").split()) > 1 and any(named.search(folded(turn.text)) for turn in theirs)
 
 
 def _said_of(contact: Contact, party: Party) -> list[str]:
@@ -243,8 +267,11 @@ def _contradicted(contact: Contact, party: Party) -> bool:
         return not same_company(company, contact.company)
     (local, _, domain), (known, _, at) = email.partition("@"), (contact.email or "").partition("@")
     parts = set(re.split(r"[._-]", folded(local)))
-    shared = local in pack(party.language).words("contact", "mail_roles") or bool(
-        parts & set(folded(contact.name or "").split())
+    person = bool(re.search(r"[._]", local)) or listed(local)  # not kueche@
+    shared = (
+        not person
+        or local in pack(party.language).words("contact", "mail_roles")
+        or bool(parts & set(folded(contact.name or "").split()))
     )
     return bool(domain and domain == at and local != known and not shared)
 
@@ -286,9 +313,15 @@ def same_company(said: str, known: str | None) -> bool:
 
     if not known:
         return False
-    one, other = ("".join(sign for sign in folded(name) if sign.isalnum()) for name in (said, known))
+    one, other = (_plain_company(name) for name in (said, known))
     shorter, longer = sorted((one, other), key=len)
     return fuzz.ratio(one, other) >= SAME_COMPANY or (len(shorter) >= 5 and shorter in longer)
+
+
+def _plain_company(name: str) -> str:
+    """Without legal form, possessive ("Hallam's"), spaces and accents."""
+    plain = re.sub(r"['’]s\b", "", without_form(folded(name)))
+    return "".join(sign for sign in plain if sign.isalnum())
 
 
 def _answer(

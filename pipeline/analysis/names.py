@@ -36,6 +36,7 @@ class Claim:
 
     named: Named
     rank: int
+    reached: bool = False  # said by a voicemail greeting
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -69,6 +70,7 @@ def _best(claims: list[Claim]) -> Claim | None:
         return None
     rank = max(claim.rank for claim in claims)
     own = [claim for claim in claims if claim.rank == rank]
+    own = _one_of_them(own, claims)
     longest = max(len(claim.parts) for claim in own)
     of_length = [claim for claim in own if len(claim.parts) == longest]
     best = of_length[0]
@@ -80,6 +82,14 @@ def _best(claims: list[Claim]) -> Claim | None:
         if len(claim.parts) > len(best.parts) and _holds(claim.parts, best.parts):
             best = claim
     return best
+
+
+def _one_of_them(own: list[Claim], claims: list[Claim]) -> list[Claim]:
+    """Of a box that is a couple's, the one whom we call by name."""
+    ours = {folded(part) for claim in claims if claim.rank != OWN for part in claim.parts}
+    apart = {folded(claim.named.name) for claim in own if claim.reached}
+    called = [claim for claim in own if {folded(part) for part in claim.parts} & ours]
+    return called if len(apart) > 1 and called else own
 
 
 def _with_given(best: Claim, said: tuple[Said, ...]) -> str:
@@ -115,7 +125,7 @@ def _claims(said: tuple[Said, ...], known: tuple[str, ...]) -> Iterator[Claim]:
     theirs = 0
     for at, turn in enumerate(said):
         if turn.role is Role.CUSTOMER:
-            yield from (Claim(named, OWN) for named in reached(turn))
+            yield from (Claim(named, OWN, reached=True) for named in reached(turn))
             if turn.turn.machine:
                 continue
             theirs += 1
