@@ -56,6 +56,7 @@ class Delivery:
     call_pk: int
     url: str
     include: tuple[str, ...]
+    failing: bool  # the endpoint, when this was claimed
     sealed_secrets: tuple[str, ...] = field(repr=False)  # the newest first
     event: Event = field(repr=False)
 
@@ -146,6 +147,7 @@ async def claim(
                 *webhook_deliveries.c,
                 webhook_endpoints.c.url,
                 webhook_endpoints.c.include,
+                webhook_endpoints.c.failing_since,
                 SEALED_SECRETS,
                 *(events.c[name] for name in ("type", "at", "data", "record", "transcript")),
             )
@@ -169,21 +171,33 @@ async def note(
     `retry_in`: seconds until the next attempt; `pause`: seconds for which the receiver wants nothing at all. Raises
     LeaseLost where the delivery was taken over, or is gone with its call or endpoint.
     """
+    async with database.transaction(delivery.workspace_id) as connection:
+        if (await connection.execute(_noted(delivery, attempt, verdict, retry_in))).first() is None:
+            raise LeaseLost().with_facts(delivery_id=delivery.delivery_id, run=delivery.run)
+        if verdict in (Verdict.DELIVERED, Verdict.GIVE_UP):
+            await connection.execute(_MOVE_UP, {"endpoint": delivery.endpoint_id, "call": delivery.call_pk})
+        if verdict is not Verdict.DELIVERED or delivery.failing:
+            await connection.execute(_health(delivery.endpoint_id, attempt, verdict, pause))
+
+
+def _noted(delivery: Delivery, attempt: Attempt, verdict: Verdict, retry_in: float) -> sa.Insert:
+    """The delivery's new state and the line of its log, in one statement; no row where the lease is lost."""
     held = sa.and_(
         webhook_deliveries.c.id == delivery.delivery_id,
         webhook_deliveries.c.run == delivery.run,
         webhook_deliveries.c.state == "sending",
     )
-    async with database.transaction(delivery.workspace_id) as connection:
-        changed = await connection.execute(
-            sa.update(webhook_deliveries).where(held).values(**_state_after(verdict, retry_in))
-        )
-        if changed.rowcount != 1:
-            raise LeaseLost().with_facts(delivery_id=delivery.delivery_id, run=delivery.run)
-        await connection.execute(sa.insert(webhook_attempts).values(**_logged(delivery, attempt)))
-        if verdict in (Verdict.DELIVERED, Verdict.GIVE_UP):
-            await connection.execute(_MOVE_UP, {"endpoint": delivery.endpoint_id, "call": delivery.call_pk})
-        await connection.execute(_health(delivery.endpoint_id, attempt, verdict, pause))
+    changed = (
+        sa.update(webhook_deliveries)
+        .where(held)
+        .values(**_state_after(verdict, retry_in))
+        .returning(webhook_deliveries.c.id)
+        .cte("changed")
+    )
+    line = _logged(delivery, attempt)
+    values = [sa.cast(value, webhook_attempts.c[name].type) for name, value in line.items()]
+    logged = sa.insert(webhook_attempts).from_select(["delivery_id", *line], sa.select(changed.c.id, *values))
+    return logged.returning(webhook_attempts.c.number)
 
 
 def _state_after(verdict: Verdict, retry_in: float) -> dict[str, Any]:
@@ -196,7 +210,7 @@ def _state_after(verdict: Verdict, retry_in: float) -> dict[str, Any]:
 
 
 def _health(endpoint_id: UUID, attempt: Attempt, verdict: Verdict, pause: float) -> sa.Update:
-    """How the endpoint stands after it; one that is well is not written to."""
+    """How the endpoint stands after it."""
     table = webhook_endpoints.c
     this = sa.update(webhook_endpoints).where(table.id == endpoint_id)
     if verdict is Verdict.DELIVERED:
@@ -238,7 +252,6 @@ def within(seconds: float) -> Any:
 
 def _logged(delivery: Delivery, attempt: Attempt) -> dict[str, Any]:
     return {
-        "delivery_id": delivery.delivery_id,
         "number": delivery.number,
         "workspace_id": delivery.workspace_id,
         "at": attempt.at,
@@ -260,6 +273,7 @@ def _delivery(row: Any) -> Delivery:
         call_pk=row.call_pk,
         url=row.url,
         include=tuple(row.include),
+        failing=row.failing_since is not None,
         sealed_secrets=tuple(row.sealed_secrets),
         event=Event(row.event_id, row.type, row.at, row.data, row.record, row.transcript),
     )

@@ -28,7 +28,7 @@ class WebhookOptions(BaseModel):
     )
     concurrency: int = Field(64, ge=1, description="Deliveries that one Conductor makes at once.")
     endpoint_concurrency: int = Field(
-        4, ge=1, description="Of these, to one endpoint; one that fails gets one at a time until it takes something."
+        8, ge=1, description="Of these, to one endpoint; one that fails gets one at a time until it takes something."
     )
     poll_seconds: float = Field(2.0, gt=0, description="How often to look for due deliveries without a notification.")
     disable_after_days: float = Field(
