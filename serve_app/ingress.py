@@ -1,0 +1,68 @@
+"""What Serve's own proxies answer while they know of no route yet: a 503, not the 404 that a sender takes for final.
+
+A proxy that starts, or starts again after a crash, hears of its routes a moment later. HAProxy gets the same manners
+from `deploy/haproxy.sh`.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from starlette.middleware import Middleware
+
+PROXY_CALLBACK = "serve_app.ingress:middlewares"  # RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH
+HAPROXY = Path(__file__).with_name("deploy") / "haproxy.sh"  # RAY_SERVE_HAPROXY_BINARY_PATH
+RETRY_AFTER = b"2"
+STARTING = json.dumps(
+    {
+        "type": "urn:switchboard:problem:unavailable",
+        "title": "The service is starting",
+        "status": 503,
+        "detail": "Send the same request again in a moment.",
+    }
+).encode()
+
+
+def middlewares() -> list[Middleware]:
+    """Called by Serve in each of its proxies."""
+    return [Middleware(StartingIsNoNotFound, prefix=os.environ.get("SWITCHBOARD_ROUTE_PREFIX", "/"))]
+
+
+class StartingIsNoNotFound:
+    """ASGI: a plain-text 404 below `prefix` is the proxy's own, for Intake's are problem+json."""
+
+    def __init__(self, app: Any, prefix: str) -> None:
+        self._app = app
+        self._prefix = prefix
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or not self._ours(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        replaced = False
+
+        async def answer(message: Any) -> None:
+            nonlocal replaced
+            if message["type"] == "http.response.start" and message["status"] == 404:
+                kinds = [value for name, value in message["headers"] if name.lower() == b"content-type"]
+                if not any(kind.startswith(b"application/problem+json") for kind in kinds):
+                    replaced = True
+                    await _starting(send)
+            if not replaced:
+                await send(message)
+
+        await self._app(scope, receive, answer)
+
+    def _ours(self, path: str) -> bool:
+        return not path.startswith("/-/") and path.startswith(self._prefix.rstrip("/") + "/")
+
+
+async def _starting(send: Any) -> None:
+    headers = [
+        (b"content-type", b"application/problem+json"),
+        (b"content-length", str(len(STARTING)).encode()),
+        (b"retry-after", RETRY_AFTER),
+    ]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": STARTING})
