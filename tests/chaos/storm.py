@@ -99,7 +99,7 @@ class _Sketch:
         done: list[Step] = []
         for step in steps:
             done.append(step)
-            if self.rng.random() < 0.35:
+            for _ in range(self.rng.choice((0, 0, 1, 2, 4))):
                 again = self.rng.choice(done).bodies[:1]
                 done.append(Step(again, self.rng.choice((0.0, 0.3, 2.0))))
         return done
@@ -119,14 +119,14 @@ def _late_first_phase(sketch: _Sketch) -> list[Step]:
 
 def _parallel(sketch: _Sketch) -> list[Step]:
     url = sketch.recording()
-    bodies = [sketch.first(), *(sketch.finish(url) for _ in range(sketch.rng.randint(2, 7)))]
+    bodies = [sketch.first(), *(sketch.finish(url) for _ in range(sketch.rng.randint(3, 12)))]
     sketch.rng.shuffle(bodies)
     return [Step(tuple(bodies))]
 
 
 def _identical(sketch: _Sketch) -> list[Step]:
     """A retry gone wild: one body, many times at once."""
-    return [Step((sketch.finish(sketch.recording()),) * sketch.rng.randint(3, 10))]
+    return [Step((sketch.finish(sketch.recording()),) * sketch.rng.randint(4, 16))]
 
 
 def _signed_anew(sketch: _Sketch) -> list[Step]:
