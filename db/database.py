@@ -163,6 +163,8 @@ async def _bound_waiting(connection: psycopg.AsyncConnection[tuple[object, ...]]
     """A submission that cannot be taken in time is answered 503 rather than kept hanging."""
     await connection.execute("SET lock_timeout = '5s'")
     await connection.execute("SET statement_timeout = '10s'")
+    # The functions called here find everything by its key; left alone, PostgreSQL plans their statements each time.
+    await connection.execute("SET plan_cache_mode = force_generic_plan")
     await connection.execute(isolation.STEP_DOWN)
     _complain(await (await connection.execute(isolation.IS_ISOLATED)).fetchone())
 

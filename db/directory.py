@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
-from db.database import EVERY_WORKSPACE, Database
+from db.database import EVERY_WORKSPACE, Database, Scope
 from db.identity import e164
 from db.tables import contacts, members, teams, workspaces
 from pipeline.domain.insight import Contact
@@ -66,13 +66,13 @@ async def create_workspace(
     """A new workspace; `workspace_id` where it must have a given one. `terms` as `set_terms` takes them."""
     made = Workspace(workspace_id or uuid4(), name, default_country, time_zone, tidy_terms(terms))
     values = {"id": made.workspace_id, "name": name, "default_country": default_country, "time_zone": time_zone}
-    await _execute(database, sa.insert(workspaces).values(**values, terms=list(made.terms)))
+    await _execute(database, made.workspace_id, sa.insert(workspaces).values(**values, terms=list(made.terms)))
     return made
 
 
 async def list_workspaces(database: Database) -> list[Workspace]:
     """All workspaces, oldest first."""
-    rows = await _execute(database, sa.select(workspaces).order_by(workspaces.c.created_at))
+    rows = await _execute(database, EVERY_WORKSPACE, sa.select(workspaces).order_by(workspaces.c.created_at))
     return [_workspace(row) for row in rows]
 
 
@@ -82,7 +82,7 @@ async def set_terms(database: Database, workspace_id: UUID, terms: Iterable[str]
     Raises NotInDirectory for an unknown workspace, ValueError for what `tidy_terms` does not take.
     """
     update = sa.update(workspaces).where(workspaces.c.id == workspace_id).values(terms=list(tidy_terms(terms)))
-    rows = await _execute(database, update.returning(workspaces))
+    rows = await _execute(database, workspace_id, update.returning(workspaces))
     if not rows:
         raise NotInDirectory(f"there is no workspace {workspace_id}")
     return _workspace(rows[0])
@@ -105,14 +105,16 @@ def tidy_terms(terms: Iterable[str]) -> tuple[str, ...]:
 async def create_team(database: Database, workspace_id: UUID, name: str, team_id: UUID | None = None) -> Team:
     """A new team; raises NotInDirectory for an unknown workspace."""
     made = Team(team_id or uuid4(), workspace_id, name)
-    await _execute(database, sa.insert(teams).values(id=made.team_id, workspace_id=workspace_id, name=name))
+    made_row = sa.insert(teams).values(id=made.team_id, workspace_id=workspace_id, name=name)
+    await _execute(database, workspace_id, made_row)
     return made
 
 
 async def list_teams(database: Database, workspace_id: UUID | None = None) -> list[Team]:
     """All teams, or those of a workspace, oldest first."""
     query = _within(sa.select(teams).order_by(teams.c.created_at), teams, workspace_id)
-    return [Team(row.id, row.workspace_id, row.name) for row in await _execute(database, query)]
+    rows = await _execute(database, workspace_id or EVERY_WORKSPACE, query)
+    return [Team(row.id, row.workspace_id, row.name) for row in rows]
 
 
 async def add_member(
@@ -128,6 +130,7 @@ async def add_member(
     data = {"team_id": team_id, "name": name, "aliases": list(made.aliases)}
     await _execute(
         database,
+        workspace_id,
         insert(members)
         .values(workspace_id=workspace_id, user_id=made.user_id, **data)
         .on_conflict_do_update(index_elements=["workspace_id", "user_id"], set_=data),
@@ -140,7 +143,7 @@ async def list_members(database: Database, workspace_id: UUID | None = None) -> 
     query = _within(sa.select(members).order_by(members.c.name), members, workspace_id)
     return [
         DirectoryMember(row.user_id, row.workspace_id, row.team_id, row.name, tuple(row.aliases))
-        for row in await _execute(database, query)
+        for row in await _execute(database, workspace_id or EVERY_WORKSPACE, query)
     ]
 
 
@@ -153,15 +156,15 @@ async def add_contact(
     phone: str | None = None,
 ) -> Contact:
     """A contact. `phone` is kept in E.164; ValueError where it cannot be read as a number."""
-    known = {workspace.workspace_id: workspace for workspace in await list_workspaces(database)}
-    if workspace_id not in known:
+    own = await _execute(database, workspace_id, sa.select(workspaces).where(workspaces.c.id == workspace_id))
+    if not own:
         raise NotInDirectory(f"there is no workspace {workspace_id}")
-    number = e164(phone, known[workspace_id].default_country) if phone else None
+    number = e164(phone, own[0].default_country) if phone else None
     if phone and number is None:
         raise ValueError("the phone number cannot be read; write it with + and the country's code")
     made = uuid4()
     data = {"name": name, "company": company, "email": email, "phone": number}
-    await _execute(database, sa.insert(contacts).values(id=made, workspace_id=workspace_id, **data))
+    await _execute(database, workspace_id, sa.insert(contacts).values(id=made, workspace_id=workspace_id, **data))
     return Contact(str(made), name, company, email, number)
 
 
@@ -169,7 +172,8 @@ async def list_contacts(database: Database, workspace_id: UUID | None = None) ->
     """All contacts, or those of a workspace, by name."""
     query = _within(sa.select(contacts).order_by(contacts.c.name), contacts, workspace_id)
     return [
-        Contact(str(row.id), row.name, row.company, row.email, row.phone) for row in await _execute(database, query)
+        Contact(str(row.id), row.name, row.company, row.email, row.phone)
+        for row in await _execute(database, workspace_id or EVERY_WORKSPACE, query)
     ]
 
 
@@ -181,9 +185,9 @@ def _within(query: sa.Select[Any], table: sa.Table, workspace_id: UUID | None) -
     return query if workspace_id is None else query.where(table.c.workspace_id == workspace_id)
 
 
-async def _execute(database: Database, statement: sa.Executable) -> list[sa.Row[Any]]:
+async def _execute(database: Database, scope: Scope, statement: sa.Executable) -> list[sa.Row[Any]]:
     try:
-        async with database.transaction(EVERY_WORKSPACE) as connection:
+        async with database.transaction(scope) as connection:
             result = await connection.execute(statement)
             return list(result.all()) if result.returns_rows else []
     except IntegrityError as error:

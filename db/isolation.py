@@ -8,12 +8,12 @@ from typing import Final
 
 SERVICE_ROLE: Final = "switchboard_service"
 
-STEP_DOWN: Final = f"""
-    SELECT set_config('role', '{SERVICE_ROLE}', false)
-    FROM pg_roles AS login
+STEP_DOWN: Final = """
+    SELECT set_config('role', service.rolname, false)
+    FROM pg_roles AS login, pg_roles AS service
     WHERE login.rolname = session_user AND (login.rolsuper OR login.rolbypassrls)
-        AND to_regrole('{SERVICE_ROLE}') IS NOT NULL AND pg_has_role(session_user, to_regrole('{SERVICE_ROLE}'), 'MEMBER')
-        AND has_table_privilege(to_regrole('{SERVICE_ROLE}'), to_regclass('calls'), 'INSERT')
+        AND service.rolname = 'switchboard_service' AND pg_has_role(session_user, service.oid, 'MEMBER')
+        AND has_table_privilege(service.oid, to_regclass('calls'), 'INSERT')
 """
 """For a new connection: without effect where the login is bound anyway, or the role is not there or not for us."""
 

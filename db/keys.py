@@ -1,4 +1,8 @@
-"""API keys. Only the SHA-256 of a secret is stored: it has 256 random bits, so there is nothing to guess or to salt."""
+"""API keys. Only the SHA-256 of a secret is stored: it has 256 random bits, so there is nothing to guess or to salt.
+
+Nor is there anything to learn from the time a look-up takes. What is compared, in memory or by PostgreSQL's index, is
+the hash: how far a hash agrees with a stored one says nothing about how to change the secret to agree further.
+"""
 
 import secrets
 from collections.abc import Iterable
@@ -81,10 +85,13 @@ async def list_keys(database: Database, workspace_id: UUID | None = None) -> lis
         return [_info(row) for row in await connection.execute(query)]
 
 
-async def revoke(database: Database, key_id: UUID) -> bool:
-    """No submission with this key is taken from now on. False where there is no such key, or it was revoked before."""
+async def revoke(database: Database, key_id: UUID, workspace_id: UUID | None = None) -> bool:
+    """No submission with this key is taken from now on. False where there is no such key, or it was revoked before.
+
+    With a workspace, only a key of it.
+    """
     live = sa.and_(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
-    async with database.transaction(EVERY_WORKSPACE) as connection:
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         done = await connection.execute(sa.update(api_keys).where(live).values(revoked_at=sa.func.now()))
     return done.rowcount == 1
 

@@ -119,12 +119,29 @@ def _server(url: str, origin: str) -> Iterator[Check]:
         yield good("pgvector", "available")
     if migrate.is_current(url):
         yield good("migrations", "up to date")
+        yield _isolation(url)
     else:
         yield warn(
             "migrations",
             "the schema is not this version's",
             "`switchboard migrate` brings it up to date; `up` does it too.",
         )
+
+
+def _isolation(url: str) -> Check:
+    """Whether a forgotten WHERE would find the rows of one workspace only."""
+    import psycopg
+
+    from db import isolation
+
+    with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
+        connection.execute(isolation.STEP_DOWN)
+        found = connection.execute(isolation.IS_ISOLATED).fetchone()
+    trouble = isolation.trouble(*found) if found else None
+    if trouble is None:
+        return good("isolation", "PostgreSQL keeps workspaces apart")
+    what, do = trouble.split(". ", 1)
+    return bad("isolation", what, do)
 
 
 def ray_and_ports(settings: Any) -> Iterator[Check]:

@@ -1,16 +1,390 @@
-"""Isolation of workspaces by PostgreSQL itself, tested by trying to get over the fence."""
+"""Isolation of workspaces by PostgreSQL itself, tested by trying to get over the fence.
 
-from tests.postgres import World
+Acme tries to reach what is Umbrella's: with a forgotten WHERE, with another workspace's ids, by moving rows, by
+references, through functions, by COPY. What a login may do about its own bonds is in `test_isolation_logins.py`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from db import directory, keys, views, voiceprints, webhooks
+from db.database import EVERY_WORKSPACE, Database, Scope
+from db.tables import metadata
+from pipeline.domain.speech import Layout, LayoutKind, Transcript
+from pipeline.speakers.policy import Voices
+from tests.postgres import World, new_world
 
 NOT_OF_WORKSPACES = {"alembic_version"}
+TABLES = sorted(metadata.tables)
+WITHOUT_UPDATES = {"submissions"}  # append-only: nobody updates or deletes there
+
+
+@pytest_asyncio.fixture
+async def acme(database: Database) -> World:
+    return await full_world(database)
+
+
+@pytest_asyncio.fixture
+async def umbrella(database: Database, acme: World) -> World:
+    return await full_world(database)
+
+
+async def full_world(database: Database) -> World:
+    """A workspace with a row in every table."""
+    world = await new_world(database)
+    await world.submit(recording_url="https://store.example/a.wav", user_id=uuid4())
+    heard = views.to_json(Transcript("en", 1.0, 1.0, (), (), Layout(LayoutKind.MONO, 1, 1, 1.0, {}, ""), "e"))
+    for statement in _FULL:
+        values = {"workspace": world.workspace_id, "call": world.call_id, "team": world.team_id}
+        values |= {"transcript": heard, "evidence": '{"turn": 0, "start": 0, "end": 1, "quote": "q"}'}
+        await world.execute(statement, **{name: v for name, v in values.items() if f":{name}" in statement})
+    return world
+
+
+_JOB = "SELECT id AS call_pk, job_id FROM calls WHERE call_id = :call"
+_FULL = (
+    "INSERT INTO members (workspace_id, team_id, name) VALUES (:workspace, :team, 'Ana')",
+    "INSERT INTO contacts (workspace_id, name, phone) VALUES (:workspace, 'Eve', '+14155550123')",
+    "INSERT INTO call_contacts SELECT calls.id, contacts.id FROM calls, contacts"
+    " WHERE call_id = :call AND contacts.workspace_id = :workspace",
+    "INSERT INTO recordings (call_pk, job_id, channel, uri, sha256, size_bytes)"
+    f" SELECT call_pk, job_id, 0, 'file:///a', 'ab', 7 FROM ({_JOB}) AS j",
+    "INSERT INTO stage_results (call_pk, job_id, content_key, stage, result)"
+    f" SELECT call_pk, job_id, 'k', 'layout', '{{}}' FROM ({_JOB}) AS j",
+    "INSERT INTO transcripts (call_pk, job_id, duration, engine, content)"
+    f" SELECT call_pk, job_id, 1, 'e', CAST(:transcript AS jsonb) FROM ({_JOB}) AS j",
+    "INSERT INTO findings (call_pk, step, version, position, value)"
+    f" SELECT call_pk, 's', 1, 0, '{{}}' FROM ({_JOB}) AS j",
+    "INSERT INTO tasks (call_pk, position, title, owner, kind, confidence, evidence)"
+    f" SELECT call_pk, 0, 't', 'rep', 'k', 1, CAST(:evidence AS jsonb) FROM ({_JOB}) AS j",
+    "INSERT INTO voiceprints (call_pk, workspace_id, model, vector, speech_seconds)"
+    f" SELECT call_pk, :workspace, 'm', '[1,0]', 9 FROM ({_JOB}) AS j",
+    f"INSERT INTO voiceprint_events (call_pk, who, action) SELECT call_pk, 'me', 'removed' FROM ({_JOB}) AS j",
+    "INSERT INTO voice_centroids (workspace_id, user_id, model, kind, position, vector, calls, speech_seconds)"
+    " VALUES (:workspace, gen_random_uuid(), 'm', 'own', 0, '[1,0]', 3, 9)",
+    "INSERT INTO webhook_endpoints (workspace_id, url, events, secret)"
+    " VALUES (:workspace, 'https://hooks.example', '{call.failed}', 'sealed')",
+    "UPDATE calls SET state = 'failed', failure_code = 'c' WHERE call_id = :call",  # writes an event and a delivery
+    "INSERT INTO webhook_attempts (delivery_id, number, workspace_id, at, seconds, outcome)"
+    " SELECT id, 1, workspace_id, now(), 1, 'o' FROM webhook_deliveries WHERE workspace_id = :workspace",
+)
+
+
+async def run(world: World, scope: Scope | None, statement: str, **values: Any) -> sa.CursorResult[Any]:
+    """One statement of a service that means `scope`; None: that forgot to say."""
+    async with world.database.transaction(scope or EVERY_WORKSPACE) as connection:
+        if scope is None:
+            await connection.execute(sa.text("SELECT set_config('switchboard.workspace', '', true)"))
+        return await connection.execute(sa.text(statement), values)
+
+
+async def counts(world: World) -> dict[str, int]:
+    """Rows of every table, of all workspaces."""
+    return {name: (await world.rows(f"SELECT count(*) AS n FROM {name}"))[0]["n"] for name in TABLES}
 
 
 async def test_every_table_is_isolated(world: World) -> None:
     """A new table needs `SELECT isolate(...)` in its migration."""
     open_tables = await world.rows("""
         SELECT relname FROM pg_class
-        WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'm', 'v')
+        WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'm', 'v', 'f')
             AND NOT (relrowsecurity AND relforcerowsecurity
                 AND EXISTS (SELECT FROM pg_policy WHERE polrelid = pg_class.oid))
     """)
     assert {row["relname"] for row in open_tables} == NOT_OF_WORKSPACES
+
+
+async def test_every_table_holds_something_to_reach_for(acme: World, umbrella: World) -> None:
+    assert [name for name, rows in (await counts(acme)).items() if rows < 2] == []
+
+
+async def test_a_statement_without_where_reads_the_scopes_rows_only(acme: World, umbrella: World) -> None:
+    all_rows = await counts(acme)
+    for name in TABLES:
+        count = sa.text(f"SELECT count(*) FROM {name}")
+        seen = []
+        for scope in (acme.workspace_id, umbrella.workspace_id, uuid4()):
+            async with acme.database.transaction(scope) as connection:
+                seen.append((await connection.execute(count)).scalar_one())
+        assert seen == [all_rows[name] // 2, all_rows[name] // 2, 0], name
+        assert (await run(acme, None, count.text)).scalar_one() == 0, name
+
+
+async def test_without_a_scope_nothing_can_be_written(acme: World) -> None:
+    before = await counts(acme)
+    for name in set(TABLES) - WITHOUT_UPDATES:
+        await run(acme, None, f"DELETE FROM {name}")
+    assert await counts(acme) == before
+    with pytest.raises(DBAPIError, match="row-level security"):
+        await run(acme, None, "INSERT INTO workspaces (name) VALUES ('Mine')")
+
+
+async def test_updates_and_deletes_without_where_leave_others_alone(acme: World, umbrella: World) -> None:
+    before = await counts(acme)
+    for name in set(TABLES) - WITHOUT_UPDATES:
+        column = next(c.name for c in metadata.tables[name].columns if c.name not in ("workspace_id", "call_pk", "id"))
+        changed = await run(acme, acme.workspace_id, f"UPDATE {name} SET {column} = {column}")
+        assert changed.rowcount == before[name] // 2, name
+    for name in set(TABLES) - WITHOUT_UPDATES - {"calls", "workspaces", "jobs", "teams"}:
+        await run(acme, acme.workspace_id, f"DELETE FROM {name}")
+    async with acme.database.transaction(acme.workspace_id) as connection:
+        await connection.execute(sa.text("SET LOCAL switchboard.erasure = 'on'"))
+        for name in ("submissions", "calls", "teams", "workspaces"):
+            await connection.execute(sa.text(f"DELETE FROM {name}"))
+    assert await counts(acme) == {name: rows // 2 for name, rows in before.items()}
+
+
+_INSERTS = (
+    "INSERT INTO workspaces (name) VALUES ('Mine')",
+    "INSERT INTO teams (workspace_id, name) VALUES (:workspace, 'Mine')",
+    "INSERT INTO members (workspace_id, name) VALUES (:workspace, 'Mine')",
+    "INSERT INTO contacts (workspace_id, name) VALUES (:workspace, 'Mine')",
+    "INSERT INTO api_keys (workspace_id, name, secret_sha256, prefix, scopes)"
+    " VALUES (:workspace, 'k', 'x', 'p', '{submit}')",
+    "INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, state)"
+    " VALUES (:workspace, gen_random_uuid(), :team, '1', '2', now(), 'received')",
+    "INSERT INTO jobs (call_pk, kind) VALUES (:pk, 'analyze')",
+    "INSERT INTO submissions (call_pk, key_id, body) VALUES (:pk, gen_random_uuid(), '{}')",
+    "INSERT INTO recordings (call_pk, job_id, channel, uri, sha256, size_bytes) VALUES (:pk, :job, 1, 'u', 's', 1)",
+    "INSERT INTO stage_results (call_pk, job_id, content_key, stage, result) VALUES (:pk, :job, 'x', 's', '{}')",
+    "INSERT INTO transcripts (call_pk, job_id, duration, engine, content) VALUES (:pk, :job, 1, 'e', '{}')",
+    "INSERT INTO findings (call_pk, step, version, position, value) VALUES (:pk, 'mine', 1, 0, '{}')",
+    "INSERT INTO tasks (call_pk, position, title, owner, kind, confidence, evidence)"
+    " VALUES (:pk, 9, 't', 'o', 'k', 1, '{}')",
+    "INSERT INTO call_contacts VALUES (:pk, gen_random_uuid())",
+    "INSERT INTO voiceprint_events (call_pk, who, action) VALUES (:pk, 'me', 'removed')",
+    "INSERT INTO voiceprints (call_pk, workspace_id, model, vector, speech_seconds)"
+    " VALUES (:pk, :workspace, 'm', '[1]', 1)",
+    "INSERT INTO voiceprints (call_pk, workspace_id, model, vector, speech_seconds) VALUES (:pk, :mine, 'm', '[1]', 1)",
+    "INSERT INTO voice_centroids VALUES (:workspace, gen_random_uuid(), 'm', 'profile', 0, '[1]', 1, 1)",
+    "INSERT INTO webhook_endpoints (workspace_id, url, events, secret) VALUES (:workspace, 'u', '{}', 's')",
+    "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:workspace, :pk, 't', now(), '{}')",
+    "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:mine, :pk, 't', now(), '{}')",
+)
+
+
+async def test_nothing_can_be_inserted_into_another_workspace(acme: World, umbrella: World) -> None:
+    row = await umbrella.row()
+    theirs = {"pk": row["id"], "job": row["job_id"], "workspace": umbrella.workspace_id, "team": umbrella.team_id}
+    before = await counts(acme)
+    for statement in _INSERTS:
+        with pytest.raises(DBAPIError, match=r"row-level security|not of its workspace"):
+            await run(acme, acme.workspace_id, statement, **theirs, mine=acme.workspace_id)
+    assert await counts(acme) == before
+
+
+async def test_rows_do_not_move_in_any_scope(acme: World, umbrella: World) -> None:
+    theirs = await umbrella.row()
+    for name in TABLES:
+        columns = metadata.tables[name].columns
+        moves = [f"UPDATE {name} SET workspace_id = :workspace"] if "workspace_id" in columns else []
+        moves += [f"UPDATE {name} SET call_pk = :pk"] if "call_pk" in columns and name not in WITHOUT_UPDATES else []
+        moves += ["UPDATE workspaces SET id = gen_random_uuid()"] if name == "workspaces" else []
+        assert moves or name in WITHOUT_UPDATES, name
+        for move in moves:
+            for scope in (acme.workspace_id, EVERY_WORKSPACE):
+                with pytest.raises(DBAPIError, match=r"row-level security|does not change|not of"):
+                    await run(acme, scope, move, workspace=umbrella.workspace_id, pk=theirs["id"])
+
+
+_REFERENCES = (
+    "UPDATE calls SET team_id = (SELECT id FROM teams WHERE workspace_id = :theirs LIMIT 1) WHERE workspace_id = :mine",
+    "UPDATE members SET team_id = (SELECT id FROM teams WHERE workspace_id = :theirs LIMIT 1)"
+    " WHERE workspace_id = :mine",
+    "UPDATE api_keys SET team_id = (SELECT id FROM teams WHERE workspace_id = :theirs LIMIT 1)"
+    " WHERE workspace_id = :mine",
+    "UPDATE calls SET job_id = (SELECT job_id FROM calls WHERE workspace_id = :theirs) WHERE workspace_id = :mine",
+    "UPDATE recordings SET channel = 9, job_id = (SELECT job_id FROM calls WHERE workspace_id = :theirs)"
+    " WHERE call_pk = :pk",
+    "UPDATE stage_results SET job_id = (SELECT job_id FROM calls WHERE workspace_id = :theirs) WHERE call_pk = :pk",
+    "UPDATE transcripts SET job_id = (SELECT job_id FROM calls WHERE workspace_id = :theirs) WHERE call_pk = :pk",
+    "UPDATE call_contacts SET contact_id = (SELECT id FROM contacts WHERE workspace_id = :theirs) WHERE call_pk = :pk",
+    "INSERT INTO call_contacts SELECT :pk, id FROM contacts WHERE workspace_id = :theirs",
+    "UPDATE webhook_deliveries SET endpoint_id = (SELECT id FROM webhook_endpoints WHERE workspace_id = :theirs)"
+    " WHERE workspace_id = :mine",
+    "UPDATE webhook_deliveries SET event_id = (SELECT id FROM events WHERE workspace_id = :theirs LIMIT 1)"
+    " WHERE workspace_id = :mine",
+    "UPDATE webhook_attempts SET delivery_id = (SELECT id FROM webhook_deliveries WHERE workspace_id = :theirs LIMIT 1)"
+    " WHERE workspace_id = :mine",
+    "INSERT INTO voiceprints (call_pk, workspace_id, model, vector, speech_seconds)"
+    " VALUES (:pk, :theirs, 'm', '[1]', 1)",
+    "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:theirs, :pk, 't', now(), '{}')",
+)
+
+
+async def test_no_row_refers_to_another_workspace_even_where_every_row_may_be_written(
+    acme: World, umbrella: World
+) -> None:
+    values = {"mine": acme.workspace_id, "theirs": umbrella.workspace_id, "pk": (await acme.row())["id"]}
+    async with acme.database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(sa.text("DELETE FROM voiceprints WHERE call_pk = :pk"), values)
+    for statement in _REFERENCES:
+        with pytest.raises(DBAPIError, match=r"foreign key|not of (its|one) workspace"):
+            await run(acme, EVERY_WORKSPACE, statement, **{k: v for k, v in values.items() if f":{k}" in statement})
+
+
+@contextmanager
+def forgetting_where(database: Database) -> Iterator[None]:
+    """Every SELECT, UPDATE and DELETE of the service loses its WHERE."""
+
+    def forget(_: Any, statement: Any, multi: Any, params: Any, __: Any) -> Any:
+        if isinstance(statement, sa.Select | sa.Update | sa.Delete):
+            statement = statement._generate()
+            statement._where_criteria = ()
+        return statement, multi, params
+
+    engine = database.engine.sync_engine
+    sa.event.listen(engine, "before_execute", forget, retval=True)
+    try:
+        yield
+    finally:
+        sa.event.remove(engine, "before_execute", forget)
+
+
+_READS: dict[str, Callable[[World], Awaitable[Any]]] = {
+    "calls": lambda w: views.list_calls(w.database, w.workspace_id),
+    "jobs": lambda w: views.list_jobs(w.database, w.workspace_id),
+    "call": lambda w: views.show_call(w.database, w.call_id, w.workspace_id),
+    "teams": lambda w: directory.list_teams(w.database, w.workspace_id),
+    "members": lambda w: directory.list_members(w.database, w.workspace_id),
+    "contacts": lambda w: directory.list_contacts(w.database, w.workspace_id),
+    "keys": lambda w: keys.list_keys(w.database, w.workspace_id),
+    "voiceprints": lambda w: voiceprints.list_(w.database, w.workspace_id),
+    "voiceprint": lambda w: voiceprints.show(w.database, w.call_id, w.workspace_id),
+    "endpoints": lambda w: webhooks.list_endpoints(w.database, w.workspace_id),
+}
+
+
+async def test_a_read_that_forgets_its_where_shows_nothing_of_others(acme: World, umbrella: World) -> None:
+    for name, read in _READS.items():
+        expected = await read(acme)
+        assert expected, name
+        with forgetting_where(acme.database):
+            shown = views.to_json(await read(acme))
+        assert shown == views.to_json(expected), name  # each world holds one of everything
+
+
+_WRITES: dict[str, Callable[[World], Awaitable[Any]]] = {
+    "terms": lambda w: directory.set_terms(w.database, w.workspace_id, ["ours"]),
+    "revoke": lambda w: keys.revoke(w.database, w.wide.key_id, w.workspace_id),
+    "assign": lambda w: voiceprints.assign(w.database, w.call_id, uuid4(), "me", Voices(), w.workspace_id),
+    "remove": lambda w: voiceprints.remove(w.database, w.call_id, "me", Voices(), w.workspace_id),
+}
+
+
+async def test_a_write_that_forgets_its_where_changes_nothing_of_others(acme: World, umbrella: World) -> None:
+    async def theirs() -> list[list[Any]]:
+        tables = ("workspaces", "api_keys", "voiceprints", "voice_centroids", "voiceprint_events", "calls")
+        async with acme.database.transaction(umbrella.workspace_id) as connection:
+            return [(await connection.execute(sa.text(f"SELECT t::text FROM {t} t ORDER BY 1"))).all() for t in tables]
+
+    before = await theirs()
+    for name, write in _WRITES.items():
+        with forgetting_where(acme.database):
+            await write(acme)
+        assert await theirs() == before, name
+
+
+async def test_a_submission_reaches_the_keys_workspace_only(acme: World, umbrella: World) -> None:
+    """Both use the same callId; then Acme's key is used where Umbrella's rows are meant."""
+    acme.call_id = umbrella.call_id
+    await acme.submit(recording_url="https://store.example/other.wav")
+    assert len(await acme.rows("SELECT * FROM calls WHERE call_id = :id", id=acme.call_id)) == 2
+    submit = sa.text(
+        "SELECT outcome FROM submit_call(:key, :call, :team, NULL, '1', '2', NULL, NULL, now(), NULL, NULL,"
+        " NULL, NULL, NULL, NULL, '{}')"
+    )
+    values = {"key": acme.scoped.key_id, "call": uuid4(), "team": acme.team_id}
+    async with acme.database.transaction(umbrella.workspace_id) as connection:
+        assert (await connection.execute(submit, values)).scalar_one() == "key_revoked"
+    async with acme.database.transaction(EVERY_WORKSPACE) as connection:
+        assert (await connection.execute(submit, values)).scalar_one() == "accepted"
+        scope = (await connection.execute(sa.text("SELECT current_setting('switchboard.workspace')"))).scalar_one()
+        assert scope == str(acme.workspace_id)  # from the look-up of the key on, for all that follows
+    async with acme.database.transaction(EVERY_WORKSPACE) as connection:
+        assert (await connection.execute(submit, values | {"key": uuid4()})).scalar_one() == "key_revoked"
+        assert (await connection.execute(sa.text("SELECT count(*) FROM calls"))).scalar_one() == 0
+
+
+async def test_the_look_up_of_a_key_leaves_the_scope_as_it_was(acme: World, umbrella: World) -> None:
+    _, secret = await keys.create(acme.database, acme.workspace_id, None, ["submit"], "k")
+    async with acme.database.pool.connection() as connection:
+        found = await (await connection.execute(keys._FIND, (keys._digest(secret),))).fetchone()
+        assert found is not None
+        assert UUID(str(found[1])) == acme.workspace_id
+        for table in TABLES:
+            row = await (await connection.execute(f"SELECT count(*) FROM {table}".encode())).fetchone()
+            assert row == (0,)
+
+
+async def test_copy_gives_the_scopes_rows_and_takes_none(acme: World, umbrella: World) -> None:
+    async with acme.database.pool.connection() as connection, connection.transaction():
+        await connection.execute("SELECT set_config('switchboard.workspace', %s, true)", [str(acme.workspace_id)])
+        async with connection.cursor().copy("COPY calls TO STDOUT") as copy:
+            text = b"".join([bytes(block) async for block in copy]).decode()
+    assert str(acme.call_id) in text
+    assert str(umbrella.call_id) not in text
+    with pytest.raises(DBAPIError, match="COPY FROM not supported"):
+        await run(acme, acme.workspace_id, "COPY teams FROM STDIN")
+
+
+_ATTEMPTS = (
+    "SET LOCAL row_security = off; SELECT * FROM calls",  # makes PostgreSQL complain rather than filter
+    "ALTER TABLE calls DISABLE ROW LEVEL SECURITY",
+    "ALTER TABLE calls NO FORCE ROW LEVEL SECURITY",
+    "DROP POLICY isolation ON calls",
+    "CREATE POLICY mine ON calls USING (true)",
+    "CREATE OR REPLACE FUNCTION switchboard_everywhere() RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+    "TRUNCATE contacts CASCADE",
+    "DROP TRIGGER never_moved ON calls",
+    "SET LOCAL session_replication_role = replica",  # would silence triggers
+    "UPDATE alembic_version SET version_num = '0001'",
+    "SELECT pg_read_file('postgresql.conf')",
+)
+
+
+async def test_the_role_of_the_service_cannot_loosen_its_bonds(acme: World) -> None:
+    for attempt in _ATTEMPTS:
+        with pytest.raises(DBAPIError, match=r"permission denied|must be owner|would be affected"):
+            async with acme.database.transaction(acme.workspace_id) as connection:
+                for statement in attempt.split("; "):
+                    await connection.execute(sa.text(statement))
+
+
+async def test_a_scope_that_is_no_workspace_is_an_error_and_no_way_in(acme: World) -> None:
+    for scope in ("%", "* ", "' OR true --", "00000000"):
+        with pytest.raises(DBAPIError, match="invalid input syntax"):
+            async with acme.database.transaction(acme.workspace_id) as connection:
+                await connection.execute(sa.text("SELECT set_config('switchboard.workspace', :s, true)"), {"s": scope})
+                await connection.execute(sa.text("SELECT * FROM teams"))
+
+
+async def test_a_submission_finds_its_call_by_the_index(acme: World) -> None:
+    await acme.execute(
+        "INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, state)"
+        " SELECT :workspace, gen_random_uuid(), :team, '1', '2', now(), 'received' FROM generate_series(1, 3000)",
+        workspace=acme.workspace_id,
+        team=acme.team_id,
+    )
+    await acme.execute("ANALYZE calls")
+    find = "EXPLAIN SELECT * FROM calls WHERE workspace_id = :workspace AND call_id = :call FOR NO KEY UPDATE"
+    plan = await run(acme, acme.workspace_id, find, workspace=acme.workspace_id, call=acme.call_id)
+    text = "\n".join(plan.scalars())
+    assert "calls_workspace_id_call_id_key" in text or "calls_call_id_idx" in text
+    assert "Seq Scan" not in text
+
+
+async def test_a_workspace_goes_with_all_that_is_its_own(acme: World, umbrella: World) -> None:
+    before = await counts(acme)
+    async with acme.database.transaction(acme.workspace_id) as connection:
+        await connection.execute(sa.text("SET LOCAL switchboard.erasure = 'on'"))
+        await connection.execute(sa.text("DELETE FROM calls"))
+        await connection.execute(sa.text("DELETE FROM workspaces"))
+    assert await counts(acme) == {name: rows // 2 for name, rows in before.items()}
