@@ -23,6 +23,10 @@ from pipeline.domain.speech import STAGES, Recording
 
 log = logging.getLogger(__name__)
 
+LEGS = "legs"
+"""Beside the stages: a recording by itself, stored while the call's other one is awaited. It has to be recorded one by
+one, and is loaded as a tuple of all there are. "fetch" is recorded when no other is awaited any longer."""
+
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(cast(Any, kind)) for name, kind in STAGES.items()}
 
 
@@ -36,15 +40,16 @@ def content_key(fetched: Sequence[Recording], call: Call) -> str:
 
 
 async def load(database: Database, lease: Lease) -> dict[str, Any]:
-    """Stage name -> what it recorded, as the type in `STAGES`. Nothing but {} before the recordings were fetched.
+    """Stage name -> what it recorded, as the type in `STAGES`. Nothing but `LEGS` before the recordings were fetched.
 
     Load again after recording "fetch": the content may have been worked on before, by another job of the call. What
     another version recorded in a form that cannot be read counts as not recorded: the stage runs again.
     """
     async with database.transaction(lease.workspace_id) as connection:
-        fetched = await _fetched(connection, lease)
-        if not fetched:
-            return {}
+        legs, settled = await _legs(connection, lease)
+        if not legs or not settled:
+            return {LEGS: legs} if legs else {}
+        fetched = legs
         rows = await connection.execute(
             sa.select(stage_results.c.stage, stage_results.c.result).where(
                 stage_results.c.call_pk == lease.call_pk,
@@ -52,7 +57,7 @@ async def load(database: Database, lease: Lease) -> dict[str, Any]:
             )
         )
         stored = {stage: result for stage, result in rows if stage in _ADAPTERS}
-    found: dict[str, Any] = {"fetch": fetched}
+    found: dict[str, Any] = {"fetch": fetched, LEGS: fetched}
     for stage, result in stored.items():
         try:
             found[stage] = _ADAPTERS[stage].validate_python(result)
@@ -68,15 +73,18 @@ async def record(database: Database, lease: Lease, stage: str, result: Any) -> N
 
     Raises LeaseLost, and ValueError for an unknown stage or one recorded before "fetch".
     """
-    if stage not in _ADAPTERS:
+    if stage not in _ADAPTERS and stage != LEGS:
         raise ValueError(f"no stage is called {stage!r}; there are {', '.join(_ADAPTERS)}")
     async with database.transaction(lease.workspace_id) as connection:
         await jobs.hold(connection, lease)
+        if stage == LEGS:
+            await _record_leg(connection, lease, result)
+            return
         if stage == "fetch":
             await _record_fetched(connection, lease, result)
             return
-        fetched = await _fetched(connection, lease)
-        if not fetched:
+        fetched, settled = await _legs(connection, lease)
+        if not fetched or not settled:
             raise ValueError(f"{stage!r} recorded before 'fetch'")
         values = {"job_id": lease.job.job_id, "result": result, "recorded_at": sa.func.now()}
         await connection.execute(
@@ -86,21 +94,38 @@ async def record(database: Database, lease: Lease, stage: str, result: Any) -> N
         )
 
 
-async def _fetched(connection: AsyncConnection, lease: Lease) -> tuple[Recording, ...]:
-    """The recordings of the process job: this one, or the one that an "analyze" job follows."""
+async def _legs(connection: AsyncConnection, lease: Lease) -> tuple[tuple[Recording, ...], bool]:
+    """The recordings of the process job, which is this one or the one that an "analyze" job follows; whether they are
+    all there will be."""
     job: UUID | sa.ScalarSelect[Any] = lease.job.job_id
     if lease.job.kind == "analyze":
         job = sa.select(calls.c.job_id).where(calls.c.id == lease.call_pk).scalar_subquery()
     columns = [recordings.c[name] for name in Recording.__dataclass_fields__]
-    rows = await connection.execute(
-        sa.select(*columns).where(recordings.c.job_id == job).order_by(recordings.c.channel)
+    found = await connection.execute(
+        sa.select(*columns, recordings.c.settled).where(recordings.c.job_id == job).order_by(recordings.c.channel)
     )
-    return tuple(Recording(**row._mapping) for row in rows)
+    rows = found.all()
+    legs = tuple(Recording(*row[:-1]) for row in rows)
+    return legs, all(row.settled for row in rows)
+
+
+async def _record_leg(connection: AsyncConnection, lease: Lease, leg: Recording) -> None:
+    """Whether others are awaited does not change for one that takes the place of a recording that was lost."""
+    _only_of_process(lease)
+    columns = {name: getattr(leg, name) for name in Recording.__dataclass_fields__}
+    new = insert(recordings).values(**columns, job_id=lease.job.job_id, call_pk=lease.call_pk, settled=False)
+    await connection.execute(
+        new.on_conflict_do_update(index_elements=["job_id", "channel"], set_={**columns, "fetched_at": sa.func.now()})
+    )
+
+
+def _only_of_process(lease: Lease) -> None:
+    if lease.job.kind != "process":
+        raise ValueError("only a process job fetches")
 
 
 async def _record_fetched(connection: AsyncConnection, lease: Lease, fetched: Sequence[Recording]) -> None:
-    if lease.job.kind != "process":
-        raise ValueError("only a process job fetches")
+    _only_of_process(lease)
     await connection.execute(sa.delete(recordings).where(recordings.c.job_id == lease.job.job_id))
     columns = tuple(Recording.__dataclass_fields__)
     rows = [{name: getattr(recording, name) for name in columns} for recording in fetched]

@@ -213,6 +213,7 @@ recordings = sa.Table(
     _now("fetched_at"),
     _job_of_call("recordings_job_fkey"),
     sa.Index("recordings_call_idx", "call_pk"),
+    sa.Column("settled", sa.Boolean, nullable=False, server_default="true"),
 )
 
 stage_results = sa.Table(
@@ -403,4 +404,16 @@ webhook_attempts = sa.Table(
     sa.Column("status", sa.Integer),
     _text("outcome"),
     _text("answer", default=""),
+)
+
+host_credentials = sa.Table(
+    "host_credentials",
+    metadata,
+    sa.Column("workspace_id", UUID, sa.ForeignKey("workspaces.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("host", sa.Text, primary_key=True),
+    sa.Column("port", sa.Integer, primary_key=True, autoincrement=False, server_default="443"),
+    _text("kind"),
+    _text("name", required=False),
+    _text("secret"),
+    _now("created_at"),
 )

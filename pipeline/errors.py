@@ -3,14 +3,18 @@
 CallError
 ├── RecordingError                      the recording itself
 │   ├── RecordingNotReady       retry   404, 401, 403, 409, 425, 429: the sender may still be publishing it
+│   │   └── CredentialsRefused  retry   401 to the credentials that the workspace has for this server
 │   ├── RecordingUnreachable    retry   time-out, refused, 5xx, connection lost on the way
+│   │   └── RecordingTooSlow    retry   a body that comes in drips
 │   ├── RecordingGone                   410
 │   ├── AddressForbidden                not an address we fetch from (SSRF guard, scheme, port)
+│   │   └── RedirectInsecure            from https to http
 │   ├── TooManyRedirects
 │   ├── RecordingTooLarge
 │   ├── RecordingTooLong
 │   ├── RecordingEmpty                  zero bytes
 │   ├── RecordingTruncated      retry   the body ended before its declared length
+│   ├── RecordingEncoded                compressed in a way that was not asked for
 │   └── NotAudio                        HTML, text, or nothing that a decoder understands
 ├── EngineError                 retry   recognition or diarization failed on this input
 │   ├── EngineLost              retry   its process died
@@ -66,11 +70,23 @@ class RecordingNotReady(RecordingError):
     retryable = True
 
 
+class CredentialsRefused(RecordingNotReady):
+    """The sender's server refuses the credentials that are stored for it."""
+
+    code = "credentials_refused"
+
+
 class RecordingUnreachable(RecordingError):
     """The sender's server could not be reached or broke off."""
 
     code = "recording_unreachable"
     retryable = True
+
+
+class RecordingTooSlow(RecordingUnreachable):
+    """The sender's server hands the recording out too slowly."""
+
+    code = "recording_too_slow"
 
 
 class RecordingGone(RecordingError):
@@ -83,6 +99,12 @@ class AddressForbidden(RecordingError):
     """The recording's address is not one this service may fetch from."""
 
     code = "address_forbidden"
+
+
+class RedirectInsecure(AddressForbidden):
+    """The recording's address redirects from https to http."""
+
+    code = "redirect_insecure"
 
 
 class TooManyRedirects(RecordingError):
@@ -114,6 +136,12 @@ class RecordingTruncated(RecordingError):
 
     code = "recording_truncated"
     retryable = True
+
+
+class RecordingEncoded(RecordingError):
+    """The recording came in a compression that was not asked for."""
+
+    code = "recording_encoded"
 
 
 class NotAudio(RecordingError):

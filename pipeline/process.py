@@ -3,13 +3,14 @@
 fetch -> audio -> asr beside prosody and diarization -> the rep's voiceprint (separated) -> speakers -> analysis
 
 `process` knows every stage and no stage knows another. After each stage it calls `record(stage, result)`; before it,
-`recall(stage)` may hand back what an earlier attempt recorded (else `NOT_RECORDED`), and the stage is skipped. It never
-looks inside audio: samples stay with the workers.
+`recall(stage)` may hand back what an earlier attempt recorded (else `NOT_RECORDED`), and the stage is skipped. Of two
+recordings each is recorded by itself as well (`LEGS`), so that neither is asked for twice. It never looks inside audio:
+samples stay with the workers.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -21,8 +22,9 @@ from pipeline.asr.safety import SafetyOptions
 from pipeline.audio import hear, prosody, sound
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import DecodeOptions
-from pipeline.audio.fetch import FetchOptions, fetch
-from pipeline.audio.storage import all_stored
+from pipeline.audio.fetch import FetchOptions
+from pipeline.audio.storage import all_stored, flaw_of
+from pipeline.domain.access import Access
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding, Material, Roster
 from pipeline.domain.speech import (
@@ -40,6 +42,7 @@ from pipeline.domain.speech import (
     Voiceprint,
 )
 from pipeline.errors import RecordingError, StorageError
+from pipeline.legs import LEGS, Legs
 from pipeline.recognise import recognise, with_sound
 from pipeline.speakers import gate
 from pipeline.speakers.attribute import attribute
@@ -123,14 +126,16 @@ async def process(
     recall: Recall = _recall_nothing,
     options: ProcessOptions | None = None,
     last_try: bool = False,
+    access: Access | None = None,
 ) -> Outcome:
     """Everything from the recording's address to the findings.
 
     `last_try`: of two files, one that still cannot be had is given up and the call goes on with the other.
+    `access`: the credentials of the workspace for recording servers; they never leave this process.
     Raises `CallError`: its class says whether another attempt can help.
     """
     options = options or ProcessOptions()
-    walk = _Walk(call, workers, roster, record, recall, options, last_try)
+    walk = _Walk(call, workers, roster, record, recall, options, last_try, access)
     try:
         spoken = await _listen(walk)
     finally:
@@ -213,10 +218,12 @@ class _Walk:
     recall: Recall
     options: ProcessOptions
     last_try: bool
+    access: Access | None = None
     recordings: tuple[Recording, ...] = ()
     warnings: tuple[str, ...] = ()
     _audio: asyncio.Task[Held] | None = field(default=None)
     _decoding: asyncio.Future[Held] | None = field(default=None)
+    _fresh: bool = False  # the recordings were fetched, or looked at, on this walk
     _name: str = field(default_factory=sound.new_name)  # of its folder of decoded sound
 
     async def stage(self, name: str, run: Callable[[], Awaitable[T]]) -> T:
@@ -228,11 +235,17 @@ class _Walk:
         return result
 
     async def fetch(self) -> tuple[Recording, ...]:
-        urls = [url for url in (self.call.recording_url, self.call.recording_url2) if url is not None]
-        legs = await asyncio.gather(
-            *(fetch(url, channel, self.options.storage, self.options.fetch) for channel, url in enumerate(urls)),
-            return_exceptions=True,
-        )
+        known = await self.recall(LEGS)
+        return await self._fetched(() if known is NOT_RECORDED else known)
+
+    async def _fetched(self, stored: Sequence[Recording]) -> tuple[Recording, ...]:
+        """All recordings; what is in `stored` and still whole is not asked for again."""
+
+        async def keep(recording: Recording) -> None:
+            await self.record(LEGS, recording)
+
+        asked = Legs(self.call, self.workers, keep, self.options.storage, self.options.fetch, self.access)
+        legs = await asked.all(stored)
         fetched = tuple(leg for leg in legs if isinstance(leg, Recording))
         failures = [leg for leg in legs if isinstance(leg, BaseException)]
         for failure in failures:
@@ -240,7 +253,9 @@ class _Walk:
                 raise failure  # of two legs the one that may still come decides, also where the other never will
         if not fetched:
             raise failures[0] if failures else RecordingError("The call has no recording to fetch.")
+        self.warnings += asked.warnings
         self.warnings += tuple(f"One of the two recordings could not be had: {failure}" for failure in failures)
+        self._fresh = True
         return fetched
 
     def given_up(self, failure: BaseException) -> bool:
@@ -314,7 +329,7 @@ class _Walk:
         return await asyncio.shield(self._audio)
 
     async def _load(self) -> Held:
-        if not await self.workers.compute(all_stored, self.recordings):
+        if not self._fresh and any(await asyncio.gather(*(self._flaw(one) for one in self.recordings))):
             await self._fetch_again()
         files = 2 if self.call.recording_url2 else 1
         held = self.workers.hold(
@@ -323,10 +338,14 @@ class _Walk:
         self._decoding = asyncio.ensure_future(held)  # goes on where the walk is cancelled: nothing stops a decoder
         return await asyncio.shield(self._decoding)
 
+    async def _flaw(self, recording: Recording) -> str | None:
+        return await self.workers.compute(flaw_of, recording)  # type: ignore[no-any-return]
+
     async def _fetch_again(self) -> None:
-        """The store was emptied since an earlier attempt fetched. What is recorded holds for that content alone."""
+        """The store has lost something since an earlier attempt fetched. What is recorded holds for that content
+        alone."""
         before = [(recording.channel, recording.sha256) for recording in self.recordings]
-        self.recordings = await self.fetch()
+        self.recordings = await self._fetched(self.recordings)
         await self.record("fetch", self.recordings)
         if [(recording.channel, recording.sha256) for recording in self.recordings] != before:
             raise StorageError("The stored recording was gone and its sender's is another one by now.")

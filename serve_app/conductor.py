@@ -22,10 +22,13 @@ from typing import Any, TypeVar
 
 import psutil
 
-from db import calls, jobs, results, roster
+from db import calls, credentials, jobs, results, roster
 from db.database import OUTAGES, Database
 from db.jobs import Lease
+from db.sealing import Sealer
+from pipeline.domain.access import Access, Credential
 from pipeline.domain.call import Job
+from pipeline.domain.speech import STAGES
 from pipeline.errors import CallError, EngineError, LeaseLost, WorkerLost
 from pipeline.process import NOT_RECORDED, Outcome, ProcessOptions, conclude, process
 from pipeline.speakers.policy import Voices
@@ -47,9 +50,15 @@ class Conducting:
     """The loop itself, without Ray: `await start()`, then `await stop()`."""
 
     def __init__(
-        self, database: Database, workers: Workers, options: ProcessingOptions, process_options: ProcessOptions
+        self,
+        database: Database,
+        workers: Workers,
+        options: ProcessingOptions,
+        process_options: ProcessOptions,
+        sealer: Sealer | None = None,
     ) -> None:
         self._database = database
+        self._sealer = sealer or Sealer()  # opens the credentials of recording servers
         self._workers = workers
         self._options = options
         self._process_options = process_options
@@ -205,7 +214,14 @@ class Conducting:
         known = await self._patiently(lambda: roster.load(self._database, lease))
         last_try = is_last_try(lease.job, datetime.now(UTC), self._options)
         outcome = await process(
-            lease.call, self._workers, known, journal.record, journal.recall, self._process_options, last_try
+            lease.call,
+            self._workers,
+            known,
+            journal.record,
+            journal.recall,
+            self._process_options,
+            last_try,
+            self._access(lease),
         )
         while (changed := await self._complete(lease, outcome)) is not None:
             lease = replace(lease, call=changed)  # a submission changed the call while it was worked on
@@ -213,6 +229,16 @@ class Conducting:
             outcome = await conclude(
                 changed, self._workers, known, outcome.spoken, journal.record, self._process_options
             )
+
+    def _access(self, lease: Lease) -> Access:
+        """Credentials are looked up for the one server that is asked, and stay in this process."""
+
+        async def find(host: str, port: int) -> Credential | None:
+            return await self._patiently(
+                lambda: credentials.find(self._database, lease.workspace_id, self._sealer, host, port)
+            )
+
+        return find
 
     async def _be_alone(self, lease: Lease) -> None:
         """Wait for the other calls to end, so that none of them dies along if this one kills the process again."""
@@ -291,7 +317,8 @@ class _Journal:
         self._known: dict[str, Any] | None = None
 
     async def recall(self, stage: str) -> Any:
-        await self._patiently(lambda: jobs.stage(self._database, self._lease, stage))
+        if stage in STAGES:
+            await self._patiently(lambda: jobs.stage(self._database, self._lease, stage))
         if self._known is None:
             self._known = await self._patiently(lambda: results.load(self._database, self._lease))
         return self._known.get(stage, NOT_RECORDED)

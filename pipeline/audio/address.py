@@ -72,6 +72,11 @@ class Target:
     port: int
     path: bytes
 
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port: what credentials are good for (RFC 6454)."""
+        return self.scheme, self.host, self.port
+
 
 async def resolve(host: str, port: int) -> list[str]:
     """The addresses of a host, from the system's resolver."""
@@ -151,6 +156,10 @@ class Guard:
         if any("%" in answer for answer in answers):
             raise _forbidden(host)
         return answers
+
+    def is_listed(self, target: Target) -> bool:
+        """Whether the allow-list names the target's host as it is written, with its port if it names any."""
+        return any(rule.port in (None, target.port) and rule.names(target.host) for rule in self._allowed)
 
     def _port_allowed(self, host: str, port: int) -> bool:
         if any(rule.port == port and rule.names(host) for rule in self._allowed):

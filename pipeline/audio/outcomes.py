@@ -11,6 +11,7 @@ import httpx
 
 from pipeline.errors import (
     CallError,
+    CredentialsRefused,
     RecordingError,
     RecordingGone,
     RecordingNotReady,
@@ -21,7 +22,7 @@ from pipeline.errors import (
 LONGEST_RETRY_AFTER = 24 * 3600.0
 
 # 202 and 204 are how some telephony systems say "still being written"; the others are theirs for "not published yet".
-NOT_READY = frozenset({202, 204, 401, 403, 404, 409, 425, 429})
+NOT_READY = frozenset({202, 204, 401, 403, 404, 409, 423, 425, 429})
 
 CONNECTION_FAILURES = (
     httpcore.TimeoutException,
@@ -33,15 +34,37 @@ CONNECTION_FAILURES = (
 )
 
 
-def check_status(status: int, headers: httpx.Headers, host: str) -> None:
-    """Raise what a status other than 200 means for the recording, with `status` and `retry_after` as facts."""
+def check_status(status: int, headers: httpx.Headers, host: str, known_as: str | None = None) -> None:
+    """Raise what a status other than 200 means for the recording, with `status` and `retry_after` as facts.
+
+    `known_as`: what was done with the credentials that the workspace has for this server, "shown" or "withheld"; None
+    if it has none.
+    """
     if status == 200:
         return
     facts: dict[str, Any] = {"status": status}
     wait = retry_after(headers.get("retry-after"))
     if wait is not None:
         facts["retry_after"] = wait
-    raise _by_status(status, host).with_facts(**facts)
+    error = _unauthorized(host, known_as) if status == 401 else _by_status(status, host)
+    raise error.with_facts(**facts)
+
+
+def _unauthorized(host: str, known_as: str | None) -> RecordingError:
+    if known_as == "shown":
+        return CredentialsRefused(
+            f"{host} refuses the credentials that are stored for it (status 401): `switchboard credentials add` "
+            "replaces them."
+        )
+    if known_as == "withheld":
+        return RecordingNotReady(
+            f"{host} wants credentials (status 401), and those that are stored for it are not sent without TLS: use "
+            "https, or list the host in SWITCHBOARD_FETCH__ALLOWED_HOSTS."
+        )
+    return RecordingNotReady(
+        f"{host} does not hand out the recording yet (status 401). If it wants a password or token, "
+        "`switchboard credentials add` stores one for it."
+    )
 
 
 def _by_status(status: int, host: str) -> RecordingError:

@@ -1,10 +1,11 @@
 """Our own store of recordings: an fsspec folder in which a file is named by the sha256 of its content."""
 
+import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -13,37 +14,109 @@ from uuid import uuid4
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from pipeline.audio import partial
+from pipeline.audio.partial import Version
 from pipeline.domain.speech import Recording
-from pipeline.errors import StorageError
+from pipeline.errors import RecordingTruncated, RecordingUnreachable, StorageError
 
 INCOMING = "incoming"
-ABANDONED_AFTER = 24 * 3600.0  # seconds; no fetch lasts that long, so its process was killed
+ABANDONED_AFTER = partial.ABANDONED_AFTER
+CHECKED_BYTES = 1 << 30  # of a local file; more is not read again only to see that it is whole
+_DAMAGED = "was not what had been stored"
 
 
 class Incoming:
-    """A file being received: written once, hashed on the way, then kept or removed."""
+    """A file being received: hashed on the way, then kept, left as a part for the next attempt, or removed.
 
-    def __init__(self, file: IO[bytes], path: Path) -> None:
-        self._file, self.path = file, path
+    `size`: bytes received; `version`: whose content they are the beginning of, None if no rest could be asked for.
+    """
+
+    def __init__(self, folder: Path, name: str | None = None, private: bool = False) -> None:
+        self._folder, self._name, self._private = folder, name, private
+        self.path = folder / uuid4().hex
+        self._file: IO[bytes] | None = None
         self._digest = hashlib.sha256()
         self.size = 0
+        self.version: Version | None = None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether the rest can be asked for instead of all."""
+        return self.version is not None and self.size > partial.OVERLAP
+
+    def take_up(self) -> None:
+        """Go on with what an earlier attempt left, if it left anything. Reads all of it. Raises `StorageError`."""
+        with _writing():
+            self._prepare()
+            left = partial.take(self._folder, self._name, self.path) if self._name else None
+            if left is not None:
+                self.version, self._digest, self.size = left
+                self._file = self.path.open("r+b", buffering=1 << 20)
+                self._file.seek(self.size)
+
+    def restart(self, version: Version | None = None) -> None:
+        """Forget what was received: what comes now is the beginning of `version`. Raises `StorageError`."""
+        self._digest, self.size, self.version = hashlib.sha256(), 0, version
+        with _writing():
+            if self._file is not None:
+                self._file.seek(0)
+                self._file.truncate()
 
     def write(self, data: bytes) -> None:
-        try:
+        with _writing():
+            if self._file is None:
+                self._prepare()
+                self._file = self.path.open("x+b", buffering=1 << 20)
             self._file.write(data)
-        except OSError as error:
-            raise StorageError(f"A recording could not be written: {error.strerror}.") from error
         self._digest.update(data)
         self.size += len(data)
 
+    def tail(self) -> bytes:
+        """The last `partial.OVERLAP` bytes."""
+        with _writing():
+            assert self._file is not None
+            self._file.seek(max(0, self.size - partial.OVERLAP))
+            found = self._file.read()
+            self._file.seek(self.size)
+            return found
+
     def finish(self) -> str:
         """Make sure that the bytes are on the disk; the sha256, hexadecimal."""
-        try:
+        with _writing():
+            assert self._file is not None
             self._file.flush()
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise StorageError(f"A recording could not be written: {error.strerror}.") from error
         return self._digest.hexdigest()
+
+    def leave(self) -> None:
+        """Keep what can be gone on with for the next attempt; that it cannot be kept fails nothing."""
+        if self._file is None or self._name is None or self.version is None or not self.can_go_on:
+            return
+        with contextlib.suppress(OSError):
+            self._file.flush()
+            partial.leave(self.path, self._name, self.version, self.size, self._digest.hexdigest())
+
+    def close(self) -> None:
+        """Remove the file unless it was moved away."""
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                self._file.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+    def _prepare(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self._private else 0o777)
+        if self._private and self._folder.stat().st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, f"{self._folder} belongs to somebody else")
+        partial.sweep(self._folder)
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"A recording could not be written: {error.strerror}.") from error
 
 
 class Store:
@@ -60,30 +133,31 @@ class Store:
         self._is_local = isinstance(self._fs, LocalFileSystem)
 
     @contextlib.contextmanager
-    def receive(self) -> Iterator[Incoming]:
-        """A temporary file, gone when the block ends unless `keep` moved it away."""
-        # In a local store it lies beside the stored files, so that keeping it is a rename.
-        folder = Path(self._root) / INCOMING if self._is_local else Path(tempfile.gettempdir()) / "switchboard-incoming"
-        path = folder / uuid4().hex
+    def receive(self, name: str | None = None) -> Iterator[Incoming]:
+        """A file to receive into, gone when the block ends unless `keep` moved it away.
+
+        `name`: what is received; if the block raises what passes, what came is left under it for the next attempt.
+        """
+        if self._is_local:  # beside the stored files, so that keeping it is a rename
+            folder = Path(self._root) / INCOMING
+        else:
+            folder = Path(tempfile.gettempdir()) / f"switchboard-incoming-{os.getuid()}"
+        incoming = Incoming(folder, f"{self._root} {name}" if name else None, private=not self._is_local)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _sweep(folder)
-            file = path.open("xb", buffering=1 << 20)
-        except OSError as error:
-            raise StorageError(f"The recording storage cannot be written: {error.strerror}.") from error
-        try:
-            yield Incoming(file, path)
+            yield incoming
+        except (RecordingTruncated, RecordingUnreachable, asyncio.CancelledError):
+            incoming.leave()
+            raise
         finally:
-            with contextlib.suppress(OSError):
-                file.close()
-            path.unlink(missing_ok=True)
+            incoming.close()
 
     def keep(self, incoming: Incoming) -> tuple[str, str]:
         """Store a received file under its content's name; (uri, sha256). The same content gives the same file."""
         sha256 = incoming.finish()
         target = f"{self._root.rstrip('/')}/{sha256[:2]}/{sha256}"
         try:
-            if not self._has(target, incoming.size):
+            # A local file is put in place of one that may have been damaged since; a remote one costs an upload.
+            if self._is_local or not self._has(target, incoming.size):
                 self._place(incoming.path, target)
         except Exception as error:  # each object store has its own exceptions
             raise StorageError(f"A recording could not be stored ({type(error).__name__}).") from error
@@ -111,16 +185,28 @@ def open_stored(uri: str) -> Any:
 
 def all_stored(recordings: Sequence[Recording]) -> bool:
     """True where every recording still lies in the store. Raises `StorageError` where the store cannot say."""
+    return not any(flaw_of(recording, deep=False) for recording in recordings)
+
+
+def flaw_of(recording: Recording, deep: bool = True) -> str | None:
+    """Why a stored recording cannot be used, in words; None for one that is whole.
+
+    Its size is looked at and, with `deep`, a local file of up to `CHECKED_BYTES` is read and hashed: object stores have
+    checksums of their own. Raises `StorageError` where the store cannot say.
+    """
     try:
-        return all(fs.exists(path) for fs, path in (fsspec.core.url_to_fs(one.uri) for one in recordings))
+        fs, path = fsspec.core.url_to_fs(recording.uri)
+        return _flaw(fs, path, recording, deep)
     except Exception as error:  # each object store has its own exceptions
         raise StorageError(f"The recording storage cannot be read ({type(error).__name__}).") from error
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what processes that were killed left behind."""
-    before = time.time() - ABANDONED_AFTER
-    for path in folder.iterdir():
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < before:
-                path.unlink()
+def _flaw(fs: Any, path: str, recording: Recording, deep: bool) -> str | None:
+    if not fs.exists(path):
+        return "was gone"
+    if fs.size(path) != recording.size_bytes:
+        return _DAMAGED
+    if not deep or not isinstance(fs, LocalFileSystem) or recording.size_bytes > CHECKED_BYTES:
+        return None
+    with Path(path).open("rb") as file:
+        return None if hashlib.file_digest(file, "sha256").hexdigest() == recording.sha256 else _DAMAGED

@@ -2,6 +2,7 @@
 
 # ruff: noqa: ASYNC109 - the time-outs are httpcore's own protocol
 
+import re
 import ssl
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +11,9 @@ import httpcore
 
 from pipeline.audio.address import Guard
 from pipeline.errors import RecordingUnreachable
+
+HEAD_ENDS = re.compile(rb"\n\r?\n")  # as the HTTP parser has it, which takes bare line feeds
+HEAD_LIMIT = 1 << 17  # bytes; the parser's own is 100 KiB
 
 
 class CountedStream(httpcore.AsyncNetworkStream):
@@ -33,13 +37,15 @@ class CountedStream(httpcore.AsyncNetworkStream):
             self.body_bytes += len(data)
             return
         self._head += data
-        while b"\r\n\r\n" in self._head:
-            head, _, rest = self._head.partition(b"\r\n\r\n")
+        while found := HEAD_ENDS.search(self._head):
+            head, rest = self._head[: found.start()], self._head[found.end() :]
             if head[9:10] == b"1":  # 100 Continue and its kind come before the response
                 self._head = rest
                 continue
             self._head, self.body_bytes = None, len(rest)
             return
+        if len(self._head) > HEAD_LIMIT:
+            raise httpcore.RemoteProtocolError("the head of the response is too long")
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         await self._inner.write(buffer, timeout)

@@ -465,7 +465,8 @@ def test_what_a_killed_process_left_in_the_store_is_swept(tmp_path: Path) -> Non
     left.parent.mkdir()
     left.write_bytes(b"half")
     os.utime(left, (0, 0))
-    with Store(tmp_path.as_uri()).receive():
+    with Store(tmp_path.as_uri()).receive() as incoming:
+        incoming.write(b"something")
         assert not left.exists()
 
 

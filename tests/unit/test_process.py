@@ -1,7 +1,9 @@
 """What `pipeline.process` hands to its stages, and what it makes of what an earlier attempt left behind."""
 
 import asyncio
+import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,13 +29,13 @@ from pipeline.domain.speech import (
     Word,
 )
 from pipeline.errors import LeaseLost, RecordingError, RecordingGone, RecordingNotReady, StorageError
-from pipeline.process import NOT_RECORDED, ProcessOptions, Spoken, conclude, process
+from pipeline.process import NOT_RECORDED, ProcessOptions, Spoken, _Walk, conclude, process
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.turns import TurnOptions
 from pipeline.workers import LocalWorkers
 from tests.unit.calls_by_hand import call
+from tests.unit.test_fetch import AUDIO, reply, serving, stored_files
 from tests.unit.test_fetch import options as fetch_options
-from tests.unit.test_fetch import reply, serving
 
 SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
 LINES = ((0.0, "Good morning, how can I help you?"), (5.0, "Yes, thank you."))
@@ -75,9 +77,10 @@ GONE, NOT_YET = reply(b"", "410 Gone"), reply(b"", "404 Not Found")
 async def two_files(first: bytes, second: bytes, folder: Path, last_try: bool = False) -> Any:
     """What is recorded of the fetch of a call whose two files are answered so; the walk ends there."""
 
-    async def stop_after_fetch(_stage: str, result: Any) -> None:
-        fetched.append(result)
-        raise LeaseLost
+    async def stop_after_fetch(stage: str, result: Any) -> None:
+        if stage == "fetch":
+            fetched.append(result)
+            raise LeaseLost
 
     fetched: list[Any] = []
     options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
@@ -111,6 +114,68 @@ async def test_of_two_files_one_that_may_still_come_is_waited_for_until_the_last
     with pytest.raises(RecordingNotReady):
         await two_files(reply(), NOT_YET, tmp_path)
     assert [recording.channel for recording in await two_files(reply(), NOT_YET, tmp_path, last_try=True)] == [0]
+
+
+async def attempts(
+    first: bytes, second: bytes, folder: Path, before: Callable[[Recording], None]
+) -> tuple[list[int], list[str]]:
+    """How often each file is asked for over two attempts: the second file comes with the second one. Then what the
+    second attempt warned of. `before` is run between the two: it may lose or damage what is stored."""
+    legs: dict[int, Recording] = {}
+
+    async def record(stage: str, result: Any) -> None:
+        if stage == "legs":
+            legs[result.channel] = result
+        if stage == "fetch":
+            raise LeaseLost
+
+    async def recall(stage: str) -> Any:
+        return tuple(legs.values()) if stage == "legs" and legs else NOT_RECORDED
+
+    options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
+    states = [NOT_YET, second]
+    async with serving(first) as left, serving(lambda writer: _send(writer, states[0])) as right:
+        both = replace(call().call, recording_url=left.url(), recording_url2=right.url())
+        with pytest.raises(RecordingNotReady):
+            await process(both, LocalWorkers(None, None), Roster(), record, recall, options)
+        states.pop(0)
+        before(legs[0])
+        walk = _Walk(both, LocalWorkers(None, None), Roster(), record, recall, options, last_try=False)
+        await walk.fetch()
+    return [left.connections, right.connections], list(walk.warnings)
+
+
+async def _send(writer: asyncio.StreamWriter, answer: bytes) -> None:
+    writer.write(answer)
+    await writer.drain()
+
+
+async def test_of_two_files_the_one_that_is_stored_is_not_asked_for_again(tmp_path: Path) -> None:
+    assert await attempts(reply(), reply(), tmp_path, lambda leg: None) == ([1, 2], [])
+
+
+async def test_a_stored_file_that_is_gone_or_damaged_is_fetched_again_with_a_warning(tmp_path: Path) -> None:
+    def path(leg: Recording) -> Path:
+        return Path(leg.uri.removeprefix("file://"))
+
+    def cut(leg: Recording) -> None:
+        path(leg).write_bytes(path(leg).read_bytes()[:-1])
+
+    def change(leg: Recording) -> None:
+        held = bytearray(path(leg).read_bytes())
+        held[5000] ^= 1
+        path(leg).write_bytes(bytes(held))
+
+    gone = "The stored recording 1 was gone; it was fetched again."
+    damaged = "The stored recording 1 was not what had been stored; it was fetched again."
+    for number, (harm, warning) in enumerate(
+        ((lambda leg: path(leg).unlink(), gone), (cut, damaged), (change, damaged))
+    ):
+        asked, warnings = await attempts(reply(), reply(AUDIO[:-7]), tmp_path / str(number), harm)
+        assert (asked, warnings) == ([2, 2], [warning])
+        assert {
+            file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in stored_files(tmp_path / str(number))
+        } == {hashlib.sha256(body).hexdigest(): hashlib.sha256(body).hexdigest() for body in (AUDIO, AUDIO[:-7])}
 
 
 async def test_a_call_without_a_recording_cannot_be_processed() -> None:
@@ -202,7 +267,10 @@ async def test_speech_that_was_cut_for_another_model_is_cut_anew(transcriber: An
     folder = SAMPLES / "01_invoice_stereo"
     names = json.loads((folder / "submission.json").read_text())["recordings"]
     files = [folder / name for name in names]
-    recordings = tuple(Recording(at, file.as_uri(), "00" * 32, 1) for at, file in enumerate(files))
+    recordings = tuple(
+        Recording(at, file.as_uri(), hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_size)
+        for at, file in enumerate(files)
+    )
     heard = hear.examine(hear.load(recordings, DecodeOptions()), SpeechOptions(), 30.0)
     assert max(chunk.duration for chunk in heard.chunks) > transcriber.max_chunk_seconds
     known = {"fetch": recordings, "audio": heard, "voiceprint": None}
