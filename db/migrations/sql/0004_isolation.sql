@@ -109,7 +109,7 @@ END $$;
 SELECT isolate('workspaces', 'id = (SELECT switchboard_workspace())', 'id');
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id') FROM unnest(ARRAY[
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
-    'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts']) AS name;
+    'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
 FROM unnest(ARRAY['voiceprints', 'events']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
