@@ -134,6 +134,13 @@ async def list_jobs(
         return [_job(row) for row in await connection.execute(query)]
 
 
+async def show_job(database: Database, job_id: UUID) -> JobSummary | None:
+    """One job, or None."""
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        row = (await connection.execute(_JOBS.where(jobs.c.id == job_id))).one_or_none()
+        return None if row is None else _job(row)
+
+
 async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID | None = None) -> CallRecord | None:
     """The record of a call, or None. Without a workspace, the latest call of that id.
 

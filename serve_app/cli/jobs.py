@@ -1,15 +1,21 @@
-"""`switchboard jobs`: the queue as an operator sees it."""
+"""`switchboard jobs`: the queue as an operator sees it, and what was given up."""
 
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 from rich.text import Text
 
 from serve_app.cli import names, state
+from serve_app.cli.advice import advice
 from serve_app.cli.console import Json, err, moment, out, print_json, table
+from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
     from db.database import Database
+    from db.failed import FailedJob, Retried
     from db.views import JobSummary
 
 STYLES = {"queued": "cyan", "running": "yellow", "done": "green", "failed": "bold red", "superseded": "dim"}
@@ -17,18 +23,26 @@ STYLES = {"queued": "cyan", "running": "yellow", "done": "green", "failed": "bol
 app = typer.Typer(
     help="""Jobs: each promises to process a call.
 
-    Example:
+    Examples:
 
-      switchboard jobs list --failed
+      switchboard jobs list
+
+      switchboard jobs failed
+
+      switchboard jobs retry --code storage_error
     """,
     no_args_is_help=True,
     add_completion=False,
 )
 
 
-@app.callback()
-def _group() -> None:
-    """One command for now; without this, typer would drop its name."""
+Code = Annotated[str | None, typer.Option("--code", help="Only those with this code of a failure.")]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="TIME", help="Only those given up since: 2h, 3d, or a time such as 2026-11-20T08:00."
+    ),
+]
 
 
 @app.command("list")
@@ -84,3 +98,153 @@ def about(job: "JobSummary") -> str:
     if job.error and job.state != "done":
         parts.append(f"{job.error.code}: {job.error.message}")
     return ", ".join(parts)
+
+
+@app.command("failed")
+def failed_(
+    code: Code = None,
+    since: Since = None,
+    limit: Annotated[int, typer.Option(min=1, help="Latest first, this many.")] = 50,
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """List the work that was given up, why, and what to do about it.
+
+    Example:
+
+      switchboard jobs failed --since 1d
+    """
+    found = _failed(workspace, code, since, None, limit)
+    if json_:
+        print_json([{**_fields(job), "advice": advice(job.code)} for job in found])
+        return
+    if not found:
+        err().print("No work was given up.")
+        return
+    lines = table("!job", "!call", "kind", "!given up", "!code", "why")
+    for job in found:
+        lines.add_row(
+            str(job.job_id), str(job.call_id), job.kind, moment(job.failed_at), Text(job.code, "red"), Text(job.message)
+        )
+    out().print(lines)
+    for name, count in Counter(job.code for job in found).most_common():
+        out().print(Text.assemble((f"{name} ({count}): ", "bold"), advice(name)), soft_wrap=True)
+
+
+@app.command()
+def retry(
+    id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="A failed job, or its call.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Everything that `jobs failed` lists.")] = False,
+    code: Code = None,
+    since: Since = None,
+    workspace: names.Workspace = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be tried again, and do nothing.")] = False,
+    json_: Json = False,
+) -> None:
+    """Try failed work again: a new job for the call, as the same recording sent again would start.
+
+    Examples:
+
+      switchboard jobs retry 7b6c2f0e-1f7a-4b0a-9d5e-1d2f3a4b5c6d
+
+      switchboard jobs retry --code storage_error --since 6h --dry-run
+    """
+    if (id_ is None) == (not (all_ or code or since)):
+        raise CommandError("Say what to try again: an ID, or --all, --code or --since.", "", USAGE)
+    ids = None if id_ is None else [names.need_uuid(id_, "`switchboard jobs failed` shows the ids.")]
+    found = _failed(workspace, code, since, ids, None)
+    if not found and id_ is not None:
+        raise CommandError(f"{id_} is no failed work.", "`switchboard jobs failed` lists what is.", FAILED)
+    done = [] if dry_run else _retry([job.job_id for job in found])
+    _tell_retried(found, done, dry_run, json_)
+
+
+@app.command()
+def show(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="A job.")],
+    json_: Json = False,
+) -> None:
+    """Show one job: state, stage, worker, attempts, the last error and what to do about it.
+
+    Example:
+
+      switchboard jobs show 7b6c2f0e-1f7a-4b0a-9d5e-1d2f3a4b5c6d
+    """
+    wanted = names.need_uuid(id_, "`switchboard jobs list` shows the ids.")
+
+    async def work(database: "Database") -> "JobSummary | None":
+        from db import views
+
+        return await views.show_job(database, wanted)
+
+    job = state.run(work)
+    if job is None:
+        raise CommandError(f"No job {wanted}.", "`switchboard jobs list` shows the ids.", FAILED)
+    if json_:
+        print_json(job)
+        return
+    lines = table("what", "value")
+    for name in ("job_id", "call_id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes"):
+        lines.add_row(name.replace("_", " "), Text(str(getattr(job, name) if getattr(job, name) is not None else "")))
+    for name in ("created_at", "started_at", "next_try", "finished_at"):
+        lines.add_row(name.replace("_", " "), moment(getattr(job, name)))
+    if job.error and job.state != "done":
+        lines.add_row("error", Text(f"{job.error.code}: {job.error.message}"))
+        lines.add_row("what to do", advice(job.error.code))
+    out().print(lines)
+
+
+def _failed(
+    workspace: str | None, code: str | None, since: str | None, ids: list[UUID] | None, limit: int | None
+) -> "list[FailedJob]":
+    earliest = None if since is None else moment_of(since)
+
+    async def work(database: "Database") -> "list[FailedJob]":
+        from db import failed
+
+        home = await names.workspace(database, workspace) if workspace else None
+        return await failed.failed(database, home.workspace_id if home else None, code, earliest, ids, limit)
+
+    return state.run(work)
+
+
+def _retry(job_ids: list[UUID]) -> "list[Retried]":
+    async def work(database: "Database") -> "list[Retried]":
+        from db import failed
+
+        done = [await failed.retry(database, job_id) for job_id in job_ids]
+        return [one for one in done if one is not None]
+
+    return state.run(work)
+
+
+def _tell_retried(found: "list[FailedJob]", done: "list[Retried]", dry_run: bool, json_: bool) -> None:
+    new = {one.job_id: one.new_job_id for one in done}
+    if json_:
+        print_json([{**_fields(job), "new_job_id": new.get(job.job_id)} for job in found])
+        return
+    for job in found:
+        what = f"call {job.call_id} ({job.kind}, {job.code})"
+        if dry_run:
+            out().print(f"would try again: {what}", soft_wrap=True)
+        elif new.get(job.job_id):
+            out().print(f"tried again: {what}, new job {new[job.job_id]}", soft_wrap=True)
+        else:
+            out().print(f"left alone: {what}: something else was begun meanwhile", soft_wrap=True)
+    begun = sum(value is not None for value in new.values())
+    err().print(f"{len(found)} would be tried again." if dry_run else f"{begun} of {len(found)} are tried again.")
+
+
+def _fields(job: "FailedJob") -> dict[str, object]:
+    return {name: getattr(job, name) for name in job.__dataclass_fields__}
+
+
+def moment_of(text: str) -> datetime:
+    """`2h`, `3d`, `45m` ago, or a moment in ISO 8601; without an offset, of this machine's time zone."""
+    units = {"m": "minutes", "h": "hours", "d": "days"}
+    if text[:-1].isdecimal() and text[-1] in units:
+        return datetime.now(UTC) - timedelta(**{units[text[-1]]: int(text[:-1])})
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise CommandError(f"{text!r} is no time.", "Say 2h, 3d or a time such as 2026-11-20T08:00.", USAGE) from None

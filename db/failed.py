@@ -1,0 +1,135 @@
+"""Work that was given up: listed, and begun anew on an operator's word, as the same recording sent again would.
+
+Only what still stands is listed: a call whose failed job was followed by another one has no failed work.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.database import EVERY_WORKSPACE, Database
+from db.tables import calls, jobs, workspaces
+
+
+@dataclass(frozen=True, slots=True)
+class FailedJob:
+    """A job that was given up. `kind`: "process" (the call failed) or "analyze" (it kept its record)."""
+
+    job_id: UUID
+    call_id: UUID
+    workspace: str
+    kind: str
+    code: str
+    message: str
+    attempts: int
+    failures: int
+    crashes: int
+    failed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """What became of a failed job. `new_job_id` None: nothing was begun, because it was no failed work any more."""
+
+    job_id: UUID
+    call_id: UUID
+    new_job_id: UUID | None
+
+
+_later = jobs.alias("later")
+_STANDS = sa.or_(
+    sa.and_(jobs.c.kind == "process", calls.c.job_id == jobs.c.id, calls.c.state == "failed"),
+    sa.and_(
+        jobs.c.kind == "analyze",
+        calls.c.state == "completed",
+        ~sa.exists().where(_later.c.call_pk == jobs.c.call_pk, _later.c.created_at > jobs.c.created_at),
+    ),
+)
+_FAILED = (
+    sa.select(
+        *(jobs.c[name] for name in ("id", "kind", "error_code", "error_message", "attempts", "failures", "crashes")),
+        jobs.c.finished_at,
+        jobs.c.call_pk,
+        calls.c.call_id,
+        workspaces.c.name,
+    )
+    .join(calls, calls.c.id == jobs.c.call_pk)
+    .join(workspaces, workspaces.c.id == calls.c.workspace_id)
+    .where(jobs.c.state == "failed", _STANDS)
+)
+
+
+async def failed(
+    database: Database,
+    workspace_id: UUID | None = None,
+    code: str | None = None,
+    since: datetime | None = None,
+    ids: Sequence[UUID] | None = None,
+    limit: int | None = None,
+) -> list[FailedJob]:
+    """Failed work, the latest first: for the reason `code`, given up since `since`, of `ids` (of jobs or calls)."""
+    query = _FAILED.order_by(jobs.c.finished_at.desc(), jobs.c.id).limit(limit)
+    if workspace_id is not None:
+        query = query.where(calls.c.workspace_id == workspace_id)
+    if code is not None:
+        query = query.where(jobs.c.error_code == code)
+    if since is not None:
+        query = query.where(jobs.c.finished_at >= since)
+    if ids is not None:
+        query = query.where(sa.or_(jobs.c.id.in_(ids), calls.c.call_id.in_(ids)))
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
+        return [_failed(row) for row in await connection.execute(query)]
+
+
+async def retry(database: Database, job_id: UUID, workspace_id: UUID | None = None) -> Retried | None:
+    """Begin a failed job's work anew, with a new job; None where there is no such job.
+
+    One transaction, which looks again whether the work still stands: what a sender did meanwhile is not undone.
+    """
+    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
+        found = await connection.execute(
+            sa.select(calls.c.id, calls.c.call_id)
+            .where(calls.c.id == sa.select(jobs.c.call_pk).where(jobs.c.id == job_id).scalar_subquery())
+            .with_for_update(key_share=True)
+        )
+        call = found.one_or_none()
+        if call is None:
+            return None
+        row = (await connection.execute(_FAILED.where(jobs.c.id == job_id))).one_or_none()
+        if row is None:
+            return Retried(job_id, call.call_id, None)
+        return Retried(job_id, call.call_id, await _begin(connection, row))
+
+
+async def _begin(connection: AsyncConnection, row: Any) -> UUID:
+    values = {"call_pk": row.call_pk, "kind": row.kind}
+    made = await connection.execute(sa.insert(jobs).values(**values).returning(jobs.c.id))
+    new_job: UUID = made.scalar_one()
+    if row.kind == "process":
+        cleared = dict.fromkeys(("failure_code", "failure_message", "failure_retryable", "failed_at"))
+        changes: dict[str, Any] = {"state": "transcribing", "job_id": new_job, "warnings": []} | cleared
+    else:
+        changes = {"analysis_warnings": []}
+    changes["updated_at"] = sa.func.now()
+    await connection.execute(sa.update(calls).where(calls.c.id == row.call_pk).values(**changes))
+    return new_job
+
+
+def _failed(row: Any) -> FailedJob:
+    return FailedJob(
+        row.id,
+        row.call_id,
+        row.name,
+        row.kind,
+        row.error_code or "",
+        row.error_message or "",
+        row.attempts,
+        row.failures,
+        row.crashes,
+        row.finished_at,
+    )

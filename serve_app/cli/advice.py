@@ -1,0 +1,30 @@
+"""What to do about a failed call, by the code of its failure."""
+
+AGAIN = "`switchboard jobs retry ID` tries it again."
+SENDER = "The sender has to publish the recording; the same submission again, or `switchboard jobs retry`, starts anew."
+
+ADVICE = {
+    "recording_not_ready": "It was never published, or its URL's signature ran out. " + SENDER,
+    "recording_unreachable": "The sender's server did not answer for hours: is it reachable from here? " + AGAIN,
+    "recording_truncated": "Other bytes came than were declared, each time: mend the sender's server. " + AGAIN,
+    "recording_gone": "The sender deleted it. Only the sender can send it once more, under another address.",
+    "recording_error": "The sender's server refused. Its answer is in the sentence. " + SENDER,
+    "too_many_redirects": "Follow the address by hand; SWITCHBOARD_FETCH__MAX_REDIRECTS raises the limit.",
+    "address_forbidden": "A host of your own network has to be listed in SWITCHBOARD_FETCH__ALLOWED_HOSTS; then retry.",
+    "recording_too_large": "SWITCHBOARD_FETCH__MAX_BYTES raises the limit; then retry.",
+    "recording_too_long": "SWITCHBOARD_DECODE__MAX_SECONDS raises the limit; then retry.",
+    "recording_empty": "The file has no bytes. " + SENDER,
+    "not_audio": "Open the address by hand: the sentence says what came in place of sound. " + SENDER,
+    "storage_error": "Look at the folder or bucket of SWITCHBOARD_STORAGE (space, permissions); then retry.",
+    "engine_error": "The log of the engine's replica says more. " + AGAIN,
+    "engine_lost": "A node was lost with what it held. " + AGAIN,
+    "internal_error": "The Conductor's log has the traceback: please report it. " + AGAIN,
+    "worker_lost": "This recording kills the process that works on it: is memory short? If not, keep it and report it.",
+    "checkpoint_missing": "`switchboard doctor` says which model is missing; retry when it is there.",
+    "checkpoint_damaged": "Remove the model's folder and let it be downloaded again; then retry.",
+}
+
+
+def advice(code: str) -> str:
+    """One or two sentences for whoever has to mend it."""
+    return ADVICE.get(code, "The sentence says what happened. " + AGAIN)
