@@ -4,7 +4,7 @@ A delivery is one event for one endpoint. It is leased as jobs are: `run` grows 
 until the lease ran out may note nothing after it. The events of one call go to one endpoint one after another.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -180,16 +180,28 @@ async def note(
             await connection.execute(_health(delivery.endpoint_id, attempt, verdict, pause))
 
 
-def _noted(delivery: Delivery, attempt: Attempt, verdict: Verdict, retry_in: float) -> sa.Insert:
-    """The delivery's new state and the line of its log, in one statement; no row where the lease is lost."""
-    held = sa.and_(
+async def release(database: Database, deliveries: Sequence[Delivery]) -> None:
+    """Due again at once, nothing counted: their sender is leaving. Those it had lost already are passed over."""
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        for delivery in sorted(deliveries, key=lambda one: one.delivery_id):
+            this = sa.update(webhook_deliveries).where(_held(delivery))
+            await connection.execute(this.values(state="waiting", not_before=sa.func.now()))
+        await connection.execute(NOTIFY)
+
+
+def _held(delivery: Delivery) -> sa.ColumnElement[bool]:
+    return sa.and_(
         webhook_deliveries.c.id == delivery.delivery_id,
         webhook_deliveries.c.run == delivery.run,
         webhook_deliveries.c.state == "sending",
     )
+
+
+def _noted(delivery: Delivery, attempt: Attempt, verdict: Verdict, retry_in: float) -> sa.Insert:
+    """The delivery's new state and the line of its log, in one statement; no row where the lease is lost."""
     changed = (
         sa.update(webhook_deliveries)
-        .where(held)
+        .where(_held(delivery))
         .values(**_state_after(verdict, retry_in))
         .returning(webhook_deliveries.c.id)
         .cte("changed")

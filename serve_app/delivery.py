@@ -10,7 +10,6 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from uuid import UUID
 
 from db import event_upkeep, event_views, events
 from db.database import OUTAGES, Database
@@ -39,7 +38,7 @@ class Delivering:
         self._sealer = sealer
         self._poster = poster or Poster(options)
         self._lease_seconds = options.timeout_seconds + LEASE_MARGIN
-        self._sending: dict[asyncio.Task[None], UUID] = {}  # with the endpoint of each
+        self._sending: dict[asyncio.Task[None], Delivery] = {}
         self._wake = asyncio.Event()
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
@@ -50,17 +49,20 @@ class Delivering:
         self._loops = [asyncio.create_task(self._forever(loop), name=f"events: {name}") for name, loop in loops.items()]
 
     async def stop(self, drain_seconds: float = 0.0) -> None:
-        """Begin nothing more and give what is on its way `drain_seconds`; the rest is sent again by somebody else."""
+        """Begin nothing more, give what is on its way `drain_seconds`, and put the rest back for others at once."""
         self._stopping = True
         self._wake.set()
         for loop in self._loops:
             loop.cancel()
         if self._sending and drain_seconds:
             await asyncio.wait(list(self._sending), timeout=drain_seconds)
-        left = [*self._sending, *self._loops]
-        for task in left:
+        left = dict(self._sending)
+        for task in [*left, *self._loops]:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*left, *self._loops, return_exceptions=True)
+        if left:
+            with contextlib.suppress(*OUTAGES):  # their leases run out by themselves
+                await events.release(self._database, list(left.values()))
 
     @property
     def alive(self) -> bool:
@@ -85,7 +87,7 @@ class Delivering:
         while not self._stopping:
             self._wake.clear()
             room = self._options.concurrency - len(self._sending)
-            busy = Counter(self._sending.values())
+            busy = Counter(delivery.endpoint_id for delivery in self._sending.values())
             claimed = (
                 await events.claim(self._database, room, self._options.endpoint_concurrency, busy, self._lease_seconds)
                 if room
@@ -125,7 +127,7 @@ class Delivering:
 
     def _begin(self, delivery: Delivery) -> None:
         task = asyncio.create_task(self._deliver(delivery), name=f"delivery {delivery.delivery_id}")
-        self._sending[task] = delivery.endpoint_id
+        self._sending[task] = delivery
         task.add_done_callback(self._end)
 
     def _end(self, task: "asyncio.Task[None]") -> None:

@@ -383,6 +383,22 @@ async def test_tls_is_verified_against_the_hosts_name(world: World, tmp_path: Pa
     assert len(receiver.seen) == 1
 
 
+async def test_what_is_on_its_way_when_a_process_leaves_is_put_back_for_others_at_once(world: World) -> None:
+    up = False
+    async with receiving(answer=lambda _: 200 if up else HANG) as receiver:
+        await endpoint(world, receiver)
+        await world.submit()
+        leaving = Delivering(world.database, OPTIONS, SEALER)
+        await leaving.start()
+        await until(lambda: receiver.seen)
+        await leaving.stop()
+        assert await states(world) == {"waiting": 1}
+        up = True
+        async with delivering(world):
+            await receiver.until(1, timeout=5)
+    assert {seen.message_id for seen in receiver.seen} == {receiver.taken[0].message_id}
+
+
 KILLED = """
 import asyncio, sys
 from db.database import Database
