@@ -6,11 +6,14 @@ from datetime import datetime, timedelta
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from db.sealing import SecretSealed
 from pipeline.domain.call import Job
 from pipeline.errors import CallError, RecordingNotReady, RecordingTruncated, RecordingUnreachable, StorageError
 
-WAITED_FOR = (RecordingNotReady, RecordingUnreachable, RecordingTruncated, StorageError)
+WAITED_FOR = (RecordingNotReady, RecordingUnreachable, RecordingTruncated, StorageError, SecretSealed)
 """Somebody else is away, whichever call it is: only time tells. The other passing errors may be this call's doing."""
+
+SPREAD = 0.1  # by how much a wait that a server asked for is stretched: it asked all calls that it turned away at once
 
 
 class ProcessingOptions(BaseModel):
@@ -35,7 +38,12 @@ class ProcessingOptions(BaseModel):
         2, ge=1, description="Vanished workers after which a job is tried with no other call at work beside it."
     )
     backoff_seconds: float = Field(2.0, gt=0, description="Pause before the second attempt; doubles each time.")
-    max_backoff_seconds: float = Field(600.0, gt=0, description="Longest pause between two attempts.")
+    max_backoff_seconds: float = Field(
+        600.0, gt=0, description="Longest pause between two attempts that no server asked for."
+    )
+    max_retry_after_seconds: float = Field(
+        3600.0, ge=0, description="Longest pause that a recording server may ask for (Retry-After)."
+    )
     drain_seconds: float = Field(
         20.0, ge=0, description="On shutdown, time for running calls before they are put back."
     )
@@ -60,9 +68,9 @@ def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions
         if job.started_at >= _patience_ends(job, options):  # this was the last try
             return Decision(None)
         left = (_patience_ends(job, options) - now).total_seconds()
-        wished = max(_backoff(job.attempts, options), float(error.facts.get("retry_after") or 0))
+        wished = max(_backoff(job.attempts, options), _asked_for(error, options))
         # The last attempt falls on the end of the patience, or follows at once on one that lasted beyond it.
-        return Decision(min(wished, options.max_backoff_seconds, max(left, 0.1)))
+        return Decision(min(wished, max(left, 0.1)))
     if job.failures + 1 >= options.max_failures:
         return Decision(None)
     return Decision(_backoff(job.failures + 1, options), counts=True)
@@ -79,6 +87,12 @@ def is_last_try(job: Job, now: datetime, options: ProcessingOptions) -> bool:
 def _patience_ends(job: Job, options: ProcessingOptions) -> datetime:
     """Counted from the first attempt: what a call waited for us, in a long queue say, is not its sender's fault."""
     return job.tried_since + timedelta(seconds=options.patience_seconds)
+
+
+def _asked_for(error: CallError, options: ProcessingOptions) -> float:
+    """The pause that the server asked for, and a little more: never less than it said, unless that is too long."""
+    asked = float(error.facts.get("retry_after") or 0)
+    return min(asked, options.max_retry_after_seconds) * random.uniform(1.0, 1.0 + SPREAD)  # noqa: S311 (not for secrets)
 
 
 def _backoff(attempt: int, options: ProcessingOptions) -> float:

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import pytest
 
+from db.sealing import SecretSealed
 from pipeline.domain.call import Job
 from pipeline.errors import (
     AddressForbidden,
@@ -84,9 +85,23 @@ def test_a_store_that_is_away_is_waited_for_as_a_sender_is() -> None:
     assert decide(StorageError(), job(age=3601), NOW, OPTIONS).retry_in is None
 
 
-def test_a_retry_after_of_the_sender_is_honoured() -> None:
-    error = RecordingNotReady().with_facts(retry_after=120)
-    assert decide(error, job(attempts=1), NOW, OPTIONS).retry_in == 120
+def test_a_retry_after_of_the_sender_is_honoured_also_beyond_our_own_longest_pause_but_not_for_ever() -> None:
+    def pauses(asked: float, age: float = 0) -> list[float]:
+        error = RecordingNotReady().with_facts(retry_after=asked)
+        return [decide(error, job(attempts=1, age=age), NOW, OPTIONS).retry_in or 0 for _ in range(50)]
+
+    assert all(120 <= pause <= 132 for pause in pauses(120))
+    assert len(set(pauses(120))) > 10  # calls that were turned away together do not return together
+    assert all(900 <= pause <= 990 for pause in pauses(900))  # longer than max_backoff_seconds
+    bounded = OPTIONS.model_copy(update={"max_retry_after_seconds": 600})
+    assert (decide(RecordingNotReady().with_facts(retry_after=86400), job(), NOW, bounded).retry_in or 0) <= 660
+    assert all(pause <= 100 for pause in pauses(900, age=3500))  # the patience ends first
+
+
+def test_a_secret_that_cannot_be_opened_waits_for_whoever_sets_the_key() -> None:
+    decision = decide(SecretSealed(), job(age=600, attempts=40), NOW, OPTIONS)
+    assert decision.retry_in is not None
+    assert not decision.counts
 
 
 def test_pauses_grow_and_are_bounded() -> None:
