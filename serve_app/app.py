@@ -82,7 +82,7 @@ def build_intake(settings: Settings) -> Application:
         max_queued_requests=settings.limits.queue,
         backpressure_config={"status_code": 503, "retry_after_s": settings.limits.retry_after_seconds},
         max_surge_percent=100,  # a rolling update starts new replicas before it stops old ones
-        health_check_period_s=5,
+        health_check_period_s=1,  # a dead replica is missed within a second
         health_check_timeout_s=10,
         graceful_shutdown_wait_loop_s=0.5,
     ).bind()
@@ -105,7 +105,7 @@ def build_calls(settings: Settings) -> Application:
     return Conductor.options(
         **replica_config(scaling, policy=policy, upscale_delay_s=2, downscale_delay_s=60),
         ray_actor_options={"num_cpus": scaling.num_cpus},
-        health_check_period_s=5,
+        health_check_period_s=1,  # a dead replica is missed within a second
         health_check_timeout_s=10,
         graceful_shutdown_wait_loop_s=0.5,
         graceful_shutdown_timeout_s=settings.processing.drain_seconds + 10,
@@ -120,7 +120,7 @@ def _engine_options(name: str, settings: Settings, cluster_gpus: float) -> dict[
             "num_cpus": replicas.num_cpus,
             "num_gpus": gpu_share(name, replicas, cluster_gpus),
         },
-        "health_check_period_s": 5,
+        "health_check_period_s": 1,
         "health_check_timeout_s": 30,
         "graceful_shutdown_wait_loop_s": 0.5,
     }
