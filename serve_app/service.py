@@ -65,7 +65,7 @@ def prepare_environment(settings: Settings, database_url: str) -> None:
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
         # A loaded machine may take longer than Serve's 5 s to bring HAProxy up; killing it then only starts it over.
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
-        # Three checks that fail make a dead proxy known: after 3 s of refused connections, not the 30 s of Serve's default.
+        # Three checks that fail make a dead proxy known: after 3 s of refused connections, not after 30.
         "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port(9101)),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port(8404)),
