@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from db import event_upkeep, events
 from db.database import EVERY_WORKSPACE, Database
 from db.directory import NotInDirectory
+from db.sealing import Sealer
 from db.tables import webhook_endpoints as endpoints
 
 EVENT_TYPES = ("call.received", "call.transcribing", "call.completed", "call.failed")
@@ -155,6 +156,22 @@ async def sealed_secrets(database: Database, endpoint: Endpoint) -> tuple[str, .
     query = sa.select(events.SEALED_SECRETS).where(endpoints.c.id == endpoint.endpoint_id)
     async with database.transaction(endpoint.workspace_id) as connection:
         return tuple((await connection.execute(query)).scalar_one_or_none() or ())
+
+
+async def reseal(database: Database, sealer: Sealer) -> int:
+    """Seal every secret of every workspace with the first key; of how many endpoints that changed something.
+
+    Raises SecretSealed; then nothing has changed.
+    """
+    changed = 0
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        for row in await connection.execute(sa.select(endpoints).with_for_update()):
+            kept = {name: row._mapping[name] for name in ("secret", "previous_secret")}
+            fresh = {name: text and sealer.reseal(text) for name, text in kept.items()}
+            if fresh != kept:
+                await connection.execute(sa.update(endpoints).where(endpoints.c.id == row.id).values(**fresh))
+                changed += 1
+    return changed
 
 
 _SHOWN = tuple(

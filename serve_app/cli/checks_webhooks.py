@@ -25,7 +25,7 @@ def endpoints(settings: Any) -> Iterator[Check]:
         yield warn(
             "webhooks",
             "their secrets are stored unsealed",
-            "Set SWITCHBOARD_SECRETS_KEYS (`openssl rand -base64 32` makes a key), then `webhooks rotate-secret`.",
+            "Set SWITCHBOARD_SECRETS_KEYS (`openssl rand -base64 32` makes a key), then `switchboard webhooks reseal`.",
         )
     yield from troubled
 

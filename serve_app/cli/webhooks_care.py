@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve_app.cli.console import Json, moment, out, plain, print_json
+from serve_app.cli.console import Json, err, moment, out, plain, print_json
 from serve_app.cli.errors import FAILED, CommandError
 from serve_app.cli.webhooks_common import Id, changed, find, new_secret, poster, run, settings, show_secret
 
@@ -19,6 +19,7 @@ def register(app: typer.Typer) -> None:
     app.command()(enable)
     app.command("rotate-secret")(rotate_secret)
     app.command()(test)
+    app.command()(reseal)
 
 
 def disable(
@@ -126,3 +127,26 @@ def test(endpoint: Id, json_: Json = False) -> None:
             out().print(f"  {attempt.answer}", markup=False, soft_wrap=True)
     if not taken:
         raise typer.Exit(FAILED)
+
+
+def reseal(json_: Json = False) -> None:
+    """Seal the secrets of all endpoints with the first of SWITCHBOARD_SECRETS_KEYS, those kept unsealed included.
+
+    Example:
+
+      SWITCHBOARD_SECRETS_KEYS='["NEW", "OLD"]' switchboard webhooks reseal
+    """
+    sealer = settings().sealer()
+
+    async def work(database: "Database") -> int:
+        from db import webhooks
+
+        return await webhooks.reseal(database, sealer)
+
+    changed_ones: int = run(work)
+    if json_:
+        print_json({"resealed": changed_ones, "sealed": sealer.seals})
+    else:
+        out().print(f"{changed_ones} endpoints have their secrets sealed anew.")
+    if not sealer.seals:
+        err().print("SWITCHBOARD_SECRETS_KEYS is not set: secrets are kept unsealed.")

@@ -127,7 +127,17 @@ def test_the_secret_is_sealed_in_the_database(receiver: Receiver, monkeypatch: p
     ok("test", added["endpoint"]["endpoint_id"])
     for secret in (added["secret"], rotated["secret"]):
         Webhook(secret).verify(receiver.seen[0].body, receiver.seen[0].headers)
-    assert with_database(stored) != kept
+    sealed = with_database(stored)
+    assert sealed != kept
+    monkeypatch.setenv(
+        "SWITCHBOARD_SECRETS_KEYS",
+        '["QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIzNDU=", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="]',
+    )
+    assert ok("reseal") == {"resealed": 1, "sealed": True}
+    assert ok("reseal") == {"resealed": 0, "sealed": True}
+    monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", '["QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIzNDU="]')
+    assert Settings().sealer().open(with_database(stored)) == rotated["secret"]
+    assert ok("test", added["endpoint"]["endpoint_id"])["taken"]  # with both, the one before it as well
 
 
 @pytest.mark.parametrize(
