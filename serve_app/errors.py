@@ -10,7 +10,7 @@ Refusal
 ├── BodyTooSlow          408
 ├── BodyTooLarge         413
 ├── MediaTypeRefused     415
-├── TooManyRequests      429   with Retry-After
+├── TooManyRequests      429   with Retry-After, RateLimit and RateLimit-Policy
 ├── Broken               500   says nothing about why
 └── Unavailable          503   with Retry-After
 
@@ -20,6 +20,8 @@ The docstring of a class is its default detail. No refusal repeats anything that
 import json
 import logging
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 from uuid import uuid4
 
@@ -119,8 +121,8 @@ class TooManyRequests(Refusal):
 
     status, kind, title = 429, "too-many-requests", "Too many requests"
 
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(None, {"Retry-After": str(retry_after)})
+    def __init__(self, retry_after: int, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().__init__(None, {"Retry-After": str(retry_after), **headers})
 
 
 class Broken(Refusal):

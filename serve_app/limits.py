@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -28,6 +29,15 @@ class LimitOptions(BaseModel):
     database_seconds: float = Field(5.0, gt=0, description="Time for PostgreSQL to take a call; then 503, never 202.")
     pool_size: int = Field(8, ge=1, description="Connections to PostgreSQL that a replica keeps.")
     key_seconds: float = Field(5.0, ge=0, description="How long a replica remembers a key that it has looked up.")
+    unknown_key_seconds: float = Field(
+        1.0, ge=0, description="How long a replica remembers that there is no such key; a new one works after that."
+    )
+    unknown_keys_per_second: float = Field(
+        50.0,
+        gt=0,
+        description="Look-ups of keys that do not exist, for each replica; ten seconds' worth at once. Beyond it, "
+        "keys that the replica has not seen get 503 for a while: guesses must not keep PostgreSQL busy.",
+    )
     retry_after_seconds: int = Field(5, ge=1, description="Retry-After of a 503.")
 
 
@@ -67,6 +77,23 @@ async def read_body(request: Request, options: LimitOptions) -> bytes:
     return b"".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What is left to an API key, in the words of the IETF draft "RateLimit header fields for HTTP"."""
+
+    quota: int  # submissions that a rested key may send at once
+    window: int  # seconds in which a spent quota is whole again
+    remaining: int
+    reset: int  # seconds until the quota is whole, or, where nothing remains, until one submission is taken
+
+    def headers(self) -> dict[str, str]:
+        """`RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-09): one policy, for the key."""
+        return {
+            "RateLimit-Policy": f'"key";q={self.quota};w={self.window}',
+            "RateLimit": f'"key";r={self.remaining};t={self.reset}',
+        }
+
+
 class Buckets:
     """A token bucket for each key: `per_minute` tokens flow in, `burst` fit."""
 
@@ -77,17 +104,23 @@ class Buckets:
         self._burst = float(burst)
         self._levels: dict[UUID, tuple[float, float]] = {}  # level, when
 
-    def take(self, key: UUID, now: float | None = None) -> None:
-        """Take a token of `key`. Raises `TooManyRequests` that says when one will be there."""
+    def take(self, key: UUID, now: float | None = None) -> Allowance:
+        """Take a token of `key`; what is left. Raises `TooManyRequests` that says when one will be there."""
         now = time.monotonic() if now is None else now
         level, since = self._levels.get(key, (self._burst, now))
         level = min(self._burst, level + (now - since) * self._per_second)
         if level < 1.0:
             self._levels[key] = (level, now)
-            raise TooManyRequests(max(1, math.ceil((1.0 - level) / self._per_second)))
+            wait = max(1, math.ceil((1.0 - level) / self._per_second))
+            raise TooManyRequests(wait, self._allowance(0, wait).headers())
         self._levels[key] = (level - 1.0, now)
         if len(self._levels) > self.SWEEP:
             self._sweep(now)
+        missing = self._burst - (level - 1.0)
+        return self._allowance(int(level - 1.0), math.ceil(missing / self._per_second))
+
+    def _allowance(self, remaining: int, reset: int) -> Allowance:
+        return Allowance(int(self._burst), max(1, math.ceil(self._burst / self._per_second)), remaining, reset)
 
     def _sweep(self, now: float) -> None:
         filled_since = now - self._burst / self._per_second

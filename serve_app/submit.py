@@ -16,9 +16,9 @@ from starlette.responses import Response
 from pipeline.domain.call import CallState, Sender, Submission
 from pipeline.errors import CallError, KeyRevoked, StateUnavailable
 from serve_app import errors
-from serve_app.auth import Authenticator
+from serve_app.auth import Authenticator, Guesses
 from serve_app.errors import Unavailable
-from serve_app.limits import Buckets, Gate, LimitOptions, check_media_type, read_body
+from serve_app.limits import Allowance, Buckets, Gate, LimitOptions, check_media_type, read_body
 from serve_app.schemas import ParsedBody, parse_body
 
 T = TypeVar("T")
@@ -59,16 +59,22 @@ class Submit:
 
     def use(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._keys = Authenticator(self._find_key, self._limits.key_seconds)
+        limits = self._limits
+        self._keys = Authenticator(
+            self._find_key,
+            limits.key_seconds,
+            unknown_seconds=limits.unknown_key_seconds,
+            guesses=Guesses(limits.unknown_keys_per_second, limits.retry_after_seconds),
+        )
 
     async def handle(self, request: Request) -> Response:
         headers = request.headers
         with self._gate.passage():
             sender = await self._keys.sender(headers.getlist("authorization"))
-            self._buckets.take(sender.key_id)
+            left = self._buckets.take(sender.key_id)
             check_media_type(headers.getlist("content-type"), headers.getlist("content-encoding"))
             parsed = parse_body(await read_body(request, self._limits), sender)
-            return _reply(parsed.submission.call_id, await self._record(sender, parsed))
+            return _reply(parsed.submission.call_id, await self._record(sender, parsed), left)
 
     async def _find_key(self, secret: str) -> Sender | None:
         try:
@@ -106,11 +112,10 @@ def _abandon(task: asyncio.Task[Any]) -> None:
     task.cancel()
 
 
-def _reply(call_id: UUID, accepted: Accepted) -> Response:
+def _reply(call_id: UUID, accepted: Accepted, left: Allowance) -> Response:
     job = f',"jobId":"{accepted.job_id}"' if accepted.status == CallState.TRANSCRIBING else ""
-    return Response(
-        f'{{"status":"{accepted.status.value}","callId":"{call_id}"{job}}}', 202, media_type="application/json"
-    )
+    text = f'{{"status":"{accepted.status.value}","callId":"{call_id}"{job}}}'
+    return Response(text, 202, left.headers(), "application/json")
 
 
 def build_api(limits: LimitOptions, open_ledger: OpenLedger, *, stamp: bool = True, noop: bool = False) -> FastAPI:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, SubmissionError, UnknownTeam
 from serve_app import errors
+from serve_app.auth import Authenticator, Guesses
 from tests.unit.intake_in_memory import BODY, FINISHED, JOB, JSON, Memory, is_problem, sender, service, three_keys
 
 
@@ -116,11 +117,39 @@ async def test_a_key_is_looked_up_once_in_a_while_and_again_after_it_was_revoked
     assert memory.looked_up == 2
 
 
-async def test_an_unknown_key_is_not_remembered(client: httpx.AsyncClient, memory: Memory) -> None:
+async def test_that_a_key_is_unknown_is_remembered_for_a_moment_only(memory: Memory) -> None:
     new = {"Authorization": "Bearer sb_new"}
-    assert (await client.post("/submit", json=BODY, headers=new)).status_code == 401
-    memory.keys["sb_new"] = sender("submit", team=uuid4())
-    assert (await client.post("/submit", json=BODY, headers=new)).status_code == 202
+    async with service(memory, unknown_key_seconds=0.2) as client:
+        for _ in range(5):
+            is_problem(await client.post("/submit", json=BODY, headers=new), 401, "not-authenticated")
+        assert memory.looked_up == 1
+        memory.keys["sb_new"] = sender("submit", team=uuid4())
+        await asyncio.sleep(0.25)
+        assert (await client.post("/submit", json=BODY, headers=new)).status_code == 202
+
+
+async def test_whoever_tries_ever_new_keys_is_not_looked_up_for_ever_and_those_in_use_go_on(memory: Memory) -> None:
+    async with service(memory, unknown_keys_per_second=0.5, key_seconds=0) as client:  # ten seconds' worth: five
+        assert (await client.post("/submit", json=BODY)).status_code == 202
+        looked_up = memory.looked_up
+        answers = [
+            await client.post("/submit", json=BODY, headers={"Authorization": f"Bearer sb_guess{n}"}) for n in range(20)
+        ]
+        assert [answer.status_code for answer in answers] == [401] * 5 + [503] * 15
+        assert answers[-1].headers["retry-after"] == "5"
+        assert memory.looked_up == looked_up + 5
+        assert (await client.post("/submit", json=BODY)).status_code == 202  # looked up again: it was in use lately
+
+
+async def test_what_is_remembered_of_keys_is_bounded() -> None:
+    async def nobody(_: str) -> None:
+        return None
+
+    keys = Authenticator(nobody, remember_keys=10, guesses=Guesses(1e6, 5))
+    for number in range(50):
+        with pytest.raises(errors.NotAuthenticated):
+            await keys.sender([f"Bearer sb_{number}"])
+    assert len(keys._unknown) == 10
 
 
 async def test_a_key_without_the_submit_scope_gets_403(client: httpx.AsyncClient) -> None:

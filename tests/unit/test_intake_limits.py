@@ -86,6 +86,16 @@ async def test_a_key_over_its_rate_gets_429_with_retry_after_and_another_key_doe
     assert len(memory.recorded) == 4
 
 
+async def test_an_answer_says_what_is_left_of_the_rate(memory: Memory) -> None:
+    async with service(memory, per_minute=60, burst=3) as client:
+        answers = [await client.post("/submit", json=BODY) for _ in range(4)]
+    assert {answer.headers["ratelimit-policy"] for answer in answers} == {'"key";q=3;w=3'}
+    told = [answer.headers["ratelimit"] for answer in answers]
+    assert [one.split(";")[1] for one in told] == ["r=2", "r=1", "r=0", "r=0"]
+    assert told[0] == '"key";r=2;t=1'
+    assert told[3] == f'"key";r=0;t={answers[3].headers["retry-after"]}'
+
+
 def test_the_rate_of_a_key_is_600_a_minute_with_a_burst_of_200() -> None:
     options = LimitOptions()
     buckets, key = Buckets(options.per_minute, options.burst), uuid4()
