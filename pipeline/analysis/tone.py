@@ -1,40 +1,52 @@
 """In what tone the parties speak: whether pleased from their words, how strongly from their words and their voice."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+from pipeline.analysis import partytone, turntone
 from pipeline.analysis.language import missing
 from pipeline.analysis.talk import Said, read, roles, rounded
 from pipeline.analysis.turning import Change, change
-from pipeline.analysis.valence import weigh
+from pipeline.analysis.turntone import Likely
+from pipeline.analysis.valence import Valence, valence
 from pipeline.analysis.voice import Voice, voices
 from pipeline.domain.insight import Evidence, Finding, Material, Tone
+from pipeline.domain.speech import Role
 
-LABEL_FROM = 0.2  # a score at least this far from 0 is positive or negative
-COURTESY, WIDTH = 0.1, 2.45  # so that 0.6 is positive and -0.4 negative: fitted, see the README
+LABEL_FROM = 0.2  # a score of several turns or parties at least this far from 0 is positive or negative
+CLEAR = 0.5  # probability from which a turn is negative or positive
 TREND_FROM = 0.2  # second half minus first half, at least this far from 0
-COLOURED = 0.6  # a mark that far from 0 is worth quoting
 FEW_WORDS = 8  # of a party who says nothing telling: too few to call it neutral
 STRENGTH = 0.25  # by which a voice raised by one standard deviation makes a turn's words weigh more
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A turn, what its words weigh (see `valence`), and how it sounds where that is known."""
+    """A turn, how likely its words are displeased or pleased, and how it sounds where that is known."""
 
     said: Said
-    words: float
+    found: Valence
+    words: Likely
     voice: Voice | None
 
     @property
-    def mark(self) -> float:
+    def likely(self) -> Likely:
         """What a raised voice says is meant more strongly; what it says is in the words."""
         raised = min(2.0, max(0.0, self.voice.arousal)) if self.voice else 0.0
-        return self.words * (1 + STRENGTH * raised)
+        both = self.words.negative + self.words.positive
+        factor = min(1 + STRENGTH * raised, 1 / both if both else 1.0)
+        return Likely(self.words.negative * factor, self.words.positive * factor)
+
+    @property
+    def mark(self) -> float:
+        return self.likely.score
+
+    @property
+    def telling(self) -> bool:
+        return max(self.likely.negative, self.likely.positive) >= CLEAR
 
     @property
     def basis(self) -> tuple[str, ...]:
@@ -45,23 +57,23 @@ class ToneOfVoice:
     """Per turn, per party, over time and overall, where it went and turned; `basis` says what it was read from."""
 
     name = "tone"
-    version = 2
+    version = 3
 
     def run(self, material: Material) -> Finding:
         said = read(material)
         if not any(turn.pack.known for turn in said):
             why = missing(material.transcript.language) if said else "nobody speaks in this call"
             return Finding(self.name, self.version, _value(None, {}, [], []), note=why)
-        sounded = voices(material)
-        spoken = [Spoken(turn, weigh(turn), sounded.get(turn.turn.index)) for turn in said]
+        sounded, weights = voices(material), turntone.shipped()
+        spoken = [_spoken(turn, weights, sounded.get(turn.turn.index)) for turn in said]
         by_party = {
             label: [one for one in spoken if one.said.turn.speaker == label] for label in roles(material.transcript)
         }
-        parties = {label: _party(own) for label, own in by_party.items()}
+        parties = {label: _party(own, spoken, weights) for label, own in by_party.items()}
         turned = [found for own in by_party.values() if (found := _turning_point(own))]
         value = _value(_overall(parties), parties, [_turn(one) for one in spoken], turned)
         note = None if sounded else "read from the words alone: how the voices usually sound is not known"
-        return Finding(self.name, self.version, value, tuple(_telling(spoken)), confidence=0.5, note=note)
+        return Finding(self.name, self.version, value, tuple(_telling(spoken)), _confidence(parties), note)
 
 
 def tone(score: float, basis: tuple[str, ...] = ("words",)) -> Tone:
@@ -69,27 +81,41 @@ def tone(score: float, basis: tuple[str, ...] = ("words",)) -> Tone:
     return Tone(label, round(score, 3), basis)
 
 
-def _score(marks: Sequence[float]) -> float:
-    """Marks against the square root of their number, less what courtesy alone brings: a long call needs more to take on
-    a colour, and a friendly one more than an unfriendly one, for people speak pleasantly by default (Boucher & Osgood
-    1969).
-    """
-    return math.tanh((sum(marks) / math.sqrt(len(marks)) - COURTESY) / WIDTH)
+def _spoken(said: Said, weights: turntone.Weights, voice: Voice | None) -> Spoken:
+    """A turn in a language without a pack tells nothing."""
+    found = valence(said)
+    return Spoken(said, found, weights.likely(said, found) if said.pack.known else Likely(0.0, 0.0), voice)
+
+
+def _score(part: Sequence[Spoken]) -> float:
+    """Of a part of a party's turns: their mean."""
+    return fmean(one.mark for one in part)
+
+
+def _confidence(parties: dict[str, dict[str, Any] | None]) -> float | None:
+    """Of the least sure party."""
+    return min((party["confidence"] for party in parties.values() if party), default=None)
 
 
 def _turn(one: Spoken) -> dict[str, Any]:
     made = {"turn": one.said.turn.index, "speaker": one.said.turn.speaker}
-    made |= _plain(tone(math.tanh(one.mark / 2), one.basis))
+    likely = one.likely
+    label = "negative" if likely.negative >= CLEAR else "positive" if likely.positive >= CLEAR else "neutral"
+    made |= _plain(Tone(label, round(likely.score, 3), one.basis))
     return made | {"arousal": one.voice.arousal, "voice": one.voice.label} if one.voice else made
 
 
-def _party(own: list[Spoken]) -> dict[str, Any] | None:
+def _party(own: list[Spoken], spoken: list[Spoken], weights: turntone.Weights) -> dict[str, Any] | None:
     """None where too little is said to tell."""
     words = sum(len(one.said.turn.words) for one in own)
-    if not own or (words < FEW_WORDS and all(abs(one.mark) < COLOURED for one in own)):
+    if not own or (words < FEW_WORDS and not any(one.telling for one in own)):
         return None
+    others = [one.likely for one in spoken if one.said.turn.speaker != own[0].said.turn.speaker]
+    lists = [one.found.weight for one in own]
+    given = partytone.features([one.likely for one in own], lists, own[0].said.role is Role.REP, others)
+    found = partytone.judge(given, weights)
     basis = ("words", "voice") if any(one.voice for one in own) else ("words",)
-    made = _plain(tone(_score([one.mark for one in own]), basis))
+    made = _plain(Tone(found.label, round(found.score, 3), basis)) | {"confidence": round(found.confidence, 3)}
     for label in ("raised", "lowered"):
         made[f"{label}_turns"] = [one.said.turn.index for one in own if one.voice and one.voice.label == label]
     return made | {"over_time": _over_time(own)}
@@ -104,7 +130,7 @@ def _over_time(own: list[Spoken]) -> list[dict[str, Any]]:
 
 
 def _third(part: list[Spoken]) -> dict[str, Any]:
-    found = tone(_score([one.mark for one in part]))
+    found = tone(_score(part))
     aroused = [one.voice.arousal for one in part if one.voice]
     return {
         "start": part[0].said.turn.start,
@@ -119,7 +145,7 @@ def _turning_point(own: list[Spoken]) -> dict[str, Any] | None:
     found = change([one.mark for one in own])
     if found is None:
         return None
-    before, after = (tone(_score([one.mark for one in part])).label for part in (own[: found.at], own[found.at :]))
+    before, after = (tone(_score(part)).label for part in (own[: found.at], own[found.at :]))
     if before == after:
         return None
     first = own[found.at]
@@ -135,7 +161,7 @@ def _turning_point(own: list[Spoken]) -> dict[str, Any] | None:
 
 def _why(own: list[Spoken], found: Change) -> str:
     text = (
-        f"words weigh {found.before:+.2f} a turn in the {found.at} turns before, "
+        f"words score {found.before:+.2f} a turn in the {found.at} turns before, "
         f"{found.after:+.2f} in the {len(own) - found.at} from here on"
     )
     parts = ([one.voice.arousal for one in part if one.voice] for part in (own[: found.at], own[found.at :]))
@@ -165,7 +191,7 @@ def _trend(turns: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _telling(spoken: list[Spoken]) -> list[Evidence]:
     """The most positive and the most negative turn."""
-    ordered = sorted((one for one in spoken if abs(one.mark) >= COLOURED), key=lambda one: one.mark)
+    ordered = sorted((one for one in spoken if one.telling), key=lambda one: one.mark)
     picked = {one.said.turn.index: one.said for one in (*ordered[:1], *ordered[-1:])}
     return [_whole(said) for _, said in sorted(picked.items())]
 

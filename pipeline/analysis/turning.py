@@ -12,8 +12,8 @@ from statistics import fmean
 LEAST = 1.0  # of the statistic, where displeasure comes or goes: 0.5 between the means of eight turns and eight
 LEAST_PLEASED = 1.5  # where it is pleasure alone that comes or goes, as it does with every farewell
 BEFORE, AFTER = 2, 2  # turns on either side
-DISPLEASED = -0.2  # mean mark
-CLEAR, SOON, SOONER = 0.6, 5, 3  # a mark that far from 0 within five turns, or any within three, begins the new tone
+DISPLEASED = -0.1  # mean mark
+CLEAR, SOON, SOONER = 0.3, 5, 3  # a mark that far from 0 within five turns, or any within three, begins the new tone
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ about the mood of the person using it (Brown & Levinson 1987), so it weighs litt
 """
 
 import re
+from collections import Counter
+from dataclasses import dataclass
 
 from pipeline.analysis.language import Pack
 from pipeline.analysis.talk import Said
@@ -17,32 +19,50 @@ INTENSIFIED, NEGATED = 1.5, -0.6
 REACH = 3  # words after a negation or an intensifier that it bears on
 EXCLAIMED = 0.3  # added to what a turn with an exclamation mark is already
 MOST = 2.5  # of one turn, either way
+_TOKEN = re.compile(r"[\w'-]+|[.,!?;:]")
+
+
+@dataclass(frozen=True, slots=True)
+class Valence:
+    """`weight` is below 0 displeased, above 0 pleased, at most `MOST` either way, 0 without words of either kind.
+
+    `found`: how often each list of the pack fits, by the list's name; a word under a negation counts as "NAME not".
+    """
+
+    weight: float
+    found: dict[str, int]
 
 
 def weigh(said: Said) -> float:
-    """Below 0 displeased, above 0 pleased, at most `MOST` either way; 0 without words of either kind.
+    """The weight of a turn alone."""
+    return valence(said).weight
 
-    What our side says of trouble is its work, not its mood: such words do not count for a rep.
-    """
+
+def valence(said: Said) -> Valence:
+    """What our side says of trouble is its work, not its mood: such words do not weigh for a rep."""
+    found: Counter[str] = Counter()
     text = said.text.lower()
     for pattern in said.pack.patterns("tone", "neutral"):
-        text = pattern.sub(" . ", text)
+        text, times = pattern.subn(" . ", text)
+        found["neutral"] += times
     total = 0.0
     for key, weight in PATTERNS.items():
         for pattern in said.pack.patterns("tone", key):
-            text, found = pattern.subn(" . ", text)
-            total += weight * min(found, 2)
-    total += _words(text, said.pack, said.role is Role.REP)
+            text, times = pattern.subn(" . ", text)
+            total += weight * min(times, 2)
+            found[key] += times
+    total += _words(text, said.pack, said.role is Role.REP, found)
     if "!" in said.text and total:
         total += EXCLAIMED if total > 0 else -EXCLAIMED
-    return max(-MOST, min(MOST, total))
+    return Valence(max(-MOST, min(MOST, total)), {key: times for key, times in found.items() if times})
 
 
-def _words(text: str, pack: Pack, rep: bool) -> float:
-    weights = [(pack.words("tone", key), weight) for key, weight in WORDS.items() if not (rep and key == "trouble")]
+def _words(text: str, pack: Pack, rep: bool, found: Counter[str]) -> float:
+    """What the words weigh; adds to `found` how many of each list there are."""
+    lists = [(key, pack.words("tone", key), weight) for key, weight in WORDS.items()]
     negations, intensifiers = pack.words("tone", "negations"), pack.words("tone", "intensifiers")
     total, turned, raised = 0.0, 0, 0
-    for token in re.findall(r"[\w'-]+|[.,!?;:]", text):
+    for token in _TOKEN.findall(text):
         if not token[0].isalnum():
             turned = raised = 0
         elif token in negations:
@@ -50,7 +70,11 @@ def _words(text: str, pack: Pack, rep: bool) -> float:
         elif token in intensifiers:
             raised = REACH
         else:
-            weight = sum(weight for words, weight in weights if token in words)
+            weight = 0.0
+            for key, words, of_list in lists:
+                if token in words:
+                    found[f"{key} not" if turned else key] += 1
+                    weight += 0.0 if rep and key == "trouble" else of_list
             total += weight * (INTENSIFIED if raised else 1.0) * (NEGATED if turned else 1.0)
             turned, raised = max(0, turned - 1), max(0, raised - 1)
     return total

@@ -132,8 +132,9 @@ def test_the_voice_is_judged_against_the_speaker_s_own() -> None:
 
 
 def test_a_raised_voice_alone_is_neither_pleased_nor_displeased() -> None:
-    turns = tone_of(sounding(call(*QUIET), loud=(7,)))["turns"]
-    assert (turns[7]["label"], turns[7]["score"]) == ("neutral", 0.0)
+    even, loud = (tone_of(sounding(call(*QUIET), loud=turns))["turns"][7] for turns in ((), (7,)))
+    assert (even["label"], loud["label"]) == ("neutral", "neutral")
+    assert abs(loud["score"]) <= 1.5 * abs(even["score"]) + 0.001
 
 
 @pytest.mark.parametrize(("text", "label"), [("I am disappointed about this, to be honest.", "negative")])

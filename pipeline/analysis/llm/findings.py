@@ -73,7 +73,7 @@ def tone_of_voice(reading: Reading, built: Finding, material: Material) -> Findi
     said = Witness(material).labels
     parties = dict(built.value.get("parties") or dict.fromkeys(sorted(said)))
     for label, (_, score) in reading.tones.items():
-        parties[label] = {**(parties.get(label) or {}), **_plain(score)}
+        parties[label] = {**(parties.get(label) or {}), **_plain(score), "confidence": None}  # a model gives none
     scores = [party["score"] for party in parties.values() if party]
     value = {"turns": [], "trend": None, **built.value, "parties": parties, "overall": _plain(fmean(scores))}
     evidence: tuple[Evidence, ...] = tuple(told.evidence for told, _ in reading.tones.values())
