@@ -69,6 +69,8 @@ def prepare_environment(settings: Settings, database_url: str) -> None:
         "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port(9101)),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port(8404)),
+        # Ray's workers are the service itself here: at Ray's niceness of 15 anything else on the machine starves it.
+        "RAY_worker_niceness": "0",
         # A node that is gone is known to be within seconds, not half a minute; one that is merely slow is not given up.
         "RAY_health_check_period_ms": "1000",
         "RAY_health_check_timeout_ms": "5000",

@@ -106,8 +106,9 @@ async def _rage(storm: _Storm) -> None:
     telling = asyncio.create_task(_tell(storm))
     probing = asyncio.create_task(_probe(storm))
     killing = asyncio.create_task(_kill(storm))
-    await _send(storm)
-    await killing
+    sending = asyncio.create_task(_send(storm))
+    await asyncio.wait({sending, killing}, return_when=asyncio.FIRST_EXCEPTION)
+    await asyncio.gather(sending, killing)  # whichever failed says why
     await storm.killer.settle()
     for task in (telling, probing):
         task.cancel()

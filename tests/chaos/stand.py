@@ -103,7 +103,10 @@ class Stand:
     def kill_postgres(self) -> int:
         """SIGKILL for the postmaster: its children notice and go; what was not committed is lost."""
         pid = int((self._state / "cluster" / "postmaster.pid").read_text().split("\n", 1)[0])
-        os.kill(pid, signal.SIGKILL)
+        postmaster = psutil.Process(pid)
+        postmaster.kill()
+        with contextlib.suppress(psutil.TimeoutExpired):
+            postmaster.wait(10)  # until then it would still be found running
         return pid
 
     async def start_service(self) -> None:

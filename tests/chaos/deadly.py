@@ -1,0 +1,61 @@
+"""A recognition engine that some recordings kill, as a fault in a native library would: no exception, no process."""
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline import asr
+from pipeline.actors import TranscriberReplica
+from pipeline.domain.speech import Chunk, ChunkText
+
+LOUD = 0.9  # a sample beyond it kills the process
+ONCE = "SWITCHBOARD_TEST_DIES_ONCE"  # a folder: the first careful pass kills the process and leaves a file there
+asr.ENGINES["deadly"] = "tests.chaos.deadly:Deadly"
+
+
+class Deadly:
+    """Recognises nothing, in batches of 4, half a second each."""
+
+    name, max_chunk_seconds, batch_size = "deadly", 30.0, 4
+
+    def __init__(self, _options: Any) -> None: ...
+
+    def detect_languages(self, samples: Sequence[Any], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
+        return [{"en": 1.0} for _ in chunks]
+
+    def transcribe(
+        self,
+        samples: Sequence[Any],
+        chunks: Sequence[Chunk],
+        vocabularies: Sequence[Sequence[str]] = (),
+        careful: bool = False,
+    ) -> list[ChunkText]:
+        time.sleep(0.1)
+        if any(abs(one).max(initial=0.0) > LOUD for one in samples) or (careful and _first_time()):
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.4)
+        return [ChunkText(chunk, "en", 1.0, (), 0.0, 0.0, careful=careful) for chunk in chunks]
+
+
+def _first_time() -> bool:
+    folder = os.environ.get(ONCE)
+    if folder is None:
+        return False
+    mark = Path(folder) / f"died {os.getpid()}"
+    if any(Path(folder).iterdir()):
+        return False
+    mark.touch()
+    return True
+
+
+class DeadlyReplica(TranscriberReplica):
+    """The Transcriber with that engine."""
+
+    def __init__(self) -> None:
+        super().__init__({"engine": "deadly"})
+
+    async def pid(self) -> int:
+        return os.getpid()
