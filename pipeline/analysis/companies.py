@@ -17,6 +17,7 @@ _FROM = r"(?i:de la|del|from the|vom|von der|du)"  # with a kind of business aft
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'&-]*"
 _JOINT = r"(?:of|the|del|de|la|los|las|des|du|les|von|der|zum|zur|am|et|and|und|y|e|&)"
 _LONG_FIRM = rf"(?P<company>{_WORD}(?:(?: {_JOINT})* {_WORD}){{0,4}})"
+_KIND_OF_FIRM = rf"(?P<company>(?:[a-zà-öø-ÿ-]+ )?{_WORD}(?:(?: {_JOINT})* {_WORD}){{0,4}})"  # "pharmacie Colbert"
 OPENING = 3  # turns of theirs in which they say whom they call for
 _FIRM = r"(?P<company>[A-ZÀ-ÖØ-Þ][\w'-]+(?: [A-ZÀ-ÖØ-Þ][\w'-]+){0,2})"
 
@@ -28,7 +29,8 @@ def company_of(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | 
         if turn.role is not Role.CUSTOMER or turn.turn.machine:
             continue
         theirs += 1
-        if before is not None and _asks_for_company(before) and (answer := _answered(turn)):
+        answer = _answered(turn) if before is not None and _asked(before) else None
+        if answer and before is not None and (_asks_for_company(before) or _is_business(answer.text, turn.pack)):
             return answer
         found = _beside_name(turn) if theirs <= OPENING else None
         if found is not None:
@@ -47,6 +49,10 @@ def company_of(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | 
 def _asks_for_company(turn: Said) -> bool:
     questions = (sentence.text for sentence in turn.sentences if sentence.text.endswith("?"))
     return any(turn.pack.matches("people", "asked_company", text) for text in questions)
+
+
+def _asked(before: Said) -> bool:
+    return _asks_for_company(before) or before.pack.matches("people", "asked_name", before.text)
 
 
 def _answered(turn: Said) -> Fact | None:
@@ -83,7 +89,7 @@ def _beside_name(turn: Said) -> Fact | None:
         own = [named for named in names if named.name in sentence.text]
         for named in own:
             begin = sentence.text.index(named.name) + len(named.name)
-            beside = rf"(?i:(?:,? (?!{after})(?:{here}))*,? (?:{after}) ?){_LONG_FIRM}"
+            beside = rf"(?i:(?:,? (?!{after})(?:{here}))*,? (?:{after}) ?){_KIND_OF_FIRM}"
             match = re.compile(beside).match(sentence.text, begin)
             if match and _perhaps_a_place(match, sentence.text[begin : match.start("company")], turn.pack):
                 match = None
@@ -94,9 +100,12 @@ def _beside_name(turn: Said) -> Fact | None:
                 return fact
         for pattern in turn.pack.patterns("people", "company_is"):
             for opening in pattern.finditer(sentence.text):
-                match = re.compile(_LONG_FIRM).match(sentence.text, opening.end())
+                match = re.compile(_KIND_OF_FIRM).match(sentence.text, opening.end())
                 if match and _is_business(match["company"], turn.pack) and (fact := _fact(match, sentence, turn.pack)):
                     return fact
+        for match in re.finditer(rf"(?:^|[,.!?¡] |\b){_LONG_FIRM}(?= (?i:{here})\b)", sentence.text):
+            if _is_business(match["company"], turn.pack) and (fact := _fact(match, sentence, turn.pack)):
+                return fact
     return None
 
 
@@ -113,12 +122,18 @@ def _of_somebody(match: re.Match[str], pack: Pack) -> bool:
     person = match.groupdict().get("name")
     if person and not plausible(person, person, pack):
         return False
+    between = match.string[match.end("name") : match.start("company")] if person else ","
+    if "," not in between and _perhaps_a_place(match, between, pack):
+        return False
     company = match["company"]
     return not listed(company.split()[0]) or _is_business(company, pack)
 
 
 def _fact(match: re.Match[str], sentence: Sentence, pack: Pack) -> Fact | None:
     name = _company_name(match["company"], pack)
+    kind = name.split()[0] if name else ""
+    if kind.islower() and kind not in pack.words("people", "business"):
+        return None
     if name and listed(name.split()[0]) and not _is_business(name, pack):
         return None  # a person's
     return Fact(name, sentence.evidence(match.span("company"))) if name and not _is_address(sentence) else None
