@@ -16,7 +16,7 @@ from db.events import Attempt
 from pipeline.audio.address import REFUSED_PORTS, Guard, Resolver, Target, parse_allowed, resolve
 from pipeline.audio.outcomes import retry_after
 from pipeline.audio.transport import GuardedBackend
-from pipeline.errors import AddressForbidden, CallError
+from pipeline.errors import AddressForbidden, CallError, RecordingUnreachable
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.signing import sign
 
@@ -60,12 +60,14 @@ class Poster:
         return target
 
     async def look(self, url: str) -> None:
-        """`check`, and every address that the host has now. Raises AddressForbidden, RecordingUnreachable."""
+        """`check`, and every address that the host has now. Raises AddressForbidden, ValueError where it has none."""
         target = self.check(url)
         try:
             await self._guard.addresses(target.host, target.port)
         except AddressForbidden as error:
-            raise _about_receivers(error, target.host) from None
+            raise _about_receivers(error) from None
+        except RecordingUnreachable as error:
+            raise ValueError(error.message.removesuffix(".")) from None
 
     async def post(self, url: str, message_id: str, body: bytes, secrets: Sequence[str]) -> Answer:
         """Send `body`, signed with each of `secrets`; what came of it. Raises nothing that a receiver could cause."""
@@ -143,7 +145,7 @@ def _headers(target: Target, message_id: str, body: bytes, secrets: Sequence[str
     return [(name.encode(), value.encode("ascii")) for name, value in named.items()]
 
 
-def _about_receivers(error: AddressForbidden, host: str = "") -> AddressForbidden:
+def _about_receivers(error: AddressForbidden) -> AddressForbidden:
     """The guard speaks of recordings; its reasons hold for receivers as well."""
     told = error.message.replace("that recordings are not fetched from", "that events are not sent to")
     told = told.replace("that recordings are fetched from", "that events are sent to")

@@ -167,6 +167,7 @@ def test_wrong_usage_says_what_there_is(receiver: Receiver) -> None:
     for arguments, told in (
         (["add", receiver.url, "--event", "call.begun"], "call.received, call.transcribing"),
         (["add", receiver.url, "--include", "audio"], "record, transcript"),
+        (["add", "https://no-such-host.invalid/hook"], "has no address"),
         (["show", "x"], "not an id"),
         (["replay", one], "--failed, --since"),
         (["replay", one, "--since", "yesterday"], "no time"),
