@@ -6,6 +6,7 @@ import logging
 import random
 import ssl
 from dataclasses import dataclass
+from functools import lru_cache
 
 import httpcore
 import httpx
@@ -322,6 +323,7 @@ def _check_is_audio(head: bytes, media_type: str | None) -> None:
         raise NotAudio(f"The server sent {found} in place of a recording.")
 
 
+@lru_cache(maxsize=4)  # reading the authorities takes a tenth of a second, and a recording may be asked for often
 def _trust(ca_file: str | None) -> ssl.SSLContext:
     context = httpx.create_ssl_context(trust_env=False)
     if ca_file:

@@ -11,6 +11,13 @@ NOT_AUDIO_MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "a gzip archive"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
     (b"Rar!\x1a\x07", "a RAR archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ\x00", "an xz archive"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard archive"),
+    (b"\x04\x22\x4d\x18", "an LZ4 archive"),
+    (b"\x1f\x9d", "a compress archive"),
+    (b"MSCF", "a cabinet archive"),
+    (b"!<arch>\n", "an ar archive"),
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"GIF8", "a GIF image"),
@@ -51,6 +58,10 @@ def what_it_is(head: bytes, media_type: str | None = None) -> str | None:
     for magic, name in NOT_AUDIO_MAGIC:
         if head.startswith(magic):
             return name
+    if head[257:262] == b"ustar":
+        return "a tar archive"
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "a WebP image"
     text = as_text(head)
     if text is not None:
         stripped = text.lstrip("\ufeff \t\r\n")

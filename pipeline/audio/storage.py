@@ -17,7 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 from pipeline.audio import partial
 from pipeline.audio.partial import Version
 from pipeline.domain.speech import Recording
-from pipeline.errors import RecordingTruncated, RecordingUnreachable, StorageError
+from pipeline.errors import CallError, StorageError
 
 INCOMING = "incoming"
 ABANDONED_AFTER = partial.ABANDONED_AFTER
@@ -145,8 +145,9 @@ class Store:
         incoming = Incoming(folder, f"{self._root} {name}" if name else None, private=not self._is_local)
         try:
             yield incoming
-        except (RecordingTruncated, RecordingUnreachable, asyncio.CancelledError):
-            incoming.leave()
+        except (CallError, asyncio.CancelledError) as error:
+            if not isinstance(error, CallError) or error.retryable:
+                incoming.leave()
             raise
         finally:
             incoming.close()

@@ -17,17 +17,22 @@ from typing import Any
 import fsspec
 import pytest
 
-from pipeline.audio import outcomes, sniff
+from pipeline.audio import outcomes, sniff, transport
 from pipeline.audio.fetch import Fetcher, FetchOptions, fetch
 from pipeline.audio.storage import INCOMING, Store
+from pipeline.audio.transport import CountedStream
+from pipeline.domain.access import Credential
 from pipeline.errors import (
     AddressForbidden,
+    CredentialsRefused,
     NotAudio,
     RecordingEmpty,
+    RecordingEncoded,
     RecordingError,
     RecordingGone,
     RecordingNotReady,
     RecordingTooLarge,
+    RecordingTooSlow,
     RecordingTruncated,
     RecordingUnreachable,
     StorageError,
@@ -148,9 +153,150 @@ async def test_a_chunked_body_is_put_together(tmp_path: Path) -> None:
 async def test_a_body_that_is_compressed_unasked_is_unpacked(tmp_path: Path) -> None:
     async with serving(reply(gzip.compress(AUDIO), Content_Encoding="gzip")) as server:
         assert (await fetch(server.url(), 0, tmp_path.as_uri(), options())).sha256 == hashlib.sha256(AUDIO).hexdigest()
+
+
+async def test_a_compressed_bomb_is_stopped_at_the_limit_also_one_in_a_bomb(tmp_path: Path) -> None:
     bomb = gzip.compress(b"RIFF" + bytes(50_000_000))
     error = await failing(reply(bomb, Content_Encoding="gzip"), tmp_path / "bomb", max_bytes=1_000_000)
     assert isinstance(error, RecordingTooLarge)
+    assert error.message == "The recording unpacks to more than the limit of 1000000 bytes."
+    nested = await failing(reply(gzip.compress(gzip.compress(AUDIO)), Content_Encoding="gzip"), tmp_path / "nested")
+    assert nested.message == "The server sent a gzip archive in place of a recording."
+    twice = await failing(reply(gzip.compress(AUDIO), Content_Encoding="gzip, gzip"), tmp_path / "twice")
+    assert type(twice) is RecordingEncoded
+    empty = b"\x1f\x8b\x08" + bytes(7) + b"\x03" + bytes(9)  # a member that yields nothing
+    for hollow in (gzip.compress(AUDIO) + empty * 50_000, gzip.compress(AUDIO) + b"\x00" * 1_000_000):
+        assert isinstance(
+            await failing(reply(hollow, Content_Encoding="gzip"), tmp_path / "hollow", max_bytes=200_000),
+            RecordingTooLarge | RecordingTruncated,
+        )
+
+
+@pytest.mark.parametrize("rest", [gzip.compress(AUDIO[1000:]), b"garbage", b""])
+async def test_what_follows_compressed_data_ends(rest: bytes, tmp_path: Path) -> None:
+    """The last piece holds the end and something after it: a second member, or what is none."""
+    first = gzip.compress(AUDIO[:1000] + bytes(3 << 20))
+    async with asyncio.timeout(20):
+        if rest == b"garbage":
+            assert isinstance(await failing(reply(first + rest, Content_Encoding="gzip"), tmp_path), RecordingTruncated)
+            return
+        async with serving(reply(first + rest, Content_Encoding="gzip")) as server:
+            held = await fetch(server.url(), 0, tmp_path.as_uri(), options())
+    assert held.size_bytes == 1000 + (3 << 20) + (len(AUDIO) - 1000 if rest else 0)
+
+
+async def test_a_head_with_bare_line_feeds_is_not_taken_for_a_head_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+
+    class Watched(CountedStream):
+        def _count(self, data: bytes) -> None:
+            super()._count(data)
+            held.append(len(self._head or b""))
+
+    monkeypatch.setattr(transport, "CountedStream", Watched)
+    body = AUDIO[:20] + bytes(1 << 20)
+    async with serving(f"HTTP/1.1 200 OK\nContent-Length: {len(body)}\n\n".encode() + body) as server:
+        assert (await fetch(server.url(), 0, tmp_path.as_uri(), options())).size_bytes == len(body)
+    assert max(held) < 1000
+
+
+async def test_a_head_that_does_not_end_or_comes_in_drips_is_given_up(tmp_path: Path) -> None:
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            writer.write(b"X-A: " + b"a" * 60_000 + b"\r\n")
+            await writer.drain()
+
+    async def informing(writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    for answer in (endless, informing):
+        error = await failing(answer, tmp_path, read_seconds=0.3, connect_seconds=0.3)
+        assert isinstance(error, RecordingUnreachable)
+
+
+async def test_a_body_that_comes_too_slowly_is_given_up_for_now(tmp_path: Path) -> None:
+    async def dripping(writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(length=10_000)[:200])
+        while True:
+            writer.write(b"\x00")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    error = await failing(dripping, tmp_path, slow_seconds=0.3, min_bytes_per_second=2000)
+    assert type(error) is RecordingTooSlow
+    assert error.retryable
+
+
+def only_for(host: str, port: int, kept: list[tuple[str, int]]) -> Any:
+    async def access(asked_host: str, asked_port: int) -> Credential | None:
+        kept.append((asked_host, asked_port))
+        return Credential("Authorization", "Bearer hush") if (asked_host, asked_port) == (host, port) else None
+
+    return access
+
+
+async def test_credentials_are_shown_to_their_server_and_to_no_other(tmp_path: Path) -> None:
+    asked: list[tuple[str, int]] = []
+    locations: list[str] = []
+
+    async def moved(writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(b"", "302 Found", Location=locations[0]))
+        await writer.drain()
+
+    async with serving(reply()) as other, serving(reply()) as last, serving(moved) as first:
+        access = only_for("127.0.0.1", first.port, asked)
+        for target in (other.url(), last.url("localhost")):
+            locations[:] = [target]
+            await fetch(first.url(), 0, tmp_path.as_uri(), options(), access)
+        await fetch(other.url(), 0, tmp_path.as_uri(), options(), access)
+    assert all(b"Authorization: Bearer hush" in request for request in first.requests)
+    assert not any(b"hush" in request for request in [*other.requests, *last.requests])
+    assert asked == [("127.0.0.1", first.port)] * 2 + [("127.0.0.1", other.port)]
+
+
+async def test_credentials_stay_within_their_server_and_are_refused_by_name(tmp_path: Path) -> None:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            reply(b"", "302 Found", Location="/other.wav") if len(server.requests) == 1 else reply(b"", "401 No")
+        )
+
+    async with serving(answer) as server:
+        with pytest.raises(CredentialsRefused) as refusal:
+            await fetch(server.url(), 0, tmp_path.as_uri(), options(), only_for("127.0.0.1", server.port, []))
+    assert len(server.requests) == 2
+    assert all(b"Bearer hush" in request for request in server.requests)
+    assert "switchboard credentials" in refusal.value.message
+    assert refusal.value.code == "credentials_refused"
+    assert refusal.value.retryable
+    assert "hush" not in f"{refusal.value!r} {refusal.value.message} {refusal.value.facts}"
+
+
+async def test_credentials_are_not_sent_without_tls_to_a_host_off_the_allow_list(tmp_path: Path) -> None:
+    """Which the guard would refuse here, where every server is on loopback: a network is let in, the name is not."""
+
+    async def resolver(host: str, port: int) -> Sequence[str]:
+        return ("127.0.0.1",)
+
+    async with serving(reply(b"", "401 Unauthorized")) as server:
+        fetcher = Fetcher(options(allowed_hosts=("127.0.0.0/8",)), resolver)
+        with pytest.raises(RecordingNotReady, match="not sent without TLS"):
+            await fetcher.fetch(
+                server.url("pbx.example"), 0, tmp_path.as_uri(), only_for("pbx.example", server.port, [])
+            )
+    assert b"Authorization" not in server.requests[0]
+
+
+def test_a_credential_neither_shows_nor_leaves_its_process() -> None:
+    credential = Credential("Authorization", "Bearer hush")
+    assert "hush" not in f"{credential!r} {credential}"
+    with pytest.raises(TypeError, match="does not leave its process"):
+        pickle.dumps(credential)
 
 
 @pytest.mark.parametrize(
