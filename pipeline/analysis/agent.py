@@ -152,6 +152,8 @@ def _addressed(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[
         theirs = turn.role is Role.CUSTOMER and not turn.turn.machine
         if theirs and _asks_for_another(said, at):
             continue
+        if theirs and "?" in turn.text and _is_the_one(said, at):
+            yield from (Claim(turn.turn.index, named, 0.9) for named in mentioned(turn, names | _surnames(members)))
         if theirs and not turn.pack.matches("people", "its_me_only", turn.text):
             own = {named.name for named in introductions(turn)}
             spoken_to = [*called(turn, names), *_by_title(turn, members), *_asked_whether(turn, members)]
@@ -164,9 +166,13 @@ def _asks_for_another(said: tuple[Said, ...], at: int) -> bool:
     """ "Can I speak to Laura?", unless the answer is that it is she."""
     if not said[at].pack.matches("direction", "asks_for", said[at].text):
         return False
+    return not _is_the_one(said, at)
+
+
+def _is_the_one(said: tuple[Said, ...], at: int) -> bool:
+    """Our side answers that it is they who were asked for: "Speaking.", "Elle-même." """
     reply = said[at + 1] if at + 1 < len(said) else None
-    own = reply is not None and reply.role is Role.REP
-    return not (own and reply is not None and reply.pack.matches("people", "thats_me", reply.text))
+    return reply is not None and reply.role is Role.REP and reply.pack.matches("people", "thats_me", reply.text)
 
 
 def _by_title(turn: Said, members: tuple[Member, ...]) -> Iterator[Named]:
