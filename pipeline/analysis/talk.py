@@ -48,15 +48,21 @@ def roles(transcript: Transcript) -> dict[str, Role]:
     return {speaker.label: speaker.role for speaker in transcript.speakers}
 
 
+_last: list[tuple[Transcript, tuple[Said, ...]]] = []  # one at most: every step reads the same transcript
+
+
 def read(material: Material, machines: bool = False) -> tuple[Said, ...]:
     """Every turn of a party, in order; with `machines` also those of announcements and recorded greetings.
 
     A turn in a language without a pack is read with the pack of the call.
     """
     transcript = material.transcript
-    role_of, whole = roles(transcript), pack(transcript.language)
-    said = (turn for turn in transcript.turns if machines or not turn.machine)
-    return tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole) for turn in said)
+    said = next((said for of, said in _last[:] if of is transcript), None)  # comparing would cost as much as reading
+    if said is None:
+        role_of, whole = roles(transcript), pack(transcript.language)
+        said = tuple(_said(turn, role_of.get(turn.speaker, Role.UNKNOWN), whole) for turn in transcript.turns)
+        _last[:] = [(transcript, said)]
+    return said if machines else tuple(one for one in said if not one.turn.machine)
 
 
 def _said(turn: Turn, role: Role, whole: Pack) -> Said:

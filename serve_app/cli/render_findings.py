@@ -105,6 +105,8 @@ def _tone(finding: Finding) -> list[RenderableType]:
             continue
         line.append(("; " if line else "") + f"{name} ")
         line.append(f"{tone['label']} ({tone['score']:+.2f})", style=TONE_STYLES.get(tone["label"], ""))
+        if tone.get("confidence") is not None:
+            line.append(f", {tone['confidence']:.0%}", style="dim")
     trend = value.get("trend")
     if trend:
         line.append(f"; {trend['label']}")
@@ -114,7 +116,16 @@ def _tone(finding: Finding) -> list[RenderableType]:
             f" (from the {' and '.join(basis)} alone)" if len(basis) == 1 else f" (from {' and '.join(basis)})",
             style="dim",
         )
-    return [line, *_quotes(finding.evidence)]
+    return [line, *map(_turning_point, value.get("turning_points") or []), *_quotes(finding.evidence)]
+
+
+def _turning_point(point: Mapping[str, Any]) -> Text:
+    line = Text(f"{point['speaker']} turns from {point['from']} to ")
+    line.append(str(point["to"]), style=TONE_STYLES.get(point["to"], ""))
+    evidence = point.get("evidence")
+    if evidence:
+        line.append(f' at {evidence["start"]:.1f} s: "{evidence["quote"]}"', style="dim")
+    return line
 
 
 def _statistics(finding: Finding) -> list[RenderableType]:
@@ -128,6 +139,8 @@ def _statistics(finding: Finding) -> list[RenderableType]:
         ("patience_seconds", "s"),
         ("words_per_minute", ""),
         ("questions", ""),
+        ("interruptions", ""),
+        ("backchannels", ""),
     ):
         lines.add_row(
             name.removesuffix("_seconds").replace("_", " "), *(_number(p.get(name), unit) for p in parties.values())
@@ -136,6 +149,7 @@ def _statistics(finding: Finding) -> list[RenderableType]:
         f"{name.replace('_', ' ')} {_number(value.get(key), unit)}"
         for name, key, unit in (
             ("silence", "silence_share", "%"),
+            ("hold", "hold_share", "%"),
             ("overlap", "overlap_share", "%"),
             ("turn changes per minute", "interactivity_per_minute", ""),
         )

@@ -256,3 +256,22 @@ def test_a_machine_is_called_one_everywhere() -> None:
     assert "customer (machine): My internet" in export.text(transcript)
     assert "customer (machine): My internet" in export.srt(transcript)
     assert "<v customer (machine)>" in export.vtt(transcript)
+
+
+def test_the_tone_says_where_it_turns_and_the_statistics_who_interrupts_and_how_long_one_is_on_hold() -> None:
+    def shown_finding(finding: Finding) -> str:
+        output = io.StringIO()
+        Console(file=output, width=120).print(*render_finding(finding), sep="\n")
+        return output.getvalue()
+
+    evidence = {"turn": 3, "start": 10.5, "end": 13.5, "quote": "That is wonderful."}
+    point = {"turn": 3, "speaker": "customer", "from": "negative", "to": "positive", "why": "", "evidence": evidence}
+    tone = {"label": "positive", "score": 0.5, "basis": ["words"]}
+    value = {"overall": tone, "parties": {"customer": tone | {"confidence": 0.61}}, "turning_points": [point]}
+    text = shown_finding(Finding("tone", 3, value))
+    assert "customer positive (+0.50), 61%" in text
+    assert 'customer turns from negative to positive at 10.5 s: "That is wonderful."' in text
+    parties = {"rep": {"talk_ratio": 0.5, "interruptions": 2, "backchannels": 7}}
+    text = shown_finding(Finding("statistics", 3, {"parties": parties, "hold_share": 0.25}))
+    assert ["interruptions", "2"] in [line.split() for line in text.splitlines()]
+    assert "hold 25%" in text
