@@ -20,7 +20,9 @@ The docstring of a class is its default detail. No refusal repeats anything that
 import json
 import logging
 import re
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar
 from uuid import uuid4
@@ -241,11 +243,24 @@ class RequestIds:
 
         try:
             await self._app(scope, receive, stamped)
-        except Exception:
-            log.exception("request %s crashed", request_id.decode())
+        except Exception as error:
+            log.error("request %s crashed: %s", request_id.decode(), _without_values(error))
             if started:
                 raise
             await answer(Broken())(scope, receive, stamped)
+
+
+def _without_values(error: BaseException) -> str:
+    """Kinds and places of an error and its causes. Its text may hold what was sent: PostgreSQL's tell values."""
+    told: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(told) < 5:
+        state = getattr(cause, "sqlstate", None)
+        kind = type(cause).__name__ + (f" (SQLSTATE {state})" if state else "")
+        places = [f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in traceback.extract_tb(cause.__traceback__)]
+        told.append(f"{kind} at {' > '.join(places[-8:])}")
+        cause = cause.__cause__ or cause.__context__
+    return "; after ".join(told)
 
 
 def _brought_along(scope: Scope) -> bytes | None:
