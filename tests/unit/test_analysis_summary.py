@@ -77,3 +77,21 @@ def test_names_of_persons_are_no_topics():
 def test_nobody_speaks():
     value = summary().value
     assert (value["text"], value["outcome"], value["topics"]) == ("", "no_speech", [])
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "outcome"),
+    [
+        ("en", "What number are you calling?", "wrong_number"),
+        ("de", "Welche Nummer haben Sie denn gewählt?", "wrong_number"),
+        ("es", "¿A qué número está llamando?", "wrong_number"),
+        ("fr", "Quel numéro avez-vous fait ?", "wrong_number"),
+        ("en", "Just take my name off your list.", "refused"),
+        ("de", "Streichen Sie mich aus Ihrer Liste.", "refused"),
+        ("es", "Bórreme de la lista.", "refused"),
+        ("fr", "Enlevez-moi de votre liste.", "refused"),
+    ],
+)
+def test_an_outcome_in_other_words(language: str, said: str, outcome: str) -> None:
+    lines = (("rep", "Northwind, Anna."), ("customer", said), ("rep", "Okay."), ("customer", "Bye."))
+    assert summary(*lines, language=language).value["outcome"] == outcome
