@@ -1,10 +1,14 @@
 """The Conductor's loop on a real queue: leases held while it drains, calls given back when it leaves."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from inspect import isawaitable
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
+from db import jobs
 from pipeline.process import ProcessOptions
 from pipeline.workers import LocalWorkers
 from serve_app.conductor import Conducting
@@ -88,3 +92,66 @@ async def test_a_call_whose_job_is_superseded_is_stopped(world: World, tmp_path:
         await asyncio.wait_for(asked.get(), 5)
         await asyncio.sleep(0.7)
         assert list(conductor._running) == [second.job_id] != [first]
+
+
+async def test_a_job_that_may_kill_its_worker_is_begun_alone_and_nothing_beside_it(
+    world: World, tmp_path: Path
+) -> None:
+    """What died with a poison call is tried alone as well; whoever shares a process with either is safe."""
+    at_work: set[str] = set()
+    seen: list[set[str]] = []
+    go_on = asyncio.Event()
+
+    def named(name: str) -> Any:
+        async def answer(writer: asyncio.StreamWriter) -> None:
+            at_work.add(name)
+            seen.append(set(at_work))
+            await go_on.wait()
+            writer.write(reply(b"", "410 Gone"))
+            at_work.discard(name)
+
+        return answer
+
+    async with serving(named("suspect")) as first, serving(named("other")) as second:
+        await world.submit(recording_url=second.url())
+        async with conducting(world, tmp_path, drain_seconds=5):
+            await until(lambda: at_work == {"other"})
+            await submit_with_crashes(world, first.url(), 2)
+            await until(lambda: world.rows(f"SELECT FROM jobs WHERE state = 'running' AND stage = '{jobs.HELD_BACK}'"))
+            world.call_id = uuid4()
+            await world.submit(recording_url=second.url())
+            await asyncio.sleep(0.3)
+            assert seen == [{"other"}], "the suspect waits, and nothing more is begun before it"
+            go_on.set()
+            await until(lambda: len(seen) == 3)
+    assert [sorted(names) for names in seen] == [["other"], ["suspect"], ["other"]]
+
+
+async def submit_with_crashes(world: World, url: str, crashes: int) -> None:
+    """A call whose job has a history before anybody can take it up."""
+    world.call_id = uuid4()
+    await world.submit()
+    await world.execute(
+        "WITH job AS (INSERT INTO jobs (call_pk, kind, crashes)"
+        " SELECT id, 'process', :crashes FROM calls WHERE call_id = :call RETURNING id, call_pk)"
+        " UPDATE calls SET state = 'transcribing', recording_url = :url, recording_identity = :url, job_id = job.id"
+        " FROM job WHERE job.call_pk = calls.id",
+        crashes=crashes,
+        call=world.call_id,
+        url=url,
+    )
+
+
+async def test_a_job_whose_worker_died_too_often_fails_and_says_so(world: World, tmp_path: Path) -> None:
+    await submit_with_crashes(world, "http://127.0.0.1:9/x.wav", 4)
+    async with conducting(world, tmp_path):
+        await until(lambda: world.rows("SELECT * FROM calls WHERE state = 'failed'"))
+    row = await world.row()
+    assert row["failure_code"] == "worker_lost"
+    assert "died 4 times" in row["failure_message"]
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not (await met if isawaitable(met := condition()) else met):
+            await asyncio.sleep(0.05)
