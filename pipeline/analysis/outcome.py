@@ -26,15 +26,24 @@ def outcome(said: tuple[Said, ...], tasks: list[dict[str, Any]]) -> Outcome | No
     wrong = _cue(said[: EARLY * 2], "wrong_number")
     if wrong:
         return Outcome("wrong_number", wrong)
-    if tasks:
-        return Outcome("follow_up", Evidence(**tasks[0]["evidence"]))
     theirs = (Role.CUSTOMER, Role.UNKNOWN)
+    removal = _cue(said, "removal", theirs)
+    left = [task for task in tasks if not (removal and _removes(task, removal))]
+    if left:
+        return Outcome("follow_up", Evidence(**left[0]["evidence"]))
+    if removal:
+        return Outcome("refused", removal)
     for name in ("refused", "resolved"):
         cue = _cue(said, name, theirs)
         if cue:
             return Outcome(name, cue)
     leave = _cue(said[len(said) // 2 :], "closing")
     return Outcome("resolved", leave) if leave else None
+
+
+def _removes(task: dict[str, Any], removal: Evidence) -> bool:
+    """To be taken off a list, asked for or promised, ends a call; it leaves nothing to follow up."""
+    return bool(0 <= task["evidence"]["turn"] - removal.turn <= 1)
 
 
 def _voicemail(said: tuple[Said, ...]) -> Evidence | None:
