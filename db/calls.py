@@ -125,6 +125,7 @@ async def complete(
         await connection.execute(
             sa.update(calls).where(calls.c.id == lease.call_pk).values(_completed(lease, [*warnings, *notes]))
         )
+        await voiceprints.follow(connection, lease)
     return None
 
 

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.database import Database
 from db.jobs import Lease
-from db.tables import calls, contacts, members, voice_centroids, workspaces
+from db.tables import calls, contacts, members, voice_centroids, voiceprints, workspaces
 from pipeline.domain.insight import Contact, Member, MemberVoiceprint, Roster
 from pipeline.domain.speech import Voiceprint
 
@@ -38,6 +38,7 @@ async def load(database: Database, lease: Lease) -> Roster:
             default_country=row.default_country,
             time_zone=row.time_zone,
             terms=tuple(row.terms),
+            rep=await _named_by_a_person(connection, lease),
         )
 
 
@@ -46,6 +47,12 @@ async def _members(connection: AsyncConnection, lease: Lease) -> tuple[Member, .
         sa.select(members.c.user_id, members.c.name, members.c.aliases).where(_of_team(lease)).order_by(members.c.name)
     )
     return tuple(Member(str(row.user_id), row.name, tuple(row.aliases)) for row in rows)
+
+
+async def _named_by_a_person(connection: AsyncConnection, lease: Lease) -> str | None:
+    named = sa.and_(voiceprints.c.call_pk == lease.call_pk, voiceprints.c.named_by == "person")
+    found = (await connection.execute(sa.select(voiceprints.c.user_id).where(named))).scalar()
+    return str(found) if found else None
 
 
 async def _voiceprints(connection: AsyncConnection, lease: Lease) -> tuple[MemberVoiceprint, ...]:

@@ -11,9 +11,10 @@ from uuid import UUID
 
 import numpy as np
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.tables import voice_centroids, voiceprints
+from db.tables import calls, findings, jobs, voice_centroids, voiceprint_events, voiceprints
 from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import Centroid, Sample, Standing, VoicePolicy
 
@@ -28,6 +29,19 @@ def learnable() -> sa.ColumnElement[bool]:
     has run out) belongs here.
     """
     return sa.and_(voiceprints.c.removed_at.is_(None), voiceprints.c.named_by.in_(("sender", "person")))
+
+
+def vouched() -> sa.ColumnElement[bool]:
+    """Whether a person vouches for a voiceprint: they said so, and its recording has not been replaced since."""
+    last = (
+        sa.select(voiceprint_events.c.action)
+        .where(voiceprint_events.c.call_pk == voiceprints.c.call_pk)
+        .where(voiceprint_events.c.action.in_(("vouched", "replaced")))
+        .order_by(voiceprint_events.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return sa.func.coalesce(last == "vouched", sa.false())
 
 
 def cosine(a: sa.ColumnElement[Any], b: sa.ColumnElement[Any]) -> sa.ColumnElement[float]:
@@ -66,6 +80,28 @@ async def refresh(
     await book.name_nameless()
 
 
+async def analyse_again(connection: AsyncConnection, call_pk: int) -> None:
+    """Queue the analysis of a completed call sent without a `userId` whose agent is another than its voice.
+
+    In the transaction that names the voice. One live analysis is enough: one that runs while the voice is named may
+    still have met the older names, and is not repeated.
+    """
+    agent = sa.select(findings.c.value["user_id"].astext).where(
+        findings.c.call_pk == call_pk, findings.c.step == "agent"
+    )
+    latest = agent.order_by(findings.c.version.desc()).limit(1).scalar_subquery()
+    voice = sa.select(sa.cast(voiceprints.c.user_id, sa.Text)).where(voiceprints.c.call_pk == call_pk).scalar_subquery()
+    due = sa.select(calls.c.id, sa.literal("analyze")).where(
+        calls.c.id == call_pk, calls.c.state == "completed", calls.c.user_id.is_(None), latest.is_distinct_from(voice)
+    )
+    live = sa.text("state IN ('queued', 'running')")  # as the index has it
+    await connection.execute(
+        insert(jobs)
+        .from_select(["call_pk", "kind"], due)
+        .on_conflict_do_nothing(index_elements=["call_pk", "kind"], index_where=live)
+    )
+
+
 class _Book:
     """The voices of one workspace by one model."""
 
@@ -79,14 +115,14 @@ class _Book:
         """The latest that may be learnt from."""
         columns = [voiceprints.c[name] for name in ("call_pk", "vector", "speech_seconds", "flaws")]
         query = (
-            sa.select(*columns)
+            sa.select(*columns, vouched().label("vouched"))
             .where(self._prints(), voiceprints.c.user_id == member, learnable())
             .order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc())
             .limit(LATEST)
         )
         rows = list(await self._connection.execute(query))
         return [
-            Sample(f"{row.call_pk:020d}", self._voiceprint(row.vector, row.speech_seconds, row.flaws))
+            Sample(f"{row.call_pk:020d}", self._voiceprint(row.vector, row.speech_seconds, row.flaws), row.vouched)
             for row in rows
             if len(row.vector) == len(rows[0].vector)  # another model under the same name
         ]
@@ -179,6 +215,7 @@ class _Book:
                     .where(voiceprints.c.call_pk == call_pk)
                     .values(user_id=member, named_by="voice" if member else None)
                 )
+                await analyse_again(self._connection, call_pk)
 
     def _prints(self) -> sa.ColumnElement[bool]:
         return sa.and_(voiceprints.c.workspace_id == self._workspace_id, voiceprints.c.model == self._model)

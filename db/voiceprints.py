@@ -21,6 +21,10 @@ class NoVoiceprint(LookupError):
     """The call is not there, or has no voiceprint."""
 
 
+class NobodysVoice(ValueError):
+    """It has to be said whose voice it is before anybody can vouch for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class VoiceprintSummary:
     """A rep's voice in one call. `state`: taught, waiting, quarantined, removed, nameless, or recognised.
@@ -42,7 +46,7 @@ class VoiceprintSummary:
 
 @dataclass(frozen=True, slots=True)
 class VoiceprintEvent:
-    """What a person did: removed, restored or assigned (to `user_id`)."""
+    """What a person did: removed, restored, assigned (to `user_id`) or vouched; replaced: another recording came."""
 
     at: datetime
     who: str
@@ -76,12 +80,15 @@ async def keep(
     if before is None and voiceprint is None:
         return
     await voice_profiles.hold(connection, lease.workspace_id)
-    was = (await connection.execute(sa.select(voiceprints).where(own))).one_or_none()
+    vouched = voice_profiles.vouched().label("vouched")
+    was = (await connection.execute(sa.select(voiceprints, vouched).where(own))).one_or_none()
     name = _name(was, user_id)
     if voiceprint is not None:
         values = {"workspace_id": lease.workspace_id, **name, **_of(voiceprint)}
         upsert = insert(voiceprints).values(call_pk=lease.call_pk, **values)
         await connection.execute(upsert.on_conflict_do_update(index_elements=["call_pk"], set_=values))
+        if was is not None and was.vouched and not _same_voice(was, voiceprint):
+            await _note(connection, lease.call_pk, "a new recording", "replaced")
     elif lease.job.kind == "analyze":
         await connection.execute(sa.update(voiceprints).where(own).values(**name))
     else:
@@ -157,6 +164,28 @@ async def assign(
     return await _change(database, call_id, workspace_id, who, "assigned", values, policy)
 
 
+async def vouch(
+    database: Database, call_id: UUID, who: str, policy: VoicePolicy, workspace_id: UUID | None = None
+) -> VoiceprintSummary:
+    """Say that a sample is sound and the member's, whatever the gate found: it teaches, once there is a profile.
+
+    Another recording of the call ends it. Raises `NoVoiceprint`, and `NobodysVoice` where nobody said whose it is.
+    """
+    return await _change(database, call_id, workspace_id, who, "vouched", {}, policy)
+
+
+async def follow(connection: AsyncConnection, lease: Lease) -> None:
+    """After the recording of a call has been worked on: analyse it again if its voice was named meanwhile.
+
+    Not after an analysis: one that cannot find the member (of another team) would ask for itself without end.
+    """
+    if lease.job.kind != "process":
+        return
+    named = sa.select(voiceprints.c.user_id).where(voiceprints.c.call_pk == lease.call_pk)
+    if (await connection.execute(named)).scalar() is not None:
+        await voice_profiles.analyse_again(connection, lease.call_pk)
+
+
 async def _change(
     database: Database,
     call_id: UUID,
@@ -172,19 +201,36 @@ async def _change(
         was = await _find(connection, call_id, found.workspace_id)  # as it is now that nobody else changes it
         if not _changes(was, action, values):
             return _summary(was)
+        if action == "vouched" and was.named_by not in ("sender", "person"):
+            raise NobodysVoice(f"nobody said whose voice it is in call {call_id}: assign it first")
         own = voiceprints.c.call_pk == was.call_pk
-        await connection.execute(sa.update(voiceprints).where(own).values(**values))
-        event = {"call_pk": was.call_pk, "who": who, "action": action, "user_id": values.get("user_id")}
-        await connection.execute(sa.insert(voiceprint_events).values(**event))
+        if values:
+            await connection.execute(sa.update(voiceprints).where(own).values(**values))
+        await _note(connection, was.call_pk, who, action, values.get("user_id"))
+        if action == "assigned":
+            await voice_profiles.analyse_again(connection, was.call_pk)
         concerned = {was.user_id, values.get("user_id", was.user_id)}
         await voice_profiles.refresh(connection, was.workspace_id, was.model, concerned, policy)
         return _summary(await _find(connection, call_id, was.workspace_id))
+
+
+async def _note(connection: AsyncConnection, call_pk: int, who: str, action: str, user_id: UUID | None = None) -> None:
+    event = {"call_pk": call_pk, "who": who, "action": action, "user_id": user_id}
+    await connection.execute(sa.insert(voiceprint_events).values(**event))
+
+
+def _same_voice(was: Any, voiceprint: Voiceprint) -> bool:
+    """The print of the same recording: PostgreSQL's vectors have single precision."""
+    before, now = [float(x) for x in was.vector], voiceprint.vector
+    return len(before) == len(now) and all(abs(a - b) < 1e-5 for a, b in zip(before, now, strict=True))
 
 
 def _changes(was: Any, action: str, values: dict[str, Any]) -> bool:
     """Whether it is not so already."""
     if action == "assigned":
         return any(was._mapping[name] != value for name, value in values.items())
+    if action == "vouched":
+        return not was.vouched
     return (was.removed_at is None) == (action == "removed")
 
 
@@ -217,6 +263,7 @@ _SUMMARY = (
         *(voiceprints.c[name] for name in ("model", "speech_seconds", "agreement", "removed_at", "created_at")),
         calls.c.call_id,
         members.c.name,
+        voice_profiles.vouched().label("vouched"),
     )
     .join(calls, calls.c.id == voiceprints.c.call_pk)
     .outerjoin(

@@ -93,6 +93,7 @@ class Roster:
     default_country: str | None = None  # ISO 3166 alpha-2
     time_zone: str = "UTC"  # IANA name, to resolve "tomorrow"
     terms: tuple[str, ...] = ()  # the workspace's own words, to listen for: products, places, jargon
+    rep: str | None = None  # the member whose voice a person said it is in this call
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class Sample:
 
     key: str  # the call
     voiceprint: Voiceprint
+    vouched: bool = False  # a person has heard it: it is sound, and the member's
 
 
 @dataclass(frozen=True, slots=True)

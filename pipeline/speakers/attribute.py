@@ -41,6 +41,7 @@ def attribute(
     channel's speaker, in turns of its own that say so. A transcript in which no party says a word says why in `note`.
     """
     texts = recognized.texts
+    user_id = user_id or roster.rep
     labels = machines.refine(heard.labels, texts)
     if heard.layout.kind.separated:
         speakers, joined = _separated(texts, labels, rep_voiceprint, roster, user_id, turn_options, role_options)

@@ -66,13 +66,16 @@ def learn(
 
     `others`: what other members sound like by their own calls alone (`centroids_of`), by member. A sample that fits
     one of them (`fit`), and better than its own member's other calls, does not teach: best match must be mutual.
+    A sample that is vouched for teaches in spite of both, once calls enough agree that there is a profile.
     """
     options = options or ProfileOptions()
-    verdicts = {s.key: Verdict(Standing.QUARANTINED, s.voiceprint.flaws) for s in samples if s.voiceprint.flaws}
     good = _in_order(samples)
+    sound = {sample.key for sample in good}
+    verdicts = {s.key: Verdict(Standing.QUARANTINED, s.voiceprint.flaws) for s in samples if s.key not in sound}
     foreign = _foreign(good, [one for prints in others.values() for one in prints], options)
-    verdicts |= {s.key: Verdict(Standing.QUARANTINED, ("another_member",)) for s, away in foreign if away}
-    kept = [s for s, away in foreign if not away]
+    refused = {s.key for s, away in foreign if away and not s.vouched}
+    verdicts |= {key: Verdict(Standing.QUARANTINED, ("another_member",)) for key in refused}
+    kept = [s for s in good if s.key not in refused]
     groups = _teaching(kept, options)
     taught = {s.key for group in groups for s in group}
     enough = bool(groups)
@@ -92,8 +95,8 @@ def centroids_of(samples: Sequence[Sample], options: ProfileOptions | None = Non
 
 
 def _in_order(samples: Sequence[Sample]) -> list[Sample]:
-    """Those without flaws, in an order that does not depend on how they came."""
-    return sorted((s for s in samples if not s.voiceprint.flaws), key=lambda s: s.key)
+    """Those without flaws, or vouched for, in an order that does not depend on how they came."""
+    return sorted((s for s in samples if s.vouched or not s.voiceprint.flaws), key=lambda s: s.key)
 
 
 def _foreign(
@@ -133,7 +136,10 @@ def _teaching(samples: Sequence[Sample], options: ProfileOptions) -> list[list[S
         related = float(np.dot(main, _centroid(group).voiceprint.vector)) >= limits.related
         if related and _enough(group, options) and len(chosen) < options.centroids:
             chosen.append(group)
-    return chosen
+    taught = {sample.key for group in chosen for sample in group}
+    vouched = [sample for sample in samples if sample.vouched and sample.key not in taught]
+    further = sorted(_alike(vouched, limits.fit), key=lambda group: (-len(group), group[0].key)) if vouched else []
+    return chosen + further[: max(0, options.centroids - len(chosen))]
 
 
 def _enough(group: Sequence[Sample], options: ProfileOptions) -> bool:

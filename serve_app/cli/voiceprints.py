@@ -140,6 +140,19 @@ def restore(call_id: CallId, workspace: names.Workspace = None, json_: Json = Fa
 
 
 @app.command()
+def vouch(call_id: CallId, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Say that a quarantined sample is sound and this member's: you have heard the call. It then teaches.
+
+    It holds until the call gets another recording; `remove` takes the sample out again.
+
+    Example:
+
+      switchboard voiceprints vouch 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
+    """
+    _change("vouch", call_id, workspace, json_)
+
+
+@app.command()
 def assign(
     call_id: CallId,
     user_id: Annotated[str, typer.Argument(metavar="USER_ID", help="A member's id: `switchboard members list`.")],
@@ -182,15 +195,15 @@ async def _do(
     who = getpass.getuser()
     if member is not None:
         return await voiceprints.assign(database, call_id, member, who, policy, home)
-    change = voiceprints.remove if action == "remove" else voiceprints.restore
-    return await change(database, call_id, who, policy, home)
+    changes = {"remove": voiceprints.remove, "restore": voiceprints.restore, "vouch": voiceprints.vouch}
+    return await changes[action](database, call_id, who, policy, home)
 
 
 async def _of_call(
     ask: Callable[[UUID, UUID | None], Awaitable[T]], call_id: str, database: "Database", workspace: str | None
 ) -> T:
     """Ask about a call of a workspace; without one, about the latest call of that id."""
-    from db.voiceprints import NoVoiceprint
+    from db.voiceprints import NobodysVoice, NoVoiceprint
 
     call = names.need_uuid(call_id, WHERE)
     home = (await names.workspace(database, workspace)).workspace_id if workspace else None
@@ -198,6 +211,9 @@ async def _of_call(
         return await ask(call, home)
     except NoVoiceprint as error:
         raise CommandError(f"Call {call} has no voiceprint.", WHERE) from error
+    except NobodysVoice as error:
+        hint = f"Say whose it is first: `switchboard voiceprints assign {call} USER_ID`."
+        raise CommandError("Nobody said whose voice it is.", hint) from error
 
 
 def _print(one: "VoiceprintSummary") -> None:
