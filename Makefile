@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
-.PHONY: help setup demo up test unit check format lock clean
+.PHONY: help setup demo up test chaos unit check format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,9 @@ up: setup  ## start the service and keep it running
 test: setup  ## every test, with coverage
 	@$(BIN)/coverage erase
 	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered tests
+
+chaos: setup  ## thousands of submissions while processes are killed, then an audit (CHAOS="--seed 7 --json FILE")
+	@$(BIN)/python -m tests.chaos $(CHAOS)
 
 unit: setup  ## the tests that need no service
 	@$(BIN)/python -m pytest tests/unit
