@@ -235,7 +235,17 @@ class Service:
             if self._owns_ray
             else {}
         )
-        ray.init(address=self._address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **local)
+        for last in (False, False, True):
+            try:
+                ray.init(self._address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **local)
+                return
+            except (
+                Exception
+            ) as error:  # Ray gives its node 30 s to come up, which is no setting, and raises this itself
+                if last or "timed out during startup" not in str(error):
+                    raise
+                self._on_step("Ray did not come up within 30 s, is the machine busy? Starting it again")
+                ray.shutdown()
 
     def _start_serve(self) -> str:
         """Returns the URL of POST /submit once it answers."""

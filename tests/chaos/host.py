@@ -24,8 +24,8 @@ NODE = {"object_store_memory": 100 * 2**20, "include_dashboard": False}
 def main() -> None:
     settings = Settings()
     prepare_environment(settings, settings.require_database_url())  # what raylets hand on to their workers
-    cluster = _patiently(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **NODE}))
-    worker: Any = _patiently(lambda: cluster.add_node(num_cpus=2, **NODE))
+    cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **NODE}))
+    worker: Any = patiently(lambda: cluster.add_node(num_cpus=2, **NODE))
     service = Service(settings, cluster.address, proxy_location="HeadOnly")  # two proxies cannot share one port
     endpoints = service.start()
     _say("ready", submit_url=endpoints.submit_url, seconds=endpoints.seconds)
@@ -40,7 +40,7 @@ def main() -> None:
                 worker = None
                 _say("node_lost", killed=pids)
             case "add_node" if worker is None:
-                worker = _patiently(lambda: cluster.add_node(num_cpus=2, **NODE))
+                worker = patiently(lambda: cluster.add_node(num_cpus=2, **NODE))
                 _say("node_added")
             case "stop":
                 break
@@ -48,7 +48,7 @@ def main() -> None:
     cluster.shutdown()
 
 
-def _patiently(start: Callable[[], Any]) -> Any:
+def patiently(start: Callable[[], Any]) -> Any:
     """Ray gives a raylet 30 s to come up; a machine that does other things as well may need another try."""
     for _ in range(3):
         try:

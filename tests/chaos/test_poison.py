@@ -14,6 +14,7 @@ from pipeline.audio.hear import Loaded
 from pipeline.domain.speech import AudioInMemory, Chunk, Layout, LayoutKind
 from pipeline.errors import WorkerLost
 from pipeline.workers import Held
+from tests.chaos.host import patiently
 
 ROOT = Path(__file__).resolve().parents[2]
 CHUNKS = [Chunk(0, float(start), start + 1.0, "en") for start in range(3)]
@@ -35,7 +36,8 @@ def transcriber(died: Path) -> Iterator[Any]:
     environment = {"PYTHONPATH": str(ROOT), ONCE: str(died), "RAY_AUTH_MODE": "disabled"}
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
-    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
+    options = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80 * 2**20, "log_to_driver": False}
+    patiently(lambda: ray.init("local", **options))
     try:
         serve.start(proxy_location="Disabled")
         deployment = serve.deployment(name="Transcriber")(DeadlyReplica)
