@@ -21,6 +21,12 @@ COMMANDS = (
         "process", "serve_app.cli.process:process", "Run the pipeline on files in this process: no service.", "Calls"
     ),
     Entry("keys", "serve_app.cli.keys:app", "API keys: create, list, revoke.", "Workspace"),
+    Entry(
+        "credentials",
+        "serve_app.cli.credentials:app",
+        "What recording servers want to see: add, list, remove, reseal.",
+        "Workspace",
+    ),
     Entry("workspaces", "serve_app.cli.workspaces:app", "Whose calls they are: create, list.", "Workspace"),
     Entry("teams", "serve_app.cli.workspaces:teams_app", "Teams of a workspace: create, list.", "Workspace"),
     Entry("members", "serve_app.cli.workspaces:members_app", "The people who handle calls: add, list.", "Workspace"),

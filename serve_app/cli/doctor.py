@@ -47,7 +47,7 @@ def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
     settings, complaint = _settings()
     found.append(("settings", lambda: complaint))
     if settings is not None:
-        from serve_app.cli import checks_analysis, checks_models, checks_service, checks_webhooks
+        from serve_app.cli import checks_analysis, checks_models, checks_secrets, checks_service, checks_webhooks
 
         found += [
             ("variables", checks_service.variables),
@@ -57,6 +57,7 @@ def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
             ("Ray", lambda: checks_service.ray_and_ports(settings)),
             ("models", lambda: checks_models.checkpoints(settings)),
             ("analysis", lambda: checks_analysis.endpoint(settings)),
+            ("secrets", lambda: checks_secrets.sealing(settings)),
             ("webhooks", lambda: checks_webhooks.endpoints(settings)),
         ]
     return found

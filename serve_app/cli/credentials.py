@@ -1,0 +1,209 @@
+"""`switchboard credentials`: what a workspace shows to recording servers. Secrets are stored sealed and never shown."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from serve_app.cli import names, state
+from serve_app.cli.console import Json, err, moment, out, print_json, table
+from serve_app.cli.errors import FAILED, USAGE, CommandError
+
+if TYPE_CHECKING:
+    from db.credentials import CredentialInfo, Server
+    from db.database import Database
+
+Host = Annotated[
+    str, typer.Argument(metavar="HOST[:PORT]", help="Exactly this server; without a port 443. No wildcards.")
+]
+
+app = typer.Typer(
+    help="""Credentials of recording servers: one for each server of a workspace.
+
+    They are sent to exactly that host and port, over https (or to a host on SWITCHBOARD_FETCH__ALLOWED_HOSTS), and
+    never along a redirect to another server.
+
+    Examples:
+
+      switchboard credentials add pbx.example --bearer
+
+      switchboard credentials add pbx.example:8443 --user recordings < password.txt
+
+      switchboard credentials list
+
+      switchboard credentials remove pbx.example
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command()
+def add(
+    host: Host,
+    workspace: names.Workspace = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Basic: the user; the secret is the password.")
+    ] = None,
+    bearer: Annotated[bool, typer.Option("--bearer", help="Bearer: the secret is the token.")] = False,
+    header: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A header of its own, such as X-Api-Key; the secret is its value."),
+    ] = None,
+    secret_env: Annotated[
+        str | None,
+        typer.Option(metavar="VARIABLE", help="Read the secret from this variable.", show_default="prompt, or stdin"),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Store a credential, in place of the one that the server had.
+
+    The secret is asked for, read from standard input where that is no terminal, or taken from a variable of the
+    environment; it is no argument, for those are seen by others and kept by shells.
+
+    Examples:
+
+      switchboard credentials add pbx.example --bearer --secret-env PBX_TOKEN
+
+      switchboard credentials add pbx.example --header X-Api-Key
+    """
+    from db.credentials import CredentialUnfit, NewCredential, put
+    from serve_app.settings import Settings
+
+    if sum((user is not None, bearer, header is not None)) != 1:
+        raise CommandError("Which kind of credential is it?", "Give one of --user, --bearer and --header.", USAGE)
+    server = _server(host)
+    sealer = Settings().sealer()
+    new = NewCredential("basic" if user else "bearer" if bearer else "header", user or header, _secret(secret_env))
+
+    async def work(database: "Database") -> bool:
+        home = await names.workspace(database, workspace)
+        return await put(database, home.workspace_id, server, new, sealer)
+
+    try:
+        replaced = state.run(work)
+    except CredentialUnfit as error:
+        raise CommandError(str(error), "", USAGE) from None
+    if json_:
+        print_json({"host": server.host, "port": server.port, "kind": new.kind, "replaced": replaced})
+    else:
+        done = "Replaced" if replaced else "Stored"
+        out().print(f"{done} the credential of {server.host}, port {server.port} ({new.kind}).", markup=False)
+    if not sealer.seals:
+        err().print(
+            "It is stored unsealed: set SWITCHBOARD_SECRETS_KEYS (`openssl rand -base64 32` makes a key), then "
+            "`switchboard credentials reseal`.",
+            style="yellow",
+        )
+
+
+@app.command("list")
+def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
+    """List the servers that have a credential. Secrets are not shown.
+
+    Example:
+
+      switchboard credentials list --workspace acme
+    """
+    from serve_app.settings import Settings
+
+    sealer = Settings().sealer()
+
+    async def work(database: "Database") -> "list[CredentialInfo]":
+        from db.credentials import list_credentials
+
+        home = await names.workspace(database, workspace)
+        return await list_credentials(database, home.workspace_id, sealer)
+
+    found = state.run(work)
+    if json_:
+        print_json(found)
+        return
+    if not found:
+        err().print("No credentials yet: `switchboard credentials add HOST` stores one.")
+        return
+    lines = table("host", "!port", "kind", "name", "!sealed", "!stored")
+    for one in found:
+        sealed = "no" if not sealer.seals else "yes" if one.fresh else "reseal"
+        lines.add_row(one.server.host, str(one.server.port), one.kind, one.name or "", sealed, moment(one.created_at))
+    out().print(lines)
+
+
+@app.command()
+def remove(host: Host, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Remove the credential of a server; the next request to it goes without.
+
+    Example:
+
+      switchboard credentials remove pbx.example:8443
+    """
+    server = _server(host)
+
+    async def work(database: "Database") -> bool:
+        from db.credentials import remove as remove_credential
+
+        home = await names.workspace(database, workspace)
+        return await remove_credential(database, home.workspace_id, server)
+
+    removed = state.run(work)
+    if json_:
+        print_json({"host": server.host, "port": server.port, "removed": removed})
+    elif removed:
+        out().print(f"Removed the credential of {server.host}, port {server.port}.", markup=False)
+    if not removed:
+        err().print(f"{server.host}, port {server.port}, has no credential.", markup=False)
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def reseal(workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Seal stored credentials with the first of SWITCHBOARD_SECRETS_KEYS, after a key was set or put before others.
+
+    Example:
+
+      switchboard credentials reseal
+    """
+    from serve_app.settings import Settings
+
+    sealer = Settings().sealer()
+
+    async def work(database: "Database") -> int:
+        from db.credentials import reseal as reseal_all
+
+        home = await names.workspace(database, workspace)
+        return await reseal_all(database, home.workspace_id, sealer)
+
+    changed = state.run(work)
+    if json_:
+        print_json({"resealed": changed})
+    else:
+        out().print(f"{changed} resealed.")
+
+
+def _server(named: str) -> "Server":
+    """The server as the fetcher knows it: what no URL could name would never be used."""
+    from db.credentials import Server
+    from pipeline.audio.address import Guard
+    from pipeline.errors import AddressForbidden
+
+    host, colon, port = named.rpartition(":") if not named.endswith("]") else (named, "", "")
+    if not colon:
+        host, port = named, "443"
+    try:
+        target = Guard(ports=("1-65535",)).check(f"https://{host}:{int(port)}/")
+    except (AddressForbidden, ValueError):
+        raise CommandError(
+            f"{named!r} is no server.", "Give a host name or address, perhaps with a port: pbx.example:8443.", USAGE
+        ) from None
+    return Server(target.host, target.port)
+
+
+def _secret(variable: str | None) -> str:
+    if variable is not None:
+        if not os.environ.get(variable):
+            raise CommandError(f"The variable {variable} is not set.", "", USAGE)
+        return os.environ[variable]
+    if sys.stdin.isatty():
+        return str(typer.prompt("Secret", hide_input=True, err=True))
+    return sys.stdin.readline().rstrip("\r\n")
