@@ -78,8 +78,9 @@ async def states(world: World) -> Counter[str]:
 
 
 async def all_sent(world: World) -> None:
-    while (await event_views.backlog(world.database))[0]:
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(60):
+        while (await event_views.backlog(world.database))[0]:
+            await asyncio.sleep(0.05)
 
 
 async def test_the_official_verifier_accepts_what_is_sent_and_refuses_what_was_tampered_with(world: World) -> None:
@@ -134,7 +135,7 @@ async def test_a_receiver_that_was_down_gets_everything_once_and_each_call_in_or
         await asyncio.sleep(1.0)
         assert (await states(world))["delivered"] == 0
         async with receiving(port=port) as receiver:
-            await asyncio.wait_for(all_sent(world), 60)
+            await all_sent(world)
     assert by_call(receiver.taken) == {str(one): WALK for one in ids}
     assert len({one.message_id for one in receiver.taken}) == len(receiver.taken) == 60
 
@@ -145,7 +146,7 @@ async def test_a_receiver_that_fails_now_and_then_gets_each_call_in_order(world:
         await endpoint(world, receiver)
         async with delivering(world, retry_seconds=(0.05,) * 30):
             ids = await walk(world, 10)
-            await asyncio.wait_for(all_sent(world), 60)
+            await all_sent(world)
     assert by_call(receiver.taken) == {str(one): WALK for one in ids}
     assert len(receiver.seen) > len(receiver.taken)
 
@@ -155,7 +156,7 @@ async def test_several_processes_that_deliver_at_once_send_nothing_twice(world: 
         await endpoint(world, receiver)
         ids = await walk(world, 30)
         async with delivering(world), delivering(world), delivering(world):
-            await asyncio.wait_for(all_sent(world), 60)
+            await all_sent(world)
     assert len(receiver.seen) == 90
     assert by_call(receiver.taken) == {str(one): WALK for one in ids}
 
@@ -176,7 +177,7 @@ async def test_an_answer_that_is_no_success_is_tried_again_and_given_up_at_the_e
         one, _ = await endpoint(world, receiver)
         await world.submit()
         async with delivering(world, timeout_seconds=1.0 if answer == HANG else 5.0):
-            await asyncio.wait_for(all_sent(world), 20)
+            await all_sent(world)
     assert [seen.path for seen in receiver.seen] == ["/hook"] * 3
     assert len({seen.message_id for seen in receiver.seen}) == 1
     (delivery,) = await event_views.list_deliveries(world.database)
@@ -194,7 +195,7 @@ async def test_a_status_of_success_counts_whatever_becomes_of_the_body(answer: i
         await endpoint(world, receiver)
         await world.submit()
         async with delivering(world):
-            await asyncio.wait_for(all_sent(world), 10)
+            await all_sent(world)
     (delivery,) = await event_views.list_deliveries(world.database)
     assert (delivery.state, delivery.attempts, delivery.log[0].status) == ("delivered", 1, 200)
     assert set(delivery.log[0].answer) == {"x"}
@@ -210,7 +211,7 @@ async def test_what_is_no_http_is_a_failure(world: World) -> None:
         await endpoint(world, Receiver(port=server.sockets[0].getsockname()[1]))
         await world.submit()
         async with delivering(world):
-            await asyncio.wait_for(all_sent(world), 20)
+            await all_sent(world)
     (delivery,) = await event_views.list_deliveries(world.database)
     assert "HTTP" in delivery.log[0].outcome or "lost" in delivery.log[0].outcome
 
@@ -221,24 +222,24 @@ async def test_given_up_events_let_the_next_ones_go_and_come_again_when_replayed
         one, _ = await endpoint(world, receiver)
         async with delivering(world):
             await walk(world)
-            await asyncio.wait_for(all_sent(world), 20)
+            await all_sent(world)
             assert await states(world) == {"failed": 2, "delivered": 1}
             assert [taken.type for taken in receiver.taken] == ["call.failed"]
             up = True
             ids = [world.workspace_id, one.endpoint_id]
             assert await event_upkeep.replay(world.database, *ids) == 2
-            await asyncio.wait_for(all_sent(world), 20)
+            await all_sent(world)
             assert [taken.type for taken in receiver.taken] == ["call.failed", "call.received", "call.transcribing"]
             last = UUID(receiver.taken[-1].message_id.removeprefix("evt_"))
             assert await event_upkeep.replay(world.database, *ids, event_id=last) == 0  # it was taken
             assert await event_upkeep.replay(world.database, *ids, event_id=last, failed_only=False) == 1
-            await asyncio.wait_for(all_sent(world), 20)
+            await all_sent(world)
             assert receiver.taken[-1].message_id == receiver.taken[-2].message_id
             soon = datetime.now(UTC) + timedelta(minutes=1)
             assert await event_upkeep.replay(world.database, *ids, since=soon, failed_only=False) == 0
             past = datetime.now(UTC) - timedelta(hours=1)
             assert await event_upkeep.replay(world.database, *ids, since=past, failed_only=False) == 3
-            await asyncio.wait_for(all_sent(world), 20)
+            await all_sent(world)
     assert [taken.type for taken in receiver.taken[-3:]] == WALK
 
 
@@ -248,8 +249,9 @@ async def test_410_ends_an_endpoint_at_once_and_what_is_kept_is_sent_when_it_is_
         one, _ = await endpoint(world, receiver)
         async with delivering(world):
             await world.submit()
-            await until(lambda: receiver.seen)
-            await asyncio.sleep(0.3)
+            async with asyncio.timeout(20):
+                while (await standing(world, one)).disabled_at is None:
+                    await asyncio.sleep(0.02)
             ended = await standing(world, one)
             assert ended.disabled_at is not None
             assert ended.disabled_reason == "The receiver wants nothing more: status 410."
@@ -282,7 +284,7 @@ async def test_lasting_failure_disables_an_endpoint_and_says_why(world: World) -
         one, _ = await endpoint(world, receiver)
         await world.submit()
         async with delivering(world):
-            await asyncio.wait_for(all_sent(world), 20)
+            await all_sent(world)
     assert (await standing(world, one)).gave_up_at is not None
     assert await event_upkeep.disable_lasting_failures(world.database, 3600) == []  # not for so long
     await world.execute("UPDATE webhook_endpoints SET failing_since = now() - interval '6 days'")
@@ -308,8 +310,9 @@ async def test_retry_after_with_429_leaves_the_whole_endpoint_alone(world: World
         one, _ = await endpoint(world, receiver)
         await world.submit()
         async with delivering(world):
-            while (await standing(world, one)).paused_until is None:
-                await asyncio.sleep(0.02)
+            async with asyncio.timeout(20):
+                while (await standing(world, one)).paused_until is None:
+                    await asyncio.sleep(0.02)
             limited = False
             world.call_id = uuid4()
             await world.submit()
@@ -435,7 +438,7 @@ async def test_an_event_whose_sender_is_killed_before_it_can_note_is_sent_again_
         )
         try:
             await world.submit(recording_url=A)
-            await until(lambda: receiver.seen)
+            await until(lambda: receiver.seen, timeout=90)  # a new process has much to import
         finally:
             process.kill()
             process.wait()
@@ -458,7 +461,7 @@ async def test_a_secret_that_cannot_be_opened_is_a_failure_that_says_what_to_set
         loop = Delivering(world.database, OPTIONS, Sealer())
         await loop.start()
         try:
-            await asyncio.wait_for(all_sent(world), 20)
+            await all_sent(world)
         finally:
             await loop.stop()
         assert receiver.connections == 0
