@@ -50,7 +50,7 @@ def main() -> None:
 
 def patiently(start: Callable[[], Any]) -> Any:
     """Ray gives a raylet 30 s to come up; a machine that does other things as well may need another try."""
-    for _ in range(3):
+    for _ in range(8):
         try:
             return start()
         except Exception as error:
