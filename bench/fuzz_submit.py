@@ -388,15 +388,15 @@ def _formless(status: int, headers: dict[str, str], body: bytes) -> str | None:
 
 
 async def drive(
-    port: int, maker: Maker, count: int, connections: int, tally: Tally, on_part: Callable[[int], None]
+    port: int, maker: Maker, options: argparse.Namespace, count: int, tally: Tally, on_part: Callable[[int], None]
 ) -> None:
-    """Send `count` cases over `connections` connections at once."""
-    sent = 0
+    """Send `count` cases over `options.connections` connections at once, as far as `options.seconds` suffice."""
+    sent, ends = 0, time.monotonic() + options.seconds
 
     async def one() -> None:
         nonlocal sent
         connection = Connection(port)
-        while sent < count:
+        while sent < count and time.monotonic() < ends:
             sent += 1
             if sent % max(1, count // 20) == 0:
                 on_part(sent)
@@ -405,7 +405,7 @@ async def drive(
             tally.note(case, "closed" if answer is None else str(answer[0]), fault_of(case, answer))
         connection.close()
 
-    await asyncio.gather(*(one() for _ in range(connections)))
+    await asyncio.gather(*(one() for _ in range(options.connections)))
 
 
 async def latency_ms(port: int, maker: Maker, count: int = 200) -> float:
@@ -540,6 +540,7 @@ def report(figures: dict[str, Any], tally: Tally) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=3600.0, help="stop sending after so long")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--pressure-seconds", type=float, default=15.0, help="length of slow clients, and of the flood")
@@ -581,7 +582,7 @@ async def fuzz(
 ) -> dict[str, Any]:
     maker = Maker(options.seed, secret, oracle())
     figures: dict[str, Any] = {"latency before, ms": round(await latency_ms(port, maker), 2)}
-    await drive(port, maker, min(2000, options.requests), options.connections, tally, lambda _: None)  # warm
+    await drive(port, maker, options, min(2000, options.requests), tally, lambda _: None)  # warm
     figures["memory warm, MiB"] = _rounded(memory())
     began = time.monotonic()
 
@@ -590,7 +591,8 @@ async def fuzz(
         told = f"{sent} of {options.requests} in {seconds:.0f} s, {_rounded(memory())}, wrong: {wrong or 'none'}"
         print(told, file=sys.stderr, flush=True)
 
-    await drive(port, maker, options.requests, options.connections, tally, part)
+    await drive(port, maker, options, options.requests, tally, part)
+    figures["requests"] = sum(sum(counts.values()) for counts in tally.statuses.values())
     figures["seconds"] = round(time.monotonic() - began, 1)
     figures["memory after, MiB"] = _rounded(memory())
     figures["latency after, ms"] = round(await latency_ms(port, maker), 2)
