@@ -50,12 +50,20 @@ def main() -> None:
 
 def patiently(start: Callable[[], Any]) -> Any:
     """Ray gives a raylet 30 s to come up; a machine that does other things as well may need another try."""
+    before = _descendants()
     for _ in range(8):
         try:
             return start()
         except Exception as error:
             print(error, file=sys.stderr, flush=True)
+            for process in _descendants() - before:  # half a node is in the way of a whole one
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
     return start()
+
+
+def _descendants() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
 
 
 def _kill_all(node: Any) -> int:
