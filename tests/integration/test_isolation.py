@@ -50,6 +50,7 @@ async def full_world(database: Database) -> World:
 
 _JOB = "SELECT id AS call_pk, job_id FROM calls WHERE call_id = :call"
 _FULL = (
+    "INSERT INTO host_credentials (workspace_id, host, kind, secret) VALUES (:workspace, 'h', 'bearer', 'sealed')",
     "INSERT INTO members (workspace_id, team_id, name) VALUES (:workspace, :team, 'Ana')",
     "INSERT INTO contacts (workspace_id, name, phone) VALUES (:workspace, 'Eve', '+14155550123')",
     "INSERT INTO call_contacts SELECT calls.id, contacts.id FROM calls, contacts"
@@ -164,6 +165,7 @@ _INSERTS = (
     " VALUES (:pk, :workspace, 'm', '[1]', 1)",
     "INSERT INTO voiceprints (call_pk, workspace_id, model, vector, speech_seconds) VALUES (:pk, :mine, 'm', '[1]', 1)",
     "INSERT INTO voice_centroids VALUES (:workspace, gen_random_uuid(), 'm', 'profile', 0, '[1]', 1, 1)",
+    "INSERT INTO host_credentials (workspace_id, host, kind, secret) VALUES (:workspace, 'mine', 'bearer', 's')",
     "INSERT INTO webhook_endpoints (workspace_id, url, events, secret) VALUES (:workspace, 'u', '{}', 's')",
     "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:workspace, :pk, 't', now(), '{}')",
     "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:mine, :pk, 't', now(), '{}')",
