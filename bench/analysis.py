@@ -75,16 +75,27 @@ def prediction(findings: tuple[Finding, ...]) -> dict[str, Any]:
     return {
         "outgoing": of["direction"]["outgoing"],
         "agent": {"userId": of["agent"]["user_id"], "name": of["agent"]["spoken_name"]},
-        "tasks": [
-            {"text": t["title"], "owner": t["owner"], "due_date": t["due_date"], "turn": t["evidence"]["turn"]}
-            for t in of["tasks"]["tasks"]
-        ],
+        "tasks": [scored(task) for task in of["tasks"]["tasks"]],
         "contact": {**heard, "match": match},
-        "tone": {label: party and party["label"] for label, party in parties.items()},
+        "tone": {
+            **{label: party and party["label"] for label, party in parties.items()},
+            "turning_point": turning_point(of["tone"].get("turning_points") or []),
+        },
         "topics": [topic["text"] for topic in of["summary"]["topics"]],
         "summary": of["summary"]["text"],
         "outcome": of["summary"]["outcome"],
     }
+
+
+def turning_point(points: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The first one: a case has one at most."""
+    return {key: points[0][key] for key in ("turn", "speaker", "from", "to")} if points else None
+
+
+def scored(task: dict[str, Any]) -> dict[str, Any]:
+    """A task of the finding in the scorer's form."""
+    named = {"text": task["title"], "owner": task["owner"], "due_date": task["due_date"]}
+    return {**named, "turn": task["evidence"]["turn"]}
 
 
 def judged(cases: list[dict[str, Any]], found: dict[str, Any], detail: bool) -> dict[str, dict[str, float | int]]:

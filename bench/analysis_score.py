@@ -152,8 +152,13 @@ def field_right(field: str, heard: str | None, known: str) -> bool:
     return folded(heard).strip() == folded(known).strip() if field == "email" else _alike(heard, known, 0.8)
 
 
+def topic_hit(known: str, found: list[str]) -> bool:
+    """Whether a found topic shares a word with the known one: a label and a thing spoken of are seldom the same."""
+    return any(stems(known) & stems(topic) for topic in found)
+
+
 def the_rest(gold: dict[str, Any], found: dict[str, Any], answers: Answers) -> list[str]:
-    """Direction, agent, contact, tone and outcome."""
+    """Direction, agent, contact, tone, topics and outcome."""
     mistakes: list[str] = []
 
     def judge(name: str, right: bool, why: str) -> None:
@@ -176,6 +181,8 @@ def the_rest(gold: dict[str, Any], found: dict[str, Any], answers: Answers) -> l
         if gold["tone"][party]:
             label, wanted = found["tone"].get(party), gold["tone"][party]
             judge("tone", label == wanted, f"{party} {label} for {wanted}")
+    for topic in gold["topics"]:
+        judge("topics", topic_hit(topic, found["topics"]), f"{topic!r} is none of {found['topics']}")
     if "outcome" in gold:
         judge("outcome", found["outcome"] == gold["outcome"], f"{found['outcome']} for {gold['outcome']}")
     return mistakes

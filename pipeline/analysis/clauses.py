@@ -15,7 +15,13 @@ from pipeline.analysis.talk import Said, Sentence
 
 FORMS = ("commit", "appointment", "passive", "receive", "third", "offer", "request", "oblige", "present", "open")
 """In order of precedence where two catch the same words. "oblige" is "I have to"; "open" is "present" with any verb."""
+FREE = "free"  # a sentence without any of the forms
+FEW = 3  # spaces in a sentence that may undertake something without any form or day
 AGREED_FORMS = frozenset({"offer", "request", "appointment"})  # these need the other party's agreement
+
+
+SPEAKER, LISTENER, THIRD = "speaker", "listener", "third"  # who is to do it
+_ANY_WORD = re.compile(r"(?P<verb>\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,8 @@ class Candidate:
     last: int
     due: dates.Due | None
     before: Sentence | None = None  # what was said just before
+    does: str = SPEAKER  # who is to do it
+    probability: float = 0.0  # that it holds, where it was weighed
 
     @property
     def verb(self) -> str:
@@ -107,6 +115,8 @@ def candidates(said: tuple[Said, ...], at: int, now: datetime, agreed: date | No
     for number, sentence in enumerate(turn.sentences):
         bare = plain(sentence.text, sentence.pack)
         caught, first = _caught(bare.text, sentence.pack), 0
+        if not caught:
+            caught = _free(bare.text, sentence.pack, now, agreed)
         for index, (form, match) in enumerate(caught):
             last = len(bare.text)
             if index + 1 < len(caught):
@@ -114,6 +124,15 @@ def candidates(said: tuple[Said, ...], at: int, now: datetime, agreed: date | No
             due = _due(bare.text, first, last, sentence.pack, now, agreed)
             yield Candidate(turn, at, number, sentence, bare.text, form, match, first, last, due)
             first = last
+
+
+def _free(text: str, words: Pack, now: datetime, agreed: date | None) -> list[tuple[str, re.Match[str]]]:
+    """A sentence without any form, if it says enough to undertake something: a few words, or a day."""
+    first = _ANY_WORD.search(text)
+    if first is None:
+        return []
+    enough = text.count(" ") >= FEW or dates.find(text, words, now, agreed) is not None
+    return [(FREE, first)] if enough else []
 
 
 def _border(text: str, first: int, last: int, words: Pack) -> int:

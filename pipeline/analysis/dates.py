@@ -44,20 +44,29 @@ def find(text: str, words: Pack, now: datetime, agreed: date | None = None) -> D
     return _find(straighten(text), words.language, now, agreed)
 
 
-@lru_cache(maxsize=512)
 def _find(straight: str, language: str | None, now: datetime, agreed: date | None) -> Due | None:
-    """One step asks for the same sentence several times."""
     words, best = pack(language), None
+    caught, time = _caught(straight, language)
+    for rule, match, first, last in caught:
+        if best is None or (last - first, first) >= (best.last - best.first, best.first):
+            best = Due(straight[first:last], first, last, _resolve(rule, match, words, now, agreed))
+    best = best or _written(straight, words, now)
+    return _timed(straight, best, time, now)
+
+
+_Caught = tuple[tuple[str, re.Match[str], int, int], ...]
+
+
+@lru_cache(maxsize=1024)
+def _caught(straight: str, language: str | None) -> tuple[_Caught, Time | None]:
+    """What rules catch in a text, and its time of day: the slow part, and a step asks for a sentence several times."""
+    words, found = pack(language), []
     for rule, pattern in _rules(words):
         for match in pattern.finditer(straight):
             first, last = _trimmed(straight, match)
-            if _no_day_to_come(straight, first, last, words):
-                continue
-            due = Due(straight[first:last], first, last, _resolve(rule, match, words, now, agreed))
-            if best is None or (due.last - due.first, due.first) >= (best.last - best.first, best.first):
-                best = due
-    best = best or _written(straight, words, now)
-    return _timed(straight, best, find_time(straight, words), now)
+            if not _no_day_to_come(straight, first, last, words):
+                found.append((rule, match, first, last))
+    return tuple(found), find_time(straight, words)
 
 
 def _trimmed(text: str, match: re.Match[str]) -> tuple[int, int]:

@@ -139,6 +139,6 @@ def _merged(known: Found, again: Found) -> Found:
         due_expression=later.task.due_expression,
         due_date=later.task.due_date,
         due_time=later.task.due_time,
-        confidence=round(min(0.95, max(known.task.confidence, again.task.confidence) + 0.1), 2),
+        confidence=max(known.task.confidence, again.task.confidence),
     )
     return Found(task, again.candidate, known.meaning | again.meaning)

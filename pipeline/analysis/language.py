@@ -6,7 +6,7 @@ A language without a pack gets an empty one: its patterns match nothing, and the
 import re
 import tomllib
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +154,7 @@ def available() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 
+@lru_cache(maxsize=256)
 def pack(language: str | None) -> Pack:
     """The pack of a language (`en`, `en-US`), empty where there is none."""
     code = re.split(r"[-_]", language.lower())[0] if language else ""

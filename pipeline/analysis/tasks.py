@@ -9,34 +9,35 @@ from datetime import time
 from typing import Any
 
 from pipeline.analysis import dates
-from pipeline.analysis.clauses import Candidate
+from pipeline.analysis.clauses import LISTENER, THIRD, Candidate
 from pipeline.analysis.joining import Found, empty, joined
 from pipeline.analysis.language import missing
+from pipeline.analysis.learned import Weights, shipped
 from pipeline.analysis.talk import other, read
 from pipeline.analysis.undertakings import undertakings
 from pipeline.analysis.wording import title, tokens
 from pipeline.domain.insight import Finding, Material, Roster, Task
 from pipeline.domain.speech import Role
 
-WITH_DAY, UNLISTED, WITHOUT_DAY = 0.9, 0.8, 0.7
-INDIRECT = frozenset({"appointment", "passive", "third"})  # forms in which nobody says "I will"
-"""Confidence: a listed verb with a day, any other with a day, a listed verb without one; less for indirect forms. The
-order is that of how often each was right on the development calls (README); the figures are no probabilities."""
-
 
 class Tasks:
     """Commitments, accepted offers and appointments, and requests agreed to."""
 
     name = "tasks"
-    version = 2
+    version = 3
+
+    def __init__(self, weights: Weights | None = None) -> None:
+        """`weights` other than the shipped ones are for measuring."""
+        self._weights = weights
 
     def run(self, material: Material) -> Finding:
+        judge = (self._weights or shipped()).judge
         said = read(material)
         if not any(turn.pack.known for turn in said):
             note = missing(material.transcript.language) if said else "nobody speaks in this call"
             return Finding(self.name, self.version, {"tasks": []}, note=note)
         now = dates.local(material.call.start_time, material.roster.time_zone)
-        found = [_found(candidate, material.roster) for candidate in undertakings(said, now)]
+        found = [_found(candidate, material.roster) for candidate in undertakings(said, now, judge)]
         agent = material.findings["agent"].value.get("user_id") if "agent" in material.findings else None
         tasks = [_owned(one, agent) for one in joined(found) if not empty(one)]
         value = {"tasks": [_plain(one) for one in tasks]}
@@ -51,7 +52,7 @@ def _found(candidate: Candidate, roster: Roster) -> Found:
         owner=owner,
         kind=_kind(candidate),
         evidence=candidate.sentence.evidence(),
-        confidence=_confidence(candidate),
+        confidence=round(candidate.probability, 2),
         beneficiary=beneficiary,
         due_expression=due.expression if due else None,
         due_date=due.day if due else None,
@@ -64,19 +65,13 @@ def _found(candidate: Candidate, roster: Roster) -> Found:
     return Found(task, candidate, meaning)
 
 
-def _confidence(candidate: Candidate) -> float:
-    day = candidate.due is not None and candidate.due.day is not None
-    figure = (WITH_DAY if candidate.known_verb else UNLISTED) if day else WITHOUT_DAY
-    return round(figure - 0.1 * (candidate.form in INDIRECT), 2)
-
-
 def _owner(candidate: Candidate, roster: Roster) -> tuple[str, str | None]:
     """Who does it, and who is owed: the speaker undertakes, a request goes to the other party."""
     role = candidate.sentence.role
     mine, theirs = (role.value if role is not Role.UNKNOWN else "unknown"), other(role)
-    if candidate.form == "request":
+    if candidate.does == LISTENER:
         return theirs or "unknown", mine if theirs else None
-    if candidate.form == "third" and not _ours(candidate, roster):
+    if candidate.does == THIRD and not _ours(candidate, roster):
         return "other", theirs if role is Role.REP else mine if role is Role.CUSTOMER else None
     return mine, theirs
 
@@ -99,7 +94,7 @@ def _kind(candidate: Candidate) -> str:
         return "appointment"
     if candidate.words.matches("tasks", "follow_up", candidate.clause):
         return "follow-up"
-    return "request" if candidate.form == "request" else "commitment"
+    return "request" if candidate.does == LISTENER else "commitment"
 
 
 def _owned(one: Found, agent: str | None) -> Found:

@@ -2,7 +2,7 @@
 
 import re
 
-from pipeline.analysis.clauses import Candidate
+from pipeline.analysis.clauses import FREE, Candidate
 from pipeline.analysis.language import Pack
 
 CLEAR = 2  # words with a meaning of their own that a title needs
@@ -27,7 +27,7 @@ def title(candidate: Candidate) -> str:
     A title that says too little by itself ("Bring that") gets what was said before in brackets.
     """
     text, due, words = candidate.text, candidate.due, candidate.words
-    whole = candidate.form in ("present", "third", "passive", "receive", "appointment") or words.get(
+    whole = candidate.form in ("present", "third", "passive", "receive", "appointment", FREE) or words.get(
         "tasks", "verb_last"
     )
     first = _clause_start(candidate) if whole else candidate.match.start("verb")

@@ -1,0 +1,86 @@
+"""How likely a clause is to undertake something, and who is to do it: a multinomial logistic regression over its signs.
+
+The weights are data, fitted by `bench/undertakings/fit.py` on a labelled corpus; its README says on what, and how well
+they do on calls that they were not fitted on.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from pipeline.analysis.clauses import AGREED_FORMS, LISTENER, SPEAKER, THIRD, Candidate
+from pipeline.analysis.signs import Opinion, signs
+from pipeline.analysis.talk import Said
+
+FILE = Path(__file__).parent / "languages" / "undertakings.tsv"
+CLASSES = ("nobody", SPEAKER, LISTENER, THIRD)
+AGREED = 0.1  # the probability from which what was asked for or offered holds, where the other party agreed to it
+IN_CALL = 0.6  # of what looks done while the call lasts
+SCALE = 100  # weights are kept as whole hundredths
+
+
+@dataclass(frozen=True)
+class Weights:
+    """`of` gives a sign's weight for each of `CLASSES`; `least` is the probability from which an undertaking holds."""
+
+    of: dict[str, tuple[int, ...]]
+    least: float
+
+    def probabilities(self, found: list[str]) -> tuple[float, ...]:
+        """One for each of `CLASSES`; together they are 1."""
+        sums = [0] * len(CLASSES)
+        for sign in ("", *found):  # "" is there in any case
+            weights = self.of.get(sign)
+            if weights:
+                for at, weight in enumerate(weights):
+                    sums[at] += weight
+        top = max(sums)
+        powers = [math.exp((one - top) / SCALE) for one in sums]
+        return tuple(power / sum(powers) for power in powers)
+
+    def judge(self, candidate: Candidate, said: tuple[Said, ...], opinion: Opinion) -> Candidate | None:
+        """The candidate with its probability and with who does it, if it is likely enough that anybody does.
+
+        Of what was asked for or offered, and then agreed to, it is plain who does it.
+        """
+        nobody, *does = self.probabilities(signs(candidate, said, opinion))
+        agreed = opinion.holds and candidate.form in AGREED_FORMS
+        if 1 - nobody < self._needed(candidate, opinion, agreed):
+            return None
+        who = CLASSES[1 + does.index(max(does))]
+        if agreed:
+            who = LISTENER if candidate.form == "request" else SPEAKER
+        return replace(candidate, does=who, probability=max(1 - nobody, self.least) if agreed else 1 - nobody)
+
+    def _needed(self, candidate: Candidate, opinion: Opinion, agreed: bool) -> float:
+        """What is asked for and agreed to needs no probability; what the rules take for done in the call, more."""
+        if agreed:
+            return 0.0 if candidate.form == "request" else AGREED
+        return max(self.least, IN_CALL) if opinion.in_call else self.least
+
+
+@cache
+def shipped() -> Weights:
+    """The weights that come with this package."""
+    return read(FILE)
+
+
+def read(path: Path) -> Weights:
+    """Raises ValueError for a file that does not have the form `written` gives."""
+    head, *lines = path.read_text(encoding="utf-8").splitlines()
+    names = head.split("\t")
+    if tuple(names[1:-1]) != CLASSES:
+        raise ValueError(f"{path} weighs {names[1:-1]}, not {CLASSES}; fit it again with bench/undertakings/fit.py")
+    of = {}
+    for line in lines:
+        sign, *weights = line.split("\t")
+        of[sign] = tuple(map(int, weights))
+    return Weights(of, float(names[-1]))
+
+
+def written(weights: Weights) -> str:
+    """The file's text: a head (sign, classes, least probability), then a line for each sign."""
+    head = "\t".join(("sign", *CLASSES, str(weights.least)))
+    lines = ("\t".join((sign, *map(str, of))) for sign, of in sorted(weights.of.items()))
+    return "\n".join((head, *lines)) + "\n"
