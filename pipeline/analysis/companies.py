@@ -103,7 +103,7 @@ def _beside_name(turn: Said) -> Fact | None:
                 match = re.compile(_KIND_OF_FIRM).match(sentence.text, opening.end())
                 if match and _is_business(match["company"], turn.pack) and (fact := _fact(match, sentence, turn.pack)):
                     return fact
-        for match in re.finditer(rf"(?:^|[,.!?¡] |\b){_LONG_FIRM}(?= (?i:{here})\b)", sentence.text):
+        for match in re.finditer(rf"(?:^|[,.!?¡] |\b){_LONG_FIRM}(?= (?!(?i:{after})\b)(?i:{here})\b)", sentence.text):
             if _is_business(match["company"], turn.pack) and (fact := _fact(match, sentence, turn.pack)):
                 return fact
     return None

@@ -13,7 +13,7 @@ class Scale:
     agreement: float  # of a stretch of a call to its other stretches, to be one voice
 
 
-SCALES = {"pyannote demo": Scale(threshold=0.85, fit=0.7, related=0.6, agreement=0.7)}
+SCALES = {"pyannote demo": Scale(threshold=0.92, fit=0.7, related=0.6, agreement=0.7)}
 """Set on synthetic voices by `bench/voiceprints.py`, by the name that a voiceprint's `model` has."""
 
 OTHERS = Scale(threshold=0.5, fit=0.4, related=0.3, agreement=0.3)
