@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.audio import several, sniff, sound, wav
+from pipeline.audio import mp4, several, sniff, sound, wav
 from pipeline.audio.collect import Collector, Floats
 from pipeline.audio.container import Progress, Reader, blocks, open_container
 from pipeline.audio.storage import open_stored
@@ -20,6 +20,7 @@ from pipeline.domain.speech import Audio, Recording
 from pipeline.errors import NotAudio, RecordingEmpty, RecordingTooLong
 
 KNOWS_ITS_LENGTH = ("flac", "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm")  # the others estimate it
+OTHER_FORMS = (b"RIFF", b"OggS", b"fLaC", b"ID3", b"#!AMR", b"\x1aE\xdf\xa3")  # no MP4, whatever follows
 LOWEST_RATE, HIGHEST_RATE = 4000, 384_000  # Hz
 
 
@@ -81,6 +82,8 @@ def decode_file(
     found = sniff.what_it_is(reader.head)
     if found:
         raise NotAudio(f"The recording is not audio but {found}.")
+    if not reader.head.startswith(OTHER_FORMS) and mp4.has_absurd_tables(reader, reader.size):
+        raise NotAudio("The recording declares more pieces of sound than it has bytes: it is made up, or damaged.")
     header = wav.read_header(reader, reader.size) if reader.head[:4] == b"RIFF" else None
     with open_container(reader, header, media_type) as container:
         return _decode(container, header, options, reader, folder)

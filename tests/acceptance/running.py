@@ -48,6 +48,8 @@ class RunningService:
             "SWITCHBOARD_ASR__MODEL": "demo",
             "SWITCHBOARD_DIARIZATION__PIPELINE": "demo",
             "SWITCHBOARD_FETCH__ALLOWED_HOSTS": '["127.0.0.1"]',
+            "SWITCHBOARD_FETCH__MAX_BYTES": str(32 << 20),
+            "SWITCHBOARD_FETCH__SLOW_SECONDS": "1.5",
             "SWITCHBOARD_WEBHOOKS__ALLOWED_HOSTS": '["127.0.0.1"]',
             "SWITCHBOARD_PROCESSING__PATIENCE_SECONDS": "4",
             "SWITCHBOARD_PROCESSING__BACKOFF_SECONDS": "0.5",

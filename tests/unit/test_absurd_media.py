@@ -1,0 +1,115 @@
+"""Small files that would make a decoder take hours or gigabytes: refused, or stopped at the limit."""
+
+import io
+import struct
+from fractions import Fraction
+
+import av
+import numpy as np
+import pytest
+
+from pipeline.audio import mp4
+from pipeline.audio.decode import DecodeOptions, decode_file
+from pipeline.errors import NotAudio, RecordingTooLong
+
+LIES = "declares more pieces of sound than it has bytes"
+
+
+def box(name: bytes, *inside: bytes) -> bytes:
+    content = b"".join(inside)
+    return struct.pack(">I", len(content) + 8) + name + content
+
+
+def many(count: int, fields: str, *values: int) -> bytes:
+    return struct.pack(">II" + fields, 0, count, *values)
+
+
+def m4a(times: int = 1, chunks: int = 1, samples: int = 1, first: bytes = b"") -> bytes:
+    """An MP4 of one track whose tables declare so many entries."""
+    entry = box(b"mp4a", bytes(6) + b"\0\1" + bytes(8) + struct.pack(">HHHHI", 1, 16, 0, 0, 8000 << 16))
+    table = box(
+        b"stbl",
+        box(b"stsd", many(1, ""), entry),
+        box(b"stts", many(times, "II", samples, 1024)),
+        box(b"stsc", many(1, "III", 1, samples, 1)),
+        box(b"stsz", bytes(4), struct.pack(">II", 1, samples)),
+        box(b"stco", many(chunks, "I", 700)),
+    )
+    media = box(
+        b"mdia",
+        box(b"mdhd", bytes(12), struct.pack(">III", 8000, 0xFFFFFFFF, 0)),
+        box(b"hdlr", bytes(8), b"soun", bytes(13)),
+        box(b"minf", box(b"smhd", bytes(8)), table),
+    )
+    track = box(b"trak", box(b"tkhd", b"\0\0\0\7", bytes(80)), media)
+    return first + box(b"ftyp", b"M4A \0\0\2\0isomM4A ") + box(b"moov", track) + box(b"mdat", bytes(64))
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        m4a(samples=100_000_000),
+        m4a(samples=0xFFFFFFFF),
+        m4a(times=0x10000000),
+        m4a(chunks=0x10000000),
+        m4a(samples=100_000_000, first=box(b"junk", bytes(40)) * 3),
+        m4a(samples=100_000_000, first=box(b"what", bytes(8))),
+        m4a(samples=100_000_000).replace(struct.pack(">I", 92) + b"mdat", struct.pack(">I", 0) + b"mdat"),
+    ],
+)
+def test_an_mp4_with_tables_that_cannot_be_true_is_refused_before_it_is_opened(
+    file: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(*_: object, **__: object) -> None:
+        raise AssertionError("the decoder was given the file")
+
+    monkeypatch.setattr(av, "open", opened)
+    with pytest.raises(NotAudio, match=LIES):
+        decode_file(io.BytesIO(file), DecodeOptions())
+
+
+def written(container: str, codec: str, seconds: float) -> bytes:
+    held = io.BytesIO()
+    with av.open(held, "w", format=container) as file:
+        stream = file.add_stream(codec, rate=8000, layout="mono")
+        samples = (np.sin(np.arange(int(8000 * seconds)) / 3) * 9000).astype(np.int16)[None]
+        frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
+        frame.sample_rate = 8000
+        for packet in [*stream.encode(frame), *stream.encode(None)]:
+            file.mux(packet)
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("mov", "pcm_mulaw"), ("mov", "pcm_s16le")])
+def test_true_tables_are_no_obstacle(container: str, codec: str) -> None:
+    file = written(container, codec, 3.0)
+    assert not mp4.has_absurd_tables(io.BytesIO(file), len(file))
+    assert decode_file(io.BytesIO(file), DecodeOptions()).duration == pytest.approx(3.0, abs=0.3)  # AAC adds its delay
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_no_mp4_has_no_absurd_tables(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    file = chance.integers(0, 4 if seed % 2 else 256, 50_000).astype(np.uint8).tobytes()
+    assert not mp4.has_absurd_tables(io.BytesIO(file), len(file))
+    assert not mp4.has_absurd_tables(io.BytesIO(bytes(50_000)), 50_000)
+
+
+def gapped(hours: float) -> bytes:
+    """A Matroska file of two short pieces of sound, so many hours apart."""
+    held = io.BytesIO()
+    with av.open(held, "w", format="matroska") as file:
+        stream = file.add_stream("pcm_s16le", rate=8000, layout="mono")
+        for at in (0, int(hours * 3600 * 8000)):
+            frame = av.AudioFrame.from_ndarray(np.ones((1, 160), np.int16), format="s16", layout="mono")
+            frame.sample_rate, frame.pts, frame.time_base = 8000, at, Fraction(1, 8000)
+            for packet in stream.encode(frame):
+                file.mux(packet)
+    return held.getvalue()
+
+
+def test_a_kilobyte_that_would_be_hours_of_silence_is_stopped_at_the_limit() -> None:
+    file = gapped(9)
+    assert len(file) < 2000
+    with pytest.raises(RecordingTooLong):
+        decode_file(io.BytesIO(file), DecodeOptions(max_seconds=60))
