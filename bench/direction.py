@@ -5,7 +5,8 @@
 Fits the log odds of an outgoing call to the calls of analysis_cases/dev and to the open half of people_tables/, by
 logistic regression with a ridge (`--strength` is its inverse) and no constant, so that a talk without a cue says
 nothing. Judged: each call of `dev` by weights fitted without it, and the rows of the other half of the tables.
-`--write` puts the weights into pipeline/analysis/languages/direction.json. Needs scikit-learn (a development dependency).
+`--write` puts the weights into pipeline/analysis/languages/direction.json. Needs scikit-learn, a development
+dependency.
 """
 
 import argparse
