@@ -17,18 +17,22 @@ import json
 import platform
 import random
 import shutil
+import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
 MARK = "hush5f1c"  # in every secret that is sent, and nowhere else
 INJECTED = "forged7ab2"  # after a line break, where a log might repeat what was sent
@@ -217,7 +221,7 @@ class Maker:
         """Other methods and paths."""
         pick = self._random
         if pick.random() < 0.5:
-            method = pick.choice(["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "FOO"])
+            method = pick.choice(["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
             return self._request("routes", b"" if method in ("GET", "HEAD") else body, {405}, {}, "/submit", method)
         path = pick.choice(
             ["/", "/submit/", "//submit", "/SUBMIT", "/submit%00", f"/submit%0d%0a{INJECTED}",
@@ -258,6 +262,7 @@ class Maker:
             head + b"".join(b"X-%d: y\r\n" % n for n in range(500)) + length + b"\r\n" + body,
             head[: pick.randrange(len(head))],
             b"POST /submit\r\n\r\n",
+            head.replace(b"POST", b"FOO") + length + b"\r\n" + body,  # servers' parsers know a list of methods
             b"POST /submit HTTP/9.9\r\n\r\n",
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             bytes.fromhex("16030100c8010000c40303") + pick.randbytes(190),
@@ -474,14 +479,18 @@ async def flood(
     return most, answers
 
 
-def memory_meter() -> Callable[[], dict[str, float]]:
+def memory_meter(without_ray: bool) -> Callable[[], dict[str, float]]:
     """Resident memory of the Intake replica and of HAProxy's processes, MiB."""
     import psutil
-    from ray import serve
 
-    replica = psutil.Process(serve.get_app_handle("intake").pid.remote().result())
-    mine = {child.pid: child for child in psutil.Process().children(recursive=True)}
-    proxies = [process for process in mine.values() if "haproxy" in process.name()]
+    children = psutil.Process().children(recursive=True)
+    if without_ray:
+        replica = next(child for child in children if "uvicorn" in " ".join(child.cmdline()))
+    else:
+        from ray import serve
+
+        replica = psutil.Process(serve.get_app_handle("intake").pid.remote().result())
+    proxies = [process for process in children if "haproxy" in process.name()]
 
     def read() -> dict[str, float]:
         sizes = {"intake": replica.memory_info().rss / 2**20, "haproxy": 0.0}
@@ -544,15 +553,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--pressure-seconds", type=float, default=15.0, help="length of slow clients, and of the flood")
+    parser.add_argument("--without-ray", action="store_true", help="the application behind uvicorn alone, no HAProxy")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     from submit import intake  # bench/submit.py, beside this file
 
+    started = alone if options.without_ray else intake
     folder, tally, figures = Path(tempfile.mkdtemp(prefix="swb-fuzz-")), Tally(), {}
     try:
-        with intake(folder) as (port, secret):
-            print(f"seed {options.seed}, Python {platform.python_version()}", flush=True)
-            figures = asyncio.run(fuzz(options, port, secret, tally, memory_meter()))
+        with started(folder) as (port, secret):
+            front = "uvicorn alone" if options.without_ray else "HAProxy and Ray Serve"
+            print(f"{front}, seed {options.seed}, Python {platform.python_version()}", flush=True)
+            figures = asyncio.run(fuzz(options, port, secret, tally, memory_meter(options.without_ray)))
             figures["leaks in logs"] = leaks(log_folders(folder), secret)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -567,13 +579,53 @@ def main() -> None:
         raise SystemExit(1)
 
 
-def log_folders(folder: Path) -> list[Path]:
-    """Ray's logs of this session, and PostgreSQL's."""
-    import ray
+@contextmanager
+def alone(folder: Path) -> Iterator[tuple[int, str]]:
+    """The same application and PostgreSQL behind uvicorn; yields its port and an API key."""
+    from submit import free_port, new_key
 
+    from db import embedded, migrate
+
+    url = embedded.start(folder)
+    server = None
+    try:
+        migrate.migrate(url)
+        secret, port = asyncio.run(new_key(url)), free_port()
+        with (folder / "uvicorn.log").open("w") as log:
+            server = subprocess.Popen([sys.executable, "-c", _ALONE, url, str(port)], stdout=log, stderr=log, cwd=ROOT)
+        for _ in range(600):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.1)
+        yield port, secret
+    finally:
+        if server is not None:
+            server.terminate()
+            server.wait(30)
+        embedded.stop(folder)
+
+
+_ALONE = """
+import sys, uvicorn
+from serve_app.ledger import open_ledger
+from serve_app.limits import LimitOptions
+from serve_app.submit import build_api
+limits = LimitOptions(per_minute=1e9, burst=10**9)
+uvicorn.run(build_api(limits, lambda: open_ledger(sys.argv[1], limits.pool_size)), port=int(sys.argv[2]))
+"""
+
+
+def log_folders(folder: Path) -> list[Path]:
+    """Ray's logs of this session, and PostgreSQL's; or uvicorn's."""
     postgres = folder / "only-logs"
     postgres.mkdir()
-    shutil.copy(folder / "postgres.log", postgres)
+    for name in ("postgres.log", "uvicorn.log"):
+        if (folder / name).exists():
+            shutil.copy(folder / name, postgres)
+    if (folder / "uvicorn.log").exists():
+        return [postgres]
+    import ray
+
     return [Path(ray._private.worker._global_node.get_session_dir_path()) / "logs", postgres]
 
 
