@@ -611,7 +611,8 @@ from serve_app.ledger import open_ledger
 from serve_app.limits import LimitOptions
 from serve_app.submit import build_api
 limits = LimitOptions(per_minute=1e9, burst=10**9)
-uvicorn.run(build_api(limits, lambda: open_ledger(sys.argv[1], limits.pool_size)), port=int(sys.argv[2]), access_log=False)
+api = build_api(limits, lambda: open_ledger(sys.argv[1], limits.pool_size))
+uvicorn.run(api, port=int(sys.argv[2]), access_log=False)
 """
 
 
