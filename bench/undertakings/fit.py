@@ -32,7 +32,7 @@ STRENGTH = 0.1  # C of the regression: the inverse of how strongly weights are h
 CALL_WEIGHT = 2.0  # of an example from a call beside one of the corpus
 WORDS = 0.7  # the value of a sign of words beside that of a sign of form, 1: there are more of them, each rarer
 RARE = 2  # examples in which a sign must occur
-LEAST = 0.35  # the probability from which an undertaking holds
+LEAST = 0.45  # the probability from which an undertaking holds
 BINS = (0.0, 0.5, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import date, datetime
 
 from pipeline.analysis import dates
-from pipeline.analysis.clauses import FREE, Candidate
+from pipeline.analysis.clauses import FREE, LISTENER, Candidate
 from pipeline.analysis.language import Pack
 from pipeline.analysis.talk import Said, Sentence
 from pipeline.analysis.wording import CLEAR, content
@@ -50,7 +50,7 @@ def _days_after(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> 
         own = reply.turn.speaker == turn.turn.speaker
         if not own and reply.pack.matches("tasks", "when", reply.text):
             asked = True
-        elif (own and asked) or (not own and at == 0 and candidate.form == "request" and not _vague(candidate)):
+        elif (own and asked) or (not own and at == 0 and candidate.does == LISTENER and not _vague(candidate)):
             for sentence in reply.sentences:
                 yield from only_day(sentence.text, reply.pack, now)
                 yield from _assent_with_day(sentence, now)
@@ -59,7 +59,10 @@ def _days_after(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> 
 def _assent_with_day(sentence: Sentence, now: datetime) -> Iterator[dates.Due]:
     """ "Sure, I'll do it tonight": the day of what was asked, in the sentence that agrees to it."""
     found = dates.find(sentence.text, sentence.pack, now) if len(sentence.text.split()) <= SHORT else None
-    if found and found.day and sentence.pack.matches("tasks", "accept", sentence.text):
+    if found is None or found.day is None:
+        return
+    rest = sentence.text[: found.first] + sentence.text[found.last :]
+    if content(rest, sentence.pack) <= CLEAR and sentence.pack.matches("tasks", "accept", sentence.text):
         yield dates.Due(found.expression, 0, 0, found.day, found.time)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from pipeline.analysis.clauses import Candidate, has
+from pipeline.analysis.clauses import LISTENER, Candidate, has
 from pipeline.analysis.wording import CLEAR
 from pipeline.domain.insight import Task
 
@@ -27,7 +27,7 @@ class Found:
 
 def empty(one: Found) -> bool:
     """A request that says neither what nor when, and that nothing else explains: "Do that then." """
-    return one.candidate.form == "request" and one.vague and one.task.due_date is None
+    return one.candidate.does == LISTENER and one.vague and one.task.due_date is None
 
 
 def joined(found: list[Found]) -> list[Found]:
@@ -58,7 +58,7 @@ def _same(known: Found, again: Found) -> bool:
 
 def _grants(known: Found, again: Found) -> bool:
     """A request and the promise that answers it."""
-    if known.candidate.form != "request" or again.candidate.at - known.candidate.at != 1:
+    if known.candidate.does != LISTENER or again.candidate.at - known.candidate.at != 1:
         return False
     return _shared(known, again) > 0 or min(len(known.meaning), len(again.meaning)) <= CLEAR
 
@@ -76,9 +76,9 @@ def _meant(known: Found, again: Found) -> bool:
         return True
     if "follow-up" in {known.task.kind, again.task.kind}:
         return False
-    approved = again.candidate.form == "request" and again.candidate.at - known.candidate.at == 1
+    approved = again.candidate.does == LISTENER and again.candidate.at - known.candidate.at == 1
     repeated = known.candidate.form == "offer" and again.candidate.at - known.candidate.at == REPEATED
-    return known.candidate.form == "request" or repeated or (approved and again.task.due_date is None)
+    return known.candidate.does == LISTENER or repeated or (approved and again.task.due_date is None)
 
 
 def _alike(known: Found, again: Found, near: bool) -> bool:

@@ -257,7 +257,6 @@ en|r:I'll transfer you now./c:Okay.|-
 en|c:I'll probably cancel if it happens again./r:I understand.|-
 en|r:We'd usually send that out on Fridays./c:Okay.|-
 en|r:You'll have to speak to your bank about that./c:Okay, I'll ring them tomorrow.|customer 2025-04-17
-en|c:I'll call back later./r:Okay.|customer None OR customer 2025-04-16
 en|r:The warranty runs until Friday./c:Oh.|-
 en|r:Delivery takes five working days./c:Okay.|-
 en|r:I've emailed it to you just now./c:Got it.|-
