@@ -100,7 +100,7 @@ def _operation() -> dict[str, Any]:
 def _accepted() -> dict[str, Any]:
     return {
         "description": "Recorded for good.",
-        "headers": {"X-Request-Id": _header("Names this request in the service's log.")},
+        "headers": {"X-Request-Id": _header("Names this request in the service's log."), **_rates()},
         "content": {
             "application/json": {
                 "schema": {"$ref": _SCHEMAS + SubmitReply.__name__},
@@ -110,6 +110,14 @@ def _accepted() -> dict[str, Any]:
                 },
             }
         },
+    }
+
+
+def _rates() -> dict[str, Any]:
+    """Headers of the IETF draft "RateLimit header fields for HTTP"."""
+    return {
+        "RateLimit-Policy": _header("The key's quota `q` in a window of `w` seconds."),
+        "RateLimit": _header("What is left to the key, `r`, and the seconds until it has its whole quota again, `t`."),
     }
 
 
@@ -123,6 +131,8 @@ def _refusals() -> dict[str, Any]:
 def _refused(kinds: list[type[Refusal]]) -> dict[str, Any]:
     samples = {kind.kind: _sample(kind) for kind in kinds}
     headers = {name: _header() for name in next(iter(samples.values())).headers}
+    if errors.TooManyRequests in kinds:
+        headers |= _rates()
     return {
         "description": " ".join(sample.detail for sample in samples.values()),
         "headers": {"X-Request-Id": _header("Names this request in the service's log."), **headers},
