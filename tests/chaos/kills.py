@@ -27,6 +27,7 @@ SHARES = {  # how often each kind comes, of 220; what takes long to come back co
     "node": 5,
     "head": 2,
 }
+MANY = ("task", "intake", "cut", "backend")  # there is always another one to kill
 ENGINE_STAGES = {"transcriber": "asr", "diarizer": "diarization"}
 LONGEST = 240.0  # seconds a recovery is waited for
 NODE_AWAY = 4.0  # seconds until a lost node is replaced
@@ -60,13 +61,11 @@ class Killer:
         self.kills: list[Kill] = []
         self.skipped = 0
         self._watching: set[asyncio.Task[None]] = set()
-        self._busy: set[str] = set()  # kinds that have not come back yet
+        self.busy: set[str] = set()  # kinds that are down: a second kill would prove nothing
         self.probing = 0  # how many recoveries wait for a 202
 
     async def strike(self, kind: str) -> None:
         """One kill; returns when the next may follow."""
-        if kind in self._busy:  # a second one of a kind that is down already would prove nothing
-            await asyncio.wait(self._watching, timeout=LONGEST, return_when=asyncio.FIRST_COMPLETED)
         if kind in ("head", "node"):
             await self.settle()
         before = await self._running()
@@ -80,7 +79,8 @@ class Killer:
         at, what, hit = struck
         if hit is None:
             hit = before
-        self._busy.add(kind)
+        if kind not in MANY:
+            self.busy.add(kind)
         task = asyncio.create_task(self._watch(kind, at, what, hit))
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
@@ -176,7 +176,7 @@ class Killer:
             took: float | None = time.time() - at
         except TimeoutError:
             took = None
-        self._busy.discard(kind)
+        self.busy.discard(kind)
         self.kills.append(Kill(kind, at, what, None if took is None else round(took, 2), len(hit)))
 
     async def _accepting(self, at: float) -> None:

@@ -40,6 +40,7 @@ class Ledger:
 
     path: Path
     attempts: list[Attempt] = field(default_factory=list)
+    accepted: int = 0  # how often a 202 was given
     _file: int = -1
 
     def __post_init__(self) -> None:
@@ -48,14 +49,10 @@ class Ledger:
     def write(self, attempt: Attempt) -> None:
         os.write(self._file, (json.dumps(asdict(attempt)) + "\n").encode())
         self.attempts.append(attempt)
+        self.accepted += attempt.status == ACCEPTED
 
     def close(self) -> None:
         os.close(self._file)
-
-    @property
-    def accepted(self) -> int:
-        """How often a 202 was given."""
-        return sum(one.status == ACCEPTED for one in self.attempts)
 
 
 def read(path: Path) -> list[Attempt]:

@@ -86,4 +86,4 @@ async def test_an_engine_that_dies_in_the_middle_of_a_careful_pass_is_asked_agai
 
 async def test_a_cpu_task_whose_process_dies_each_time_fails_after_a_few_tries(transcriber: Any) -> None:
     with pytest.raises(WorkerLost, match="four times"):
-        await asyncio.wait_for(RayWorkers(transcriber, transcriber).compute(os._exit, 1), 120)
+        await asyncio.wait_for(RayWorkers(transcriber, transcriber).compute(os._exit, 1), 240)
