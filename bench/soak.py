@@ -184,7 +184,11 @@ class Load:
 
 
 def compare(rows: list[dict[str, Any]], minutes: float) -> list[dict[str, Any]]:
-    """Medians of the first and the last ten minutes, by kind of process."""
+    """What each kind of process held in the first and the last ten minutes.
+
+    The least and the most of each (10th and 90th percentile of the unique set): what a process takes for the length of a
+    call and gives back is no growth, whichever of the two the median happens to meet.
+    """
     span = min(600.0, minutes * 20)
     first, last = min(row["at"] for row in rows), max(row["at"] for row in rows)
     table = []
@@ -198,10 +202,14 @@ def compare(rows: list[dict[str, Any]], minutes: float) -> list[dict[str, Any]]:
         for unit in ("uss_mb", "pss_mb"):
             one[f"first_{unit}"] = round(statistics.median(row[unit] for row in early), 1)
             one[f"last_{unit}"] = round(statistics.median(row[unit] for row in late), 1)
-        grown = one["last_uss_mb"] - one["first_uss_mb"]
-        one["flat"] = grown < max(GROWTH * one["first_uss_mb"], GROWTH_MB)
+        one["flat"] = all(_flat(early, late, at) for at in (0, 8))
         table.append(one)
     return table
+
+
+def _flat(early: list[dict[str, Any]], late: list[dict[str, Any]], decile: int) -> bool:
+    before, after = (statistics.quantiles([row["uss_mb"] for row in rows], n=10)[decile] for rows in (early, late))
+    return after - before < max(GROWTH * before, GROWTH_MB)
 
 
 def plot(rows: list[dict[str, Any]], file: Path) -> None:

@@ -218,8 +218,8 @@ class RayWorkers:
     replica died twice, the request may be the cause, or have stood beside it: from then on it has a replica to itself.
     If that dies twice more, the request is to blame: `WorkerLost`. Others are tried for as long as it takes.
 
-    Ray itself runs a CPU task again whose worker dies, three times; nothing else is in such a worker, so that
-    `WorkerLost` follows.
+    Ray itself runs a CPU task again whose worker dies, once; then it is `TaskLost`, a failure of this call alone, for
+    nothing else is in such a worker.
     """
 
     def __init__(
@@ -231,8 +231,8 @@ class RayWorkers:
     ) -> None:
         self._transcriber = transcriber
         self._diarizer = diarizer
-        self._compute = ray.remote(num_cpus=cpus_per_task, max_retries=3)(_run)
-        self._hold = ray.remote(num_cpus=cpus_per_task, max_retries=3, num_returns=2)(_run_and_tell)
+        self._compute = ray.remote(num_cpus=cpus_per_task, max_retries=1)(_run)
+        self._hold = ray.remote(num_cpus=cpus_per_task, max_retries=1, num_returns=2)(_run_and_tell)
         self._pause = pause
 
     async def recognition(self) -> Recognition:
@@ -293,6 +293,12 @@ class RayWorkers:
         await asyncio.sleep(self._pause)
 
 
+class TaskLost(EngineLost):
+    """The process of a CPU task died each time it was tried."""
+
+    code = "worker_lost"  # what the call fails with when its attempts are used up
+
+
 LOST = (ActorDiedError, ActorUnavailableError, BackPressureError)
 
 
@@ -329,6 +335,6 @@ async def _unwrapped(awaitable: Awaitable[T]) -> T:
             raise cause from None
         raise EngineError(f"{type(cause).__name__} in the pipeline: {cause}") from error
     except WorkerCrashedError as error:
-        raise WorkerLost("The process that worked on this call died each of the four times it was tried.") from error
+        raise TaskLost("The process of a CPU task died each time it was tried: is memory short?") from error
     except ObjectLostError as error:
         raise EngineLost("What a lost node held of this call is gone; it is made anew.") from error

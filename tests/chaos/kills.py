@@ -60,6 +60,7 @@ class Killer:
         self._stand, self._onlooker, self._ledger, self._witness, self._rng = stand, onlooker, ledger, witness, rng
         self.kills: list[Kill] = []
         self.skipped = 0
+        self.struck = 0  # what is still being watched included
         self._watching: set[asyncio.Task[None]] = set()
         self.busy: set[str] = set()  # kinds that are down: a second kill would prove nothing
         self.probing = 0  # how many recoveries wait for a 202
@@ -79,6 +80,7 @@ class Killer:
         at, what, hit = struck
         if hit is None:
             hit = before
+        self.struck += 1
         if kind not in MANY:
             self.busy.add(kind)
         task = asyncio.create_task(self._watch(kind, at, what, hit))

@@ -76,7 +76,7 @@ class _Storm:
 
     @property
     def struck(self) -> int:
-        return len(self.killer.kills)
+        return self.killer.struck
 
 
 async def run(folder: Path, options: Options) -> Report:
