@@ -186,8 +186,8 @@ class Load:
 def compare(rows: list[dict[str, Any]], minutes: float) -> list[dict[str, Any]]:
     """What each kind of process held in the first and the last ten minutes.
 
-    The least and the most of each (10th and 90th percentile of the unique set): what a process takes for the length of a
-    call and gives back is no growth, whichever of the two the median happens to meet.
+    The least and the most of each (10th and 90th percentile of the unique set): what a process takes for the length of
+    a call and gives back is no growth, whichever of the two the median happens to meet.
     """
     span = min(600.0, minutes * 20)
     first, last = min(row["at"] for row in rows), max(row["at"] for row in rows)
