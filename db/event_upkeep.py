@@ -1,5 +1,6 @@
 """Care for the outbox: replay, enabling anew, what is too old, endpoints that fail for days. `events.py` sends."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -16,33 +17,59 @@ _LOCK_LINE = sa.text("""
     SELECT id FROM webhook_deliveries WHERE endpoint_id = :endpoint AND state IN ('waiting', 'behind', 'sending')
     ORDER BY id FOR NO KEY UPDATE
 """)
+
+# Of the calls that are named and no others: whoever holds a row here holds up the next change of its call.
+_LOCK_CALLS = sa.text("""
+    SELECT id FROM webhook_deliveries
+    WHERE endpoint_id = :endpoint AND call_pk = ANY (CAST(:calls AS bigint[]))
+        AND state IN ('waiting', 'behind', 'sending')
+    ORDER BY id FOR NO KEY UPDATE
+""")
 _LINE_UP = sa.text("""
     WITH line AS (
-        SELECT id, call_pk, bool_or(state = 'sending') OVER (PARTITION BY call_pk) AS busy,
+        SELECT id, bool_or(state = 'sending') OVER (PARTITION BY call_pk) AS busy,
             row_number() OVER (PARTITION BY call_pk ORDER BY id) AS place
-        FROM webhook_deliveries WHERE endpoint_id = :endpoint AND state IN ('waiting', 'behind', 'sending')
+        FROM webhook_deliveries
+        WHERE endpoint_id = :endpoint AND call_pk = ANY (CAST(:calls AS bigint[]))
+            AND state IN ('waiting', 'behind', 'sending')
+    ), lined AS (
+        SELECT id, CASE WHEN place = 1 AND NOT busy THEN 'waiting' ELSE 'behind' END AS state FROM line
     )
-    UPDATE webhook_deliveries SET state = CASE WHEN place = 1 AND NOT busy THEN 'waiting' ELSE 'behind' END
-    FROM line WHERE webhook_deliveries.id = line.id AND webhook_deliveries.state IN ('waiting', 'behind')
+    UPDATE webhook_deliveries SET state = lined.state
+    FROM lined WHERE webhook_deliveries.id = lined.id AND webhook_deliveries.state IN ('waiting', 'behind')
+        AND webhook_deliveries.state <> lined.state
 """)
 
-_STUCK = sa.text("""
-    SELECT DISTINCT b.endpoint_id, b.workspace_id FROM webhook_deliveries b
-    WHERE b.state = 'behind' AND NOT EXISTS (
+_STUCK = """
+    SELECT b.endpoint_id, array_agg(DISTINCT b.call_pk) FROM webhook_deliveries b
+    WHERE b.state = 'behind' AND {of} AND NOT EXISTS (
         SELECT FROM webhook_deliveries d
         WHERE d.endpoint_id = b.endpoint_id AND d.call_pk = b.call_pk AND d.state IN ('waiting', 'sending')
     )
-""")
+    GROUP BY b.endpoint_id
+"""
+# At a disabled endpoint this is no fault: what was kept too long was swept, the first of a call before the others.
+_STUCK_ANYWHERE = sa.text(
+    _STUCK.format(of="b.endpoint_id IN (SELECT id FROM webhook_endpoints WHERE disabled_at IS NULL)")
+)
+_STUCK_AT = sa.text(_STUCK.format(of="b.endpoint_id = :endpoint"))
 
+# By an array of ids, for which the planner takes their index; joined with a query it would read the whole table.
 _SWEEP = sa.text("""
-    DELETE FROM events WHERE id IN (
+    DELETE FROM events WHERE id = ANY (ARRAY(
         SELECT e.id FROM events e
         WHERE e.at < now() - make_interval(secs => :seconds) AND NOT EXISTS (
             SELECT FROM webhook_deliveries d JOIN webhook_endpoints w ON w.id = d.endpoint_id
             WHERE d.event_id = e.id AND d.state IN ('waiting', 'behind', 'sending') AND w.disabled_at IS NULL
         )
         ORDER BY e.at LIMIT :rows FOR UPDATE SKIP LOCKED
-    )
+    ))
+""")
+
+_FORGET = sa.text("""
+    DELETE FROM webhook_deliveries WHERE id = ANY (ARRAY(
+        SELECT id FROM webhook_deliveries WHERE endpoint_id = :endpoint LIMIT :rows FOR UPDATE SKIP LOCKED
+    ))
 """)
 
 _PASS_OVER = sa.text("""
@@ -86,12 +113,9 @@ async def sweep(database: Database, seconds: float) -> int:
 
 
 async def mend(database: Database) -> int:
-    """Line up anew where an event waits behind none; how many endpoints. There should be none."""
+    """Line up anew where an event waits behind none; at how many endpoints. There should be none."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        stuck = (await connection.execute(_STUCK)).all()
-        for endpoint_id, _ in stuck:
-            await _line_up(connection, endpoint_id)
-    return len(stuck)
+        return await _mend(connection, _STUCK_ANYWHERE, {})
 
 
 async def replay(
@@ -118,23 +142,40 @@ async def replay(
             sa.update(webhook_deliveries)
             .where(chosen)
             .values(state="behind", failures=0, not_before=sa.func.now(), finished_at=None)
+            .returning(table.call_pk)
         )
-        await _line_up(connection, endpoint_id)
+        calls = list(done.scalars())
+        await _line_up(connection, endpoint_id, calls)
         await connection.execute(NOTIFY)
-        return done.rowcount
+        return len(calls)
 
 
 async def begin_anew(connection: AsyncConnection, endpoint_id: UUID, pass_over: bool) -> None:
     """What waits for an endpoint is due at once, its schedule begun anew; or given up, with a line in the log."""
-    await connection.execute(_LOCK_LINE, {"endpoint": endpoint_id})
     if pass_over:
+        await connection.execute(_LOCK_LINE, {"endpoint": endpoint_id})
         await connection.execute(_PASS_OVER, {"endpoint": endpoint_id})
         return
     waiting = sa.and_(webhook_deliveries.c.endpoint_id == endpoint_id, webhook_deliveries.c.state == "waiting")
     await connection.execute(sa.update(webhook_deliveries).where(waiting).values(failures=0, not_before=sa.func.now()))
+    await _mend(connection, _STUCK_AT, {"endpoint": endpoint_id})
 
 
-async def _line_up(connection: AsyncConnection, endpoint_id: UUID) -> None:
-    """Of each call the first unsent waits and the others are behind it."""
-    await connection.execute(_LOCK_LINE, {"endpoint": endpoint_id})  # nobody claims meanwhile
-    await connection.execute(_LINE_UP, {"endpoint": endpoint_id})
+async def forget(database: Database, workspace_id: UUID, endpoint_id: UUID) -> int:
+    """Delete some of an endpoint's deliveries with their log, at most `SWEEP_ROWS`; how many."""
+    async with database.transaction(workspace_id) as connection:
+        return (await connection.execute(_FORGET, {"endpoint": endpoint_id, "rows": SWEEP_ROWS})).rowcount
+
+
+async def _mend(connection: AsyncConnection, query: sa.TextClause, values: dict[str, object]) -> int:
+    stuck = (await connection.execute(query, values)).all()
+    for endpoint_id, calls in stuck:
+        await _line_up(connection, endpoint_id, calls)
+    return len(stuck)
+
+
+async def _line_up(connection: AsyncConnection, endpoint_id: UUID, calls: Sequence[int]) -> None:
+    """Of each of `calls` the first unsent waits and the others are behind it."""
+    values = {"endpoint": endpoint_id, "calls": list(set(calls))}
+    await connection.execute(_LOCK_CALLS, values)  # nobody claims meanwhile
+    await connection.execute(_LINE_UP, values)

@@ -117,7 +117,15 @@ async def change(
 
 
 async def remove(database: Database, endpoint: Endpoint) -> bool:
-    """Remove it, with what waits for it and its log. False where it is gone already."""
+    """Remove it, with what waits for it and its log. False where it is gone already.
+
+    Little by little: what happens to calls meanwhile waits for whoever deletes the endpoint itself.
+    """
+    leaving = {"events": [], "disabled_at": sa.func.now(), "disabled_reason": "It is being removed."}
+    if await _update(database, endpoint, leaving) is None:
+        return False
+    while await event_upkeep.forget(database, endpoint.workspace_id, endpoint.endpoint_id):
+        pass
     async with database.transaction(endpoint.workspace_id) as connection:
         done = await connection.execute(sa.delete(endpoints).where(endpoints.c.id == endpoint.endpoint_id))
     return done.rowcount == 1
@@ -165,7 +173,7 @@ async def reseal(database: Database, sealer: Sealer) -> int:
     """
     changed = 0
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        for row in await connection.execute(sa.select(endpoints).with_for_update()):
+        for row in await connection.execute(sa.select(endpoints).with_for_update(key_share=True)):
             kept = {name: row._mapping[name] for name in ("secret", "previous_secret")}
             fresh = {name: text and sealer.reseal(text) for name, text in kept.items()}
             if fresh != kept:

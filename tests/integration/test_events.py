@@ -300,6 +300,66 @@ async def test_old_events_are_swept_and_what_is_still_to_be_sent_stays(world: Wo
     assert await world.rows("SELECT * FROM webhook_deliveries") == []
 
 
+async def test_what_was_kept_too_long_at_a_disabled_endpoint_leaves_the_rest_of_its_call_in_line(world: World) -> None:
+    one = await endpoint(world)
+    await world.submit(recording_url=A)
+    await webhooks.disable(world.database, one, "by hand")
+    await world.execute("UPDATE events SET at = at - interval '2 h' WHERE type = 'call.received'")
+    assert await event_upkeep.sweep(world.database, 3600) == 1
+    assert await event_upkeep.mend(world.database) == 0  # nothing is wrong
+    await webhooks.enable(world.database, one)
+    assert [one.event.type for one in await claim(world)] == ["call.transcribing"]
+
+
+async def test_later_events_of_a_call_are_later_though_the_clock_is_set_back(world: World) -> None:
+    await endpoint(world)
+    await world.submit()
+    await world.execute("UPDATE events SET at = at + interval '1 h'")
+    await world.submit(recording_url=A)
+    assert await types(world) == ["call.received", "call.transcribing"]
+
+
+async def test_an_endpoint_that_is_removed_in_the_middle_refuses_nothing_that_happens(world: World) -> None:
+    await endpoint(world)
+    async with world.database.transaction(world.workspace_id) as removing:
+        await removing.execute(sa.text("DELETE FROM webhook_endpoints"))
+        submitting = asyncio.ensure_future(world.submit())
+        await asyncio.sleep(0.3)
+    await submitting
+    assert await types(world) == ["call.received"]
+    assert await world.rows("SELECT * FROM webhook_deliveries") == []
+
+
+async def test_while_an_endpoint_with_much_behind_it_is_removed_calls_go_on(world: World) -> None:
+    one = await endpoint(world)
+    await world.submit()
+    async with world.database.transaction(world.workspace_id) as noting:  # one of its deliveries takes long
+        await noting.execute(sa.text("SELECT FROM webhook_deliveries FOR UPDATE"))
+        removing = asyncio.ensure_future(webhooks.remove(world.database, one))
+        await asyncio.sleep(0.3)
+        assert not removing.done()
+        world.call_id = uuid4()
+        await asyncio.wait_for(world.submit(), 2)
+    assert await removing
+    assert await webhooks.list_endpoints(world.database) == []
+    assert await world.rows("SELECT * FROM webhook_deliveries") == []
+
+
+async def test_a_replay_holds_up_no_other_call(world: World) -> None:
+    one = await endpoint(world)
+    await world.submit()
+    (delivery,) = await claim(world)
+    await events.note(world.database, delivery, OK, Verdict.DELIVERED)
+    world.call_id = uuid4()
+    await world.submit()
+    async with world.database.transaction(world.workspace_id) as other:
+        await other.execute(sa.text("SELECT FROM webhook_deliveries WHERE state = 'waiting' FOR UPDATE"))
+        replay = event_upkeep.replay(
+            world.database, world.workspace_id, one.endpoint_id, delivery.event.event_id, failed_only=False
+        )
+        assert await asyncio.wait_for(replay, 2) == 1
+
+
 async def test_an_event_that_waits_behind_none_is_lined_up_anew(world: World) -> None:
     await endpoint(world)
     await world.submit(recording_url=A)

@@ -29,7 +29,7 @@ CREATE TABLE events (
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
     type text NOT NULL,
-    at timestamptz NOT NULL,  -- of one call's events never the same twice
+    at timestamptz NOT NULL,  -- of one call's events each is later than the one before
     data jsonb NOT NULL,  -- ids, state, times, failure
     record jsonb,  -- what the call gave, where an endpoint asks for it
     transcript jsonb  -- where an endpoint asks for it
@@ -138,7 +138,9 @@ BEGIN
     END IF;
 
     INSERT INTO events (workspace_id, call_pk, type, at, data, record, transcript) VALUES (
-        NEW.workspace_id, NEW.id, kind, clock_timestamp(),
+        NEW.workspace_id, NEW.id, kind,
+        -- Also where the server's clock was set back, or is that of another server after a failover.
+        greatest(clock_timestamp(), (SELECT max(at) + interval '1 us' FROM events WHERE call_pk = NEW.id)),
         jsonb_build_object(
             'callId', NEW.call_id, 'teamId', NEW.team_id, 'userId', NEW.user_id, 'jobId', NEW.job_id,
             'status', NEW.state,
@@ -157,7 +159,7 @@ BEGIN
     FOR endpoint IN
         SELECT w.id FROM webhook_endpoints w
         WHERE w.workspace_id = NEW.workspace_id AND kind = ANY (w.events) AND coalesce(w.team_id = NEW.team_id, true)
-        ORDER BY w.id
+        ORDER BY w.id FOR KEY SHARE  -- one that is being removed is passed over: no reason to refuse what happened
     LOOP
         -- Locked, so that who finishes the earlier one right now finds this one behind it, or this one finds it done.
         PERFORM FROM webhook_deliveries d
