@@ -193,7 +193,9 @@ def _in_full(turn: Said, members: tuple[Member, ...]) -> Iterator[Named]:
     """The whole name of a member, not spoken of as a colleague or of one we put them through to."""
     if any(turn.pack.matches("people", key, turn.text) for key in ("transfer", "colleague")):
         return
-    yield from mentioned(turn, {member.name for member in members if len(member.name.split()) > 1})
+    for named in mentioned(turn, {member.name for member in members if len(member.name.split()) > 1}):
+        if not any(named.name in one.text and one.text.endswith("?") for one in turn.sentences):
+            yield named  # not which of them is asked for: "Pilar Lostao o Pilar Gascón?"
 
 
 def _surnames(members: tuple[Member, ...]) -> set[str]:

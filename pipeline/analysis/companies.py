@@ -7,7 +7,7 @@ from pipeline.analysis.fact import Fact
 from pipeline.analysis.gender import listed
 from pipeline.analysis.language import Pack, straighten
 from pipeline.analysis.mail import emails
-from pipeline.analysis.people import before_company, between_pauses, introductions, plausible, trimmed
+from pipeline.analysis.people import before_company, between_pauses, firm_and_name, introductions, plausible, trimmed
 from pipeline.analysis.phonetics import folded
 from pipeline.analysis.talk import Said, Sentence
 from pipeline.domain.insight import Contact
@@ -33,6 +33,8 @@ def company_of(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | 
         if answer and before is not None and (_asks_for_company(before) or _is_business(answer.text, turn.pack)):
             return answer
         found = _beside_name(turn) if theirs <= OPENING else None
+        if found is None and turn.turn.index == 0 and (answering := firm_and_name(turn)):
+            found = Fact(answering[0].quote, answering[0])
         if found is not None:
             return found
         for sentence in turn.sentences:
@@ -211,7 +213,7 @@ def company_in_part(said: tuple[Said, ...], contact: Contact) -> Fact | None:
                 found = re.search(rf"\b{_FROM} (?i:{plain})\b" if kind else rf"\b{plain}\b", sentence.text)
                 if found and contact.company:
                     span = found.end() - len(word), found.end()
-                    return Fact(contact.company, sentence.evidence(span), said=sentence.text[slice(*span)])
+                    return Fact(sentence.text[slice(*span)], sentence.evidence(span))
     return None
 
 

@@ -50,9 +50,15 @@ def signs(said: tuple[Said, ...], contacts: set[str], ours: set[str]) -> tuple[S
 
 
 def _machines(said: tuple[Said, ...]) -> Iterator[Sign]:
-    machine = next((turn for turn in said[:OPENING] if turn.turn.machine and turn.role in _LABEL), None)
+    machine = next((turn for turn in said[:OPENING] if turn.role in _LABEL and _is_machine(turn)), None)
     if machine is not None and machine.sentences:
         yield Sign(f"{_LABEL[machine.role]}:machine_answers", machine.sentences[0].evidence())
+
+
+def _is_machine(turn: Said) -> bool:
+    """Known by its sound, or a greeting of the other party's voicemail by its words."""
+    greets = turn.role is Role.CUSTOMER and turn.turn.index == 0
+    return turn.turn.machine or (greets and turn.pack.matches("summary", "voicemail", turn.text))
 
 
 def _mistaken(said: tuple[Said, ...]) -> Iterator[Sign]:

@@ -17,6 +17,9 @@ def of_title(title: str, language: str | None) -> str | None:
 def of_first_name(name: str, language: str | None) -> str | None:
     """By the lists of all languages, then by the endings of this one; None where lists or endings disagree."""
     plain = folded(name)
+    first = folded(name.partition("-")[0])
+    if first != plain and plain not in _names(FEMALE) | _names(MALE):
+        plain = first  # Jean-Paul, Marie-Claude, Karl-Heinz
     listed = [kind for kind in (FEMALE, MALE) if plain in _names(kind)]
     if listed:
         return listed[0] if len(listed) == 1 else None
@@ -46,3 +49,22 @@ def of_known(name: str | None, language: str | None) -> str | None:
     words = (name or "").split()
     titled = next((kind for word in words if (kind := of_title(word, language))), None)
     return titled or (of_first_name(words[0], language) if len(words) > 1 else None)
+
+
+def short_form(one: str, other: str) -> bool:
+    """Whether one is short for the other: Bill is William, Encarna Encarnación; Dan is not Dana."""
+    short, full = sorted((folded(one), folded(other)), key=len)
+    if len(short) >= 3 and len(full) - len(short) >= 3 and full.startswith(short):
+        return True
+    forms = _short_forms()
+    return full in forms.get(short, ()) or short in forms.get(full, ())
+
+
+@cache
+def _short_forms() -> dict[str, frozenset[str]]:
+    """Of all languages: short form -> the names that it stands for."""
+    found: dict[str, frozenset[str]] = {}
+    for language in available():
+        for short, names in pack(language).get("people", "short_names", {}).items():
+            found[folded(short)] = found.get(folded(short), frozenset()) | {folded(name) for name in names.split()}
+    return found

@@ -62,6 +62,7 @@ class Pack:
                 spoken = self.get("numbers", "short_one", units[1]) if unit == 1 else units[unit]
                 found.setdefault(compose.format(tens=word, unit=spoken), tens + unit)
         found.update(self.get("numbers", "other", {}))
+        found |= {word.replace("ß", "ss"): value for word, value in found.items()}  # as written in Switzerland
         return {word.replace("-", " "): value for word, value in found.items()}
 
     @cached_property

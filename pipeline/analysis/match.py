@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.analysis.agent import FIRST_NAME, fit
 from pipeline.analysis.companies import without_form
 from pipeline.analysis.fact import Fact
-from pipeline.analysis.gender import listed, of_known, of_title
+from pipeline.analysis.gender import listed, of_known, of_title, short_form
 from pipeline.analysis.language import pack
 from pipeline.analysis.mail import emails
 from pipeline.analysis.people import bare
@@ -291,6 +291,8 @@ def likeness(said: str, known: str | None, language: str | None = None) -> float
         whole = min(whole, LIKE_NAME - 1)  # Katell and Maëlle Le Bihan
     if len(name) == len(full) and all(alike(a, b, language) for a, b in zip(name, full, strict=True)):
         return max(whole, 100.0 if name == full else SAME_SOUND)
+    if len(full) > 1 and short_form(name[0], full[0]) and name[1:] == full[1:]:
+        return max(whole, SAME_NAME)
     if set(name) <= set(full) or (len(full) > 1 and set(full) <= set(name)):  # a second surname, said or not
         return max(whole, SAME_NAME)
     return whole
@@ -299,7 +301,8 @@ def likeness(said: str, known: str | None, language: str | None = None) -> float
 def _part(said: str, known: str, language: str | None) -> float:
     from rapidfuzz import fuzz
 
-    return max(float(fuzz.ratio(said, known)), SAME_SOUND - 5 if alike(said, known, language) else 0.0)
+    sounds = alike(said, known, language) or short_form(said, known)
+    return max(float(fuzz.ratio(said, known)), SAME_SOUND - 5 if sounds else 0.0)
 
 
 def same_person(said: str, known: str, sure: bool = False) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pipeline.analysis.fact import Fact
+from pipeline.analysis.gender import listed
 from pipeline.analysis.people import (
     Named,
     addresses,
@@ -14,7 +15,9 @@ from pipeline.analysis.people import (
     before_spelling,
     between_pauses,
     called,
+    firm_and_name,
     fuller,
+    given_after,
     given_name,
     introductions,
     reached,
@@ -26,6 +29,7 @@ from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
 
 OWN, CONFIRMED, ADDRESSED = 3, 2, 1  # by whom the name was said: themselves, us and agreed to, us
+LATE = 0  # by themselves, but a single word that no question called for: "Ich bin Rentnerin"
 OPENING = 3  # turns of the other party in which they say who they are without being asked
 NEAR = 60  # rapidfuzz ratio, 0..100, of a part of a name and its spelling
 
@@ -100,7 +104,8 @@ def _with_given(best: Claim, said: tuple[Said, ...]) -> str:
         if turn.role is not Role.CUSTOMER or turn.turn.machine or turn.turn.index < best.named.turn:
             continue
         asked = before is not None and before.pack.matches("people", "asked_given", before.text)
-        given = given_name(turn, asked)
+        same = turn.turn.index == best.named.turn
+        given = given_name(turn, asked) or (given_after(turn, bare(best.named.name)) if same else None)
         if given and folded(given) != folded(best.named.name):
             return f"{given} {bare(best.named.full)}"
     return best.named.full
@@ -131,7 +136,10 @@ def _claims(said: tuple[Said, ...], known: tuple[str, ...]) -> Iterator[Claim]:
             theirs += 1
             before = next((said[i] for i in range(at - 1, -1, -1) if said[i].role is Role.REP), None)
             asked = before is not None and _asks_for_name(before)
-            yield from (Claim(named, OWN) for named in _own(turn, asked, theirs <= OPENING, known))
+            if before is not None and before is said[at - 1] and _asks_for_another(before):
+                continue
+            for named in _own(turn, asked, theirs <= OPENING, known):
+                yield Claim(named, OWN if asked or theirs <= OPENING or _whole(named) else LATE)
         elif turn.role is Role.REP and not turn.turn.machine:
             agreed = _agreed(said, at)
             if agreed is not False:
@@ -147,6 +155,15 @@ def _asks_for_name(turn: Said) -> bool:
     )
 
 
+def _asks_for_another(turn: Said) -> bool:
+    """ "And what's dad's name?": the answer names nobody who speaks."""
+    return turn.role is Role.REP and turn.pack.matches("people", "asked_another", turn.text)
+
+
+def _whole(named: Named) -> bool:
+    return named.titled or len(named.full.split()) > 1 or listed(named.name)
+
+
 def _own(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iterator[Named]:
     for introduced in introductions(turn):
         if opening or asked or not _weak(introduced, turn):
@@ -156,13 +173,15 @@ def _own(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iter
         yield from between_pauses(turn)
         yield from before_company(turn)
     for sentence in turn.sentences:
-        alone = bare_name(sentence)
+        alone = bare_name(sentence, asked=asked)
         if alone and (asked or opening or alone.name in known):
             yield alone
         elif named := (answered(sentence) if asked else None) or before_spelling(sentence):
             yield named
     if opening and turn.turn.index == 0 and turn.pack.get("people", "answers_by_surname"):
         yield from (named for sentence in turn.sentences if (named := bare_name(sentence, least=1)))
+    if turn.turn.index == 0 and (answering := firm_and_name(turn)):
+        yield answering[1]
     if opening and turn.pack.matches("people", "its_me", turn.text):
         yield from called(turn, known)
     if opening and turn.pack.matches("people", "its_me_only", turn.text):
@@ -190,7 +209,7 @@ def _agreed(said: tuple[Said, ...], at: int) -> bool | None:
 def _letters(said: tuple[Said, ...]) -> Iterator[tuple[str, Evidence, bool, int]]:
     """Spelled words of the other party that belong to no e-mail address: word, evidence, asked for, turn."""
     for before, turn in zip((None, *said), said, strict=False):
-        if turn.role is not Role.CUSTOMER or turn.turn.machine:
+        if turn.role is not Role.CUSTOMER or turn.turn.machine or (before is not None and _asks_for_another(before)):
             continue
         asked = before is not None and any(
             before.pack.matches(*key, before.text) for key in (("spelling", "asked"), ("people", "asked_name"))

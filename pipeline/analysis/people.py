@@ -87,8 +87,8 @@ def plausible(name: str, said: str, words: Pack) -> bool:
     before = said[: said.index(name)].lower().split() if name in said else []
     after = {word for part in name.lower().split() for word in (part, part.replace("-", " "))}
     kinds = words.words("people", "business") | words.words("people", "places")
-    if any(number(part, words) is not None for part in name.split()):
-        return False
+    if any(number(part, words) is not None or (len(part) > 2 and part.isupper()) for part in name.split()):
+        return False  # VAT, IBAN
     if set(before) & words.words("people", "determiners") or after & (kinds | words.numbers.keys()):
         return False
     if name.split(maxsplit=1)[0].lower() in words.words("people", "determiners"):
@@ -131,10 +131,14 @@ def bare(name: str) -> str:
     return " ".join(parts)
 
 
-def bare_name(sentence: Sentence, least: int = 2) -> Named | None:
-    """A sentence that is nothing but a name of `least` to three words: "Inez Walcott.", "Uriarte, Begoña."."""
+def bare_name(sentence: Sentence, least: int = 2, asked: bool = False) -> Named | None:
+    """A sentence that is nothing but a name of `least` to three words: "Inez Walcott.", "Uriarte, Begoña.". Turned
+    round only where it was asked for or a first name stands last: "Nordlack, Meinhardt." is a firm and a name.
+    """
     text = sentence.text.strip().rstrip(".,!?" if least == 1 else ".,!")
     turned = re.fullmatch(rf"({_PROPER}), ({_PROPER})", text)
+    if turned and not (asked or _is_first_name(turned[2])):
+        return None
     if not turned and not re.fullmatch(rf"(?:{_PROPER} ){{{least - 1},2}}{_PROPER}", text):
         return None
     name = f"{turned[2]} {turned[1]}" if turned else text
@@ -154,6 +158,8 @@ def between_pauses(said: Said) -> Iterator[Named]:
             spelled = any(len(piece) == 1 for piece in re.split(r"[ -]", name))
             if spelled or not plausible(name, name, said.pack):
                 continue
+            if said.pack.matches("people", "third_person", sentence.text[match.end("name") :]):
+                continue  # "So, Aoife Burke, she's finishing up"
             if trimmed(name, said.pack) == name:
                 yield Named(name, name, sentence.evidence(match.span("name")), said.turn.index)
 
@@ -176,6 +182,32 @@ def given_name(said: Said, asked: bool) -> str | None:
         if named and re.fullmatch(_FIRST, named.name.split()[0]):
             return named.name.split()[0]
     return None
+
+
+def given_after(said: Said, surname: str) -> str | None:
+    """The first name that is a sentence of its own after the last one: "Bouchard. Ghislaine." """
+    for before, sentence in zip(said.sentences, said.sentences[1:], strict=False):
+        if not re.search(rf"\b{re.escape(surname)}[.,]$", before.text):
+            continue
+        after = bare_name(sentence, least=1) or before_spelling(sentence)
+        if after and re.fullmatch(_FIRST, after.name):
+            return after.name
+    return None
+
+
+def firm_and_name(said: Said) -> tuple[Evidence, Named] | None:
+    """How a firm answers the telephone, in the first words of the call: "Nordlack, Meinhardt." """
+    sentence = said.sentences[0] if said.sentences else None
+    if sentence is None:
+        return None
+    match = re.match(rf"({_PROPER}(?: {_PROPER}){{0,2}}), ({_PROPER}(?: {_PROPER})?)(?=[.,]|$)", sentence.text)
+    if match is None or any(trimmed(part, said.pack) != part for part in match.groups()):
+        return None
+    firm, name = match.groups()
+    if _is_first_name(firm.split()[0]) or not plausible(name, name, said.pack) or _is_first_name(name.split()[-1]):
+        return None
+    named = Named(name, name, sentence.evidence(match.span(2)), said.turn.index, said.pack.language)
+    return sentence.evidence(match.span(1)), named
 
 
 def before_spelling(sentence: Sentence) -> Named | None:

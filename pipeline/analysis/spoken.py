@@ -9,6 +9,7 @@ from pipeline.analysis.language import Pack, straighten
 from pipeline.analysis.language import pack as pack_of
 
 LONGEST = 7  # tokens of a number phrase: "deux cent soixante-dix-huit" with its hyphens
+FEW = 4  # digits that a correction goes back
 WHOLE = 7  # digits: a run of so many may be a telephone number
 _BETWEEN, _BEFORE = frozenset(",-()+/.…"), frozenset("+(")  # signs in and before a written number
 _TENS = frozenset(["30", "40", "50", "60", "90"])  # of a country's code
@@ -108,12 +109,17 @@ class _Run:
     plus: str = ""
     corrects: bool = False  # the next group does
     correcting: bool = False  # the last group does
+    one_by_one: bool = False  # ... digit by digit
 
     @property
     def digits(self) -> str:
         return self.plus + "".join(self.groups)
 
     def say(self, digits: str, new_group: bool) -> None:
+        if self.correcting and len(digits) == 1 and all(len(group) == 1 for group in self.groups[-2:]):
+            new_group, self.one_by_one = False, True
+        elif self.one_by_one and len(digits) == 1:
+            new_group = False
         if new_group or not self.groups:
             self.settle()
             self.groups.append("")
@@ -125,8 +131,20 @@ class _Run:
         if self.correcting:
             last = self.groups.pop()
             before = "".join(self.groups)
-            self.groups = [last if len(last) >= WHOLE else before[: -len(last)] + last]
-        self.correcting = False
+            over = _said_again(before, last) if self.one_by_one else len(last)
+            self.groups = [last if len(last) >= WHOLE else before[:-over] + last]
+        self.correcting = self.one_by_one = False
+
+
+def _said_again(before: str, corrected: str) -> int:
+    """How many digits of `before` those that correct it, said one by one, take the place of: from where they begin as
+    it does ("oh two one, no, two seven"); the last one where they do so nowhere and go on ("one two, no, three, four")."""
+    best, taken = 0, 1
+    for back in range(1, min(FEW, len(before), len(corrected)) + 1):
+        alike = next((n for n, (a, b) in enumerate(zip(before[-back:], corrected, strict=False)) if a != b), back)
+        if best < alike < back:
+            best, taken = alike, back
+    return taken
 
 
 def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> _Run:
