@@ -69,8 +69,9 @@ def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions
             return Decision(None)
         left = (_patience_ends(job, options) - now).total_seconds()
         wished = max(_backoff(job.attempts, options), _asked_for(error, options))
-        # The last attempt falls on the end of the patience, or follows at once on one that lasted beyond it.
-        return Decision(min(wished, max(left, 0.1)))
+        # The last attempt falls on the end of the patience. One that lasted beyond it, or seems to by our clock (which
+        # may be ahead of the database's), is followed after the usual pause: never does one follow upon the other.
+        return Decision(min(wished, left) if left > 0 else wished)
     if job.failures + 1 >= options.max_failures:
         return Decision(None)
     return Decision(_backoff(job.failures + 1, options), counts=True)

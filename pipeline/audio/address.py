@@ -9,7 +9,9 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
 
 import httpx
 
@@ -17,6 +19,8 @@ from pipeline.errors import AddressForbidden, RecordingUnreachable
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+
+LOOKUPS = 64  # names asked for at once in a process
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -65,7 +69,8 @@ UNUSUAL_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a checked URL leads. `host` is lower case ASCII without a trailing dot; `path` holds the query too."""
+    """Where a checked URL leads. `host` is lower case ASCII without a trailing dot, an address in its shortest form;
+    `path` holds the query too."""
 
     scheme: str
     host: str
@@ -80,8 +85,16 @@ class Target:
 
 async def resolve(host: str, port: int) -> list[str]:
     """The addresses of a host, from the system's resolver."""
-    answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    answers = await asyncio.get_running_loop().run_in_executor(_lookups(), ask)
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+
+
+@cache
+def _lookups() -> ThreadPoolExecutor:
+    """Threads of their own: a name server that does not answer holds one for half a minute, and whoever names hosts to
+    us may name many. Those of `asyncio.to_thread` write what is fetched, and would all be waiting."""
+    return ThreadPoolExecutor(LOOKUPS, "resolve")
 
 
 def is_public(ip: IP) -> bool:
@@ -126,6 +139,7 @@ class Guard:
             raise AddressForbidden("The recording's address carries a user name or password.")
         host = parsed.raw_host.decode("ascii").lower().removesuffix(".")
         _check_host(host)
+        host = str(_literal(host) or host)  # an IPv6 address may be written in many ways: one server, one credential
         target = Target(parsed.scheme, host, parsed.port or DEFAULT_PORTS[parsed.scheme], parsed.raw_path)
         if not self._port_allowed(host, target.port):
             raise AddressForbidden(

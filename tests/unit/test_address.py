@@ -1,12 +1,15 @@
 """Which addresses recordings are fetched from: the URL as text, every DNS answer, the allow-list."""
 
+import asyncio
+import socket
+import threading
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audio.address import Guard, parse_allowed, parse_ports
+from pipeline.audio.address import Guard, parse_allowed, parse_ports, resolve
 from pipeline.errors import AddressForbidden, RecordingUnreachable
 
 
@@ -182,3 +185,25 @@ def test_any_text_is_either_a_target_or_a_refusal(text: str) -> None:
         assert target.scheme in ("http", "https")
         assert target.port in (80, 443)
         assert target.host == target.host.lower()
+
+
+@pytest.mark.parametrize("host", ["2606:2800:220:1:0:0:0:1", "2606:2800:0220:0001::0001", "2606:2800:220:1::1"])
+def test_an_address_is_one_host_however_it_is_written(host: str) -> None:
+    """Credentials are looked up by it."""
+    assert Guard().check(f"https://[{host}]/a.wav").host == "2606:2800:220:1::1"
+
+
+async def test_name_servers_that_do_not_answer_hold_up_no_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def silent(*_: object, **__: object) -> list[object]:
+        answered.wait(10)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    asked = [asyncio.ensure_future(resolve(f"host{number}.example", 443)) for number in range(40)]
+    try:
+        await asyncio.wait_for(asyncio.to_thread(int), 5)
+    finally:
+        answered.set()
+        await asyncio.gather(*asked)

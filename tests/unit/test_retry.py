@@ -60,7 +60,7 @@ def test_the_last_attempt_falls_on_the_end_of_the_patience() -> None:
 def test_an_attempt_that_lasts_beyond_the_end_of_the_patience_is_not_the_last_one() -> None:
     """Else of two files the one that was had would be thrown away with the one that was not."""
     straddling = job(age=3620, lasted=60)
-    assert decide(RecordingUnreachable(), straddling, NOW, OPTIONS).retry_in == 0.1
+    assert decide(RecordingUnreachable(), straddling, NOW, OPTIONS).retry_in is not None
     assert is_last_try(straddling, NOW, OPTIONS)
     assert decide(RecordingUnreachable(), job(age=3620, lasted=10), NOW, OPTIONS).retry_in is None
 
@@ -70,6 +70,14 @@ def test_what_is_taken_for_the_last_try_is_one_also_when_our_clock_is_slow() -> 
     slow = NOW - timedelta(seconds=5)
     assert decide(RecordingNotReady(), begun_by_the_database, slow, OPTIONS).retry_in is None
     assert is_last_try(begun_by_the_database, slow, OPTIONS)
+
+
+def test_a_clock_of_ours_that_is_fast_does_not_make_attempts_follow_upon_each_other() -> None:
+    """By the database, which says when the patience is over, half of it is left."""
+    fast = NOW + timedelta(seconds=1900)
+    pause = decide(RecordingNotReady(), job(age=1800, attempts=20), fast, OPTIONS).retry_in
+    assert pause is not None
+    assert pause >= OPTIONS.max_backoff_seconds / 2
 
 
 def test_the_time_that_a_call_waited_for_us_does_not_count_against_the_sender() -> None:
