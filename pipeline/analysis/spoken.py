@@ -138,7 +138,7 @@ class _Run:
 
 def _said_again(before: str, corrected: str) -> int:
     """How many digits of `before` those that correct it, said one by one, take the place of: from where they begin as
-    it does ("oh two one, no, two seven"); the last one where they do so nowhere and go on ("one two, no, three, four")."""
+    it does ("oh two one, no, two seven"); where they do so nowhere, of the last ("one two, no, three, four")."""
     best, taken = 0, 1
     for back in range(1, min(FEW, len(before), len(corrected)) + 1):
         alike = next((n for n, (a, b) in enumerate(zip(before[-back:], corrected, strict=False)) if a != b), back)
