@@ -4,7 +4,7 @@ import asyncio
 import random
 import statistics
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +14,10 @@ from tests.chaos.stand import Onlooker, Stand
 from tests.chaos.wire import WAYS
 
 SHARES = {  # how often each kind comes, of 220; what takes long to come back comes seldom
-    "task": 55,
+    "task": 36,
     "intake": 28,
-    "cut": 36,
-    "backend": 28,
+    "cut": 48,
+    "backend": 36,
     "proxy": 15,
     "controller": 10,
     "conductor": 18,
@@ -27,7 +27,8 @@ SHARES = {  # how often each kind comes, of 220; what takes long to come back co
     "node": 5,
     "head": 2,
 }
-MANY = ("task", "intake", "cut", "backend")  # there is always another one to kill
+AT_ONCE = {"task": 2, "cut": 3, "backend": 2}  # recoveries of a kind under way at once; of the others one: what is down
+# already cannot be killed, and what is killed faster than it starts proves only that
 ENGINE_STAGES = {"transcriber": "asr", "diarizer": "diarization"}
 LONGEST = 240.0  # seconds a recovery is waited for
 NODE_AWAY = 4.0  # seconds until a lost node is replaced
@@ -62,7 +63,7 @@ class Killer:
         self.skipped = 0
         self.struck = 0  # what is still being watched included
         self._watching: set[asyncio.Task[None]] = set()
-        self.busy: set[str] = set()  # kinds that are down: a second kill would prove nothing
+        self._under_way: Counter[str] = Counter()
         self.probing = 0  # how many recoveries wait for a 202
 
     async def strike(self, kind: str) -> None:
@@ -81,13 +82,16 @@ class Killer:
         if hit is None:
             hit = before
         self.struck += 1
-        if kind not in MANY:
-            self.busy.add(kind)
+        self._under_way[kind] += 1
         task = asyncio.create_task(self._watch(kind, at, what, hit))
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
         if kind in ("head", "node"):
             await task
+
+    def busy(self, kind: str) -> bool:
+        """Whether another kill of this kind has to wait."""
+        return self._under_way[kind] >= AT_ONCE.get(kind, 1)
 
     async def settle(self) -> None:
         """Wait until every recovery under way has ended."""
@@ -178,7 +182,7 @@ class Killer:
             took: float | None = time.time() - at
         except TimeoutError:
             took = None
-        self.busy.discard(kind)
+        self._under_way[kind] -= 1
         self.kills.append(Kill(kind, at, what, None if took is None else round(took, 2), len(hit)))
 
     async def _accepting(self, at: float) -> None:

@@ -154,8 +154,9 @@ async def _kill(storm: _Storm) -> None:
     pace = 60 * storm.options.minutes / max(1, len(kinds))
     while kinds and not storm.over:
         await asyncio.sleep(rng.uniform(0.1, 0.6) * pace)
-        kind = next((one for one in reversed(kinds) if one not in storm.killer.busy), None)
+        kind = next((one for one in reversed(kinds) if not storm.killer.busy(one)), None)
         if kind is None:
+            await asyncio.sleep(0.2)
             continue
         kinds.remove(kind)
         skipped = storm.killer.skipped
