@@ -96,8 +96,8 @@ def _beside_name(turn: Said) -> Fact | None:
             if match and _perhaps_a_place(match, sentence.text[begin : match.start("company")], turn.pack):
                 match = None
             if match is None:
-                apposed = re.compile(rf", {_LONG_FIRM}(?=[.,!]|$)").match(sentence.text, begin)
-                match = apposed if apposed and _is_business(apposed["company"], turn.pack) else None
+                apposed = re.compile(rf"(?: (?i:{here}))?, {_LONG_FIRM}(?=[.,!]|$)").match(sentence.text, begin)
+                match = apposed if apposed and _may_be_firm(apposed["company"], turn.pack) else None
             if match and (fact := _fact(match, sentence, turn.pack)):
                 return fact
         for pattern in turn.pack.patterns("people", "company_is"):
@@ -145,6 +145,11 @@ def _is_business(name: str, pack: Pack) -> bool:
     kinds = pack.words("people", "business")
     words = name.lower().split()
     return any(word in kinds or any(word.endswith(kind) for kind in kinds if len(kind) > 4) for word in words)
+
+
+def _may_be_firm(name: str, pack: Pack) -> bool:
+    """With a kind of business in it, or of two owners: "Nair and Daughters"."""
+    return _is_business(name, pack) or bool(re.search(r" (?:and|und|y|et|&) ", name))
 
 
 def _apposed(said: tuple[Said, ...]) -> Fact | None:

@@ -15,14 +15,16 @@ def of_title(title: str, language: str | None) -> str | None:
 
 
 def of_first_name(name: str, language: str | None) -> str | None:
-    """By the lists of all languages, then by the endings of this one; None where lists or endings disagree."""
-    plain = folded(name)
-    first = folded(name.partition("-")[0])
+    """By this language's list (Jean), then the lists of all, then its endings; None where lists or endings disagree."""
+    plain, first = folded(name), folded(name.partition("-")[0])
     if first != plain and plain not in _names(FEMALE) | _names(MALE):
         plain = first  # Jean-Paul, Marie-Claude, Karl-Heinz
-    listed = [kind for kind in (FEMALE, MALE) if plain in _names(kind)]
-    if listed:
-        return listed[0] if len(listed) == 1 else None
+    for names in (_names_in(language), {kind: _names(kind) for kind in (FEMALE, MALE)}):
+        listed = [kind for kind in (FEMALE, MALE) if plain in names[kind]]
+        if len(listed) == 1:
+            return listed[0]
+        if listed:
+            return None
     ends = [kind for kind in (FEMALE, MALE) if len(plain) > 2 and plain.endswith(_endings(kind, language))]
     return ends[0] if len(ends) == 1 else None
 
@@ -35,6 +37,11 @@ def listed(name: str) -> bool:
 
 def _endings(kind: str, language: str | None) -> tuple[str, ...]:
     return tuple(folded(end) for end in pack(language).get("people", f"{kind}_endings", []))
+
+
+@cache
+def _names_in(language: str | None) -> dict[str, frozenset[str]]:
+    return {kind: frozenset(map(folded, pack(language).words("people", f"{kind}_names"))) for kind in (FEMALE, MALE)}
 
 
 @cache

@@ -21,6 +21,7 @@ from pipeline.analysis.people import (
     given_name,
     introductions,
     reached,
+    spoken_for,
 )
 from pipeline.analysis.phonetics import alike, folded
 from pipeline.analysis.spelling import remarks, rewritten, spelled_words
@@ -138,7 +139,10 @@ def _claims(said: tuple[Said, ...], known: tuple[str, ...]) -> Iterator[Claim]:
             asked = before is not None and _asks_for_name(before)
             if before is not None and before is said[at - 1] and _asks_for_another(before):
                 continue
+            others = {named.name for named in spoken_for(turn)}
             for named in _own(turn, asked, theirs <= OPENING, known):
+                if named.name in others:
+                    continue
                 yield Claim(named, OWN if asked or theirs <= OPENING or _whole(named) else LATE)
         elif turn.role is Role.REP and not turn.turn.machine:
             agreed = _agreed(said, at)

@@ -53,6 +53,11 @@ def reached(said: Said) -> Iterator[Named]:
                 yield Named(also[1], also[1], sentence.evidence(also.span(1)), said.turn.index, said.pack.language)
 
 
+def spoken_for(said: Said) -> Iterator[Named]:
+    """Those whose matter the speaker takes up: "I'm calling for my mother, Edna Wills"."""
+    yield from _named(said, "of_another")
+
+
 def handed_to(said: Said) -> Iterator[Named]:
     """To whom the speaker puts the other party through."""
     yield from _named(said, "transfer_to")
