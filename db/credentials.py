@@ -131,7 +131,9 @@ def _as_header(kind: Kind, name: str | None, secret: str) -> Credential:
         raise CredentialUnfit("The secret is empty.")
     if kind == "basic":
         if not name or ":" in name or _has_controls(name + secret):
-            raise CredentialUnfit("A user name holds no colon, and neither it nor the password control characters.")
+            raise CredentialUnfit(
+                "A user name holds no colon, and neither it nor the password control characters or what is no UTF-8."
+            )
         pair = base64.b64encode(f"{name}:{secret}".encode()).decode("ascii")
         return Credential("Authorization", f"Basic {pair}")
     if not all(" " <= sign <= "~" for sign in secret) or secret != secret.strip():
@@ -144,4 +146,5 @@ def _as_header(kind: Kind, name: str | None, secret: str) -> Credential:
 
 
 def _has_controls(text: str) -> bool:
-    return any(ord(sign) < 0x20 or ord(sign) == 0x7F for sign in text)
+    """Also true of half a surrogate pair, which is how bytes of the environment that are no UTF-8 are read."""
+    return any(ord(sign) < 0x20 or ord(sign) == 0x7F or 0xD800 <= ord(sign) < 0xE000 for sign in text)

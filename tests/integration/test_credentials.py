@@ -62,6 +62,7 @@ async def test_each_kind_has_its_header(world: World, new: NewCredential, header
         NewCredential("bearer", None, "hüsh"),
         NewCredential("basic", "a:b", "hush"),
         NewCredential("basic", "a", "hu\nsh"),
+        NewCredential("basic", "a", "hush\udcff"),  # a byte of the environment that is no UTF-8
         NewCredential("header", "Host", "hush"),
         NewCredential("header", "Range", "hush"),
         NewCredential("header", "X Y", "hush"),
