@@ -28,11 +28,11 @@ from pipeline.analysis.tasks import Tasks
 
 CALLS = ROOT / "bench" / "analysis_cases" / "dev"
 CORPUS = "of the corpus "  # before a sign of form: how far the rules can be believed differs between corpus and calls
-STRENGTH = 0.1  # C of the regression: the inverse of how strongly weights are held near 0
+STRENGTH = 0.05  # C of the regression: the inverse of how strongly weights are held near 0
 CALL_WEIGHT = 2.0  # of an example from a call beside one of the corpus
 WORDS = 0.7  # the value of a sign of words beside that of a sign of form, 1: there are more of them, each rarer
 RARE = 2  # examples in which a sign must occur
-LEAST = 0.45  # the probability from which an undertaking holds
+LEAST = 0.5  # the probability from which an undertaking holds
 BINS = (0.0, 0.5, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
 
 

@@ -21,6 +21,7 @@ AGREED_FORMS = frozenset({"offer", "request", "appointment"})  # these need the 
 
 
 SPEAKER, LISTENER, THIRD = "speaker", "listener", "third"  # who is to do it
+_RESTART = re.compile(r"\b(\w+(?: \w+){0,2}), (?=\1\b)", re.IGNORECASE)
 _ANY_WORD = re.compile(r"(?P<verb>\w+)")
 
 
@@ -96,14 +97,10 @@ def _idle(words: Pack, match: re.Match[str]) -> bool:
 
 
 def plain(text: str, words: Pack) -> Plain:
-    """`text` without the fillers of the pack and the commas around them."""
-    kept: list[tuple[str, int]] = []
-    at = 0
-    for pattern in words.patterns("tasks", "fillers"):
-        for filler in pattern.finditer(text):
-            kept.extend((text[i], i) for i in range(at, filler.start()))
-            at = filler.end()
-    kept.extend((text[i], i) for i in range(at, len(text)))
+    """`text` without the fillers of the pack, the commas around them, and words said twice ("the, the draft")."""
+    patterns = (*words.patterns("tasks", "fillers"), _RESTART)
+    dropped = {i for pattern in patterns for filler in pattern.finditer(text) for i in range(*filler.span())}
+    kept = [(c, i) for i, c in enumerate(text) if i not in dropped]
     while kept and kept[0][0] in " ,":
         kept.pop(0)
     return Plain("".join(c for c, _ in kept), tuple(i for _, i in kept))
@@ -158,10 +155,12 @@ def _caught(text: str, words: Pack) -> list[tuple[str, re.Match[str]]]:
 
 def _due(text: str, first: int, last: int, words: Pack, now: datetime, agreed: date | None) -> dates.Due | None:
     """The due expression of the clause, in places of `text`. "From receipt" counts from the day spoken of before."""
-    start = now
-    if agreed and any(pattern.search(text[first:last]) for pattern in words.patterns("dates", "from_agreed")):
-        start = now + timedelta(days=(agreed - now.date()).days)
-    found = dates.find(text[first:last], words, start, agreed)
+    found = dates.find(text[first:last], words, now, agreed)
     if found is None:
         return None
+    if agreed and any(pattern.search(text[first:last]) for pattern in words.patterns("dates", "from_agreed")):
+        later = timedelta(days=(agreed - now.date()).days)
+        counted = dates.find(text[first:last], words, now + later, agreed)
+        if counted and counted.day and found.day and counted.day - found.day == later:  # of "Friday" nothing is counted
+            found = counted
     return dates.Due(found.expression, found.first + first, found.last + first, found.day, found.time)

@@ -14,14 +14,29 @@ COUNTER = 5  # words: a sentence that can only name another day ("On Thursday?")
 SHORT = 8  # words: a sentence that only names the day
 
 
-def dated(candidate: Candidate, now: datetime) -> Candidate:
-    """With the day of the sentence just before, where the form asks for one: "Thursday at ten. Does that suit?" """
+def dated(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Candidate:
+    """With the day of the sentence just before, where the form asks for one: "Thursday at ten. Does that suit?"
+
+    Where nothing there says one, with what the speaker answers when the other party asks when.
+    """
     if candidate.due is not None or candidate.form not in ("appointment", "third", "receive", "passive", FREE):
         return candidate
     for sentence in candidate.turn.sentences[max(0, candidate.number - 1) : candidate.number]:
         for due in only_day(sentence.text, candidate.words, now):
             return replace(candidate, due=due)
+    if candidate.form in ("receive", "passive", "third"):
+        for due in _told_when(candidate, said, now):
+            return replace(candidate, due=due)
     return candidate
+
+
+def _told_when(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Iterator[dates.Due]:
+    asked, *told = said[candidate.at + 1 : candidate.at + 3] or (None,)
+    if asked is None or not told or candidate.number < len(candidate.turn.sentences) - 1:
+        return
+    if asked.turn.speaker != candidate.turn.turn.speaker and _asks_when(asked):
+        for sentence in told[0].sentences:
+            yield from only_day(sentence.text, told[0].pack, now)
 
 
 def echoed(due: dates.Due, reply: Said, now: datetime) -> bool:
@@ -48,12 +63,17 @@ def _days_after(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> 
     asked = False
     for at, reply in enumerate(said[candidate.at + 1 : candidate.at + 3]):
         own = reply.turn.speaker == turn.turn.speaker
-        if not own and reply.pack.matches("tasks", "when", reply.text):
+        if not own and _asks_when(reply):
             asked = True
         elif (own and asked) or (not own and at == 0 and candidate.does == LISTENER and not _vague(candidate)):
             for sentence in reply.sentences:
                 yield from only_day(sentence.text, reply.pack, now)
                 yield from _assent_with_day(sentence, now)
+
+
+def _asks_when(reply: Said) -> bool:
+    """ "By when?": a longer question is about something else."""
+    return len(reply.text.split()) <= SHORT and reply.pack.matches("tasks", "when", reply.text)
 
 
 def _assent_with_day(sentence: Sentence, now: datetime) -> Iterator[dates.Due]:

@@ -29,9 +29,9 @@ def _asked(candidate: Candidate) -> bool:
 def _after_no(candidate: Candidate) -> str:
     """The clause without a "No, " that answers something else than the undertaking after it."""
     head = candidate.text[candidate.first : candidate.match.start()]
-    for pattern in candidate.words.patterns("tasks", "no") if candidate.form in ("commit", "present") else ():
+    for pattern in candidate.words.patterns("tasks", "no") if candidate.form in ("commit", "present", "offer") else ():
         no = pattern.match(head)
-        head = head[no.end() :] if no and head[no.end() :].startswith(",") else head
+        head = head[no.end() :] if no and (" " in no.group() or head[no.end() :].startswith(",")) else head
     return head + candidate.text[max(candidate.first, candidate.match.start()) : candidate.last]
 
 
@@ -69,7 +69,7 @@ def _done_by_the_speaker(candidate: Candidate) -> bool:
         return False
     if has(words, "idle", candidate.verb):
         return due is not None and has(words, "with_date", candidate.verb)
-    if words.matches("tasks", "only_with_date", candidate.match.group()):
+    if form != "request" and words.matches("tasks", "only_with_date", candidate.match.group()):
         return due is not None and due.day is not None
     return due is not None or not _needs_day(candidate)
 
@@ -100,7 +100,7 @@ def _third(candidate: Candidate) -> bool:
     if has(words, "idle", candidate.verb):
         return candidate.due is not None and has(words, "with_date", candidate.verb)
     ours = words.matches("tasks", "colleague", who) or words.matches("tasks", "dative", candidate.clause)
-    named = candidate.sentence.role is Role.REP and bool(who) and who[0].isupper()
+    named = bool(who) and who[0].isupper()
     return candidate.due is not None or (candidate.known_verb and (ours or named))
 
 

@@ -24,6 +24,11 @@ class Found:
     def vague(self) -> bool:
         return len(self.meaning) < CLEAR
 
+    @property
+    def refers_back(self) -> bool:
+        """Its verb stands for the one before: "that I'll do tonight"."""
+        return self.candidate.words.matches("tasks", "again", self.candidate.clause)
+
 
 def empty(one: Found) -> bool:
     """A request that says neither what nor when, and that nothing else explains: "Do that then." """
@@ -50,7 +55,7 @@ def _same(known: Found, again: Found) -> bool:
         return False
     if _prepares(known, again) or _grants(known, again) or _arrives(known, again):
         return True
-    vague = again.vague or known.vague
+    vague = again.vague or known.vague or again.refers_back
     if vague and near and _days_fit(known, again):
         return _meant(known, again)
     return (near or not vague) and _alike(known, again, near)
@@ -67,7 +72,8 @@ def _arrives(known: Found, again: Found) -> bool:
     """ "I'll change the menu, and you'll have it tomorrow": the second half only says when the first is done."""
     first, second = known.candidate, again.candidate
     near = first.turn is second.turn and second.number - first.number <= 1
-    return near and second.form == "receive" and first.form in ("commit", "present") and known.task.due_date is None
+    arrives = second.form == "receive" or (second.form == "passive" and len(again.meaning) <= CLEAR)
+    return near and arrives and first.form in ("commit", "present") and known.task.due_date is None
 
 
 def _meant(known: Found, again: Found) -> bool:
@@ -125,7 +131,7 @@ def _core(found: Found) -> str:
 
 def _merged(known: Found, again: Found) -> Found:
     later = again if again.task.due_date else known
-    fuller = again if known.vague and not again.vague else known
+    fuller = again if known.vague and not (again.vague or again.refers_back) else known
     kind = again.task.kind if known.task.kind == "request" else known.task.kind
     if _prepares(known, again):
         kind = again.task.kind

@@ -15,8 +15,9 @@ from pipeline.analysis.talk import Said
 
 FILE = Path(__file__).parent / "languages" / "undertakings.tsv"
 CLASSES = ("nobody", SPEAKER, LISTENER, THIRD)
-AGREED = 0.1  # the probability from which what was asked for or offered holds, where the other party agreed to it
-IN_CALL = 0.6  # of what looks done while the call lasts
+AGREED = 0.1  # the probability from which what was offered holds, where the other party agreed to it
+ASKED = 0.05  # of what was asked for: "Can you see the light?" - "Yes." asks for no deed
+IN_CALL = 0.7  # of what looks done while the call lasts
 SCALE = 100  # weights are kept as whole hundredths
 
 
@@ -54,9 +55,9 @@ class Weights:
         return replace(candidate, does=who, probability=max(1 - nobody, self.least) if agreed else 1 - nobody)
 
     def _needed(self, candidate: Candidate, opinion: Opinion, agreed: bool) -> float:
-        """What is asked for and agreed to needs no probability; what the rules take for done in the call, more."""
+        """What was agreed to needs little; what the rules take for done in the call, more."""
         if agreed:
-            return 0.0 if candidate.form == "request" else AGREED
+            return ASKED if candidate.form == "request" else AGREED
         return max(self.least, IN_CALL) if opinion.in_call else self.least
 
 

@@ -56,7 +56,7 @@ def _greeting_of_a_machine(turn: Said, at: int) -> bool:
 
 def _settled(candidate: Candidate, said: tuple[Said, ...], now: datetime, judge: Judge) -> Candidate | None:
     """The candidate with its day, if it holds."""
-    candidate = dated(candidate, now)
+    candidate = dated(candidate, said, now)
     held = judge(candidate, said, opinion(candidate, said, now))
     return replace(held, due=day_of(held, said, now)) if held else None
 

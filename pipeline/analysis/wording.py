@@ -6,6 +6,7 @@ from pipeline.analysis.clauses import FREE, Candidate
 from pipeline.analysis.language import Pack
 
 CLEAR = 2  # words with a meaning of their own that a title needs
+_PAUSE = re.compile(r",(?= )| - | \u2013 ")
 _WORD = re.compile(r"\w+(?:'\w+)?")
 
 
@@ -36,12 +37,19 @@ def title(candidate: Candidate) -> str:
         bare = text[first : due.first] + text[due.last : candidate.last]
         kept = bare if content(bare, words) >= CLEAR else kept
     kept = _without_tail(kept, words)
-    head = re.split(r",(?= )| - | \u2013 ", kept)[0]
+    head = _to_the_verb(kept, candidate.match.group())
     kept = tidy(head if content(head, words) >= CLEAR else kept)
     said = candidate.before.text if candidate.before else ""
     before = tidy(said) if content(kept, words) < CLEAR else ""
     kept = f"{kept} ({before})" if before else kept
     return (kept[:1].upper() + kept[1:]) or tidy(candidate.text)
+
+
+def _to_the_verb(text: str, form: str) -> str:
+    """Up to the first comma behind the form: "the badges, though, those I'll drop off" is not about "the badges"."""
+    at = text.find(form)
+    pause = _PAUSE.search(text, at + len(form) if at > 0 else 0)
+    return text[: pause.start()] if pause else text
 
 
 def _clause_start(candidate: Candidate) -> int:
@@ -51,12 +59,12 @@ def _clause_start(candidate: Candidate) -> int:
 
 
 def _without_tail(text: str, words: Pack) -> str:
-    """Without the joint to the next clause: "send it and" -> "send it"."""
-    for pattern in words.patterns("tasks", "joint"):
-        text = pattern.sub("", text.rstrip())
+    """Without the joints to the clauses beside it: "so send it and" -> "send it"."""
     for pattern in words.patterns("tasks", "border"):
         joint = pattern.match(text)
         text = text[joint.end() :] if joint else text
+    for pattern in words.patterns("tasks", "joint"):
+        text = pattern.sub("", text.rstrip())
     return _without_assent(text, words)
 
 
