@@ -116,8 +116,9 @@ class Buckets:
         self._levels[key] = (level - 1.0, now)
         if len(self._levels) > self.SWEEP:
             self._sweep(now)
-        missing = self._burst - (level - 1.0)
-        return self._allowance(int(level - 1.0), math.ceil(missing / self._per_second))
+        left = level - 1.0
+        until = self._burst if left >= 1.0 else 1.0
+        return self._allowance(int(left), math.ceil((until - left) / self._per_second))
 
     def _allowance(self, remaining: int, reset: int) -> Allowance:
         return Allowance(int(self._burst), max(1, math.ceil(self._burst / self._per_second)), remaining, reset)

@@ -117,7 +117,10 @@ def _rates() -> dict[str, Any]:
     """Headers of the IETF draft "RateLimit header fields for HTTP"."""
     return {
         "RateLimit-Policy": _header("The key's quota `q` in a window of `w` seconds."),
-        "RateLimit": _header("What is left to the key, `r`, and the seconds until it has its whole quota again, `t`."),
+        "RateLimit": _header(
+            "What is left to the key, `r`, and the seconds `t` until it has its whole quota again or, where nothing is "
+            "left, until one submission is taken."
+        ),
     }
 
 

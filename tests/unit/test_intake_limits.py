@@ -110,6 +110,14 @@ def test_the_rate_of_a_key_is_600_a_minute_with_a_burst_of_200() -> None:
     assert granted == pytest.approx(200 + 599, abs=2)
 
 
+def test_a_key_with_nothing_left_is_told_when_one_more_is_taken_not_when_all_are_there_again() -> None:
+    buckets, key = Buckets(600, 200), uuid4()
+    told = [buckets.take(key, now=0.0) for _ in range(200)]
+    assert (told[-2].remaining, told[-2].reset) == (1, 20)
+    assert (told[-1].remaining, told[-1].reset) == (0, 1)
+    assert buckets.take(key, now=1.0).remaining == 9
+
+
 def test_a_bucket_that_is_full_again_is_forgotten() -> None:
     buckets = Buckets(600, 200)
     for number in range(Buckets.SWEEP + 1):
