@@ -182,6 +182,8 @@ def _is_place(sentence: Sentence) -> bool:
 def _company_name(text: str, pack: Pack) -> str | None:
     """None for a word that is no name ("calling from Monday on"); inside a company's name any word may stand."""
     first = text.split(maxsplit=1)[0]
+    if text.rsplit(maxsplit=1)[-1].lower() in pack.words("people", "places") and not _is_business(text, pack):
+        return None  # "at Tower Cottage"
     known = first.lower() not in pack.words("people", "not_names") | pack.words("people", "titles")
     return text if known else None
 
@@ -220,6 +222,15 @@ def company_in_part(said: tuple[Said, ...], contact: Contact) -> Fact | None:
                     span = found.end() - len(word), found.end()
                     return Fact(sentence.text[slice(*span)], sentence.evidence(span))
     return None
+
+
+def perhaps_a_town(company: Fact | None, said: tuple[Said, ...]) -> bool:
+    """One word after "from" that is no kind of business: "C'est Thérèse Dupuis, de Visé." """
+    turn = next((turn for turn in said if company and turn.turn.index == company.evidence.turn), None)
+    if company is None or turn is None or len(company.text.split()) > 1 or _is_business(company.text, turn.pack):
+        return False
+    after = "|".join(map(re.escape, turn.pack.get("people", "company_or_place", ()))) or "(?!)"
+    return bool(re.search(rf"\b(?i:{after}) ?{re.escape(company.text)}\b", turn.text))
 
 
 def known_companies(contacts: tuple[Contact, ...]) -> frozenset[str]:

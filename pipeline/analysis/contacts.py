@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pipeline.analysis.companies import company_in_part
+from pipeline.analysis.companies import company_in_part, perhaps_a_town
 from pipeline.analysis.fact import Fact
 from pipeline.analysis.facts import hear
 from pipeline.analysis.language import missing
@@ -38,6 +38,9 @@ class Contacts:
         party = Party(tuple(telephone), heard_number, facts, said)
         found = match(party, material.roster)
         contact = next((c for c in material.roster.contacts if c.contact_id == found["contact_id"]), None)
+        if contact and contact.name and not contact.company and perhaps_a_town(facts.get("company"), said):
+            facts = {"address": facts["company"], **facts}  # whom we know without a company comes from somewhere
+            del facts["company"]
         suggestions = _suggestions(contact, facts, heard_number) if contact else []
         if contact and "name" in facts and not any(item["field"] == "name" for item in suggestions):
             facts["name"] = completed(facts["name"], contact.name)

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from pipeline.analysis.language import Pack, straighten
 from pipeline.analysis.language import pack as pack_of
+from pipeline.analysis.mail_items import Item, corrected, spelled
 from pipeline.analysis.spelling import letter_at
 from pipeline.analysis.spoken import TOKEN, Heard, number_at
 
@@ -14,16 +14,6 @@ MOST_APART = 9  # items between an "at" and the one that puts it right
 MOST_WORDS = 4  # of a domain's label, said without a joint: "bellwether toys"
 _WRITTEN = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _ADDRESS = re.compile(r"[a-z0-9](?:[a-z0-9._+-]*[a-z0-9_])?@[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,12}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """`kind`: letter, figure, word, joint (a sign of `text`), dot, at, pause or end."""
-
-    kind: str
-    text: str
-    first: int
-    last: int
 
 
 def emails(text: str, pack: Pack) -> Iterator[Heard]:
@@ -49,7 +39,7 @@ def _found(text: str, pack: Pack) -> Iterator[Heard]:
     if pack.get("contact", "at") and _hint(pack.language).search(plain):
         for pattern in pack.patterns("contact", "mail_asides"):  # "all one word": blanks keep the places
             plain = _blanked(plain, pattern)
-        items = tuple(_items(plain, pack))
+        items = tuple(spelled(corrected(list(_items(plain, pack)), pack)))
         for at, item in enumerate(items):
             heard = _around(items, at, pack) if item.kind == "at" else None
             if heard and not any(heard.first < other.last and other.first < heard.last for other in found):
@@ -69,12 +59,12 @@ def _blanked(text: str, aside: re.Pattern[str]) -> str:
     return text
 
 
-def _items(text: str, pack: Pack) -> Iterator[_Item]:
+def _items(text: str, pack: Pack) -> Iterator[Item]:
     tokens = list(TOKEN.finditer(text))
     at = 0
     while at < len(tokens):
         kind, said, length = _item(tokens, at, pack, text)
-        yield _Item(kind, said, tokens[at].start(), tokens[at + length - 1].end())
+        yield Item(kind, said, tokens[at].start(), tokens[at + length - 1].end())
         at += length
 
 
@@ -130,7 +120,7 @@ def _sentence_ends(text: str, first: int, last: int, pack: Pack) -> bool:
     return bool(after and before and after[1][0].isupper() and after[1].lower() not in _signs(pack.language)[0])
 
 
-def _around(items: tuple[_Item, ...], at: int, pack: Pack) -> Heard | None:
+def _around(items: tuple[Item, ...], at: int, pack: Pack) -> Heard | None:
     left, right = _local(items, _first_at(items, at, pack), pack), _domain(items, at)
     if not left or not right or (right[0].text in pack.words("text", "stopwords") and right[1].kind == "dot"):
         return None  # "look at the dot"
@@ -138,7 +128,7 @@ def _around(items: tuple[_Item, ...], at: int, pack: Pack) -> Heard | None:
     return Heard(address, left[0].first, right[-1].last) if _ADDRESS.fullmatch(address) else None
 
 
-def _first_at(items: tuple[_Item, ...], at: int, pack: Pack) -> int:
+def _first_at(items: tuple[Item, ...], at: int, pack: Pack) -> int:
     """The "at" before, where only what stands after it is put right: "at post... no, not post, at alpine dot com"."""
     corrections = pack.words("numbers", "corrections")
     for before in range(at - 1, max(-1, at - MOST_APART), -1):
@@ -151,10 +141,10 @@ def _first_at(items: tuple[_Item, ...], at: int, pack: Pack) -> int:
     return at
 
 
-def _local(items: tuple[_Item, ...], at: int, pack: Pack) -> list[_Item]:
+def _local(items: tuple[Item, ...], at: int, pack: Pack) -> list[Item]:
     """What stands before the "at", back to a word that belongs to the sentence around it."""
     stop = pack.words("text", "stopwords") | pack.words("contact", "mail_stop")
-    taken: list[_Item] = []
+    taken: list[Item] = []
     while at > 0:
         at -= 1
         item = items[at]
@@ -168,7 +158,7 @@ def _local(items: tuple[_Item, ...], at: int, pack: Pack) -> list[_Item]:
     return _without_preposition(_without_pauses(_from_a_joint(taken)), items, pack)
 
 
-def _without_preposition(taken: list[_Item], items: tuple[_Item, ...], pack: Pack) -> list[_Item]:
+def _without_preposition(taken: list[Item], items: tuple[Item, ...], pack: Pack) -> list[Item]:
     """ "A pedidos arroba ...", "à compta arobase ...": to whom one sends, unless something says that it is a letter."""
     if len(taken) < 2 or taken[0].text not in pack.words("contact", "mail_to"):
         return taken
@@ -180,7 +170,7 @@ def _without_preposition(taken: list[_Item], items: tuple[_Item, ...], pack: Pac
     return taken[1:] if first and taken[1].kind == "word" else taken
 
 
-def _from_a_joint(taken: list[_Item]) -> list[_Item]:
+def _from_a_joint(taken: list[Item]) -> list[Item]:
     """More than two words without a joint are a sentence: the last one is meant."""
     run = 0
     for at in range(len(taken) - 1, -1, -1):
@@ -190,16 +180,16 @@ def _from_a_joint(taken: list[_Item]) -> list[_Item]:
     return taken
 
 
-def _domain(items: tuple[_Item, ...], at: int) -> list[_Item]:
+def _domain(items: tuple[Item, ...], at: int) -> list[Item]:
     """What stands after the "at", to the end of the last part after a dot."""
-    taken: list[_Item] = []
+    taken: list[Item] = []
     dots, words = 0, 0
     while at + 1 < len(items):
         at += 1
         item = items[at]
         after_dot = bool(taken) and taken[-1].kind == "dot"
         if item.kind == "at" and after_dot:  # Austria
-            item = _Item("word", items[at].text if items[at].text != "@" else "at", item.first, item.last)
+            item = Item("word", items[at].text if items[at].text != "@" else "at", item.first, item.last)
         if item.kind in ("at", "end"):
             break
         if item.kind == "pause":
@@ -222,19 +212,19 @@ def _domain(items: tuple[_Item, ...], at: int) -> list[_Item]:
     return taken if dots else []
 
 
-def _sure(item: _Item) -> bool:
+def _sure(item: Item) -> bool:
     """It can be part of nothing but an address or a spelling."""
     return item.kind in ("letter", "figure", "joint", "dot")
 
 
-def _without_pauses(items: list[_Item]) -> list[_Item]:
+def _without_pauses(items: list[Item]) -> list[Item]:
     kept = [item for item in items if item.kind != "pause"]
     while kept and kept[0].kind in ("dot", "joint"):
         kept.pop(0)
     return kept
 
 
-def _text(items: list[_Item]) -> str:
+def _text(items: list[Item]) -> str:
     return "".join(item.text for item in items)
 
 
