@@ -34,7 +34,7 @@ def company_of(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | 
             return answer
         found = _beside_name(turn) if theirs <= OPENING else None
         if found is None and turn.turn.index == 0 and (answering := firm_and_name(turn)):
-            found = Fact(answering[0].quote, answering[0])
+            found = Fact(answering[0].quote.rstrip(","), answering[0])
         if found is not None:
             return found
         for sentence in turn.sentences:

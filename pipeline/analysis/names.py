@@ -13,6 +13,7 @@ from pipeline.analysis.people import (
     bare_name,
     before_company,
     before_spelling,
+    beside_street,
     between_pauses,
     called,
     firm_and_name,
@@ -176,6 +177,7 @@ def _own(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iter
     if opening or asked:
         yield from between_pauses(turn)
         yield from before_company(turn)
+        yield from beside_street(turn)
     for sentence in turn.sentences:
         alone = bare_name(sentence, asked=asked)
         if alone and (asked or opening or alone.name in known):

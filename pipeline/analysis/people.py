@@ -200,6 +200,15 @@ def given_after(said: Said, surname: str) -> str | None:
     return None
 
 
+def beside_street(said: Said) -> Iterator[Named]:
+    """The name before the speaker's street: "Ja, Wimmers, Neusser Straße." """
+    for sentence in said.sentences:
+        for pattern in said.pack.patterns("contact", "address"):
+            match = pattern.search(sentence.text)
+            if match and match.groupdict().get("name") and (named := _clean(match, sentence)):
+                yield named
+
+
 def firm_and_name(said: Said) -> tuple[Evidence, Named] | None:
     """How a firm answers the telephone, in the first words of the call: "Nordlack, Meinhardt." """
     sentence = said.sentences[0] if said.sentences else None
