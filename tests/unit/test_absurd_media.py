@@ -45,10 +45,33 @@ def m4a(times: int = 1, chunks: int = 1, samples: int = 1, first: bytes = b"") -
     return first + box(b"ftyp", b"M4A \0\0\2\0isomM4A ") + box(b"moov", track) + box(b"mdat", bytes(64))
 
 
+def chunked(chunks: int, samples: int) -> bytes:
+    """An MP4 of uncompressed sound in so many chunks, each said to hold so many samples."""
+    entry = box(b"ulaw", bytes(6) + b"\0\1" + bytes(8) + struct.pack(">HHHHI", 1, 16, 0, 0, 8000 << 16))
+    table = box(
+        b"stbl",
+        box(b"stsd", many(1, ""), entry),
+        box(b"stts", many(1, "II", 100, 1)),
+        box(b"stsc", many(1, "III", 1, samples, 1)),
+        box(b"stsz", bytes(4), struct.pack(">II", 1, 100)),
+        box(b"stco", struct.pack(">II", 0, chunks), struct.pack(">I", 700) * chunks),
+    )
+    return box(b"ftyp", b"M4A \0\0\2\0isomM4A ") + box(b"moov", box(b"trak", box(b"mdia", box(b"minf", table))))
+
+
+def fragments(runs: int, samples: int) -> bytes:
+    """So many runs of fragments, each of so many samples that are as long as each other."""
+    run = box(b"trun", struct.pack(">II", 0, samples))
+    return m4a() + box(b"moof", box(b"traf", box(b"tfhd", bytes(8)), run * runs))
+
+
 @pytest.mark.parametrize(
     "file",
     [
         m4a(samples=100_000_000),
+        chunked(chunks=20, samples=0x7FFFFFF0),
+        chunked(chunks=1, samples=100_000_000),
+        fragments(runs=100, samples=1000),
         m4a(samples=0xFFFFFFFF),
         m4a(times=0x10000000),
         m4a(chunks=0x10000000),
@@ -68,9 +91,9 @@ def test_an_mp4_with_tables_that_cannot_be_true_is_refused_before_it_is_opened(
         decode_file(io.BytesIO(file), DecodeOptions())
 
 
-def written(container: str, codec: str, seconds: float) -> bytes:
+def written(container: str, codec: str, seconds: float, **options: str) -> bytes:
     held = io.BytesIO()
-    with av.open(held, "w", format=container) as file:
+    with av.open(held, "w", format=container, options=options) as file:
         stream = file.add_stream(codec, rate=8000, layout="mono")
         samples = (np.sin(np.arange(int(8000 * seconds)) / 3) * 9000).astype(np.int16)[None]
         frame = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
@@ -85,6 +108,12 @@ def test_true_tables_are_no_obstacle(container: str, codec: str) -> None:
     file = written(container, codec, 3.0)
     assert not mp4.has_absurd_tables(io.BytesIO(file), len(file))
     assert decode_file(io.BytesIO(file), DecodeOptions()).duration == pytest.approx(3.0, abs=0.3)  # AAC adds its delay
+
+
+def test_the_tables_of_an_mp4_in_fragments_are_not_absurd() -> None:
+    """Those before the fragments are empty."""
+    file = written("mp4", "aac", 3.0, movflags="frag_keyframe+empty_moov")
+    assert not mp4.has_absurd_tables(io.BytesIO(file), len(file))
 
 
 @pytest.mark.parametrize("seed", range(20))
