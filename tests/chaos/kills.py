@@ -48,10 +48,10 @@ class Kill:
 
 
 def schedule(count: int, rng: random.Random, kinds: Sequence[str] = tuple(SHARES)) -> list[str]:
-    """At least one of each kind, the others by their shares, in random order."""
-    chosen = [*kinds, *rng.choices(kinds, [SHARES[kind] for kind in kinds], k=max(0, count - len(kinds)))]
-    rng.shuffle(chosen)
-    return chosen
+    """Kinds in random order, to be taken from the end: first one of each, then by their shares."""
+    each = list(kinds)
+    rng.shuffle(each)
+    return [*rng.choices(kinds, [SHARES[kind] for kind in kinds], k=max(0, count - len(kinds))), *each]
 
 
 class Killer:
