@@ -189,7 +189,6 @@ def leads(here: str, canary: int) -> dict[str, str]:
         "to-six": f"http://[::1]:{canary}/",
         "to-short": f"http://127.1:{canary}/",
         "to-mapped": f"http://[::ffff:127.0.0.1]:{canary}/",
-        "to-name": f"http://localhost:{canary}/",
         "to-metadata": "http://169.254.169.254/latest/meta-data/",
         "to-file": "file:///etc/passwd",
         "to-user": f"http://a@127.0.0.1:{canary}/",
