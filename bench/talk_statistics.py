@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -291,7 +292,8 @@ async def taken_through(workers: Any, files: tuple[Path, ...], sample: Sample) -
     from pipeline.process import NOT_RECORDED, process
 
     recordings = tuple(
-        Recording(at, path.resolve().as_uri(), "00" * 32, path.stat().st_size) for at, path in enumerate(files)
+        Recording(at, path.resolve().as_uri(), sha256(path.read_bytes()).hexdigest(), path.stat().st_size)
+        for at, path in enumerate(files)
     )
 
     async def recall(stage: str) -> Any:

@@ -14,11 +14,12 @@ from scipy.signal import resample_poly
 
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Roster
-from pipeline.domain.speech import SAMPLE_RATE, LabelKind, Recording, Transcript
+from pipeline.domain.speech import SAMPLE_RATE, LabelKind, Transcript
 from pipeline.process import NOT_RECORDED, Outcome, ProcessOptions, process
 from pipeline.workers import LocalWorkers
 from serve_app.demo.compare import compare, word_errors
 from serve_app.demo.samples import Sample, load_samples
+from tests.recordings import stored
 
 Processed = Callable[[np.ndarray], Awaitable[Outcome]]
 SAMPLES = {sample.name[:2]: sample for sample in load_samples()}
@@ -64,7 +65,7 @@ def processed(transcriber: Any, diarizer: Any, tmp_path: Path) -> Processed:
     async def run(samples: np.ndarray) -> Outcome:
         file = tmp_path / "call.wav"
         soundfile.write(file, samples.T, SAMPLE_RATE, subtype="PCM_16")
-        recordings = (Recording(0, file.as_uri(), "00" * 32, file.stat().st_size),)
+        recordings = (stored(file),)
 
         async def recall(stage: str) -> Any:
             return recordings if stage == "fetch" else NOT_RECORDED
@@ -147,7 +148,7 @@ async def test_names_of_the_roster_reach_the_engine_and_the_results_are_whole(
             return await super().transcribe(audio, chunks, vocabulary, careful)
 
     sample = SAMPLES["08"]
-    recordings = tuple(Recording(i, p.as_uri(), "00" * 32, p.stat().st_size) for i, p in enumerate(sample.recordings))
+    recordings = tuple(stored(path, channel) for channel, path in enumerate(sample.recordings))
 
     async def recall(stage: str) -> Any:
         return recordings if stage == "fetch" else NOT_RECORDED

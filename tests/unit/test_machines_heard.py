@@ -9,9 +9,10 @@ import soundfile
 from scipy.signal import resample_poly
 
 from pipeline.domain.insight import Roster
-from pipeline.domain.speech import SAMPLE_RATE, Diarization, Recording
+from pipeline.domain.speech import SAMPLE_RATE, Diarization
 from pipeline.process import NOT_RECORDED, Outcome, process
 from pipeline.workers import LocalWorkers
+from tests.recordings import stored
 from tests.unit.calls_by_hand import call
 
 NOTICE = Path(__file__).parent / "fixtures" / "notice.flac"
@@ -54,7 +55,7 @@ async def processed(
     for number, own in enumerate(joined):
         sound[: len(own), number] = own
     soundfile.write(folder / "call.wav", sound, SAMPLE_RATE, subtype="PCM_16")
-    known = {"fetch": (Recording(0, (folder / "call.wav").as_uri(), "00" * 32, 1),)} | ({} if diarizer else NOTHING)
+    known = {"fetch": (stored(folder / "call.wav"),)} | ({} if diarizer else NOTHING)
 
     async def recall(stage: str) -> Any:
         return known.get(stage, NOT_RECORDED)

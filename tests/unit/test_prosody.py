@@ -19,13 +19,13 @@ from pipeline.domain.speech import (
     Layout,
     LayoutKind,
     Prosody,
-    Recording,
     Slices,
     Span,
 )
 from pipeline.errors import StorageError
 from pipeline.process import process
 from pipeline.workers import LocalWorkers
+from tests.recordings import stored
 from tests.unit.calls_by_hand import call
 from tests.unit.test_process import recalling, spoken
 
@@ -164,7 +164,7 @@ async def after_recognition(recording: Path) -> tuple[Any, dict[str, Any]]:
         kept[stage] = result
 
     known = {"audio": heard, "asr": spoken().recognized, "voiceprint": None}
-    known["fetch"] = (Recording(0, recording.as_uri(), "00" * 32, 1),)
+    known["fetch"] = (stored(recording),)
     return await process(call().call, LocalWorkers(None, None), Roster(), record, recalling(known)), kept
 
 
