@@ -16,13 +16,14 @@ from pipeline.domain.speech import Recording
 from pipeline.errors import LeaseLost, NotAudio, RecordingTooLong, StorageError
 from pipeline.process import NOT_RECORDED, ProcessOptions, process
 from pipeline.workers import LocalWorkers
+from tests.recordings import stored
 from tests.unit.calls_by_hand import call
 
 SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
 
 
 def recordings(*names: str) -> tuple[Recording, ...]:
-    return tuple(Recording(at, (SAMPLES / name).as_uri(), "00" * 32, 1) for at, name in enumerate(names))
+    return tuple(stored(SAMPLES / name, at) for at, name in enumerate(names))
 
 
 STEREO = recordings("02_callback_stereo/call.flac")
