@@ -8,8 +8,8 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-SECONDS = 60  # of the processor: a busy machine takes longer by the clock
-PATIENCE = 300  # seconds for one cell
+SECONDS = 180  # of processor time: a bound against a notebook that has become work for a cluster, not a figure
+PATIENCE = 900
 
 
 def read(path: Path) -> nbformat.NotebookNode:
@@ -31,7 +31,7 @@ def test_a_notebook_is_stored_without_output_and_asks_a_question(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-async def test_a_notebook_runs_in_under_a_minute_of_processor_time(path):
+async def test_a_notebook_runs_in_minutes_of_processor_time(path):
     notebook = read(path)
     notebook.cells.append(nbformat.v4.new_code_cell("import time; print(time.process_time())"))
     client = NotebookClient(notebook, timeout=PATIENCE, resources={"metadata": {"path": str(ROOT)}})
