@@ -6,7 +6,9 @@ in scratch files; a replica reads what it needs of them when it needs it.
 
 import asyncio
 import logging
+import math
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -24,6 +26,7 @@ from pipeline.batching import Batcher
 from pipeline.diarization.engine import DiarizationOptions
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
+from pipeline.slots import Slots
 from pipeline.workers import VOICE_SECONDS, Held, Recognition, Samples, spoken, whole
 
 T = TypeVar("T")
@@ -33,6 +36,7 @@ BEGUN = "begun"  # what a request that has an engine to itself is told first
 BEGUN_SECONDS = 0.1  # for that word to arrive before the engine may die of the request
 TRIES_BESIDE_OTHERS = 2  # deaths of its replica after which a request is tried with nothing else at work
 TRIES_ALONE = 2  # deaths in which nothing else was at work, after which it is to blame
+CLUSTER_SECONDS = 5.0  # for which what the cluster has is taken to stay the same
 READERS = 8  # chunks of a batch read at once: an object store answers each after a while
 AudioRef = list[Any]  # one ObjectRef in a list: Ray would fetch a bare one before the call, on the caller's side
 
@@ -219,7 +223,8 @@ class RayWorkers:
     If that dies twice more, the request is to blame: `WorkerLost`. Others are tried for as long as it takes.
 
     Ray itself runs a CPU task again whose worker dies, once; then it is `TaskLost`, a failure of this call alone, for
-    nothing else is in such a worker.
+    nothing else is in such a worker. No more CPU tasks are handed to Ray than this process's part of the cluster can
+    run, and one to wait (`pipeline.slots` says why); `beside` tells how many processes the cluster is divided among.
     """
 
     def __init__(
@@ -234,6 +239,20 @@ class RayWorkers:
         self._compute = ray.remote(num_cpus=cpus_per_task, max_retries=1)(_run)
         self._hold = ray.remote(num_cpus=cpus_per_task, max_retries=1, num_returns=2)(_run_and_tell)
         self._pause = pause
+        self._cpus_per_task = cpus_per_task
+        self._sharing = 1
+        self._tasks: tuple[float, int] = (-math.inf, 1)  # when the cluster was asked, and how many tasks it can run
+        self._slots = Slots(self._part)
+
+    def beside(self, sharing: int) -> None:
+        """How many processes hand tasks to this cluster, this one included."""
+        self._sharing = max(1, sharing)
+
+    def _part(self) -> int:
+        if time.monotonic() - self._tasks[0] > CLUSTER_SECONDS:
+            cpus = ray.cluster_resources().get("CPU", 0.0)
+            self._tasks = (time.monotonic(), int(cpus / self._cpus_per_task))
+        return math.ceil(self._tasks[1] / self._sharing) + 1
 
     async def recognition(self) -> Recognition:
         while True:  # it asks nothing of the engine, so it cannot be what a replica dies of
@@ -243,11 +262,13 @@ class RayWorkers:
                 await self._wait_for_another(error)
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
-        return await _unwrapped(self._compute.remote(fn, *map(_inside, args)))
+        async with self._slots:
+            return await _unwrapped(self._compute.remote(fn, *map(_inside, args)))
 
     async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
-        result, done = self._hold.remote(fn, *map(_inside, args))
-        await _unwrapped(done)
+        async with self._slots:
+            result, done = self._hold.remote(fn, *map(_inside, args))
+            await _unwrapped(done)
         return Held(result)
 
     async def detect_languages(self, audio: Held, chunks: Sequence[Chunk]) -> list[dict[str, float]]:

@@ -56,8 +56,11 @@ class Conducting:
         options: ProcessingOptions,
         process_options: ProcessOptions,
         sealer: Sealer | None = None,
+        on_company: Callable[[int], None] = lambda _: None,
     ) -> None:
+        """`on_company` is told every so often how many Conductors are at work, this one included."""
         self._database = database
+        self._on_company = on_company
         self._sealer = sealer or Sealer()  # opens the credentials of recording servers
         self._workers = workers
         self._options = options
@@ -138,8 +141,10 @@ class Conducting:
         if time.monotonic() - self._looked_at < LOOK_SECONDS:
             return
         self._looked_at = time.monotonic()
-        dead = [name for name in await jobs.workers(self._database) if _is_dead(name)]
+        workers = await jobs.workers(self._database)
+        dead = [name for name in workers if _is_dead(name)]
         await jobs.abandon(self._database, dead)
+        self._on_company(len({self._name, *workers} - set(dead)))
         for lease in await self._leases(1, suspects=True) if self._room else ():
             self._suspect = lease.job.job_id
             self._begin(lease)

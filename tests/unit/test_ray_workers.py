@@ -113,3 +113,16 @@ async def test_while_one_request_is_alone_others_wait_and_what_was_at_work_ends_
 async def _alone(exclusive: Exclusive, queue: Batcher[str, str], item: str) -> list[str]:
     async with exclusive.alone():
         return await queue.submit_alone([item])
+
+
+def test_cpu_tasks_are_divided_among_the_processes_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    has = {"CPU": 8.0}
+    monkeypatch.setattr("pipeline.actors.ray.cluster_resources", lambda: has)
+    workers: Any = RayWorkers(Replicas([]), Replicas([]), cpus_per_task=2.0)  # type: ignore[arg-type]
+    assert workers._part() == 4 + 1
+    workers.beside(3)
+    assert workers._part() == 2 + 1
+    has.clear()
+    assert workers._part() == 2 + 1, "the cluster is not asked for every task"
+    workers._tasks = (-1e9, 0)
+    assert workers._part() == 1, "one may wait, so that a cluster without a processor hears of it"
