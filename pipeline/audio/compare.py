@@ -140,15 +140,15 @@ def _empty(samples: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _correlated(first: int, last: int, a: Floats, b: Floats) -> Window:
-    from scipy.signal import correlate
+    from scipy.fft import irfft, next_fast_len, rfft
 
     energy_a, energy_b = float(a @ a), float(b @ b)
     if min(energy_a, energy_b) < 1e-9:
         return Window(first, last, 0.0, 0.0, 0.0)
-    whole = correlate(b, a, mode="full", method="fft")
-    centre = len(a) - 1
-    reach = min(MAX_SHIFT, centre)
-    near = whole[centre - reach : centre + reach + 1]
+    reach = min(MAX_SHIFT, len(a) - 1)
+    size = next_fast_len(len(a) + reach, real=True)  # shifts up to `reach` do not wrap round
+    whole = irfft(rfft(b, size) * np.conj(rfft(a, size)), size)
+    near = np.concatenate([whole[size - reach :], whole[: reach + 1]])
     best = int(np.argmax(np.abs(near)))
     correlation = float(near[best] / np.sqrt(energy_a * energy_b))
     return Window(first, last, correlation, 10 * float(np.log10(energy_b / energy_a)), float(best - reach))

@@ -6,6 +6,7 @@ last windows need, so a channel of six hours takes the figures (35 MB) and one b
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +65,8 @@ def _spectra(audio: Audio, channel: int) -> Iterator[npt.NDArray[np.float32]]:
         samples = audio.read(channel, max(0, start), min(end, audio.length)).astype(np.float32) / np.float32(32768)
         samples = np.pad(samples, (max(0, -start), max(0, end - audio.length)))
         views = np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::HOP][:frames]
-        power = np.abs(rfft(views * window, axis=1)[:, :HIGHEST]) ** 2 * scale
+        spectra = rfft(views * window, axis=1)[:, :HIGHEST]
+        power = (spectra.real**2 + spectra.imag**2) * scale
         yield np.concatenate([before, power])
         before = np.concatenate([before, power])[-LAG:]
 
@@ -103,15 +105,18 @@ def _cluster(
 
 def _lines(spectrum: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
     """Bins that stand out by 6 dB over their neighbourhood (110 to 220 Hz to either side), of the band only."""
-    padded = np.pad(spectrum.astype(np.float64), ((0, 0), (15, 14)))
-    sums = np.cumsum(padded, axis=1)
-    n = spectrum.shape[1]
-    whole = sums[:, 29:] - np.pad(sums, ((0, 0), (1, 0)))[:, :n]
-    inner = sums[:, 18 : 18 + n] - sums[:, 11 : 11 + n]
-    around = np.maximum(whole - inner, 0) / 22
+    around = spectrum @ _neighbours(spectrum.shape[1])
     narrow = spectrum > 4 * around + FLOOR / 100
     narrow[:, :LOWEST] = False
     return np.asarray(narrow)
+
+
+@cache
+def _neighbours(bins: int) -> npt.NDArray[np.float32]:
+    """Times a spectrum: for each bin the mean of what lies 4 to 15 bins below and 4 to 14 above; outside is nothing."""
+    away = np.arange(bins)[:, None] - np.arange(bins)[None, :]
+    beside = ((away >= -15) & (away <= -4)) | ((away >= 4) & (away <= 14))
+    return beside.astype(np.float32) / np.float32(22)
 
 
 def _widened(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

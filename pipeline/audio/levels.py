@@ -1,6 +1,7 @@
 """How loud each 20 ms of a channel is, and where somebody or something is heard."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -73,10 +74,19 @@ def frame_levels(audio: Audio, channel: int) -> Floats:
 
 def in_band(samples: Samples) -> Floats:
     """Samples as floats in -1..1 between 250 and 3400 Hz (Butterworth, second order on each side)."""
-    from scipy.signal import butter, sosfilt, sosfilt_zi
+    from scipy.signal import sosfilt
+
+    filters, settled = _filters()
+    floats = samples.astype(np.float32) / np.float32(32768)
+    filtered: Floats = sosfilt(filters, floats, zi=settled * (floats[0] if len(floats) else 0))[0]
+    return filtered
+
+
+@cache
+def _filters() -> tuple[Floats, Floats]:
+    """Designed once a process: that takes longer than to filter two seconds. And the state that makes no click at the
+    start."""
+    from scipy.signal import butter, sosfilt_zi
 
     filters = butter(2, (LOWEST, HIGHEST), "bandpass", fs=SAMPLE_RATE, output="sos").astype(np.float32)
-    floats = samples.astype(np.float32) / np.float32(32768)
-    settled = sosfilt_zi(filters).astype(np.float32) * (floats[0] if len(floats) else 0)  # no click at the start
-    filtered: Floats = sosfilt(filters, floats, zi=settled)[0]
-    return filtered
+    return filters, sosfilt_zi(filters).astype(np.float32)

@@ -1,9 +1,9 @@
 """How a party speaks: pitch, loudness and voicing, in slices of half a second.
 
-Pitch is looked for as periodicity, by YIN (de Cheveigné & Kawahara 2002, in librosa): a telephone carries nothing below
-300 Hz, so of most voices the fundamental itself is missing, while its period is still that of the harmonics. Whether a
-frame is voiced is judged by its normalised autocorrelation at that period (Boersma 1993). Sound is read a block at a
-time; six hours of speech take 17 MB of figures for each channel beside one block.
+Pitch is looked for as periodicity, by YIN (`yin.py`): a telephone carries nothing below 300 Hz, so of most voices the
+fundamental itself is missing, while its period is still that of the harmonics. Whether a frame is voiced is judged by
+its normalised autocorrelation at that period (Boersma 1993). Sound is read a block at a time; six hours of speech take
+17 MB of figures for each channel beside one block.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.audio import yin
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Prosody, Slices, Span
 
 SLICE = 0.5  # seconds
@@ -106,32 +107,21 @@ def _blocks(duration: float, speech: Sequence[Span]) -> Iterator[tuple[float, li
 
 def _frames(audio: Audio, channel: int, start: float, speech: list[Span]) -> Track:
     """The frames of one block whose middle lies in `speech`."""
-    from librosa.core.pitch import yin  # four seconds, once a process
     from scipy.signal import resample_poly
 
     wide = audio.cut(channel, start - _MARGIN, start + _BLOCK + _MARGIN)
     before = min(start, _MARGIN)
-    sound = resample_poly(np.nan_to_num(wide), _RATE, SAMPLE_RATE).astype(np.float32)
+    sound = resample_poly(wide, _RATE, SAMPLE_RATE).astype(np.float32)
     count = (len(sound) - _WINDOW) // _HOP + 1
     if count < 1:  # too short to hold a frame
         sound = np.pad(sound, (0, _WINDOW - len(sound)))
         count = 1
     time = start - before + (np.arange(count) * _HOP + _WINDOW / 2) / _RATE
     chosen = _inside(time, speech)
-    windows = np.lib.stride_tricks.sliding_window_view(sound, _WINDOW)[::_HOP][:count]
-    pitch = yin(
-        sound,
-        fmin=LOWEST,
-        fmax=HIGHEST,
-        sr=_RATE,
-        frame_length=_WINDOW,
-        hop_length=_HOP,
-        center=False,
-        trough_threshold=TROUGH,
-    )
-    found = pitch[:count][chosen].astype(np.float32)
-    power = np.mean(windows[chosen] ** 2, axis=1)
-    strength = _periodicity(windows[chosen], found)
+    windows = np.lib.stride_tricks.sliding_window_view(sound, _WINDOW)[::_HOP][:count][chosen]
+    found = yin.pitch(windows, _RATE, LOWEST, HIGHEST, TROUGH)
+    power = np.mean(windows**2, axis=1)
+    strength = _periodicity(windows, found)
     loud = power > 10 ** (QUIET_DB / 10)
     inside = (found > LOWEST * 1.02) & (found < HIGHEST * 0.98)  # at an edge YIN found no trough, only the edge
     return Track(time[chosen], found, loud & inside & (strength >= VOICED_FROM), power)
