@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,22 +22,19 @@ from ray.serve.handle import DeploymentHandle
 
 from pipeline.asr.engine import AsrOptions
 from pipeline.batching import Batcher
-from pipeline.diarization.engine import DiarizationOptions
+from pipeline.diarizer import DiarizerReplica
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
+from pipeline.replica import AudioRef, Exclusive, Replica, refuse_stuck, submit
 from pipeline.slots import Slots
-from pipeline.workers import VOICE_SECONDS, Held, Recognition, Samples, spoken, whole
+from pipeline.workers import Held, Recognition, Samples
 
 T = TypeVar("T")
 log = logging.getLogger("ray.serve")
-STUCK_SECONDS = 1800.0  # far beyond any batch, on a slow CPU too
-BEGUN = "begun"  # what a request that has an engine to itself is told first
-BEGUN_SECONDS = 0.1  # for that word to arrive before the engine may die of the request
 TRIES_BESIDE_OTHERS = 2  # deaths of its replica after which a request is tried with nothing else at work
 TRIES_ALONE = 2  # deaths in which nothing else was at work, after which it is to blame
 CLUSTER_SECONDS = 5.0  # for which what the cluster has is taken to stay the same
 READERS = 8  # chunks of a batch read at once: an object store answers each after a while
-AudioRef = list[Any]  # one ObjectRef in a list: Ray would fetch a bare one before the call, on the caller's side
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,45 +46,7 @@ class Wanted:
     vocabulary: tuple[str, ...] = ()
 
 
-class Exclusive:
-    """Lets one request have the process to itself, to find out which one kills it."""
-
-    def __init__(self, *queues: Batcher[Any, Any]) -> None:
-        self._queues = queues
-        self._turn = asyncio.Lock()
-
-    @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Nothing else is at work in the block; what comes in meanwhile waits."""
-        async with self._turn:
-            try:
-                for queue in self._queues:
-                    queue.pause()
-                while any(queue.busy for queue in self._queues):  # noqa: ASYNC110 (rare, and over within a batch)
-                    await asyncio.sleep(0.02)
-                yield
-            finally:
-                for queue in self._queues:
-                    queue.resume()
-
-
-class _Replica:
-    """What both kinds of replicas do: answer a request while nothing else is at work."""
-
-    _exclusive: Exclusive
-
-    async def alone(self, method: str, *args: Any) -> AsyncIterator[Any]:
-        """`BEGUN` as soon as nothing else is at work, then what `method` answers.
-
-        Whoever has heard `BEGUN` and then loses the replica knows what it died of.
-        """
-        async with self._exclusive.alone():
-            yield BEGUN
-            await asyncio.sleep(BEGUN_SECONDS)
-            yield await getattr(self, method)(*args, alone=True)
-
-
-class TranscriberReplica(_Replica):
+class TranscriberReplica(Replica):
     """Recognition. Chunks of whatever calls are waiting share a batch; one whose sound cannot be read fails alone."""
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -105,7 +63,7 @@ class TranscriberReplica(_Replica):
 
     async def check_health(self) -> None:
         """A device that hangs holds its thread for ever and raises nothing: then Serve is to replace the replica."""
-        _refuse_stuck(max(one.busy_seconds for one in (self._texts, self._again, self._languages)), STUCK_SECONDS)
+        refuse_stuck(max(one.busy_seconds for one in (self._texts, self._again, self._languages)))
 
     async def recognition(self) -> Recognition:
         return Recognition(self._engine.name, self._engine.max_chunk_seconds)
@@ -119,12 +77,12 @@ class TranscriberReplica(_Replica):
         alone: bool = False,
     ) -> list[ChunkText]:
         queue = self._again if careful else self._texts
-        return await _submit(queue, await _wanted(audio, chunks, vocabulary), alone)
+        return await submit(queue, await _wanted(audio, chunks, vocabulary), alone)
 
     async def detect_languages(
         self, audio: AudioRef, chunks: Sequence[Chunk], alone: bool = False
     ) -> list[dict[str, float]]:
-        return await _submit(self._languages, await _wanted(audio, chunks), alone)
+        return await submit(self._languages, await _wanted(audio, chunks), alone)
 
     def _transcribe(self, batch: list[Wanted], careful: bool = False) -> list[ChunkText | Exception]:
         def ask(samples: list[Samples], wanted: list[Wanted]) -> list[ChunkText]:
@@ -155,52 +113,8 @@ class TranscriberReplica(_Replica):
         return [one if isinstance(one, Exception) else next(answers) for one in found]
 
 
-class DiarizerReplica(_Replica):
-    """Speaker separation of mixed recordings, and voiceprints."""
-
-    def __init__(self, options: dict[str, Any]) -> None:
-        from pipeline import diarization
-
-        self._engine = diarization.load(DiarizationOptions.model_validate(options))
-        # One call at a time: the engine is not re-entrant.
-        self._work: Batcher[tuple[str, Callable[[], Any], float], Any] = Batcher(self._run, size=1)
-        self._exclusive = Exclusive(self._work)
-        self._seconds = 0.0  # of audio now at work
-
-    async def check_health(self) -> None:
-        """As the Transcriber's; a long recording may take long."""
-        _refuse_stuck(self._work.busy_seconds, STUCK_SECONDS + 3 * self._seconds)
-
-    async def diarize(self, audio: AudioRef, alone: bool = False) -> Diarization:
-        sound = (await audio[0]).audio
-        (found,) = await _submit(self._work, [("diarize", lambda: whole(sound), sound.duration)], alone)
-        return found  # type: ignore[no-any-return]
-
-    async def voiceprint(
-        self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
-    ) -> Voiceprint | None:
-        sound = (await audio[0]).audio
-        seconds = min(VOICE_SECONDS, sound.duration)
-        work = [("voiceprint", lambda: spoken(sound, channel, speech), seconds)]
-        (found,) = await _submit(self._work, work, alone)
-        return found  # type: ignore[no-any-return]
-
-    def _run(self, batch: list[tuple[str, Callable[[], Any], float]]) -> list[Any]:
-        ((method, read, self._seconds),) = batch
-        return [getattr(self._engine, method)(read())]
-
-
-def _refuse_stuck(busy_seconds: float, limit: float) -> None:
-    if busy_seconds > limit:
-        raise RuntimeError(f"The engine has been at one batch for {busy_seconds:.0f} s.")
-
-
 Transcriber = serve.deployment(name="Transcriber")(TranscriberReplica)
 Diarizer = serve.deployment(name="Diarizer")(DiarizerReplica)
-
-
-async def _submit(queue: Batcher[Any, T], items: Sequence[Any], alone: bool) -> list[T]:
-    return await (queue.submit_alone(items) if alone else queue.submit(items))
 
 
 async def _wanted(audio: AudioRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = ()) -> list[Wanted]:

@@ -11,11 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.domain.speech import SAMPLE_RATE, Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
+from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 
 Samples = npt.NDArray[np.float32]
 
-BLOCK = 60 * SAMPLE_RATE  # samples read at once
 VOICE_SECONDS = 180.0  # of speech that a voiceprint is made from: more of it changes nothing and costs memory
 
 
@@ -109,7 +108,7 @@ class LocalWorkers:
         )
 
     async def diarize(self, audio: Held) -> Diarization:
-        return await self._run("diarizer", lambda engine: engine.diarize(whole(audio.inside.audio)))  # type: ignore[no-any-return]
+        return await self._run("diarizer", lambda engine: engine.diarize(audio.inside.audio))  # type: ignore[no-any-return]
 
     async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
         return await self._run(  # type: ignore[no-any-return]
@@ -146,15 +145,6 @@ class LocalWorkers:
 def pieces(audio: Audio, chunks: Sequence[Chunk]) -> list[Samples]:
     """The samples of each chunk, float32 mono at 16 kHz. May raise `StorageError`."""
     return [audio.cut(chunk.channel, chunk.start, chunk.end) for chunk in chunks]
-
-
-def whole(audio: Audio) -> Samples:
-    """All samples of channel 0: 230 MB an hour, for an engine that needs to see them together."""
-    samples = np.empty(audio.length, np.float32)
-    for first in range(0, audio.length, BLOCK):
-        block = audio.read(0, first, first + BLOCK)
-        np.divide(block, np.float32(32768), out=samples[first : first + len(block)])
-    return samples
 
 
 def spoken(audio: Audio, channel: int, speech: Sequence[Span], seconds: float = VOICE_SECONDS) -> list[Samples]:

@@ -96,7 +96,7 @@ def build_calls(settings: Settings) -> Application:
     transcriber = Transcriber.options(
         **_engine_options("transcriber", settings, cluster_gpus), max_ongoing_requests=64
     ).bind(settings.asr.model_dump(mode="json"))
-    diarizer = Diarizer.options(**_engine_options("diarizer", settings, cluster_gpus), max_ongoing_requests=8).bind(
+    diarizer = Diarizer.options(**_engine_options("diarizer", settings, cluster_gpus), max_ongoing_requests=32).bind(
         settings.diarization.model_dump(mode="json")
     )
     scaling, options = settings.scaling.conductor, settings.scaling

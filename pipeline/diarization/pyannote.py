@@ -8,17 +8,23 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline import checkpoints
 from pipeline.diarization.engine import DiarizationOptions, Samples
-from pipeline.domain.speech import SAMPLE_RATE, Diarization, SpeakerSpan, Voiceprint
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, SpeakerSpan, Voiceprint
 from pipeline.errors import CheckpointMissing, EngineError
 
+if TYPE_CHECKING:
+    from pipeline.diarization.steps import Heard
+    from pipeline.diarization.windows import Window
+
 CPU_BATCH, GPU_BATCH = 4, 32  # on a CPU larger batches are slower: 3.6 CPU seconds at 1, 5.3 at 128 for 60 s of audio
+SHORTEST = SAMPLE_RATE // 10  # samples; in less nobody is heard
 PIECE = 6.0  # seconds of speech at least in one embedding of a voiceprint (below 12), where there are so many
 
 logger = logging.getLogger(__name__)
@@ -38,18 +44,43 @@ class Pyannote:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         checkpoint = checkpoints.resolve(options.pipeline, checkpoints.DIARIZATION, device)
         batch = GPU_BATCH if device == "cuda" else CPU_BATCH
-        self._pipeline = _load(checkpoint)
-        self._pipeline.segmentation_batch_size = options.segmentation_batch_size or batch
+        self._pipeline = _load(checkpoint, torch.device(device))
+        self._pipeline.segmentation_batch_size = self.batch_size = options.segmentation_batch_size or batch
         self._pipeline.embedding_batch_size = options.embedding_batch_size or batch
-        self._pipeline.to(torch.device(device))
         self._options = options
         self.name = f"pyannote {checkpoint.name}"
 
-    def diarize(self, samples: Samples) -> Diarization:
+    def diarize(self, sound: Samples | Audio) -> Diarization:
         """See `pipeline.diarization.Engine`."""
-        if len(samples) < SAMPLE_RATE // 10:
+        parts, heard = self.parts(sound), []
+        while batch := list(islice(parts, self.batch_size)):
+            heard += self.hear(batch)
+        return self.conclude(heard)
+
+    def parts(self, sound: Samples | Audio) -> "Iterator[Window]":
+        """See `pipeline.diarization.Engine`: windows of 10 s, one every second."""
+        length = sound.length if isinstance(sound, Audio) else len(sound)
+        return self._pipeline.cutter.cut(sound) if length >= SHORTEST else iter(())
+
+    def hear(self, parts: "Sequence[Window]") -> "list[Heard]":
+        """See `pipeline.diarization.Engine`."""
+        try:
+            return list(self._pipeline.hear(parts))
+        except (RuntimeError, ValueError, MemoryError) as error:
+            raise EngineError(f"Diarization failed: {error}") from error
+
+    def conclude(self, heard: "Sequence[Heard]") -> Diarization:
+        """See `pipeline.diarization.Engine`."""
+        if not heard:
             return Diarization((), {}, self.name)
-        output = self._apply(samples)
+        try:
+            with _quiet():
+                output = self._pipeline.conclude(heard, self._options.min_speakers, self._options.max_speakers)
+        except (RuntimeError, ValueError, MemoryError) as error:
+            raise EngineError(f"Diarization failed: {error}") from error
+        return self._diarization(output)
+
+    def _diarization(self, output: Any) -> Diarization:
         spans = _spans(output.exclusive_speaker_diarization)
         letters = _by_first_appearance(spans)
         # pyannote's rows are in the order of the labels of the diarization with overlaps
@@ -72,20 +103,6 @@ class Pyannote:
         vectors = np.stack([self._embed(part) for part in np.array_split(speech, max(1, int(seconds // PIECE)))])
         made = self._voiceprint(vectors.mean(axis=0), seconds)
         return made and replace(made, agreement=_agreement(vectors))
-
-    def _apply(self, samples: Samples) -> Any:
-        import torch
-
-        if not np.isfinite(samples).all():
-            raise EngineError("The recording's samples are not all finite numbers.")
-        waveform = torch.from_numpy(np.ascontiguousarray(samples, dtype=np.float32))[None]
-        file = {"waveform": waveform, "sample_rate": SAMPLE_RATE, "uri": "call"}  # a fresh one: pyannote writes into it
-        bounds = {"min_speakers": self._options.min_speakers, "max_speakers": self._options.max_speakers}
-        try:
-            with _quiet():
-                return self._pipeline(file, **bounds)
-        except (RuntimeError, ValueError) as error:
-            raise EngineError(f"Diarization failed: {error}") from error
 
     def _embed(self, speech: Samples) -> npt.NDArray[np.float64]:
         """The unit vector of one piece of speech; not finite when the model cannot tell."""
@@ -123,16 +140,19 @@ def _agreement(vectors: npt.NDArray[np.float64]) -> float | None:
     return round(float(cosines.min()), 4)
 
 
-def _load(checkpoint: checkpoints.Checkpoint) -> Any:
+def _load(checkpoint: checkpoints.Checkpoint, device: Any) -> Any:
     with warnings.catch_warnings():
         # pyannote is handed samples and never decodes a file itself; its message begins with a line break
         warnings.filterwarnings("ignore", message=r"\s*torchcodec is not installed correctly", category=UserWarning)
         # the embedding probes the shortest input it can take, on inputs that are too short
         warnings.filterwarnings("ignore", message=r"std\(\): degrees of freedom", category=UserWarning)
+        # TF32 is switched off, as pyannote would at every call: nearly equal voices would change places
+        warnings.filterwarnings("ignore", message=r"TensorFloat-32", category=UserWarning)
         from pyannote.audio import Pipeline
         from pyannote.audio.pipelines import SpeakerDiarization
+        from pyannote.audio.utils.reproducibility import fix_reproducibility
 
-        from pipeline.diarization.shared_trunk import SharedTrunk
+        from pipeline.diarization.steps import take_apart
 
         try:
             pipeline: Any = Pipeline.from_pretrained(checkpoint.folder)
@@ -145,8 +165,12 @@ def _load(checkpoint: checkpoints.Checkpoint) -> Any:
             ) from error
         if not isinstance(pipeline, SpeakerDiarization):
             raise CheckpointMissing(f"{checkpoint.name!r} is no pyannote speaker diarization pipeline.")
-        if SharedTrunk.fits(pipeline):
-            pipeline.__class__ = SharedTrunk  # adds methods only; the loaded state is the stock pipeline's
+        try:
+            pipeline = take_apart(pipeline)
+        except ValueError as error:
+            raise CheckpointMissing(f"{checkpoint.name!r} cannot be used: {error}.") from error
+        pipeline.to(device)
+        fix_reproducibility(device)
         assert pipeline._embedding.min_num_samples > 0  # probed here once, under the filter above
     return pipeline
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.actors import DiarizerReplica, TranscriberReplica
+from pipeline.actors import TranscriberReplica
 from pipeline.audio import hear, sound
 from pipeline.audio.decode import DecodeOptions, decode_file
 from pipeline.audio.hear import Loaded
-from pipeline.domain.speech import Audio, Chunk, Layout, LayoutKind, Span
+from pipeline.domain.speech import Audio, Chunk, Layout, LayoutKind
 from pipeline.errors import StorageError
 
 SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
@@ -100,13 +100,3 @@ async def test_careful_recognition_is_asked_for_one_chunk_at_a_time(
     assert asked == [(1, [("Weber",)], True)] * 3
     await replica.transcribe(loaded, CHUNKS[:3], ("Weber",))
     assert asked[3:] == [(3, [("Weber",)] * 3, False)]
-
-
-async def test_the_diarizer_reads_in_its_own_thread_and_says_when_it_cannot(tmp_path: Path) -> None:
-    replica = DiarizerReplica({"pipeline": "demo", "device": "cpu"})
-    loaded = load(tmp_path)
-    print_of_all = await replica.voiceprint(reference(loaded), 0, [Span(0.5, 8.0), Span(9.0, 14.0)])
-    assert print_of_all is not None
-    hear.discard(loaded)
-    with pytest.raises(StorageError):
-        await replica.diarize(reference(loaded))

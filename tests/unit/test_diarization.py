@@ -130,26 +130,3 @@ def test_a_voiceprint_says_from_how_much_speech_it_was_made(sample_call, diarize
 def test_too_little_speech_gives_no_voiceprint(sample_call, diarizer):
     assert diarizer.voiceprint([]) is None
     assert diarizer.voiceprint([sample_call("01").cut(REP, 0.8, 2.8)]) is None
-
-
-def test_one_pass_of_the_network_for_all_speakers_of_a_chunk_changes_nothing(sample_call, diarizer):
-    import torch
-    from pyannote.audio.pipelines import SpeakerDiarization
-
-    shared = diarizer._pipeline
-    assert type(shared).__name__ == "SharedTrunk"
-
-    def run():
-        file = {"waveform": torch.from_numpy(sample_call("03").samples[:1]), "sample_rate": SAMPLE_RATE, "uri": "call"}
-        return shared(file)
-
-    fast = run()
-    kind = type(shared)
-    try:
-        shared.__class__ = SpeakerDiarization
-        stock = run()
-    finally:
-        shared.__class__ = kind
-    assert fast.speaker_diarization == stock.speaker_diarization
-    assert fast.exclusive_speaker_diarization == stock.exclusive_speaker_diarization
-    np.testing.assert_allclose(fast.speaker_embeddings, stock.speaker_embeddings, atol=1e-4)

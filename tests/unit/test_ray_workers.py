@@ -8,9 +8,10 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 from ray.serve.exceptions import BackPressureError
 
-from pipeline.actors import BEGUN, Exclusive, RayWorkers
+from pipeline.actors import RayWorkers
 from pipeline.batching import Batcher
 from pipeline.errors import WorkerLost
+from pipeline.replica import BEGUN, Exclusive
 from pipeline.workers import Held
 
 DIES, BUSY = ActorDiedError(), BackPressureError(num_queued_requests=1, max_queued_requests=1)

@@ -10,7 +10,7 @@ import numpy as np
 from pipeline.audio import hear
 from pipeline.audio.decode import DecodeOptions
 from pipeline.domain.speech import AudioInMemory, Chunk, Recording, Span
-from pipeline.workers import LocalWorkers, spoken, whole
+from pipeline.workers import LocalWorkers, spoken
 
 MONO = Path(__file__).parents[2] / "serve_app" / "demo" / "samples" / "03_repair_mono" / "call.flac"
 CHUNK = [Chunk(0, 0.5, 4.0, "en")]
@@ -104,9 +104,3 @@ def test_a_voiceprint_is_made_of_the_longest_speech_and_of_no_more_than_is_neede
     assert [len(piece) / 16000 for piece in spoken(audio, 0, spans, seconds=8)] == [6, 2]
     assert spoken(audio, 0, spans, seconds=8)[1][0] == audio.cut(0, 13, 14)[0]
     assert spoken(audio, 0, ()) == []
-
-
-def test_the_whole_of_a_channel_is_what_its_pieces_are() -> None:
-    samples = np.random.default_rng(0).integers(-32768, 32767, (2, 16000 * 130)).astype(np.int16)
-    assert np.array_equal(whole(AudioInMemory(samples)), samples[0].astype(np.float32) / 32768)
-    assert whole(AudioInMemory(samples[:, :0])).shape == (0,)

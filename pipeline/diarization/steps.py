@@ -1,0 +1,182 @@
+"""pyannote's speaker diarization taken apart, so that windows of many calls go through its networks together.
+
+The stock pipeline runs one recording through all of its steps. Here what the networks do (`hear`) is apart from what
+follows for one call (`conclude`); clustering, counting and naming remain pyannote's own code, and so does the result.
+
+The stock pipeline also stacks a window's waveform once for each of its (mostly three) local speakers and runs the
+whole embedding network on every copy, though only the pooling at its end depends on the speaker. Pooling takes weights
+of shape (batch, speakers, frames), so one pass of the trunk serves all, and a window in which nobody speaks needs none.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pyannote.audio.pipelines import SpeakerDiarization
+from pyannote.audio.utils.signal import binarize
+from pyannote.core import SlidingWindow, SlidingWindowFeature
+
+from pipeline.diarization.windows import Cutter, Window
+from pipeline.domain.speech import SAMPLE_RATE
+
+MOST_CLUSTERED = 8000  # voices of windows whose distances are held at once: 256 MB, which clustering copies once
+
+SEGMENTATIONS, EMBEDDINGS = "switchboard/segmentations", "switchboard/embeddings"  # keys in pyannote's file
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heard:
+    """What the networks say of one window; some kB where its sound is hundreds."""
+
+    scores: npt.NDArray[Any]  # (frames, speakers): uint8 0 or 1 of a powerset model, float32 0..1 of others
+    embeddings: npt.NDArray[np.float32]  # (speakers, dimension)
+
+
+class InSteps(SpeakerDiarization):  # type: ignore[misc]
+    """`SpeakerDiarization` as `hear` and `conclude`. A loaded pipeline becomes one by `take_apart`."""
+
+    @cached_property
+    def cutter(self) -> Cutter:
+        """How a recording is cut for this pipeline."""
+        segmentation = self._segmentation
+        size, step = segmentation.duration * SAMPLE_RATE, segmentation.step * SAMPLE_RATE
+        return Cutter(round(size), round(step), self._embedding.sample_rate)
+
+    def hear(self, windows: Sequence[Window]) -> list[Heard]:
+        """Both networks on windows of any calls; nothing of one window depends on the others beside it."""
+        found = self._segmentation.infer(torch.stack([one.samples for one in windows])[:, None])
+        masks = self._masks(self._binary(found))  # (windows, speakers, frames)
+        embeddings = self._embed([one.voice for one in windows], masks)
+        if self._powerset:
+            found = found.astype(np.uint8)
+        # copies, for a view of one window would keep the whole batch
+        return [Heard(scores.copy(), voices.copy()) for scores, voices in zip(found, embeddings, strict=True)]
+
+    def conclude(self, heard: Sequence[Heard], min_speakers: int, max_speakers: int | None) -> Any:
+        """The `DiarizeOutput` of one call from all of its windows in order: clustering and reconstruction."""
+        window = SlidingWindow(start=0.0, duration=self._segmentation.duration, step=self._segmentation.step)
+        file = {
+            "uri": "call",
+            SEGMENTATIONS: SlidingWindowFeature(np.stack([one.scores for one in heard]), window),
+            EMBEDDINGS: np.stack([one.embeddings for one in heard]),
+        }
+        return self.apply(file, min_speakers=min_speakers, max_speakers=max_speakers)
+
+    def get_segmentations(self, file: Any, hook: Any = None) -> Any:
+        """Those that `hear` gave."""
+        return file[SEGMENTATIONS]
+
+    def get_embeddings(self, file: Any, *_: Any, **__: Any) -> npt.NDArray[np.float32]:
+        """Those that `hear` gave, shape (windows, speakers, dimension)."""
+        return file[EMBEDDINGS]  # type: ignore[no-any-return]
+
+    def reconstruct(self, segmentations: Any, hard_clusters: Any, count: Any) -> Any:
+        """As the stock method, a window at a time instead of all in one array of float64 per speaker."""
+        frames, windows = count.sliding_window, segmentations.sliding_window
+        clusters = max(int(hard_clusters.max()) + 1, int(count.data.max()))
+        votes = np.zeros((len(count.data), clusters), np.float32)
+        for number, (scores, own) in enumerate(zip(segmentations.data, hard_clusters, strict=True)):
+            first = frames.closest_frame(windows[number].start + 0.5 * frames.duration)
+            for cluster in np.unique(own[own >= 0]):
+                votes[first : first + len(scores), cluster] += scores[:, own == cluster].max(axis=1)
+        ranked = np.argsort(-votes, axis=-1)
+        chosen = (np.arange(clusters) < count.data).astype(np.float32)
+        made = np.zeros_like(votes)
+        np.put_along_axis(made, ranked, chosen, axis=-1)
+        return SlidingWindowFeature(made, frames)
+
+    @property
+    def _powerset(self) -> bool:
+        return bool(self._segmentation.model.specifications.powerset)
+
+    def _binary(self, scores: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Who speaks in each frame, 0 or 1, shape (windows, frames, speakers), as the stock pipeline decides it."""
+        if self._powerset:
+            return scores
+        window = SlidingWindow(start=0.0, duration=self._segmentation.duration, step=self._segmentation.step)
+        onset = self.segmentation.threshold
+        made = binarize(SlidingWindowFeature(scores, window), onset=onset, initial_state=False)
+        return made.data.astype(np.float32)  # type: ignore[no-any-return]
+
+    def _masks(self, active: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Frames to pool for each window and speaker: without overlapped speech, unless too few frames are left."""
+        if self.embedding_exclude_overlap:
+            clean = active * (active.sum(axis=2, keepdims=True) < 2)
+            samples = self._segmentation.duration * self._embedding.sample_rate
+            fewest = math.ceil(active.shape[1] * self._embedding.min_num_samples / samples)
+            active = np.where(clean.sum(axis=1, keepdims=True) > fewest, clean, active)
+        return np.ascontiguousarray(active.transpose(0, 2, 1), np.float32)
+
+    def _embed(self, voices: Sequence[torch.Tensor], masks: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """One embedding per window and local speaker, shape (windows, speakers, dimension)."""
+        if not self._shares_trunk:
+            return self._embed_one_by_one(voices, masks)
+        found = np.broadcast_to(self._of_nobody, (*masks.shape[:2], len(self._of_nobody))).copy()
+        spoken = np.flatnonzero(masks.any(axis=(1, 2)))
+        size = self.embedding_batch_size
+        for part in (spoken[first : first + size] for first in range(0, len(spoken), size)):
+            found[part] = self._pooled(torch.stack([voices[i] for i in part])[:, None], torch.from_numpy(masks[part]))
+        return found
+
+    def _pooled(self, voices: torch.Tensor, masks: torch.Tensor) -> npt.NDArray[np.float32]:
+        model, device = self._embedding.model_, self._embedding.device
+        with torch.inference_mode():
+            return model(voices.to(device), weights=masks.to(device)).cpu().numpy()  # type: ignore[no-any-return]
+
+    def _embed_one_by_one(
+        self, voices: Sequence[torch.Tensor], masks: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float32]:
+        """As the stock pipeline calls it, for networks whose pooling is not known to take weights per speaker."""
+        speakers, size, found = masks.shape[1], self.embedding_batch_size, []
+        rows = [(voice, mask) for voice, own in zip(voices, masks, strict=True) for mask in own]
+        for part in (rows[first : first + size] for first in range(0, len(rows), size)):
+            weights = torch.from_numpy(np.stack([mask for _, mask in part]))
+            found.append(self._embedding(torch.stack([voice for voice, _ in part])[:, None], masks=weights))
+        return np.concatenate(found).reshape(len(voices), speakers, -1)
+
+    @cached_property
+    def _shares_trunk(self) -> bool:
+        """Whether the embedding is a pyannote model that pools with weights per speaker."""
+        from pyannote.audio.models.embedding import WeSpeakerResNet34, XVectorMFCC, XVectorSincNet
+
+        return isinstance(getattr(self._embedding, "model_", None), WeSpeakerResNet34 | XVectorMFCC | XVectorSincNet)
+
+    @cached_property
+    def _of_nobody(self) -> npt.NDArray[np.float32]:
+        """What the embedding network says where no frame is pooled, shape (dimension,): the same for every sound."""
+        noise = torch.randn(1, 1, self._embedding.sample_rate, generator=torch.Generator().manual_seed(0))
+        return self._pooled(noise, torch.zeros(1, 1, 100))[0, 0]  # type: ignore[no-any-return]
+
+
+class _Bounded:
+    """A clustering that looks at no more than `MOST_CLUSTERED` voices; the others go to the nearest cluster.
+
+    All that are clustered are compared with each other, so that memory and time grow with the square of the length:
+    at two windows' voices a second, 8000 are more than an hour.
+    """
+
+    def filter_embeddings(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        """Those to cluster, their windows and their local speakers: evenly spread over the call where too many."""
+        embeddings, windows, speakers = super().filter_embeddings(*args, **kwargs)  # type: ignore[misc]
+        if len(embeddings) > MOST_CLUSTERED:
+            rows = np.linspace(0, len(embeddings) - 1, MOST_CLUSTERED).astype(np.intp)
+            embeddings, windows, speakers = embeddings[rows], windows[rows], speakers[rows]
+        return embeddings, windows, speakers
+
+
+def take_apart(pipeline: Any) -> Any:
+    """The loaded pipeline itself, as `InSteps`; what was loaded into it stays as it is. Raises `ValueError`."""
+    rate = pipeline._segmentation.model.audio.sample_rate
+    if rate != SAMPLE_RATE:
+        raise ValueError(f"its segmentation model wants {rate} Hz, not {SAMPLE_RATE}")
+    if not pipeline.instantiated:
+        pipeline.instantiate(pipeline.default_parameters())
+    pipeline.__class__ = InSteps
+    kind = type(pipeline.clustering)
+    pipeline.clustering.__class__ = type(kind.__name__, (_Bounded, kind), {})
+    return pipeline

@@ -1,0 +1,90 @@
+"""The Diarizer: mixed recordings of many calls go through the networks in the same batches. Knows nothing of Ray.
+
+A call never has more than two batches of its windows in the queue, so that calls take turns: a long one gives way to
+those that came after it, and what is held of its sound is bounded.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+from pipeline.batching import Batcher
+from pipeline.diarization.engine import DiarizationOptions
+from pipeline.domain.speech import Diarization, Span, Voiceprint
+from pipeline.replica import AudioRef, Exclusive, Replica, refuse_stuck, submit
+from pipeline.workers import Samples, spoken
+
+AHEAD = 2  # batches of one call in the queue at once: one is at work while the next is read
+READERS = 8  # calls whose sound is read at once: an object store answers each after a while
+
+Spoken = Callable[[], list[Samples]]
+
+
+class DiarizerReplica(Replica):
+    """Speaker separation of mixed recordings, and voiceprints. A call that cannot be read or concluded fails alone."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        from pipeline import diarization
+
+        self._engine = diarization.load(DiarizationOptions.model_validate(options))
+        self._device = threading.Lock()  # the engine is not re-entrant, and two queues lead to it
+        self._readers = ThreadPoolExecutor(READERS)
+        self._parts: Batcher[Any, Any] = Batcher(self._hear, self._engine.batch_size)
+        self._voices: Batcher[Spoken, Voiceprint | None] = Batcher(self._voice, size=1)
+        # One call at a time: clustering is what takes memory in a long one.
+        self._conclusions: Batcher[list[Any], Diarization] = Batcher(self._conclude, size=1)
+        self._exclusive = Exclusive(self._parts, self._voices, self._conclusions)
+
+    async def check_health(self) -> None:
+        """A device that hangs holds its thread for ever and raises nothing: then Serve is to replace the replica."""
+        refuse_stuck(max(queue.busy_seconds for queue in (self._parts, self._voices, self._conclusions)))
+
+    async def diarize(self, audio: AudioRef, alone: bool = False) -> Diarization:
+        """Who spoke when in channel 0 of `audio`."""
+        heard = await self._heard(self._engine.parts((await audio[0]).audio), alone)
+        (found,) = await submit(self._conclusions, [heard], alone)
+        return found
+
+    async def voiceprint(
+        self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
+    ) -> Voiceprint | None:
+        """A voiceprint of one channel's speech; None when too little was said."""
+        sound = (await audio[0]).audio
+        (found,) = await submit(self._voices, [lambda: spoken(sound, channel, speech)], alone)
+        return found
+
+    async def _heard(self, parts: Iterator[Any], alone: bool) -> list[Any]:
+        """What is heard in all parts of one call, in order."""
+        loop, size = asyncio.get_running_loop(), self._engine.batch_size
+        found: list[Any] = []
+        ahead: deque[asyncio.Task[list[Any]]] = deque()
+        try:
+            while batch := await loop.run_in_executor(self._readers, lambda: list(islice(parts, size))):
+                ahead.append(asyncio.create_task(submit(self._parts, batch, alone)))
+                if len(ahead) == AHEAD:
+                    found += await ahead.popleft()
+            while ahead:
+                found += await ahead.popleft()
+        finally:
+            for task in ahead:
+                task.cancel()
+            await asyncio.gather(*ahead, return_exceptions=True)
+        return found
+
+    def _hear(self, parts: list[Any]) -> Sequence[Any]:
+        with self._device:
+            return self._engine.hear(parts)
+
+    def _voice(self, batch: list[Spoken]) -> list[Voiceprint | None]:
+        (read,) = batch
+        pieces = read()
+        with self._device:
+            return [self._engine.voiceprint(pieces)]
+
+    def _conclude(self, batch: list[list[Any]]) -> list[Diarization]:
+        (heard,) = batch
+        return [self._engine.conclude(heard)]
