@@ -67,9 +67,9 @@ def listen(file: Decoded, language: str, suppress: bool) -> Words:
     assert isinstance(audio, Arranged) and layout.channels == 2
     if not suppress:
         audio = replace(audio, paths=())
-    heard = examine(Loaded(audio, layout), SpeechOptions(), engine().max_chunk_seconds)
+    heard = examine(Loaded(audio, layout), SpeechOptions(), engine().max_chunk_seconds, engine().packing)
     chunks = [replace(chunk, language=language) for chunk in heard.chunks]
-    texts = engine().transcribe([audio.cut(c.channel, c.start, c.end) for c in chunks], chunks)
+    texts = engine().transcribe([audio.sound(c) for c in chunks], chunks)
     return [
         Known(text.chunk.channel, word.start, word.end, plain(word.text))
         for text in texts

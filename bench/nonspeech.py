@@ -67,7 +67,7 @@ def heard_in(audio: AudioInMemory) -> Heard:
 
 
 def recognise(engine: asr.Engine, audio: AudioInMemory, chunks: Sequence[Chunk]) -> list[ChunkText]:
-    return engine.transcribe([audio.cut(0, c.start, c.end) for c in chunks], chunks) if chunks else []
+    return engine.transcribe([audio.sound(c) for c in chunks], chunks) if chunks else []
 
 
 def pieces(audio: AudioInMemory) -> list[Chunk]:

@@ -93,10 +93,10 @@ class Heard:
 def transcribe(engine: asr.Engine, diarizer: diarization.Engine, sample: Sample, form: Form) -> Heard:
     samples = np.clip(resample_poly(form.sound, 2, 1) * 32768, -32768, 32767).astype(np.int16)
     audio = AudioInMemory(samples[None])
-    heard = hear.examine(hear.Loaded(audio, MONO), SpeechOptions(), engine.max_chunk_seconds)
+    heard = hear.examine(hear.Loaded(audio, MONO), SpeechOptions(), engine.max_chunk_seconds, engine.packing)
     language = sample.expected["language"]
     chunks = [type(chunk)(chunk.channel, chunk.start, chunk.end, language) for chunk in heard.chunks]
-    texts = engine.transcribe([audio.cut(0, chunk.start, chunk.end) for chunk in chunks], chunks)
+    texts = engine.transcribe([audio.sound(chunk) for chunk in chunks], chunks)
     told = diarizer.diarize(audio.cut(0, 0, audio.duration))
     return Heard(heard, Recognized(tuple(texts), engine.name), told)
 

@@ -70,7 +70,7 @@ def measure(
     engine: Engine, sample: Sample, audio: AudioInMemory, chunks: Sequence[Chunk], way: str, given: Sequence[str]
 ) -> Figures:
     """One call recognised with `given` as its vocabulary."""
-    samples = [audio.cut(chunk.channel, chunk.start, chunk.end) for chunk in chunks]
+    samples = [audio.sound(chunk) for chunk in chunks]
     texts = engine.transcribe(samples, chunks, [given] * len(chunks))
     figures = Figures(sample.name, way)
     for channel in range(audio.channels):
@@ -127,7 +127,7 @@ def main() -> None:
         if chosen and not sample.name.startswith(chosen):
             continue
         audio = read(sample)
-        _, chunks = examine(sample, audio, engine.max_chunk_seconds)
+        _, chunks = examine(sample, audio, engine.max_chunk_seconds, engine.packing)
         own = terms_of(sample)
         for way, given in zip(WAYS, ([], own, list(dict.fromkeys([*own, *everything]))), strict=True):
             print(sample.name, way, file=sys.stderr)

@@ -1,6 +1,6 @@
 """How exact are word times, what does the safety net cost, and which words does it change?
 
-    python bench/words.py [--model demo] [--calls FOLDER] [--only 01,05] [--plain-edges] [--json FILE]
+    python bench/words.py [--model demo] [--calls FOLDER] [--only 01,05] [--packing on|off] [--plain-edges] [--json FILE]
 
 Each call is taken through speech detection, recognition, review, second decoding and settling, as a served call is; the
 language is the known one. Heard words are matched with the known ones by alignment (Levenshtein); times are compared
@@ -72,15 +72,17 @@ def read(sample: Sample) -> AudioInMemory:
     return AudioInMemory(np.clip(np.round(samples * 32768), -32768, 32767).astype(np.int16))
 
 
-def examine(sample: Sample, audio: AudioInMemory, longest: float) -> tuple[Heard, list[Chunk]]:
+def examine(
+    sample: Sample, audio: AudioInMemory, longest: float, packing: bool
+) -> tuple[Heard, list[Chunk]]:
     """What the audio stage makes of a call, and its chunks in the known language."""
     layout = Layout(LayoutKind(sample.expected["layout"]), audio.channels, audio.channels, 1.0, {}, "known")
-    heard = hear.examine(hear.Loaded(audio, layout), SpeechOptions(), longest)
+    heard = hear.examine(hear.Loaded(audio, layout), SpeechOptions(), longest, packing)
     return heard, [replace(chunk, language=sample.expected["language"]) for chunk in heard.chunks]
 
 
 def recognise(engine: Engine, audio: AudioInMemory, chunks: Sequence[Chunk], careful: bool) -> list[ChunkText]:
-    samples = [audio.cut(chunk.channel, chunk.start, chunk.end) for chunk in chunks]
+    samples = [audio.sound(chunk) for chunk in chunks]
     return engine.transcribe(samples, chunks, careful=careful)
 
 
@@ -200,12 +202,22 @@ def main() -> None:
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
     parser.add_argument("--calls", type=Path, default=FOLDER, help="folder laid out like serve_app/demo/samples")
     parser.add_argument("--only", default="", help="beginnings of calls' names, comma separated")
+    parser.add_argument("--packing", default="auto", choices=("auto", "on", "off"), help="pauses left out of windows")
+    parser.add_argument("--max-seconds", type=float, help="longest window; left out, the checkpoint's")
     parser.add_argument("--plain-edges", action="store_true", help="word times as the aligner gives them")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     if options.plain_edges:
         edges.snapped = lambda words, *_: tuple(words)  # type: ignore[assignment]
-    engine = load(AsrOptions(model=options.model, device=options.device, cpu_threads=1))
+    engine = load(
+        AsrOptions(
+            model=options.model,
+            device=options.device,
+            cpu_threads=1,
+            packing=options.packing,
+            max_chunk_seconds=options.max_seconds,
+        )
+    )
     chosen = tuple(name for name in options.only.split(",") if name)
     net, channels = Net(), list[Channel]()
     for sample in load_samples(options.calls):
@@ -213,7 +225,7 @@ def main() -> None:
             continue
         print(sample.name, file=sys.stderr)
         audio = read(sample)
-        heard, chunks = examine(sample, audio, engine.max_chunk_seconds)
+        heard, chunks = examine(sample, audio, engine.max_chunk_seconds, engine.packing)
         channels += compare(sample, audio.channels, *catch(engine, audio, heard, chunks, net))
     if not channels:
         raise SystemExit("There is no such call.")

@@ -66,7 +66,7 @@ class TranscriberReplica(Replica):
         refuse_stuck(max(one.busy_seconds for one in (self._texts, self._again, self._languages)))
 
     async def recognition(self) -> Recognition:
-        return Recognition(self._engine.name, self._engine.max_chunk_seconds)
+        return Recognition(self._engine.name, self._engine.max_chunk_seconds, self._engine.packing)
 
     async def transcribe(
         self,
@@ -124,7 +124,7 @@ async def _wanted(audio: AudioRef, chunks: Sequence[Chunk], vocabulary: Sequence
 
 def _read(wanted: Wanted) -> Samples | Exception:
     try:
-        return wanted.audio.cut(wanted.chunk.channel, wanted.chunk.start, wanted.chunk.end)
+        return wanted.audio.sound(wanted.chunk)
     except Exception as error:
         return error
 

@@ -265,14 +265,14 @@ class _Walk:
     async def hear(self) -> Heard:
         recognition = await self.workers.recognition()
         return await self.workers.compute(  # type: ignore[no-any-return]
-            hear.examine, await self.audio(), self.options.speech, recognition.max_chunk_seconds
+            hear.examine, await self.audio(), self.options.speech, recognition.max_chunk_seconds, recognition.packing
         )
 
     async def recognise(self, heard: Heard) -> Recognized:
         recognition = await self.workers.recognition()
         if not heard.chunks:
             return Recognized((), recognition.engine)
-        if max(chunk.duration for chunk in heard.chunks) > recognition.max_chunk_seconds + 0.1:
+        if max(chunk.seconds for chunk in heard.chunks) > recognition.max_chunk_seconds + 0.1:
             heard = await self.hear()  # what an earlier attempt recorded was cut for another model
         words = vocabulary(self.call, self.roster)
         return await recognise(

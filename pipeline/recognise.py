@@ -8,7 +8,7 @@ from pipeline.asr import safety
 from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.hear import Loaded
 from pipeline.domain.speech import Chunk, ChunkText, Doubt, Heard, Recognized
-from pipeline.speakers.language import LanguageOptions, at, guess, misheard, spread, stretches
+from pipeline.speakers.language import LanguageOptions, at, guess, misheard, of_chunk, spread, stretches
 from pipeline.workers import Held, Workers
 
 
@@ -23,22 +23,32 @@ async def recognise(
 ) -> Recognized:
     """The words of all chunks of `heard`, which has some.
 
-    Chunks whose language turns out to be another one than was guessed are decoded again, in batches as well; then what
-    is suspect, each chunk alone. What stays doubtful is marked. Raises `EngineError`, and `StorageError` where decoded
-    sound cannot be read.
+    Chunks whose language turns out to be another one than they were decoded in are decoded again, in batches as well;
+    then what is suspect, each chunk alone. What stays doubtful is marked. Raises `EngineError`, and `StorageError`
+    where decoded sound cannot be read.
     """
-    chunks = await _with_language(workers, audio, heard.chunks, language)
-    texts = await workers.transcribe(audio, chunks, vocabulary)
+    texts = await _first_pass(workers, audio, heard.chunks, vocabulary, language)
     texts = await _in_the_right_language(workers, audio, texts, vocabulary, language)
     settled, doubts = await _settled(workers, audio, heard, texts, vocabulary, language, safety_options)
     return Recognized(settled, engine, doubts, stretches(settled, language))
 
 
-async def _with_language(
-    workers: Workers, audio: Held, chunks: Sequence[Chunk], options: LanguageOptions
-) -> list[Chunk]:
+async def _first_pass(
+    workers: Workers, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str], options: LanguageOptions
+) -> list[ChunkText]:
+    """Every chunk once: a few of each channel as the engine takes their language, the rest in what these suggest.
+
+    So a window is encoded once, and its language told from what was encoded anyway.
+    """
     asked = spread(chunks, options.first_chunks)
-    return guess(chunks, asked, await workers.detect_languages(audio, asked), options)
+    found = dict(zip(asked, await workers.transcribe(audio, asked, vocabulary), strict=True))
+    guessed = guess(chunks, asked, [of_chunk(found[chunk]) for chunk in asked], options)
+    rest = [chunk for chunk, before in zip(guessed, chunks, strict=True) if before not in found]
+    others = iter(await workers.transcribe(audio, rest, vocabulary) if rest else ())
+    return [
+        replace(found[chunk], chunk=known) if chunk in found else next(others)
+        for chunk, known in zip(chunks, guessed, strict=True)
+    ]
 
 
 async def _in_the_right_language(

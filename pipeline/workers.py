@@ -29,10 +29,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """What the recogniser is called and how long a chunk it takes, in seconds."""
+    """What the recogniser is called, how long a chunk it takes, and whether pauses may be left out of one."""
 
     engine: str
     max_chunk_seconds: float
+    packing: bool = True
 
 
 class Workers(Protocol):
@@ -85,7 +86,7 @@ class LocalWorkers:
     async def recognition(self) -> Recognition:
         async with self._locks["transcriber"]:
             engine = await self._engine("transcriber")
-        return Recognition(engine.name, engine.max_chunk_seconds)
+        return Recognition(engine.name, engine.max_chunk_seconds, engine.packing)
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.to_thread(fn, *(_open(arg) for arg in args))
@@ -119,7 +120,7 @@ class LocalWorkers:
         self, audio: Held, chunks: Sequence[Chunk], ask: Callable[[Any, list[Samples], list[Chunk]], list[Any]]
     ) -> list[Any]:
         """Ask the transcriber a batch at a time, so that no more of the call is held; like lengths share a batch."""
-        order = sorted(range(len(chunks)), key=lambda at: chunks[at].duration)
+        order = sorted(range(len(chunks)), key=lambda at: chunks[at].seconds)
         done: dict[int, Any] = {}
 
         def next_batch(engine: Any) -> None:
@@ -144,7 +145,7 @@ class LocalWorkers:
 
 def pieces(audio: Audio, chunks: Sequence[Chunk]) -> list[Samples]:
     """The samples of each chunk, float32 mono at 16 kHz. May raise `StorageError`."""
-    return [audio.cut(chunk.channel, chunk.start, chunk.end) for chunk in chunks]
+    return [audio.sound(chunk) for chunk in chunks]
 
 
 def spoken(audio: Audio, channel: int, speech: Sequence[Span], seconds: float = VOICE_SECONDS) -> list[Samples]:

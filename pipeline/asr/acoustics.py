@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Chunk, Span
 
 FRAME = 800  # samples, 50 ms
+STEP = FRAME / SAMPLE_RATE  # seconds
 QUIETEST_DB = -120.0
 ECHO_RATE = 8_000  # Hz; a telephone carries no more
 ECHO_TAPS = 64  # 8 ms around the delay: the line's own filter
@@ -21,28 +22,30 @@ LONGEST_TEST = 4.0  # seconds of sound that are compared
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """Levels of one chunk in dB of full scale, one for each 50 ms from `start`."""
+    """Levels of one chunk in dB of full scale, one for each 50 ms of its sound; of pauses left out it has none."""
 
-    start: float
+    starts: npt.NDArray[np.float64]  # of the frames, in the recording's time, rising
     db: npt.NDArray[np.float64]
 
     def between(self, start: float, end: float) -> npt.NDArray[np.float64]:
         """The levels of the frames that touch start..end; may be empty."""
-        step = FRAME / SAMPLE_RATE
-        first = max(0, int((start - self.start) / step))
-        return self.db[first : max(first, int(np.ceil((end - self.start) / step)))]
+        first = int(np.searchsorted(self.starts, start - STEP, side="right"))
+        return self.db[first : max(first, int(np.searchsorted(self.starts, end, side="left")))]
 
     def loud_seconds(self, spans: Sequence[Span], above: float) -> float:
         """Seconds within `spans` that are louder than `above` dB."""
-        return sum(float((self.between(s.start, s.end) > above).sum()) for s in spans) * FRAME / SAMPLE_RATE
+        return sum(float((self.between(s.start, s.end) > above).sum()) for s in spans) * STEP
 
 
 def levels(audio: Audio, chunk: Chunk) -> Levels:
     """The levels of a chunk; samples that are missing or zero count as -120 dB."""
-    samples = audio.cut(chunk.channel, chunk.start, chunk.end).astype(np.float64)
-    missing = -len(samples) % FRAME
-    power = np.mean(np.pad(samples, (0, missing)).reshape(-1, FRAME) ** 2, axis=1)
-    return Levels(chunk.start, np.maximum(10 * np.log10(power + 1e-30), QUIETEST_DB))
+    starts, levels_of_pieces = [], []
+    for piece in chunk.sound:
+        samples = audio.cut(chunk.channel, piece.start, piece.end).astype(np.float64)
+        power = np.mean(np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME) ** 2, axis=1)
+        starts.append(piece.start + np.arange(len(power)) * STEP)
+        levels_of_pieces.append(np.maximum(10 * np.log10(power + 1e-30), QUIETEST_DB))
+    return Levels(np.concatenate(starts), np.concatenate(levels_of_pieces))
 
 
 def speech_level(of_chunks: Sequence[Levels]) -> float:

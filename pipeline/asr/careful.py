@@ -42,13 +42,16 @@ def listen(
 ) -> ChunkText:
     """The best of what the ways give. `decode` must give the same text for the same input.
 
-    Alone and in two parts are always tried (words can be missing from a text that looks sound); the rest only while the
-    best so far is suspect. The best is one that is not suspect; among those, by mean log probability and by how much of
-    the loud sound has words.
+    Alone and in two parts are always tried (words can be missing from a text that looks sound); the rest, piece by
+    piece first, only while all so far are suspect. The best is one that is not suspect; among those, by mean log
+    probability and by how much of the loud sound has words.
     """
     tried: list[ChunkText] = []
     for text in _attempts(samples, chunk, decode, vocabulary):
         tried.append(text)
+    joints = [round(part.start * SAMPLE_RATE) for part in chunk.parts[1:]]
+    if joints and all(map(suspect, tried)):  # pieces that share a window may have led each other astray
+        tried.append(joined(tried[0], _of_parts(samples, chunk, joints, decode, tried[0].language)))
     for way in (Way(False, no_repeat=True), *(Way(False, temperature=t) for t in temperatures if t > 0)):
         if not all(map(suspect, tried)):
             break
@@ -65,22 +68,32 @@ def _attempts(samples: npt.NDArray[np.float32], chunk: Chunk, decode: Decode, vo
         yield decode(samples, chunk, Way(False))
     moment = quietest_moment(samples)
     if moment is not None:
-        at = chunk.start + moment / SAMPLE_RATE
-        part = replace(chunk, language=alone.language)  # a part tells its language less well than the whole
-        first = decode(samples[:moment], replace(part, end=at), Way(False))
-        second = decode(samples[moment:], replace(part, start=at), Way(False))
-        yield joined(alone, first, second)
+        yield joined(alone, _of_parts(samples, chunk, [moment], decode, alone.language))
 
 
-def joined(alone: ChunkText, first: ChunkText, second: ChunkText) -> ChunkText:
-    """One text of two parts, in the language of the whole; its probabilities are weighted by their seconds."""
-    share = first.chunk.duration / alone.chunk.duration
+def _of_parts(
+    samples: npt.NDArray[np.float32], chunk: Chunk, moments: Sequence[int], decode: Decode, language: str
+) -> list[ChunkText]:
+    """The chunk in parts, parted at these samples; in `language`, which a part tells less well than the whole."""
+    edges = [0, *moments, len(samples)]
+    whole = replace(chunk, language=language)
+    times = [0.0, *(moment / SAMPLE_RATE for moment in moments), chunk.seconds]
+    return [
+        decode(samples[edges[i] : edges[i + 1]], whole.between(times[i], times[i + 1]), Way(False))
+        for i in range(len(edges) - 1)
+    ]
+
+
+def joined(alone: ChunkText, parts: Sequence[ChunkText]) -> ChunkText:
+    """One text of several parts, in the language of the whole; its probabilities are weighted by their seconds."""
+    seconds = [part.chunk.seconds for part in parts]
+    mean = sum(part.mean_log_probability * s for part, s in zip(parts, seconds, strict=True)) / sum(seconds)
     return replace(
         alone,
-        words=first.words + second.words,
-        mean_log_probability=share * first.mean_log_probability + (1 - share) * second.mean_log_probability,
-        no_speech_probability=min(first.no_speech_probability, second.no_speech_probability),
-        compression=max(first.compression, second.compression),
+        words=tuple(word for part in parts for word in part.words),
+        mean_log_probability=mean,
+        no_speech_probability=min(part.no_speech_probability for part in parts),
+        compression=max(part.compression for part in parts),
     )
 
 
@@ -102,7 +115,7 @@ def coverage(text: ChunkText, samples: npt.NDArray[np.float32]) -> float:
     if not len(levels) or levels.max() <= 0:
         return 1.0
     loud = levels >= np.quantile(levels, 0.95) * 10 ** (-LOUD_DB / 20)
-    times = text.chunk.start + (np.arange(len(levels)) + 0.5) * FRAME / SAMPLE_RATE
+    times = np.array([text.chunk.moment((i + 0.5) * FRAME / SAMPLE_RATE) for i in range(len(levels))])
     covered = np.zeros(len(levels), dtype=bool)
     for word in text.words:
         covered |= (times >= word.start - REACH) & (times <= word.end + REACH)

@@ -6,13 +6,14 @@ one back to the offset, and an end that cuts sound off is moved on to the offset
 next word. Between words without a pause nothing changes.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.domain.speech import SAMPLE_RATE, Chunk, Word
+from pipeline.domain.speech import SAMPLE_RATE, Span, Word
 
 FRAME = 160  # samples, 10 ms
 SPEECH_DB = 30.0  # a frame this far below the chunk's loud ones lies in a pause
@@ -20,17 +21,23 @@ FLOOR_DB = 6.0  # as does one this close to the chunk's floor
 REACH = 0.4  # seconds by which an end may be moved on
 
 
-def snapped(words: Sequence[Word], samples: npt.NDArray[np.float32], chunk: Chunk) -> tuple[Word, ...]:
-    """`words` of a chunk with edges moved; `samples` are the chunk's, shape (n,). Texts and their order stay."""
+def snapped(words: Sequence[Word], samples: npt.NDArray[np.float32], parts: Sequence[Span]) -> tuple[Word, ...]:
+    """`words` of a chunk with edges moved; texts and their order stay.
+
+    `samples` are the chunk's sound, shape (n,), and times count in it; `parts` are its pieces there (`Chunk.parts`),
+    which no edge is moved out of.
+    """
     loud = _loud(samples)
+    borders = [part.end for part in parts]
     result = []
     for i, word in enumerate(words):
-        following = words[i + 1].start if i + 1 < len(words) else chunk.end
-        first, last = _frame(word.start - chunk.start), _frame(word.end - chunk.start)
+        following = words[i + 1].start if i + 1 < len(words) else borders[-1]
+        border = borders[min(bisect_right(borders, word.start), len(borders) - 1)]
+        first, last = _frame(word.start), _frame(word.end)
         onset = _onset(loud, first, last)
-        start = word.start if onset is None else chunk.start + onset * FRAME / SAMPLE_RATE
-        offset = _offset(loud, max(first, onset or 0), last, _frame(min(following, word.end + REACH) - chunk.start))
-        end = word.end if offset is None else chunk.start + offset * FRAME / SAMPLE_RATE
+        start = word.start if onset is None else onset * FRAME / SAMPLE_RATE
+        offset = _offset(loud, max(first, onset or 0), last, _frame(min(following, border, word.end + REACH)))
+        end = word.end if offset is None else offset * FRAME / SAMPLE_RATE
         result.append(replace(word, start=start, end=end) if start < end else word)
     return tuple(result)
 

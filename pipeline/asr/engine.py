@@ -18,7 +18,8 @@ class Engine(Protocol):
     """Recognises chunks. Those of one request may belong to several calls and languages. Not re-entrant."""
 
     name: str  # what made the words, e.g. "faster-whisper large-v3-turbo float16"
-    max_chunk_seconds: float  # the longest chunk it takes
+    max_chunk_seconds: float  # the most sound in a chunk that it takes
+    packing: bool  # whether pauses may be left out of a chunk
     batch_size: int  # chunks that it takes in one forward pass
 
     def detect_languages(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
@@ -35,8 +36,9 @@ class Engine(Protocol):
 
         `vocabularies[i]` holds names and terms to listen for in `chunks[i]`; an engine that cannot use them passes
         them over. `careful`: each chunk alone, with every fallback the engine has, and the same result each time.
-        Word times count from the start of the recording, never decrease, and lie inside their chunk. A chunk
-        without speech has no words. Raises `EngineError`.
+        `samples[i]` is the chunk's sound, pauses between its pieces left out. Word times count from the start of the
+        recording, never decrease, and lie inside one piece of their chunk. A chunk without speech has no words.
+        Raises `EngineError`.
         """
 
 
@@ -70,6 +72,11 @@ class AsrOptions(BaseModel):
     cpu_threads: int = Field(0, ge=0, description="Threads on a CPU; 0 lets CTranslate2 choose.")
     max_chunk_seconds: float | None = Field(
         None, gt=0, le=30, description="Longest chunk; none given: what the checkpoint's manifest says, else 30."
+    )
+    packing: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Whether a chunk may hold what a party says before and after a pause, without the pause: a window "
+        "costs the same however much of it is silent. auto: unless the checkpoint's manifest says that this harms it.",
     )
     no_speech_threshold: float = Field(
         0.6,

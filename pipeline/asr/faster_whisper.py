@@ -67,6 +67,7 @@ class FasterWhisper:
         self._takes_vocabulary = options.vocabulary == "on" or (options.vocabulary == "auto" and checkpoint.vocabulary)
         self._tokenizers: dict[str, Any] = {}
         self.name = f"faster-whisper {checkpoint.name} {compute_type}"
+        self.packing = options.packing == "on" or (options.packing == "auto" and checkpoint.packing)
         self.max_chunk_seconds = options.max_chunk_seconds or checkpoint.max_chunk_seconds or 30.0
 
     def detect_languages(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
@@ -92,7 +93,7 @@ class FasterWhisper:
             return [self._listen(x, chunk, v) for x, chunk, v in zip(samples, chunks, vocabulary, strict=True)]
         done: dict[int, ChunkText] = {}
         for prompt in dict.fromkeys(vocabulary):
-            order = sorted((i for i in range(len(chunks)) if vocabulary[i] == prompt), key=lambda i: chunks[i].duration)
+            order = sorted((i for i in range(len(chunks)) if vocabulary[i] == prompt), key=lambda i: chunks[i].seconds)
             for batch in _batches(order, self.batch_size):
                 texts = self._transcribe_batch([samples[i] for i in batch], [chunks[i] for i in batch], prompt, Way())
                 done.update(zip(batch, texts, strict=True))
@@ -131,19 +132,22 @@ class FasterWhisper:
         decodings = self._decode(encoded, windows, features, terms, way)
         spoken = [i for i, found in enumerate(decodings) if not self._silent(found)]
         timed = self._align(encoded, windows, decodings, spoken)
+        placed = [
+            self._placed(timed.get(i, ()), x, chunk) for i, (x, chunk) in enumerate(zip(samples, chunks, strict=True))
+        ]
         return [
             ChunkText(
                 chunk=window.chunk,
                 language=window.language,
                 language_probability=window.language_probability,
-                words=self._placed(timed.get(i, ()), samples[i], window.chunk),
+                words=heard,
                 mean_log_probability=found.mean_log_probability,
                 no_speech_probability=found.no_speech_probability,
                 languages=_likeliest(window.languages),
-                compression=found.compression,
+                compression=_compression(found, heard, window.chunk),
                 temperature=way.temperature,
             )
-            for i, (window, found) in enumerate(zip(windows, decodings, strict=True))
+            for window, found, heard in zip(windows, decodings, placed, strict=True)
         ]
 
     def _features(self, samples: Samples, chunk: Chunk) -> npt.NDArray[np.float32]:
@@ -219,7 +223,7 @@ class FasterWhisper:
         for i in spoken:
             window = windows[i]
             tokenizer = self._tokenizer(window.language)
-            segments[i] = words.segments(self._model, tokenizer, decodings[i].tokens, window.chunk.duration)
+            segments[i] = words.segments(self._model, tokenizer, decodings[i].tokens, window.chunk.seconds)
             if words.text_tokens(segments[i], tokenizer):
                 by_language[window.language].append(i)
         timed: dict[int, tuple[Any, ...]] = {}
@@ -230,21 +234,20 @@ class FasterWhisper:
                     decoding.rows_of(encoded, rows),
                     tokenizer.sot_sequence,
                     [words.text_tokens(segments[i], tokenizer) for i in rows],
-                    [words.frames(self._model, windows[i].chunk.duration) for i in rows],
+                    [words.frames(self._model, windows[i].chunk.seconds) for i in rows],
                     median_filter_width=7,
                 )
             except RuntimeError as error:
                 raise EngineError(f"Recognition failed: {error}") from error
             for i, alignment in zip(rows, alignments, strict=True):
-                timed[i] = words.timed(self._model, tokenizer, segments[i], alignment, windows[i].chunk)
+                timed[i] = words.timed(self._model, tokenizer, segments[i], alignment, windows[i].chunk.seconds)
         return timed
 
     def _placed(self, found: tuple[Word, ...], samples: Samples, chunk: Chunk) -> tuple[Word, ...]:
         """Words at their times: what the checkpoint's alignment is early by is made up for, edges go to the sound."""
         later = [replace(w, start=w.start + self._word_delay, end=w.end + self._word_delay) for w in found]
-        return words.in_order(
-            edges.snapped(words.in_order(later, chunk.start, chunk.end), samples, chunk), chunk.start, chunk.end
-        )
+        placed = edges.snapped(words.in_pieces(later, chunk.parts), samples, chunk.parts)
+        return words.recorded(words.in_pieces(placed, chunk.parts), chunk)
 
     def _tokenizer(self, language: str) -> Any:
         from faster_whisper.tokenizer import _LANGUAGE_CODES, Tokenizer
@@ -256,6 +259,16 @@ class FasterWhisper:
                 self._model.hf_tokenizer, self._model.model.is_multilingual, task="transcribe", language=language
             )
         return self._tokenizers[language]
+
+
+def _compression(found: Decoding, heard: Sequence[Word], chunk: Chunk) -> float:
+    """Of the text; piece by piece where there are several, for a listener who says "yes" now and then is no loop."""
+    from faster_whisper.transcribe import get_compression_ratio
+
+    if not chunk.pieces:
+        return found.compression
+    said = [" ".join(word.text for word in heard if p.start <= word.start < p.end) for p in chunk.pieces]
+    return max((get_compression_ratio(text) for text in said if text), default=0.0)
 
 
 def _likeliest(languages: dict[str, float]) -> dict[str, float]:

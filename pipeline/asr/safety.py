@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pipeline.asr import verdicts
 from pipeline.asr.plausible import plain
 from pipeline.asr.verdicts import REASONS, Verdict
-from pipeline.asr.words import in_order
-from pipeline.domain.speech import Audio, ChunkText, Doubt, Heard, Word
+from pipeline.asr.words import in_pieces
+from pipeline.domain.speech import Audio, ChunkText, Doubt, Heard, Span, Word
 
 __all__ = ["REASONS", "SafetyOptions", "Suspect", "review", "settle"]
 
@@ -184,7 +184,7 @@ def _in_order(texts: Sequence[ChunkText]) -> tuple[ChunkText, ...]:
     for i in sorted(range(len(texts)), key=lambda i: (texts[i].chunk.channel, texts[i].chunk.start)):
         chunk = texts[i].chunk
         first = min(max(chunk.start, latest.get(chunk.channel, chunk.start)), chunk.end)
-        words = in_order(texts[i].words, first, chunk.end)
+        words = in_pieces(texts[i].words, [Span(max(s.start, first), s.end) for s in chunk.sound if s.end >= first])
         result[i] = replace(texts[i], words=words)
         if words:
             latest[chunk.channel] = words[-1].end

@@ -124,7 +124,7 @@ def _by_place(
     labels: "_Labels",
     options: "SafetyOptions",
 ) -> None:
-    spoken = speech.inside(text.chunk.start, text.chunk.end)
+    spoken = [span for piece in text.chunk.sound for span in speech.inside(piece.start, piece.end)]
     loud = levels.loud_seconds(spoken, speech_level - LOUD_DB)
     count, every = len(text.words), range(len(text.words))
     if count >= MANY_WORDS_FROM and count > options.words_per_second * plausible.seconds(spoken):

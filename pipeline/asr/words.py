@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from pipeline.domain.speech import Chunk, Word
+from pipeline.domain.speech import Chunk, Span, Word
 
 PREPENDED, APPENDED = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"  # faster-whisper's defaults: punctuation joined to words
 SHORTEST = 0.02  # seconds; the aligner's own step, and it gives some words none
@@ -43,8 +43,10 @@ def frames(model: Any, seconds: float) -> int:
     return min(math.ceil(seconds) * int(model.frames_per_second), int(model.feature_extractor.nb_max_frames))
 
 
-def timed(model: Any, tokenizer: Any, segments: list[dict[str, Any]], alignment: Any, chunk: Chunk) -> tuple[Word, ...]:
-    """The words of one chunk, in the recording's time."""
+def timed(
+    model: Any, tokenizer: Any, segments: list[dict[str, Any]], alignment: Any, seconds: float
+) -> tuple[Word, ...]:
+    """The words of one window that holds so many seconds of sound, in its own time."""
     from faster_whisper import WhisperModel
 
     found = WhisperModel.find_alignment(
@@ -66,19 +68,65 @@ def timed(model: Any, tokenizer: Any, segments: list[dict[str, Any]], alignment:
         APPENDED,
         last_speech_timestamp=0.0,
     )
-    return within([word for segment in segments for word in segment.get("words", ())], chunk)
+    return within([word for segment in segments for word in segment.get("words", ())], seconds)
 
 
-def within(words: Sequence[dict[str, Any]], chunk: Chunk) -> tuple[Word, ...]:
-    """Shift words to the recording's time, keep them inside the chunk and in order, drop those without text."""
+def within(words: Sequence[dict[str, Any]], seconds: float) -> tuple[Word, ...]:
+    """The aligner's words, kept inside 0..seconds and in order; those without text are dropped."""
     placed = []
     for word in words:
         text = word["word"].strip()
         if text:
             confidence = min(1.0, max(0.0, float(word["probability"])))
-            start, end = (chunk.start + float(word[edge]) for edge in ("start", "end"))
-            placed.append(Word(start, end, text, round(confidence, 4)))
-    return in_order(placed, chunk.start, chunk.end)
+            placed.append(Word(float(word["start"]), float(word["end"]), text, round(confidence, 4)))
+    return in_order(placed, 0.0, seconds)
+
+
+def recorded(words: Sequence[Word], chunk: Chunk) -> tuple[Word, ...]:
+    """Words in the time of a chunk's sound, each inside one of its `parts`, moved to the recording's time."""
+    moved = []
+    for word, at in zip(words, _places(words, chunk.parts), strict=True):
+        shift = chunk.sound[at].start - chunk.parts[at].start
+        moved.append(replace(word, start=word.start + shift, end=word.end + shift))
+    return in_pieces(moved, chunk.sound)
+
+
+def in_pieces(words: Sequence[Word], pieces: Sequence[Span]) -> tuple[Word, ...]:
+    """The words as `in_order` leaves them, each inside that one of `pieces` which holds most of it.
+
+    `pieces` are in order, do not overlap, and are at least one; times are those of the words. So no word reaches over
+    a pause that was left out of a chunk.
+    """
+    ordered = in_order(words, pieces[0].start, pieces[-1].end)
+    if len(pieces) == 1:
+        return ordered
+    held: list[list[Word]] = [[] for _ in pieces]
+    for word, at in zip(ordered, _places(ordered, pieces), strict=True):
+        held[at].append(word)
+    return tuple(
+        word for own, piece in zip(held, pieces, strict=True) for word in in_order(own, piece.start, piece.end)
+    )
+
+
+def _places(words: Sequence[Word], pieces: Sequence[Span]) -> list[int]:
+    """For each word, in order, the index of the piece that holds most of it, else of the nearest; it never falls."""
+    found: list[int] = []
+    at = 0
+    for word in words:
+        best = at
+        for i in range(at, len(pieces)):
+            if pieces[i].start > word.end and i > best:
+                break
+            if _inside(word, pieces[i]) > _inside(word, pieces[best]):
+                best = i
+        found.append(best)
+        at = best
+    return found
+
+
+def _inside(word: Word, piece: Span) -> float:
+    """Seconds of the word in the piece; where it has none there, how far away it lies, below 0."""
+    return min(word.end, piece.end) - max(word.start, piece.start)
 
 
 def in_order(words: Sequence[Word], first: float, last: float) -> tuple[Word, ...]:

@@ -28,6 +28,12 @@ class SpeechOptions(BaseModel):
     padding_ms: int = Field(200, ge=0, description="Added on both sides of each span of speech, in milliseconds.")
     min_silence_ms: int = Field(500, ge=0, description="A pause shorter than this does not end a span of speech.")
     min_speech_ms: int = Field(100, ge=0, description="Speech shorter than this, before padding, is dropped.")
+    longest_left_out: float = Field(
+        30.0,
+        ge=0,
+        description="Seconds of the longest pause that is left out of a chunk, so that what is said before and after "
+        "it shares a window of recognition; 0: no pause is left out.",
+    )
 
 
 def activity(audio: Audio, channel: int) -> Probabilities:

@@ -78,10 +78,14 @@ def _load(
     return Loaded(audio, layout, tuple(warnings), folder)
 
 
-def examine(loaded: Loaded, speech_options: SpeechOptions, max_chunk_seconds: float) -> Heard:
-    """Label every second of each channel; cut what is speech into chunks of at most `max_chunk_seconds`."""
+def examine(loaded: Loaded, speech_options: SpeechOptions, max_chunk_seconds: float, packing: bool = True) -> Heard:
+    """Label every second of each channel; cut what is speech into chunks of at most `max_chunk_seconds`.
+
+    `packing`: whether pauses may be left out of a chunk, up to the longest that the options allow.
+    """
     audio = loaded.audio
     labelled = labels.label(audio, speech_options)
     speech = tuple(labels.speech_of(channel) for channel in labelled)
-    cut = chunks.cut(speech, max_chunk_seconds, audio)
+    left_out = speech_options.longest_left_out if packing else 0.0
+    cut = chunks.cut(speech, max_chunk_seconds, audio, left_out, tuple(map(labels.events_of, labelled)))
     return Heard(loaded.layout, audio.duration, speech, cut, loaded.warnings, labelled)

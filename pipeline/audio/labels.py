@@ -30,6 +30,12 @@ def speech_of(labels: Sequence[Label]) -> tuple[Span, ...]:
     return tuple(Span(label.start, label.end) for label in labels if label.kind is LabelKind.SPEECH)
 
 
+def events_of(labels: Sequence[Label]) -> tuple[Span, ...]:
+    """The spans that are neither speech nor the absence of it: ringing, tones, keys, music, machines."""
+    ground = (LabelKind.SPEECH, LabelKind.SILENCE, LabelKind.NOISE)
+    return tuple(Span(label.start, label.end) for label in labels if label.kind not in ground)
+
+
 def _label_channel(audio: Audio, channel: int, options: SpeechOptions) -> tuple[Label, ...]:
     if not audio.length:
         return ()

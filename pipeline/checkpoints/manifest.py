@@ -21,6 +21,7 @@ class Checkpoint:
     max_chunk_seconds: float | None = None  # the longest chunk a recogniser has learnt; None: what its kind allows
     languages: tuple[str, ...] = ()  # ISO 639-1; empty: whatever its kind speaks
     vocabulary: bool = False  # names and terms given as a prompt were measured to help this recogniser
+    packing: bool = True  # False: pauses left out of a window were measured to harm this recogniser
     word_delay: float = 0.0  # seconds by which this recogniser's alignment is early, as measured; added to word times
     note: str = ""
 
@@ -44,6 +45,7 @@ def read(name: str, folder: Path) -> Checkpoint:
             max_chunk_seconds=manifest.get("max_chunk_seconds"),
             languages=tuple(manifest.get("languages", ())),
             vocabulary=bool(manifest.get("vocabulary", False)),
+            packing=bool(manifest.get("packing", True)),
             word_delay=float(manifest.get("word_delay", 0.0)),
             note=str(manifest.get("note", "")),
         )

@@ -1,7 +1,8 @@
 """Sound and words. Times are seconds from the start of the recording unless a name says otherwise."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -105,6 +106,10 @@ class Audio(ABC):
         piece = self.read(channel, round(start * SAMPLE_RATE), round(end * SAMPLE_RATE))
         return piece.astype(np.float32) / np.float32(32768)
 
+    def sound(self, chunk: "Chunk") -> npt.NDArray[np.float32]:
+        """The samples of a chunk, its pieces one after the other, float32 in -1..1, shape (n,)."""
+        return np.concatenate([self.cut(chunk.channel, span.start, span.end) for span in chunk.sound])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AudioInMemory(Audio):
@@ -157,17 +162,57 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A span of speech of at most 30 s in one channel; it points at samples and does not hold them."""
+    """Speech of one channel, at most 30 s of sound; it points at samples and does not hold them.
+
+    `pieces` are the parts of start..end that its sound consists of, in order of time, the first from `start` and the
+    last to `end`: the pauses between them are left out. Empty: all of it. A time "in its sound" counts from 0 without
+    those pauses; `Audio.sound` gives the samples.
+    """
 
     channel: int
     start: float
     end: float
     language: str | None = None  # ISO 639-1; None: the engine is to detect it
+    pieces: tuple[Span, ...] = ()
 
     @property
     def duration(self) -> float:
-        """Seconds."""
+        """Seconds from `start` to `end`, pauses that are left out included."""
         return self.end - self.start
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of its sound."""
+        return sum(span.duration for span in self.sound)
+
+    @property
+    def sound(self) -> tuple[Span, ...]:
+        """What is heard of the recording, at least one span."""
+        return self.pieces or (Span(self.start, self.end),)
+
+    @property
+    def parts(self) -> tuple[Span, ...]:
+        """`sound` in its own time: the first from 0, each from where the one before it ends."""
+        found: list[Span] = []
+        for span in self.sound:
+            begin = found[-1].end if found else 0.0
+            found.append(Span(begin, begin + span.duration))
+        return tuple(found)
+
+    def moment(self, seconds: float) -> float:
+        """The recording's time of a moment in its sound; where a pause is left out, the beginning of what follows."""
+        parts = self.parts
+        at = max(0, bisect_right([part.start for part in parts], seconds) - 1)
+        return self.sound[at].start + seconds - parts[at].start
+
+    def between(self, first: float, last: float) -> "Chunk":
+        """The chunk of its sound from `first` to `last`, in the same language."""
+        cut = [
+            Span(span.start + max(first - part.start, 0.0), span.end - max(part.end - last, 0.0))
+            for span, part in zip(self.sound, self.parts, strict=True)
+            if part.start < last and part.end > first
+        ] or [Span(self.moment(first), self.moment(first))]
+        return replace(self, start=cut[0].start, end=cut[-1].end, pieces=tuple(cut) if len(cut) > 1 else ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def decide(
         return CallLanguage(None, None, None)
     only_machines = not any(weight > 0 for _, weight in spoken)
     if only_machines:
-        spoken = [(text, text.chunk.duration) for text, _ in spoken]
+        spoken = [(text, text.chunk.seconds) for text, _ in spoken]
     total: dict[str, float] = defaultdict(float)
     for text, weight in spoken:
         total[text.language] += weight

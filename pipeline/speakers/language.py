@@ -48,7 +48,7 @@ class Look:
 
     @property
     def weight(self) -> float:
-        return min(max(self.chunk.duration, 0.0), MOST_SECONDS) / 2
+        return min(max(self.chunk.seconds, 0.0), MOST_SECONDS) / 2
 
 
 def spread(chunks: Sequence[Chunk], count: int) -> list[Chunk]:
@@ -63,7 +63,7 @@ def spread(chunks: Sequence[Chunk], count: int) -> list[Chunk]:
     for _, ordered in sorted(by_channel.items()):
         parts = min(count, len(ordered))
         edges = [len(ordered) * at // parts for at in range(parts + 1)]
-        taken += [max(ordered[a:b], key=lambda c: c.duration) for a, b in pairwise(edges)]
+        taken += [max(ordered[a:b], key=lambda c: c.seconds) for a, b in pairwise(edges)]
     return taken
 
 
@@ -157,7 +157,7 @@ def _path(looks: Sequence[Look], of_call: str, options: LanguageOptions) -> list
 
 
 def _stretch(looks: Sequence[Look], code: str) -> LanguageStretch:
-    weights = [max(look.chunk.duration, 0.01) for look in looks]
+    weights = [max(look.chunk.seconds, 0.01) for look in looks]
     mass = sum(weight * look.probabilities.get(code, 0.0) for weight, look in zip(weights, looks, strict=True)) / sum(
         weights
     )

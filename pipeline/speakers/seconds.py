@@ -87,10 +87,13 @@ def without(span: Span, taken: Sequence[Span]) -> list[Span]:
 
 
 def seconds_in(text: ChunkText, speech: Sequence[Sequence[Span]]) -> float:
-    """Seconds of `speech` (by channel) inside a chunk."""
+    """Seconds of `speech` (by channel) inside a chunk's sound."""
     chunk = text.chunk
     own = speech[chunk.channel] if chunk.channel < len(speech) else ()
-    return sum(max(0.0, min(span.end, chunk.end) - max(span.start, chunk.start)) for span in own)
+    near = [span for span in own if span.end > chunk.start and span.start < chunk.end]
+    return sum(
+        max(0.0, min(span.end, piece.end) - max(span.start, piece.start)) for piece in chunk.sound for span in near
+    )
 
 
 def why_silent(heard: Heard, recognized: Recognized, labels: Labels) -> str:

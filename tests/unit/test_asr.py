@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from scipy.signal import resample_poly
 
 from pipeline.asr import AsrOptions, Engine, decoding, edges, load, sampling
-from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk, Word
+from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk, Span, Word
 from pipeline.errors import EngineError
 
 # Words wrong that the shipped checkpoint may reach at most: in one channel, and in the mean of all channels.
@@ -265,14 +265,22 @@ def test_word_edges_move_to_the_sound_and_stay_in_order():
     samples = np.zeros(3 * SAMPLE_RATE, np.float32)
     samples[SAMPLE_RATE // 2 : SAMPLE_RATE] = noise(1)[: SAMPLE_RATE // 2]
     samples[2 * SAMPLE_RATE : round(2.5 * SAMPLE_RATE)] = noise(2)[: SAMPLE_RATE // 2]
-    words = (Word(10.2, 10.9, "one", 0.9), Word(11.6, 12.8, "two", 0.9), Word(12.85, 12.95, "silent", 0.9))
-    one, two, silent = edges.snapped(words, samples, Chunk(0, 10.0, 13.0))
-    assert (one.start, one.end) == pytest.approx((10.5, 11.0), abs=0.02)
-    assert (two.start, two.end) == pytest.approx((12.0, 12.5), abs=0.02)
+    words = (Word(0.2, 0.9, "one", 0.9), Word(1.6, 2.8, "two", 0.9), Word(2.85, 2.95, "silent", 0.9))
+    one, two, silent = edges.snapped(words, samples, [Span(0.0, 3.0)])
+    assert (one.start, one.end) == pytest.approx((0.5, 1.0), abs=0.02)
+    assert (two.start, two.end) == pytest.approx((2.0, 2.5), abs=0.02)
     assert silent == words[2]
+
+
+def test_word_edges_stay_inside_their_piece():
+    """The sound goes on behind the pause that was left out; the word does not."""
+    samples = noise(2, 2.0)
+    assert edges.snapped([Word(0.2, 0.7, "one", 0.9)], samples, [Span(0.0, 2.0)])[0].end > 0.9
+    (one,) = edges.snapped([Word(0.2, 0.7, "one", 0.9)], samples, [Span(0.0, 0.8), Span(0.8, 2.0)])
+    assert one.end == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("length", [0, 1, 100])
 def test_word_edges_stay_where_there_is_no_sound(length):
     words = (Word(0.0, 0.001, "a", 0.9),)
-    assert edges.snapped(words, np.zeros(length, np.float32), Chunk(0, 0.0, 0.01)) == words
+    assert edges.snapped(words, np.zeros(length, np.float32), [Span(0.0, 0.01)]) == words

@@ -250,7 +250,7 @@ def mixed(call, echo_db, delay=0.1):
 
 
 def recognised(transcriber, audio, chunks):
-    return transcriber.transcribe([audio.cut(c.channel, c.start, c.end) for c in chunks], chunks)
+    return transcriber.transcribe([audio.sound(c) for c in chunks], chunks)
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +271,7 @@ def netted(transcriber, audio, heard, texts):
     """The whole net: review, decode again, settle."""
     suspects = review(audio, heard, texts)
     chunks = [texts[suspect.index].chunk for suspect in suspects]
-    samples = [audio.cut(c.channel, c.start, c.end) for c in chunks]
+    samples = [audio.sound(c) for c in chunks]
     again = transcriber.transcribe(samples, chunks, careful=True)
     return suspects, *settle(audio, heard, texts, dict(zip([s.index for s in suspects], again, strict=True)))
 

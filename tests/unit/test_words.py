@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.asr.words import SHORTEST, in_order, within
-from pipeline.domain.speech import Chunk, Word
+from pipeline.asr.words import SHORTEST, in_order, in_pieces, recorded, within
+from pipeline.domain.speech import Chunk, Span, Word
 
 times = st.floats(-20, 60, allow_nan=False)
 word_lists = st.lists(st.builds(Word, times, times, st.just("ninety-nine"), st.just(0.5)), max_size=60)
@@ -62,6 +62,6 @@ def test_the_aligners_words_are_moved_to_the_recordings_time():
         {"word": " ", "start": 0.5, "end": 0.6, "probability": 0.5},
         {"word": " 42.", "start": 0.5, "end": 0.5, "probability": 0.25},
     ]
-    hello, number = within(found, Chunk(0, 10.0, 12.0))
+    hello, number = recorded(within(found, 2.0), Chunk(0, 10.0, 12.0))
     assert hello == Word(10.1, 10.5, "Hello", 1.0)
     assert number.text == "42." and number.start == 10.5 < number.end and number.confidence == 0.25

@@ -21,6 +21,7 @@ class Watched:
 
     def __init__(self, engine: Any) -> None:
         self.name, self.max_chunk_seconds, self.batch_size = engine.name, engine.max_chunk_seconds, engine.batch_size
+        self.packing = engine.packing
         self.entered = threading.Event()
         self.most = self._inside = 0
         self._engine = engine
