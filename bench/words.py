@@ -1,6 +1,7 @@
 """How exact are word times, what does the safety net cost, and which words does it change?
 
-    python bench/words.py [--model demo] [--calls FOLDER] [--only 01,05] [--packing on|off] [--plain-edges] [--json FILE]
+    python bench/words.py [--model demo] [--calls FOLDER] [--only 01,05] [--packing on|off] [--max-seconds 8]
+                          [--plain-edges] [--json FILE]
 
 Each call is taken through speech detection, recognition, review, second decoding and settling, as a served call is; the
 language is the known one. Heard words are matched with the known ones by alignment (Levenshtein); times are compared
@@ -72,9 +73,7 @@ def read(sample: Sample) -> AudioInMemory:
     return AudioInMemory(np.clip(np.round(samples * 32768), -32768, 32767).astype(np.int16))
 
 
-def examine(
-    sample: Sample, audio: AudioInMemory, longest: float, packing: bool
-) -> tuple[Heard, list[Chunk]]:
+def examine(sample: Sample, audio: AudioInMemory, longest: float, packing: bool) -> tuple[Heard, list[Chunk]]:
     """What the audio stage makes of a call, and its chunks in the known language."""
     layout = Layout(LayoutKind(sample.expected["layout"]), audio.channels, audio.channels, 1.0, {}, "known")
     heard = hear.examine(hear.Loaded(audio, layout), SpeechOptions(), longest, packing)

@@ -34,6 +34,9 @@ class SampleCall:
     def cut(self, channel: int, start: float, end: float) -> np.ndarray:
         return self.samples[channel, round(start * SAMPLE_RATE) : round(end * SAMPLE_RATE)]
 
+    def sound(self, chunk: Chunk) -> np.ndarray:
+        return np.concatenate([self.cut(chunk.channel, span.start, span.end) for span in chunk.sound])
+
 
 def _read(path: Path) -> np.ndarray:
     audio, rate = soundfile.read(path, dtype="float32", always_2d=True)

@@ -120,6 +120,36 @@ def test_words_begin_when_they_are_said(heard, sample_call):
     assert np.median(errors) < 0.15
 
 
+def test_words_of_pieces_in_one_window_begin_when_they_are_said(sample_call, transcriber):
+    """Seconds of the other party's speech are left out between the pieces."""
+    call = sample_call("01")
+    said = [s for s in call.said("rep") if s["end"] - s["start"] < 4.5][:2]
+    pieces_of = tuple(Span(s["start"] - 0.2, s["end"] + 0.2) for s in said)
+    assert pieces_of[1].start - pieces_of[0].end > 3
+    chunk = Chunk(REP, pieces_of[0].start, pieces_of[1].end, "en", pieces_of)
+    (text,) = transcriber.transcribe([call.sound(chunk)], [chunk])
+    assert text.chunk == chunk
+    for segment, piece in zip(said, pieces_of, strict=True):
+        mine = [word for word in text.words if piece.start <= word.start and word.end <= piece.end]
+        known = {w["text"].lower(): w["start"] for w in segment["words"]}
+        late = [word.start - known[word.text.lower()] for word in mine if word.text.lower() in known]
+        assert len(late) >= 0.7 * len(known), (mine, known)
+        assert np.median(np.abs(late)) < 0.15
+    assert all(any(p.start <= w.start and w.end <= p.end for p in pieces_of) for w in text.words)
+
+
+def test_a_listener_who_says_yes_in_every_piece_is_no_loop():
+    from pipeline.asr.faster_whisper import _compression
+
+    pieces_of = tuple(Span(10.0 * i, 10.0 * i + 1) for i in range(8))
+    heard = tuple(Word(p.start + 0.1, p.start + 0.5, "Yes.", 0.9) for p in pieces_of)
+    found = decoding.Decoding([], -0.1, 0.0, 3.1)
+    assert _compression(found, heard, Chunk(0, 0.0, 71.0, "en", pieces_of)) < 1
+    assert _compression(found, heard, Chunk(0, 0.0, 71.0, "en")) == 3.1
+    loop = tuple(Word(0.02 * i, 0.02 * i + 0.02, "thank", 0.9) for i in range(40))
+    assert _compression(found, loop, Chunk(0, 0.0, 71.0, "en", pieces_of)) > 2.4
+
+
 def test_chunks_of_several_calls_and_languages_in_one_batch_give_what_they_give_alone(sample_call, transcriber):
     english, spanish, german = sample_call("01"), sample_call("05"), sample_call("06")
     chunks = [Chunk(REP, 0.6, 5.2), Chunk(CUSTOMER, 5.2, 11.0), Chunk(REP, 0.6, 5.8), Chunk(REP, 0.6, 6.0)]
@@ -274,7 +304,7 @@ def test_word_edges_move_to_the_sound_and_stay_in_order():
 
 def test_word_edges_stay_inside_their_piece():
     """The sound goes on behind the pause that was left out; the word does not."""
-    samples = noise(2, 2.0)
+    samples = np.concatenate([noise(2, 1.5), np.zeros(SAMPLE_RATE // 2, np.float32)])
     assert edges.snapped([Word(0.2, 0.7, "one", 0.9)], samples, [Span(0.0, 2.0)])[0].end > 0.9
     (one,) = edges.snapped([Word(0.2, 0.7, "one", 0.9)], samples, [Span(0.0, 0.8), Span(0.8, 2.0)])
     assert one.end == pytest.approx(0.8)

@@ -124,6 +124,58 @@ def test_neighbouring_spans_share_a_chunk_while_they_fit() -> None:
     assert cut(speech, 8.0) == (Chunk(0, 0, 7), Chunk(0, 7.5, 12), Chunk(0, 20, 21), Chunk(1, 1, 2))
 
 
+@given(spans, st.floats(1.5, 30), st.floats(1.5, 60), spans)
+def test_packed_chunks_hold_all_speech_and_little_else(
+    speech: tuple[Span, ...], max_seconds: float, longest: float, events: tuple[Span, ...]
+) -> None:
+    events = tuple(chunks._joined(events))
+    result = cut([speech], max_seconds, None, longest, [events])
+    joined = chunks._joined(speech)
+    heard = [piece for chunk in result for piece in chunk.sound]
+    assert all(one.end <= other.start + 1e-9 for one, other in itertools.pairwise(heard))
+    for span in joined:
+        held = sum(max(0.0, min(piece.end, span.end) - max(piece.start, span.start)) for piece in heard)
+        assert held == pytest.approx(span.duration, abs=1e-6)
+    for chunk in result:
+        assert 0 < chunk.seconds <= max_seconds + 1e-6
+        assert (chunk.sound[0].start, chunk.sound[-1].end) == (chunk.start, chunk.end)
+        for one, other in itertools.pairwise(chunk.sound):  # pauses left out
+            assert chunks.KEPT_PAUSE < other.start - one.end <= longest
+            assert not any(event.start < other.start and event.end > one.end for event in events)
+        for piece in chunk.sound:  # pauses kept
+            inside = [span for span in joined if span.end > piece.start and span.start < piece.end]
+            assert all(b.start - a.end <= chunks.KEPT_PAUSE + 1e-9 for a, b in itertools.pairwise(inside))
+
+
+def test_a_party_that_waits_for_the_other_fills_one_chunk() -> None:
+    speech = [[Span(0, 3), Span(3.5, 5), Span(12, 14), Span(40, 45), Span(90, 92)]]
+    assert cut(speech, 30.0, None, 30.0) == (
+        Chunk(0, 0, 45, pieces=(Span(0, 5), Span(12, 14), Span(40, 45))),
+        Chunk(0, 90, 92),  # too long a pause
+    )
+    ringing = [[Span(6, 11), Span(20, 30)]]
+    first, second, third, _ = cut(speech, 30.0, None, 30.0, ringing)
+    assert [(chunk.start, chunk.end) for chunk in (first, second, third)] == [(0, 5), (12, 14), (40, 45)]
+    assert [chunk.seconds for chunk in cut(speech, 8.0, None, 30.0)] == [7, 5, 2]  # no more than fits
+
+
+def test_the_sound_of_a_chunk_is_its_pieces_and_its_times_are_found_again() -> None:
+    samples = np.arange(20 * SAMPLE_RATE, dtype=np.int64).reshape(1, -1) % 32000
+    audio = AudioInMemory(samples.astype(np.int16))
+    chunk = Chunk(0, 1.0, 9.0, "en", (Span(1.0, 3.0), Span(5.0, 5.5), Span(8.0, 9.0)))
+    assert (chunk.duration, chunk.seconds) == (8.0, 3.5)
+    assert chunk.parts == (Span(0.0, 2.0), Span(2.0, 2.5), Span(2.5, 3.5))
+    assert [chunk.moment(at) for at in (0.0, 1.5, 2.0, 2.25, 2.5, 3.5)] == [1.0, 2.5, 5.0, 5.25, 8.0, 9.0]
+    sound = audio.sound(chunk)
+    assert len(sound) == 3.5 * SAMPLE_RATE
+    for at in (0.25, 2.25, 3.0):  # each sample is the recording's at the moment that it is said to be
+        assert sound[round(at * SAMPLE_RATE)] == audio.cut(0, chunk.moment(at), 20)[0]
+    assert chunk.between(1.0, 2.25) == Chunk(0, 2.0, 5.25, "en", (Span(2.0, 3.0), Span(5.0, 5.25)))
+    assert chunk.between(2.0, 2.5) == Chunk(0, 5.0, 5.5, "en")
+    assert chunk.between(0.0, 3.5) == chunk
+    assert np.array_equal(audio.sound(chunk.between(1.0, 2.25)), sound[SAMPLE_RATE : round(2.25 * SAMPLE_RATE)])
+
+
 def test_chunks_too_short_to_recognise_are_refused() -> None:
     with pytest.raises(ValueError):
         cut([[Span(0, 3)]], 1.0)

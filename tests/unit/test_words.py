@@ -65,3 +65,37 @@ def test_the_aligners_words_are_moved_to_the_recordings_time():
     hello, number = recorded(within(found, 2.0), Chunk(0, 10.0, 12.0))
     assert hello == Word(10.1, 10.5, "Hello", 1.0)
     assert number.text == "42." and number.start == 10.5 < number.end and number.confidence == 0.25
+
+
+PIECES = (Span(10.0, 12.0), Span(20.0, 20.5), Span(28.0, 30.0))
+
+
+def test_words_of_a_chunk_in_pieces_come_to_the_recordings_time():
+    chunk = Chunk(0, 10.0, 30.0, "en", PIECES)
+    said = [Word(0.5, 1.0, "one", 0.9), Word(2.1, 2.4, "two", 0.9), Word(2.6, 3.0, "three", 0.9)]
+    assert recorded(in_pieces(said, chunk.parts), chunk) == (
+        Word(10.5, 11.0, "one", 0.9),
+        Word(20.1, 20.4, "two", 0.9),
+        Word(28.1, 28.5, "three", 0.9),
+    )
+
+
+def test_a_word_over_a_pause_that_was_left_out_is_where_most_of_it_is():
+    chunk = Chunk(0, 10.0, 30.0, "en", PIECES)
+    said = [Word(1.6, 2.1, "mostly", 0.9), Word(2.35, 2.8, "after", 0.9)]
+    before, after = recorded(in_pieces(said, chunk.parts), chunk)
+    assert (before.start, before.end) == (11.6, 12.0)
+    assert (after.start, after.end) == (28.0, 28.3)
+
+
+@given(word_lists)
+def test_words_stay_inside_their_pieces_whatever_their_times(words):
+    chunk = Chunk(0, 10.0, 30.0, "en", PIECES)
+    placed = recorded(in_pieces(words, chunk.parts), chunk)
+    assert [word.text for word in placed] == [word.text for word in words]
+    earliest = 0.0
+    for word in placed:
+        assert earliest <= word.start < word.end
+        assert any(piece.start <= word.start and word.end <= piece.end for piece in PIECES)
+        earliest = word.end
+    assert in_pieces(placed, PIECES) == placed
