@@ -1,9 +1,11 @@
 """What speaks against each window's text, and against single words of it."""
 
+import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pipeline.asr import acoustics, echoes, plausible
@@ -113,6 +115,10 @@ def _by_score(verdict: Verdict, text: ChunkText, options: "SafetyOptions") -> No
         verdict.doubt("compressible", every)
     if text.no_speech_probability > options.no_speech:
         verdict.doubt("no_speech", every)
+    for piece in text.chunk.pieces:  # the window's mean hides what was invented in one piece among others
+        held = [i for i, word in enumerate(text.words) if piece.start <= word.start < piece.end]
+        if held and fmean(math.log(max(text.words[i].confidence, 1e-4)) for i in held) < options.log_probability:
+            verdict.doubt("improbable", held)
 
 
 def _by_place(

@@ -107,6 +107,27 @@ def test_a_listener_who_says_yes_now_and_then_is_no_loop():
     assert loops(words) == []
 
 
+def test_what_is_improbable_in_one_piece_is_not_hidden_by_the_others():
+    pieces = (Span(0.0, 2.0), Span(6.0, 8.0))
+    sure = said("good morning to you", 0.2, 1.8, chunk=Chunk(0, 0.0, 8.0, "en", pieces))
+    unsure = tuple(replace(word, confidence=0.3) for word in said("thanks for watching", 6.2, 7.8).words)
+    text = replace(sure, words=sure.words + unsure)
+    heard, audio = heard_as([[(0.0, 2.0), (6.0, 8.0)]]), sounding((0, 0.0, 2.0), (0, 6.0, 8.0))
+    (suspect,) = review(audio, heard, [text])
+    assert suspect.reasons == ("improbable",)
+    ((settled,), (doubt,)) = settle(audio, heard, [text], {})
+    assert [word.doubtful for word in settled.words] == [False] * 4 + [True] * 3
+    assert (doubt.text, doubt.start, doubt.end) == ("thanks for watching", 6.2, 7.8)
+
+
+def test_a_pause_that_was_left_out_misses_no_words():
+    """Somebody else speaks in it, or hum is loud: it is in no piece, so that nothing of it is judged."""
+    pieces = (Span(0.0, 2.0), Span(6.0, 8.0))
+    words = said("good morning", 0.2, 1.8).words + said("good bye", 6.2, 7.8).words
+    text = replace(said("", 0.0, 8.0, chunk=Chunk(0, 0.0, 8.0, "en", pieces)), words=words)
+    assert not review(sounding((0, 0.0, 8.0)), heard_as([[(0.0, 2.0), (6.0, 8.0)]]), [text])
+
+
 def test_a_telephone_number_with_three_equal_digits_is_no_loop():
     assert loops(said("five five five one two two two", 0.0, 4.0).words) == []
 
