@@ -68,10 +68,6 @@ class WatchedWorkers(LocalWorkers):
         self._halts[method] = Halt()
         return self._halts[method]
 
-    async def detect_languages(self, *args: Any) -> Any:
-        await self._asked("detect_languages")
-        return await super().detect_languages(*args)
-
     async def transcribe(self, audio: Any, chunks: Any, vocabulary: Any = (), careful: bool = False) -> Any:
         await self._asked("transcribe again" if careful else "transcribe")
         return await super().transcribe(audio, chunks, vocabulary, careful)
@@ -237,7 +233,7 @@ async def test_a_job_becomes_a_completed_call_with_transcript_findings_recording
     assert voiceprint["speech_seconds"] > 5
     (job,) = record.jobs
     assert (job.job_id, job.state, job.attempts, job.failures) == (accepted.job_id, "done", 1, 0)
-    assert workers.asked == {"detect_languages": 1, "transcribe": 1, "voiceprint": 1}
+    assert workers.asked == {"transcribe": 2, "voiceprint": 1}
 
 
 async def test_the_voices_of_a_mixed_recording_are_told_apart(
@@ -249,7 +245,7 @@ async def test_the_voices_of_a_mixed_recording_are_told_apart(
     assert record.transcript is not None
     assert len(record.transcript.speakers) == 2
     assert share_wrong(record, "03_repair_mono") <= MOST_WRONG
-    assert workers.asked == {"detect_languages": 1, "transcribe": 1, "diarize": 1}
+    assert workers.asked == {"transcribe": 2, "diarize": 1}
 
 
 async def test_two_conductors_on_one_queue_do_each_job_once(
@@ -281,7 +277,7 @@ async def test_what_was_recorded_is_not_done_again_after_a_take_over(
         sent.unlink()
         async with conducting():
             record = await completed(world)
-    assert workers.asked == {"detect_languages": 1, "transcribe": 1, "voiceprint": 1}
+    assert workers.asked == {"transcribe": 2, "voiceprint": 1}
     (job,) = record.jobs
     assert (job.attempts, job.crashes, job.failures) == (2, 1, 0)
     assert record.transcript is not None
@@ -312,7 +308,7 @@ async def test_a_lease_that_ran_out_is_taken_over_and_the_former_holder_can_writ
 async def test_a_superseding_submission_in_the_middle_stops_the_old_job_and_its_own_words_are_in_the_record(
     world: World, workers: WatchedWorkers, files: HandOut, conducting: Conduct
 ) -> None:
-    halt = workers.halt("detect_languages")
+    halt = workers.halt("transcribe")
     async with conducting():
         first = await world.submit(recording_url=files.add(FOLDER / OTHER / "call.flac"))
         await halt.wait()
@@ -326,7 +322,7 @@ async def test_a_superseding_submission_in_the_middle_stops_the_old_job_and_its_
 async def test_a_conductor_that_leaves_in_the_middle_puts_the_job_back_at_once_and_the_next_one_completes_it(
     world: World, workers: WatchedWorkers, files: HandOut, short: Path, conducting: Conduct
 ) -> None:
-    halt = workers.halt("detect_languages")
+    halt = workers.halt("transcribe")
     async with conducting(drain_seconds=0.2, lease_seconds=60) as leaving:
         await world.submit(recording_url=files.add(short))
         await halt.wait()
