@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,8 @@ class Ours:
         loaded = hear.load([Recording(0, path.as_uri(), "00" * 32, path.stat().st_size)], DecodeOptions())
         heard = hear.examine(loaded, SpeechOptions(), self._engine.max_chunk_seconds)
         close = chunks.cut(heard.speech, self._engine.max_chunk_seconds, loaded.audio)
-        return loaded, heard, Heard(heard.layout, heard.duration, heard.speech, close, (), heard.labels)
+        heard = replace(heard, labels=())  # else nonsense on a silent label would be decoded twice
+        return loaded, heard, replace(heard, chunks=close)
 
     def recognise(self, calls: Sequence[tuple[Loaded, Heard]]) -> None:
         for loaded, heard in calls:
