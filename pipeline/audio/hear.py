@@ -78,7 +78,7 @@ def _load(
     return Loaded(audio, layout, tuple(warnings), folder)
 
 
-def examine(loaded: Loaded, speech_options: SpeechOptions, max_chunk_seconds: float, packing: bool = True) -> Heard:
+def examine(loaded: Loaded, speech_options: SpeechOptions, max_chunk_seconds: float, packing: bool = False) -> Heard:
     """Label every second of each channel; cut what is speech into chunks of at most `max_chunk_seconds`.
 
     `packing`: whether pauses may be left out of a chunk, up to the longest that the options allow.
