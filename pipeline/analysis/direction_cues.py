@@ -159,9 +159,13 @@ def _asks_for_somebody(turn: Said) -> bool:
 
 
 def _names_company(turn: Said) -> bool:
-    """ "Metro Cable.", "Notaría Vidaurre, buenas tardes": before the greeting stand capitals that are no greeting."""
+    """ "Metro Cable.", "Notaría Vidaurre, buenas tardes": before the greeting stand capitals that are no greeting.
+
+    Nor are they whom the turn is spoken to: "Hi Quentin, it's Fern".
+    """
     unlikely = turn.pack.words("people", "not_names") | turn.pack.words("people", "greetings")
     head = [word for word in turn.text.replace(".", ",").split(",")[0].split() if word]
-    telling = [word for word in head if word.lower().strip("¿?¡!") not in unlikely]
+    called = {part for named in addresses(turn) for part in parts(named.name)} if _greets(turn) else set()
+    telling = [word for word in head if word.lower().strip("¿?¡!") not in unlikely and not called & set(parts(word))]
     titled = any(word.lower().strip(".") in turn.pack.words("people", "titles") for word in head)
     return bool(telling) and not titled and len(head) <= SHORT + 1 and all(w[:1].isupper() for w in telling)
