@@ -33,7 +33,7 @@ from pipeline.analysis.valence import Valence, valence
 
 STRENGTH = 3.0  # of turns: inverse of regularization
 CALL_WEIGHT, NEUTRAL_WEIGHT = 2.0, 0.5  # of a case's turn beside one written for the fit; of a neutral one
-RULE_STRENGTH, DOUBTFUL_WEIGHT = 0.1, 0.6  # of parties: inverse of regularization, weight of a doubtful label
+RULE_STRENGTH, DOUBTFUL_WEIGHT = 0.3, 0.6  # of parties: inverse of regularization, weight of a doubtful label
 RARE = 2  # turns in which a sign must occur
 NEAR = 3  # turns from a turning point
 INNER = 3  # folds by which the turns are judged that the rule of parties is fitted on
@@ -110,7 +110,8 @@ def row(read: Read, turns: list[Likely], party: str) -> list[float] | None:
         return None
     weights = [found.weight for at, found in enumerate(read.found) if at in own]
     others = [one for at, one in enumerate(turns) if at not in own]
-    return features([turns[at] for at in sorted(own)], weights, party == "rep", others)
+    exclaimed = sum("!" in read.call.said[at].text for at in own)
+    return features([turns[at] for at in sorted(own)], weights, party == "rep", others, exclaimed)
 
 
 def fit_rule(reads: Iterable[Read], turns: dict[str, list[Likely]]) -> NDArray[np.float64]:

@@ -32,6 +32,13 @@ def _next(said: Caught) -> date:
     return said.today + timedelta(days=(said.weekday - said.today.weekday() - 1) % 7 + 1)
 
 
+def _after_agreed(said: Caught) -> date | None:
+    """ "The Wednesday after": after the day spoken of before; None where there was none."""
+    if said.agreed is None or said.weekday is None:
+        return None
+    return said.agreed + timedelta(days=(said.weekday - said.agreed.weekday() - 1) % 7 + 1)
+
+
 def _of_week(said: Caught, weekday: int | None, weeks: int = 0) -> date:
     assert weekday is not None
     return said.today + timedelta(days=weekday - said.today.weekday(), weeks=weeks)
@@ -130,9 +137,11 @@ def _last_weekday(said: Caught) -> date:
 
 RULES: dict[str, Callable[[Caught], date | None]] = {
     "offset": lambda said: _plus(said, said.offset or 0),
+    "next_morning": lambda said: _plus(said, 1),
     "offset_week": lambda said: _plus(said, (said.offset or 0) + 7),
     "offset_fortnight": lambda said: _plus(said, (said.offset or 0) + 14),
     "weekday": _next,
+    "weekday_after": _after_agreed,
     "next_weekday": lambda said: _of_week(said, said.weekday, weeks=1),
     "this_week_weekday": lambda said: _of_week(said, said.weekday),
     "weekday_after_next": lambda said: _of_week(said, said.weekday, weeks=2),
@@ -161,6 +170,7 @@ RULES: dict[str, Callable[[Caught], date | None]] = {
     "end_of_year": lambda said: date(said.now.year, 12, 31),
     "in_working_days": _working_days,
     "in_days": lambda said: _plus(said, said.number or 0),
+    "in_ten_days": lambda said: _plus(said, 10),
     "in_weeks": lambda said: _plus(said, 7 * (said.number or 0)),
     "in_fortnight": lambda said: _plus(said, 14),
     "in_months": _in_months,

@@ -39,7 +39,7 @@ def find(text: str, words: Pack, now: datetime, agreed: date | None = None) -> D
     """The due expression of a sentence: the longest that a rule of the pack catches; of equals the last.
 
     `agreed` is the day spoken of before, to which "by then" and "before you come" refer. A time of day without a day
-    is today's, if it is still to come.
+    is today's, if it is still to come, else that of the day spoken of before.
     """
     return _find(straighten(text), words.language, now, agreed)
 
@@ -51,7 +51,7 @@ def _find(straight: str, language: str | None, now: datetime, agreed: date | Non
         if best is None or (last - first, first) >= (best.last - best.first, best.first):
             best = Due(straight[first:last], first, last, _resolve(rule, match, words, now, agreed))
     best = best or _written(straight, words, now)
-    return _timed(straight, best, time, now)
+    return _timed(straight, best, time, now, agreed)
 
 
 _Caught = tuple[tuple[str, re.Match[str], int, int], ...]
@@ -84,12 +84,12 @@ def _no_day_to_come(text: str, first: int, last: int, words: Pack) -> bool:
     return any(pattern.match(text[last:]) for pattern in words.patterns("dates", "past_after"))
 
 
-def _timed(text: str, due: Due | None, time: Time | None, now: datetime) -> Due | None:
+def _timed(text: str, due: Due | None, time: Time | None, now: datetime, agreed: date | None) -> Due | None:
     if time is None:
         return due
     if due is None:
         later = time.sure and time.text > now.strftime("%H:%M")
-        day = now.date() if later else None
+        day = now.date() if later else agreed
         return Due(text[time.first : time.last], time.first, time.last, day, time.text) if time.sure else None
     first, last = min(due.first, time.first), max(due.last, time.last)
     if max(due.first, time.first) - min(due.last, time.last) > NEAR:

@@ -1,7 +1,8 @@
 """In what tone a party speaks over the whole call, from how likely each of its turns is displeased or pleased.
 
 A second, small logistic regression (see `turntone`): a few coloured turns make a party's tone, not the mean of all, for
-most of any call is business; and the other party's displeasure is a sign too, of the opposite: reps answer it kindly.
+most of any call is business. The other party is a sign too: displeasure of the opposite, for reps answer it kindly, and
+pleasure of the same, for warmth is answered. So are exclamation marks.
 """
 
 from collections.abc import Sequence
@@ -12,9 +13,11 @@ from statistics import fmean
 from pipeline.analysis.turntone import LABELS, Likely, Weights, softmax
 
 STRONGEST = 2  # turns
-UNSURE = 0.5  # a colour must be at least so probable; else the tone is neutral
 
-FEATURES = ("displeased", "pleased", "most displeased", "most pleased", "rep", "other displeased", "words", "one")
+FEATURES = (
+    "displeased", "pleased", "most displeased", "most pleased", "rep", "other displeased", "words",
+    "other pleased", "other most pleased", "exclaimed", "one",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +29,13 @@ class Judged:
     confidence: float
 
 
-def features(own: Sequence[Likely], weights: Sequence[float], rep: bool, others: Sequence[Likely]) -> list[float]:
-    """The values of `FEATURES`; `weights` are those of the turns by the word lists alone. `own` is not empty."""
+def features(
+    own: Sequence[Likely], weights: Sequence[float], rep: bool, others: Sequence[Likely], exclaimed: int
+) -> list[float]:
+    """The values of `FEATURES`. `own` is not empty.
+
+    `weights` are those of the turns by the word lists alone; `exclaimed` is how many of them have an exclamation mark.
+    """
     root = sqrt(len(own))
     return [
         sum(one.negative for one in own) / root,
@@ -37,6 +45,9 @@ def features(own: Sequence[Likely], weights: Sequence[float], rep: bool, others:
         float(rep),
         fmean(one.negative for one in others) if others else 0.0,
         sum(weights) / root,
+        sum(one.positive for one in others) / sqrt(len(others)) if others else 0.0,
+        _strongest([one.positive for one in others]) if others else 0.0,
+        exclaimed / root,
         1.0,
     ]
 
@@ -47,9 +58,7 @@ def judge(given: Sequence[float], weights: Weights) -> Judged:
 
     sure = [float(one) for one in softmax(weights.rule @ np.asarray(given))]
     negative, _, positive = sure
-    at = sure.index(max(sure))
-    label = LABELS[at] if at == 1 or sure[at] >= UNSURE else LABELS[1]
-    return Judged(label, positive - negative, sure[LABELS.index(label)])
+    return Judged(LABELS[sure.index(max(sure))], positive - negative, max(sure))
 
 
 def _strongest(values: Sequence[float]) -> float:

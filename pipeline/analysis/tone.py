@@ -57,7 +57,7 @@ class ToneOfVoice:
     """Per turn, per party, over time and overall, where it went and turned; `basis` says what it was read from."""
 
     name = "tone"
-    version = 3
+    version = 4
 
     def run(self, material: Material) -> Finding:
         said = read(material)
@@ -112,7 +112,8 @@ def _party(own: list[Spoken], spoken: list[Spoken], weights: turntone.Weights) -
         return None
     others = [one.likely for one in spoken if one.said.turn.speaker != own[0].said.turn.speaker]
     lists = [one.found.weight for one in own]
-    given = partytone.features([one.likely for one in own], lists, own[0].said.role is Role.REP, others)
+    exclaimed = sum("!" in one.said.text for one in own)
+    given = partytone.features([one.likely for one in own], lists, own[0].said.role is Role.REP, others, exclaimed)
     found = partytone.judge(given, weights)
     basis = ("words", "voice") if any(one.voice for one in own) else ("words",)
     made = _plain(Tone(found.label, round(found.score, 3), basis)) | {"confidence": round(found.confidence, 3)}

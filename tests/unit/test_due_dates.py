@@ -312,6 +312,37 @@ fr sat 2025-03-30 dans 24 heures
 fr mon 2026-09-04 vendredi
 fr mon 2026-08-31 à la fin du mois
 fr fri 2025-10-27 lundi
+en wed 2025-04-17 in the morning
+en wed 2025-04-17 first thing in the morning
+en wed 2025-04-17 by close of play tomorrow
+en wed 2025-04-17 before the end of the day tomorrow
+en wed 2025-04-25 not this Friday but the one after
+en wed 2025-05-05 Monday fortnight
+en fri 2025-11-10 Monday fortnight
+en wed 2025-04-30 come the thirtieth
+en tue 2025-12-31 in the morning
+de wed 2025-04-17 morgen im Laufe des Tages
+de fri 2025-10-26 übermorgen im Laufe des Vormittags
+de wed 2025-04-18 Freitagnachmittag
+de wed 2025-04-25 nicht diesen Freitag, sondern den danach
+de wed 2025-04-23 in gut einer Woche
+de wed 2025-04-26 in etwa zehn Tagen
+de wed 2025-04-19 in zwei, drei Tagen
+de tue 2026-01-02 in zwei, drei Tagen
+es wed 2025-04-30 de aquí a dos semanas
+es wed 2025-04-26 de aquí a diez días
+es wed 2025-04-26 en un plazo de diez días
+es wed 2025-04-25 este viernes en ocho
+es wed 2025-04-24 el jueves de la otra semana
+es wed 2025-04-25 la semana entrante
+es wed 2025-04-19 este finde
+es wed 2025-04-25 este viernes no, el siguiente
+fr wed 2025-04-23 sous huitaine
+fr wed 2025-04-30 dans la quinzaine
+fr wed 2025-04-26 d'ici une dizaine de jours
+fr wed 2025-05-01 en début de mois
+fr wed 2025-04-25 pas ce vendredi, le suivant
+fr fri 2025-11-07 pas ce vendredi, celui d'après
 """
 ROWS = [line.split(" ", 3) for line in SAID.strip().splitlines()]
 SENTENCES = {
@@ -367,6 +398,7 @@ def test_a_time_of_day_is_kept(language, said, time):
         ("en", "I have two of them."), ("es", "Llamé el lunes pasado."), ("es", "Buenos días."),
         ("es", "Llame por la mañana."), ("de", "Guten Morgen."), ("de", "Das war letzten Montag."),
         ("de", "Seit Montag geht nichts."), ("fr", "J'ai appelé lundi dernier."), ("fr", "Le deuxième étage."),
+        ("fr", "C'est pour le passage de cet après-midi."), ("es", "Se ha perdido la factura de mañana."),
     ],
 )  # fmt: skip
 def test_what_is_no_due_date_is_none(language, sentence):
@@ -378,6 +410,45 @@ def test_then_is_the_day_spoken_of():
     found = find("I'll move it before then.", pack("en"), STARTS["wed"], agreed)
     assert found is not None
     assert (found.expression, found.day) == ("before then", agreed)
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        ("en", "We'll fit it the Wednesday after."), ("en", "We'll fit it the following Wednesday."),
+        ("de", "Wir bauen am Mittwoch drauf ein."), ("de", "Wir kommen am darauffolgenden Mittwoch."),
+        ("es", "Venimos el miércoles siguiente."), ("fr", "On vient le mercredi suivant."),
+    ],
+)  # fmt: skip
+def test_the_weekday_after_counts_from_the_day_spoken_of(language, sentence):
+    found = find(sentence, pack(language), STARTS["wed"], date(2025, 5, 15))
+    assert found is not None
+    assert found.day == date(2025, 5, 21)
+    alone = find(sentence, pack(language), STARTS["wed"])
+    assert alone is not None
+    assert alone.day is None
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [("en", "I'll come on Easter Monday."), ("de", "Ich komme am Dienstag nach Ostern."), ("es", "El lunes de Pascua.")],
+)
+def test_a_day_told_by_a_feast_has_no_date(language, sentence):
+    found = find(sentence, pack(language), STARTS["wed"])
+    assert found is not None
+    assert found.day is None
+
+
+def test_a_time_that_is_over_today_is_that_of_the_day_spoken_of():
+    found = find("We'll come at half past seven in the morning.", pack("en"), STARTS["wed"], date(2025, 4, 24))
+    assert found is not None
+    assert (found.time, found.day) == ("07:30", date(2025, 4, 24))
+
+
+def test_a_time_in_the_morning_is_no_morning_to_come():
+    found = find("on Friday at nine in the morning", pack("en"), STARTS["wed"])
+    assert found is not None
+    assert (found.time, found.day) == ("09:00", date(2025, 4, 18))
 
 
 def test_a_day_begins_on_the_clock_of_the_workspace():
