@@ -431,7 +431,11 @@ def test_the_weekday_after_counts_from_the_day_spoken_of(language, sentence):
 
 @pytest.mark.parametrize(
     ("language", "sentence"),
-    [("en", "I'll come on Easter Monday."), ("de", "Ich komme am Dienstag nach Ostern."), ("es", "El lunes de Pascua.")],
+    [
+        ("en", "I'll come on Easter Monday."),
+        ("de", "Ich komme am Dienstag nach Ostern."),
+        ("es", "El lunes de Pascua."),
+    ],
 )
 def test_a_day_told_by_a_feast_has_no_date(language, sentence):
     found = find(sentence, pack(language), STARTS["wed"])
