@@ -7,7 +7,6 @@ in scratch files; a replica reads what it needs of them when it needs it.
 import asyncio
 import logging
 import math
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +33,7 @@ log = logging.getLogger("ray.serve")
 TRIES_BESIDE_OTHERS = 2  # deaths of its replica after which a request is tried with nothing else at work
 TRIES_ALONE = 2  # deaths in which nothing else was at work, after which it is to blame
 CLUSTER_SECONDS = 5.0  # for which what the cluster has is taken to stay the same
+AHEAD = 1  # batches of recognition whose sound is read and whose features are made while the device is busy
 READERS = 8  # chunks of a batch read at once: an object store answers each after a while
 
 
@@ -53,17 +53,15 @@ class TranscriberReplica(Replica):
         from pipeline import asr
 
         self._engine = asr.load(AsrOptions.model_validate(options))
-        self._device = threading.Lock()  # the engine is not re-entrant, and three queues lead to it
         self._readers = ThreadPoolExecutor(READERS)
-        size = self._engine.batch_size
-        self._texts: Batcher[Wanted, ChunkText] = Batcher(self._transcribe, size)
-        self._again: Batcher[Wanted, ChunkText] = Batcher(self._transcribe_carefully, size=1)
-        self._languages: Batcher[Wanted, dict[str, float]] = Batcher(self._detect, size)
-        self._exclusive = Exclusive(self._texts, self._again, self._languages)
+        size, at_once = self._engine.batch_size, self._engine.batches_at_once
+        self._texts: Batcher[Wanted, ChunkText] = Batcher(self._transcribe, size, at_once, AHEAD)
+        self._again: Batcher[Wanted, ChunkText] = Batcher(self._transcribe_carefully, 1, at_once)
+        self._exclusive = Exclusive(self._texts, self._again)
 
     async def check_health(self) -> None:
         """A device that hangs holds its thread for ever and raises nothing: then Serve is to replace the replica."""
-        refuse_stuck(max(one.busy_seconds for one in (self._texts, self._again, self._languages)))
+        refuse_stuck(max(one.busy_seconds for one in (self._texts, self._again)))
 
     async def recognition(self) -> Recognition:
         return Recognition(self._engine.name, self._engine.max_chunk_seconds, self._engine.packing)
@@ -79,34 +77,19 @@ class TranscriberReplica(Replica):
         queue = self._again if careful else self._texts
         return await submit(queue, await _wanted(audio, chunks, vocabulary), alone)
 
-    async def detect_languages(
-        self, audio: AudioRef, chunks: Sequence[Chunk], alone: bool = False
-    ) -> list[dict[str, float]]:
-        return await submit(self._languages, await _wanted(audio, chunks), alone)
-
-    def _transcribe(self, batch: list[Wanted], careful: bool = False) -> list[ChunkText | Exception]:
-        def ask(samples: list[Samples], wanted: list[Wanted]) -> list[ChunkText]:
-            words = [one.vocabulary for one in wanted]
-            return self._engine.transcribe(samples, [one.chunk for one in wanted], words, careful)
-
-        return self._ask(ask, batch)
-
     def _transcribe_carefully(self, batch: list[Wanted]) -> list[ChunkText | Exception]:
         return self._transcribe(batch, careful=True)
 
-    def _detect(self, batch: list[Wanted]) -> list[dict[str, float] | Exception]:
-        return self._ask(
-            lambda samples, wanted: self._engine.detect_languages(samples, [one.chunk for one in wanted]), batch
-        )
-
-    def _ask(self, ask: Callable[[list[Samples], list[Wanted]], list[T]], batch: list[Wanted]) -> list[T | Exception]:
-        """What the engine says of the chunks that can be read, and for the others why they cannot."""
+    def _transcribe(self, batch: list[Wanted], careful: bool = False) -> list[ChunkText | Exception]:
+        """What the engine hears in the chunks that can be read, and for the others why they cannot."""
         found = list(self._readers.map(_read, batch))
         readable = [(one, wanted) for one, wanted in zip(found, batch, strict=True) if not isinstance(one, Exception)]
-        texts: list[T] = []
+        texts: list[ChunkText] = []
         if readable:
-            with self._device:
-                texts = ask([samples for samples, _ in readable], [wanted for _, wanted in readable])
+            words = [wanted.vocabulary for _, wanted in readable]
+            texts = self._engine.transcribe(
+                [samples for samples, _ in readable], [wanted.chunk for _, wanted in readable], words, careful
+            )
         if len(texts) != len(readable):
             raise EngineError(f"The engine answered for {len(texts)} of {len(readable)} chunks.")
         answers = iter(texts)
@@ -184,9 +167,6 @@ class RayWorkers:
             result, done = self._hold.remote(fn, *map(_inside, args))
             await _unwrapped(done)
         return Held(result)
-
-    async def detect_languages(self, audio: Held, chunks: Sequence[Chunk]) -> list[dict[str, float]]:
-        return await self._ask(self._transcriber, "detect_languages", [audio.inside], chunks)  # type: ignore[no-any-return]
 
     async def transcribe(
         self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False

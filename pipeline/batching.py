@@ -6,6 +6,7 @@ gather for as long as the device works on the batch before. One item that breaks
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -14,28 +15,39 @@ Result = TypeVar("Result")
 
 
 class Batcher(Generic[Item, Result]):
-    """Collects items of many callers and runs them together in a thread.
+    """Collects items of many callers and runs them together in threads.
 
     `run` takes a list of items and returns their results in the same order; an exception in place of a result fails
-    that item alone. At most `in_flight` batches of at most `size` items run at once.
+    that item alone. Where `run` raises, the batch is halved until the item is found that it raises for.
+
+    Of at most `size` items each, `in_flight` batches run at once, begun with whatever waits as soon as there is room:
+    no item waits for others to fill its batch. `ahead` more are begun, but only full ones: `run` can prepare them
+    until the device is free, and nothing that comes in meanwhile would have had a place in them. A batch takes one
+    item of each caller in turn, so that a caller with a few items does not wait for one with many.
     """
 
     def __init__(
-        self, run: Callable[[list[Item]], Sequence[Result | Exception]], size: int, in_flight: int = 1
+        self,
+        run: Callable[[list[Item]], Sequence[Result | Exception]],
+        size: int,
+        in_flight: int = 1,
+        ahead: int = 0,
     ) -> None:
         self._run = run
         self._size = size
-        self._in_flight = self._free = in_flight
+        self._in_flight, self._ahead = in_flight, ahead
         self._paused = False
-        self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
+        self._waiting: deque[deque[tuple[Item, asyncio.Future[Result]]]] = deque()  # callers, the next one first
         self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
-        self._since: dict[int, float] = {}  # when each batch in flight was begun, by the id of its list
+        self._running = 0  # batches
+        self._since: dict[int, float] = {}  # when each run was begun, by the id of its list
 
     async def submit(self, items: Sequence[Item]) -> list[Result]:
         """The results of `items`, in order; raises what `run` raised or answered for the first of them that fails."""
         loop = asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in items]
-        self._waiting.extend(zip(items, futures, strict=True))
+        futures: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
+        if items:
+            self._waiting.append(deque(zip(items, futures, strict=True)))
         self._start()
         try:
             return list(await asyncio.gather(*futures))
@@ -65,34 +77,48 @@ class Batcher(Generic[Item, Result]):
     @property
     def busy(self) -> bool:
         """Whether a batch is in flight."""
-        return self._free < self._in_flight
+        return self._running > 0
 
     @property
     def waiting(self) -> int:
-        """Items not yet in a batch."""
-        return len(self._waiting)
+        """Items not yet in a batch, those included whose caller has left since the last batch was formed."""
+        return sum(map(len, self._waiting))
 
     @property
     def busy_seconds(self) -> float:
-        """How long the oldest batch in flight has been at work; 0 when none is."""
+        """How long the oldest run in flight has been at work; 0 when none is."""
         return time.monotonic() - min(self._since.values()) if self._since else 0.0
 
     def _start(self) -> None:
-        while self._free and self._waiting and not self._paused:
-            batch, self._waiting = self._waiting[: self._size], self._waiting[self._size :]
-            batch = [(item, future) for item, future in batch if not future.cancelled()]
-            if not batch:
-                continue
-            self._free -= 1
-            task = asyncio.get_running_loop().create_task(self._work(batch))
+        while not self._paused and self._running < self._in_flight + self._ahead:
+            self._forget_those_who_left()
+            full = self.waiting >= self._size
+            if not self._waiting or (self._running >= self._in_flight and not full):
+                return
+            self._running += 1
+            task = asyncio.get_running_loop().create_task(self._work(self._next()))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _forget_those_who_left(self) -> None:
+        there = (deque(one for one in caller if not one[1].done()) for caller in self._waiting)
+        self._waiting = deque(caller for caller in there if caller)
+
+    def _next(self) -> list[tuple[Item, asyncio.Future[Result]]]:
+        """The next batch. Whoever gave an item to it and has more comes last in the turn."""
+        batch: list[tuple[Item, asyncio.Future[Result]]] = []
+        while self._waiting and len(batch) < self._size:
+            caller = self._waiting.popleft()
+            batch.append(caller.popleft())
+            if caller:
+                self._waiting.append(caller)
+        return batch
 
     async def _work(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
         try:
             await self._try(batch)
         finally:
-            self._free += 1
+            self._running -= 1
             self._start()
 
     async def _try(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:
@@ -104,9 +130,7 @@ class Batcher(Generic[Item, Result]):
             if len(batch) == 1:
                 _fail(batch[0][1], error)
                 return
-            for one in batch:
-                await self._try([one])
-            return
+            answered = []
         finally:
             self._since.pop(id(batch), None)
         for (_, future), result in answered:
@@ -114,8 +138,12 @@ class Batcher(Generic[Item, Result]):
                 _fail(future, result)
             elif not future.done():
                 future.set_result(result)
+        if not answered:
+            for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
+                if still := [one for one in half if not one[1].done()]:  # callers leave when an item of theirs fails
+                    await self._try(still)
 
 
-def _fail(future: "asyncio.Future[Result]", error: Exception) -> None:
+def _fail(future: asyncio.Future[Result], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)

@@ -51,9 +51,6 @@ class Workers(Protocol):
     async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
         """Like `compute`, but the result stays there and a handle comes back."""
 
-    async def detect_languages(self, audio: Held, chunks: Sequence[Chunk]) -> list[dict[str, float]]:
-        """For each chunk, the probability of each language (ISO 639-1)."""
-
     async def transcribe(
         self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False
     ) -> list[ChunkText]:
@@ -75,7 +72,9 @@ class LocalWorkers:
 
     def __init__(self, transcriber: Any, diarizer: Any) -> None:
         self._engines = {"transcriber": transcriber, "diarizer": diarizer}
-        self._locks = {name: asyncio.Lock() for name in self._engines}  # engines are not re-entrant
+        self._locks = {
+            name: asyncio.Lock() for name in self._engines
+        }  # one request at a time, as much as one computer does
 
     async def _engine(self, name: str) -> Any:
         engine = self._engines[name]
@@ -93,11 +92,6 @@ class LocalWorkers:
 
     async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
         return Held(await self.compute(fn, *args))
-
-    async def detect_languages(self, audio: Held, chunks: Sequence[Chunk]) -> list[dict[str, float]]:
-        return await self._in_batches(
-            audio, chunks, lambda engine, samples, batch: engine.detect_languages(samples, batch)
-        )
 
     async def transcribe(
         self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False

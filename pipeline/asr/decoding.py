@@ -25,19 +25,19 @@ class Decoding:
 
 
 def beam(
-    model: Any, tokenizers: Sequence[Any], encoded: Any, terms: Sequence[int], size: int, no_repeat: bool
+    model: Any, tokenizers: Sequence[Any], encoded: Any, terms: Sequence[Sequence[int]], size: int, no_repeat: bool
 ) -> list[Decoding]:
     """Beam search for all rows of `encoded` at once, each in the language of its tokenizer.
 
-    `model` is a faster-whisper `WhisperModel`, `terms` the tokens of names and terms that the rows share: CTranslate2
-    wants prompts of one length with <|startoftranscript|> at one place. Raises what CTranslate2 raises.
+    `model` is a faster-whisper `WhisperModel`, `terms` the tokens of names and terms of each row, as many for each:
+    CTranslate2 wants prompts of one length with <|startoftranscript|> at one place. Raises what CTranslate2 raises.
     """
     from faster_whisper.transcribe import get_suppressed_tokens
 
-    before = [tokenizers[0].sot_prev, *terms] if terms else []
+    before = [[tokenizers[0].sot_prev, *row] if row else [] for row in terms]
     results = model.model.generate(
         encoded,
-        [before + model.get_prompt(tokenizer, previous_tokens=[]) for tokenizer in tokenizers],
+        [[*b, *model.get_prompt(t, previous_tokens=[])] for b, t in zip(before, tokenizers, strict=True)],
         max_length=model.max_length,
         return_scores=True,
         return_no_speech_prob=True,
@@ -116,5 +116,6 @@ def rows_of(encoded: Any, rows: Sequence[int]) -> Any:
     import torch
 
     device = f"cuda:{encoded.device_index}"  # CTranslate2 and torch share the array through __cuda_array_interface__
-    taken = torch.as_tensor(encoded, device=device)[torch.as_tensor(list(rows), device=device)]
-    return ctranslate2.StorageView.from_array(taken.contiguous())
+    taken = torch.as_tensor(encoded, device=device)[torch.as_tensor(list(rows), device=device)].contiguous()
+    torch.cuda.current_stream(encoded.device_index).synchronize()  # CTranslate2 reads it in a stream of its own
+    return ctranslate2.StorageView.from_array(taken)

@@ -15,12 +15,16 @@ Samples = npt.NDArray[np.float32]  # shape (n,), -1..1, mono at 16 kHz
 
 @runtime_checkable
 class Engine(Protocol):
-    """Recognises chunks. Those of one request may belong to several calls and languages. Not re-entrant."""
+    """Recognises chunks. Those of one request may belong to several calls and languages.
+
+    Re-entrant: one thread's request may be prepared while another's has the device.
+    """
 
     name: str  # what made the words, e.g. "faster-whisper large-v3-turbo float16"
     max_chunk_seconds: float  # the most sound in a chunk that it takes
     packing: bool  # whether pauses may be left out of a chunk
     batch_size: int  # chunks that it takes in one forward pass
+    batches_at_once: int  # of different threads that its device works on together; further ones wait for it
 
     def detect_languages(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
         """For each chunk, the probability of each language (ISO 639-1); `samples[i]` belongs to `chunks[i]`."""
@@ -66,7 +70,17 @@ class AsrOptions(BaseModel):
         "auto", description="CTranslate2's number format; auto is int8 on a CPU and float16 on a GPU."
     )
     batch_size: int | None = Field(
-        None, ge=1, le=256, description="Chunks in one forward pass; none given: 4 on a CPU, 32 on a GPU."
+        None,
+        ge=1,
+        le=256,
+        description="Chunks in one forward pass; none given: 4 on a CPU, on a GPU what half of its free memory holds.",
+    )
+    batches_at_once: int | None = Field(
+        None,
+        ge=1,
+        le=16,
+        description="Batches that the device works on together, on a CPU each with `cpu_threads` threads; none given: "
+        "1 on a CPU, 2 on a GPU. One more is prepared meanwhile.",
     )
     beam_size: int = Field(5, ge=1, le=10, description="Hypotheses kept while decoding; 1 is greedy and faster.")
     cpu_threads: int = Field(0, ge=0, description="Threads on a CPU; 0 lets CTranslate2 choose.")

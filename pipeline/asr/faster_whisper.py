@@ -5,10 +5,13 @@ serve chunks of any calls: every prompt carries its own language. Its post-proce
 used as it is.
 """
 
+import json
+import threading
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +19,15 @@ import numpy.typing as npt
 
 from pipeline import checkpoints
 from pipeline.asr import careful as careful_listening
-from pipeline.asr import decoding, edges, vocabulary, words
+from pipeline.asr import decoding, edges, memory, vocabulary, words
 from pipeline.asr.careful import Way
 from pipeline.asr.decoding import Decoding
 from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.errors import EngineError
 
-CPU_BATCH, GPU_BATCH = 4, 32
+CPU_BATCH, MOST_IN_A_BATCH = 4, 64
+CPU_AT_ONCE, GPU_AT_ONCE = 1, 2
 KEPT_LANGUAGES = 5
 
 Vocabulary = tuple[int, ...]  # the tokens of the terms to listen for
@@ -40,7 +44,12 @@ class Window:
 
 
 class FasterWhisper:
-    """A recognition engine; see `pipeline.asr.Engine`."""
+    """A recognition engine; see `pipeline.asr.Engine`.
+
+    Re-entrant: features are made and words are placed by the thread that asks, while the device works for
+    `batches_at_once` other threads. CTranslate2 gives each of them a worker, on a GPU with a stream of its own; they
+    share the weights.
+    """
 
     def __init__(self, options: AsrOptions) -> None:
         import ctranslate2
@@ -53,15 +62,18 @@ class FasterWhisper:
         if compute_type == "auto":
             compute_type = "float16" if device == "cuda" else "int8"
         checkpoint = checkpoints.resolve(options.model, checkpoints.RECOGNITION, device)
+        self.batches_at_once = options.batches_at_once or (GPU_AT_ONCE if device == "cuda" else CPU_AT_ONCE)
         self._model = WhisperModel(
             str(checkpoint.folder),
             device=device,
             compute_type=compute_type,
             cpu_threads=options.cpu_threads,
+            num_workers=self.batches_at_once,
             local_files_only=True,
         )
+        self._device = threading.BoundedSemaphore(self.batches_at_once)
         self._options = options
-        self.batch_size = options.batch_size or (GPU_BATCH if device == "cuda" else CPU_BATCH)
+        self.batch_size = options.batch_size or self._batch_size(device, checkpoint.folder, compute_type)
         self._languages = checkpoint.languages
         self._word_delay = checkpoint.word_delay
         self._takes_vocabulary = options.vocabulary == "on" or (options.vocabulary == "auto" and checkpoint.vocabulary)
@@ -70,12 +82,28 @@ class FasterWhisper:
         self.packing = options.packing == "on" or (options.packing == "auto" and checkpoint.packing)
         self.max_chunk_seconds = options.max_chunk_seconds or checkpoint.max_chunk_seconds or 30.0
 
+    def _batch_size(self, device: str, folder: Path, compute_type: str) -> int:
+        if device == "cpu":
+            return CPU_BATCH
+        import torch
+
+        free, _ = torch.cuda.mem_get_info()  # the weights are there already
+        each = self._bytes_of_a_chunk(folder, 4 if compute_type == "float32" else 2)
+        return memory.batch_size(free, each, self.batches_at_once, MOST_IN_A_BATCH)
+
+    def _bytes_of_a_chunk(self, folder: Path, bytes_each: int) -> int:
+        silence = np.zeros((self._model.model.n_mels, self._model.feature_extractor.nb_max_frames), np.float32)
+        width = self._encode([silence]).shape[2]
+        layers = memory.decoder_layers(json.loads((folder / "config.json").read_text()))
+        return memory.of_a_chunk(width, layers, self._options.beam_size, self._model.max_length, bytes_each)
+
     def detect_languages(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
         """See `pipeline.asr.Engine`. A checkpoint whose manifest lists languages is asked for those only."""
         found: list[dict[str, float]] = []
         for batch in _batches(range(len(chunks)), self.batch_size):
             features = [self._features(samples[i], chunks[i]) for i in batch]
-            found += self._languages_of(self._encode(features))
+            with self._device:
+                found += self._languages_of(self._encode(features))
         return found
 
     def transcribe(
@@ -92,10 +120,14 @@ class FasterWhisper:
         if careful:
             return [self._listen(x, chunk, v) for x, chunk, v in zip(samples, chunks, vocabulary, strict=True)]
         done: dict[int, ChunkText] = {}
-        for prompt in dict.fromkeys(vocabulary):
-            order = sorted((i for i in range(len(chunks)) if vocabulary[i] == prompt), key=lambda i: chunks[i].seconds)
+        by_length: dict[int, list[int]] = defaultdict(list)  # of the prompt: CTranslate2 wants one in a batch
+        for i in sorted(range(len(chunks)), key=lambda i: chunks[i].seconds):
+            by_length[len(vocabulary[i])].append(i)
+        for order in by_length.values():
             for batch in _batches(order, self.batch_size):
-                texts = self._transcribe_batch([samples[i] for i in batch], [chunks[i] for i in batch], prompt, Way())
+                texts = self._transcribe_batch(
+                    [samples[i] for i in batch], [chunks[i] for i in batch], [vocabulary[i] for i in batch], Way()
+                )
                 done.update(zip(batch, texts, strict=True))
         return [done[i] for i in range(len(chunks))]
 
@@ -109,7 +141,7 @@ class FasterWhisper:
         """One chunk in every way; see `careful.listen`."""
 
         def decode(x: Samples, part: Chunk, way: Way) -> ChunkText:
-            return self._transcribe_batch([x], [part], terms if way.vocabulary else (), way)[0]
+            return self._transcribe_batch([x], [part], [terms if way.vocabulary else ()], way)[0]
 
         return careful_listening.listen(
             samples, chunk, decode, self._text_suspect, self._options.temperatures, bool(terms)
@@ -124,14 +156,16 @@ class FasterWhisper:
         )
 
     def _transcribe_batch(
-        self, samples: Sequence[Samples], chunks: Sequence[Chunk], terms: Vocabulary, way: Way
+        self, samples: Sequence[Samples], chunks: Sequence[Chunk], terms: Sequence[Vocabulary], way: Way
     ) -> list[ChunkText]:
         features = [self._features(x, chunk) for x, chunk in zip(samples, chunks, strict=True)]
-        encoded = self._encode(features)
-        windows = self._windows(chunks, encoded)
-        decodings = self._decode(encoded, windows, features, terms, way)
-        spoken = [i for i, found in enumerate(decodings) if not self._silent(found)]
-        timed = self._align(encoded, windows, decodings, spoken)
+        with self._device:
+            encoded = self._encode(features)
+            windows = self._windows(chunks, encoded)
+            decodings = self._decode(encoded, windows, features, terms, way)
+            spoken = [i for i, found in enumerate(decodings) if not self._silent(found)]
+            timed = self._align(encoded, windows, decodings, spoken)
+            del encoded  # its memory is the device's
         placed = [
             self._placed(timed.get(i, ()), x, chunk) for i, (x, chunk) in enumerate(zip(samples, chunks, strict=True))
         ]
@@ -195,7 +229,7 @@ class FasterWhisper:
         encoded: Any,
         windows: Sequence[Window],
         features: Sequence[npt.NDArray[np.float32]],
-        terms: Vocabulary,
+        terms: Sequence[Vocabulary],
         way: Way,
     ) -> list[Decoding]:
         """One hypothesis for each window; one that is sampled draws with a seed of its own sound, and is alone."""

@@ -19,7 +19,7 @@ asr.ENGINES["deadly"] = "tests.chaos.deadly:Deadly"
 class Deadly:
     """Recognises nothing, in batches of 4, half a second each."""
 
-    name, max_chunk_seconds, packing, batch_size = "deadly", 30.0, False, 4
+    name, max_chunk_seconds, packing, batch_size, batches_at_once = "deadly", 30.0, False, 4, 1
 
     def __init__(self, _options: Any) -> None: ...
 

@@ -1,7 +1,7 @@
 """The replicas without Ray around them: what is read when, and whose failure is whose."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pipeline.audio import hear, sound
 from pipeline.audio.decode import DecodeOptions, decode_file
 from pipeline.audio.hear import Loaded
 from pipeline.domain.speech import Audio, Chunk, Layout, LayoutKind
-from pipeline.errors import StorageError
+from pipeline.errors import EngineError, StorageError
 
 SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
 CHUNKS = [Chunk(0, float(start), start + 3.0, "en") for start in range(1, 21, 3)]
@@ -68,15 +68,48 @@ async def test_a_chunk_whose_sound_is_gone_fails_alone(replica: TranscriberRepli
     assert isinstance(bad, StorageError)
     assert not isinstance(good, BaseException)
     assert [text.chunk for text in good] == CHUNKS[:2]
-    with pytest.raises(StorageError):
-        await replica.detect_languages(reference(gone), CHUNKS[:1])
+
+
+async def test_the_next_full_batch_is_prepared_while_the_device_is_busy(
+    replica: TranscriberReplica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[Chunk] = []
+    features = replica._engine._features
+
+    def watched(samples: Any, chunk: Chunk) -> Any:
+        prepared.append(chunk)
+        return features(samples, chunk)
+
+    monkeypatch.setattr(replica._engine, "_features", watched)
+    many = [*CHUNKS, *CHUNKS]  # 14: three batches of 4, and two
+    with replica._engine._device:
+        asked = asyncio.create_task(replica.transcribe(reference(load(tmp_path)), many))
+        await asyncio.sleep(1)
+        assert sorted(chunk.start for chunk in prepared) == sorted(chunk.start for chunk in many[:8])
+    assert [text.chunk for text in await asked] == many
+
+
+async def test_a_chunk_that_breaks_its_batch_fails_alone(
+    replica: TranscriberReplica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decoder that raises for one language, in batches that two calls share."""
+    loaded = load(tmp_path)
+    poison = replace(CHUNKS[1], language="tlh")
+    bad, good = await asyncio.gather(
+        replica.transcribe(reference(loaded), [CHUNKS[0], poison]),
+        replica.transcribe(reference(loaded), CHUNKS[2:5]),
+        return_exceptions=True,
+    )
+    assert isinstance(bad, EngineError)
+    assert not isinstance(good, BaseException)
+    assert [text.chunk for text in good] == CHUNKS[2:5]
 
 
 async def test_sound_is_read_when_its_batch_is_formed(replica: TranscriberReplica, tmp_path: Path) -> None:
     loaded = load(tmp_path)
     audio = Watched(loaded.audio)
     asked = asyncio.create_task(replica.transcribe(reference(Loaded(audio, loaded.layout)), CHUNKS))
-    with replica._device:  # the first batch waits for it, and nothing beyond that batch is read meanwhile
+    with replica._engine._device:  # the first batch waits for it, and nothing of the rest, no full batch, is read
         await asyncio.sleep(0.5)
         assert audio.seconds == [3.0] * 4
     assert [text.chunk for text in await asked] == CHUNKS

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 from scipy.signal import resample_poly
 
-from pipeline.asr import AsrOptions, Engine, decoding, edges, load, sampling
+from pipeline import checkpoints
+from pipeline.asr import AsrOptions, Engine, decoding, edges, load, memory, sampling
 from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk, Span, Word
 from pipeline.errors import EngineError
 
@@ -315,3 +316,26 @@ def test_word_edges_stay_inside_their_piece():
 def test_word_edges_stay_where_there_is_no_sound(length):
     words = (Word(0.0, 0.001, "a", 0.9),)
     assert edges.snapped(words, np.zeros(length, np.float32), [Span(0.0, 0.01)]) == words
+
+
+def test_two_threads_get_what_each_gets_alone(sample_call, transcriber):
+    english, german = sample_call("01"), sample_call("06")
+    asked = [(english, [Chunk(REP, 0.6, 5.2), Chunk(CUSTOMER, 5.2, 11.0)]), (german, [Chunk(REP, 0.6, 6.0)])] * 3
+    alone = [transcriber.transcribe(pieces(call, chunks), chunks) for call, chunks in asked[:2]] * 3
+    with ThreadPoolExecutor(len(asked)) as threads:
+        together = list(threads.map(lambda one: transcriber.transcribe(pieces(*one), one[1]), asked))
+    assert together == alone
+
+
+def test_a_batch_on_a_gpu_takes_what_half_of_its_free_memory_holds(transcriber):
+    turbo = memory.of_a_chunk(1280, 5, beams=5, tokens=448, bytes_each=2)
+    assert 0.3 * 2**30 < turbo < 0.6 * 2**30
+    assert memory.of_a_chunk(1280, 32, beams=5, tokens=448, bytes_each=2) > 2 * turbo
+    assert memory.batch_size(6 * turbo, turbo, at_once=1, most=64) == 3
+    assert memory.batch_size(40 * turbo, turbo, at_once=2, most=64) == 10
+    assert memory.batch_size(1, turbo, at_once=2, most=64) == 1
+    assert memory.batch_size(10**6 * turbo, turbo, at_once=2, most=64) == 64
+    assert memory.decoder_layers({"alignment_heads": [[2, 4], [3, 11], [3, 3]]}) == 5
+    assert memory.decoder_layers({}) == 32
+    demo = transcriber._bytes_of_a_chunk(checkpoints.resolve("demo", checkpoints.RECOGNITION, "cpu").folder, 4)
+    assert demo == memory.of_a_chunk(128, 3, beams=5, tokens=448, bytes_each=4)

@@ -5,6 +5,8 @@ import threading
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.batching import Batcher
 
@@ -69,6 +71,114 @@ async def test_an_item_that_breaks_its_batch_fails_alone() -> None:
     )
     assert (good, other) == ([2, 4], [6])
     assert isinstance(bad, ValueError)
+
+
+async def test_what_breaks_a_batch_is_found_by_halves() -> None:
+    sizes: list[int] = []
+
+    def run(items: list[int]) -> list[int]:
+        sizes.append(len(items))
+        if 13 in items:
+            raise ValueError("poison")
+        return doubled(items)
+
+    batcher = Batcher(run, size=32)
+    batcher.pause()
+    asked = asyncio.gather(*(batcher.submit([n]) for n in (13, *range(100, 131))), return_exceptions=True)
+    await asyncio.sleep(0)
+    batcher.resume()
+    found = await asked
+    assert isinstance(found[0], ValueError)
+    assert found[1:] == [[2 * n] for n in range(100, 131)]
+    assert sizes == [32, 16, 8, 4, 2, 1, 1, 2, 4, 8, 16]
+
+
+async def test_what_a_caller_has_left_is_not_tried_again_when_its_batch_broke() -> None:
+    seen: list[int] = []
+
+    def run(items: list[int]) -> list[int]:
+        seen.extend(items)
+        if 13 in items:
+            raise ValueError("poison")
+        return doubled(items)
+
+    with pytest.raises(ValueError, match="poison"):
+        await Batcher(run, size=8).submit([13, 1, 2, 3, 4, 5, 6, 7])
+    await asyncio.sleep(0.05)
+    assert seen.count(7) == 1
+
+
+async def test_a_caller_with_a_few_items_does_not_wait_for_one_with_many() -> None:
+    batches: list[list[int]] = []
+    device_is_free = threading.Event()
+
+    def run(items: list[int]) -> list[int]:
+        batches.append(items)
+        device_is_free.wait(5)
+        return doubled(items)
+
+    batcher = Batcher(run, size=4)
+    long = asyncio.create_task(batcher.submit(list(range(100))))
+    await asyncio.sleep(0.05)  # its first batch is at work now
+    short = [asyncio.create_task(batcher.submit([n, n + 1])) for n in (1000, 2000)]
+    await asyncio.sleep(0.05)
+    device_is_free.set()
+    assert await asyncio.gather(*short) == [[2000, 2002], [4000, 4002]]
+    assert await long == doubled(list(range(100)))
+    assert batches[:4] == [[0, 1, 2, 3], [4, 1000, 2000, 5], [1001, 2001, 6, 7], [8, 9, 10, 11]]
+
+
+@given(
+    st.lists(st.lists(st.integers(), max_size=12), max_size=12), st.integers(1, 8), st.integers(1, 3), st.integers(0, 2)
+)
+async def test_every_item_is_run_once_and_no_caller_is_passed_over(
+    callers: list[list[int]], size: int, in_flight: int, ahead: int
+) -> None:
+    batches: list[list[tuple[int, int]]] = []
+
+    def run(items: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        batches.append(items)
+        return items
+
+    batcher = Batcher(run, size, in_flight, ahead)
+    batcher.pause()
+    asked = [[(at, caller) for at in range(len(items))] for caller, items in enumerate(callers)]
+    answers = asyncio.gather(*map(batcher.submit, asked))
+    await asyncio.sleep(0)
+    batcher.resume()
+    assert await answers == asked
+    order = [one for batch in batches for one in batch]
+    turns = sorted(one for items in asked for one in items)  # the first item of each caller, the second of each, ...
+    if in_flight + ahead == 1:  # several threads begin in any order
+        assert order == turns
+    assert sorted(order) == turns
+    assert all(len(batch) <= size for batch in batches)
+
+
+async def test_a_batch_is_begun_ahead_only_if_it_is_full() -> None:
+    sizes: list[int] = []
+    device_is_free = threading.Event()
+
+    def run(items: list[int]) -> list[int]:
+        sizes.append(len(items))
+        device_is_free.wait(5)
+        return doubled(items)
+
+    batcher = Batcher(run, size=3, in_flight=1, ahead=1)
+    asked = [asyncio.create_task(batcher.submit([1]))]
+    await asyncio.sleep(0.05)
+    asked.append(asyncio.create_task(batcher.submit([2, 3])))
+    await asyncio.sleep(0.05)
+    assert (sizes, batcher.waiting) == ([1], 2)  # more may come to share their batch
+    asked.append(asyncio.create_task(batcher.submit([4, 5])))
+    await asyncio.sleep(0.05)
+    assert (sizes, batcher.waiting) == ([1, 3], 1)
+    asked.append(asyncio.create_task(batcher.submit([6, 7, 8])))
+    await asyncio.sleep(0.05)
+    assert (sizes, batcher.waiting) == ([1, 3], 4)  # one ahead is enough
+    device_is_free.set()
+    assert await asyncio.gather(*asked) == [[2], [4, 6], [8, 10], [12, 14, 16]]
+    assert sizes == [1, 3, 3, 1]
 
 
 async def test_it_says_how_long_a_batch_has_been_at_work() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.asr import AsrOptions, load, vocabulary
+from pipeline.asr import AsrOptions, decoding, load, vocabulary
 from pipeline.asr.vocabulary import MAX_TOKENS, terms, tokens
 from pipeline.checkpoints import manifest
 from pipeline.domain.speech import CUSTOMER, REP, Chunk
@@ -78,6 +78,22 @@ def test_calls_with_different_vocabularies_do_not_disturb_each_other(sample_call
     together = listening.transcribe(samples, chunks, lists)
     alone = [listening.transcribe([x], [c], [v])[0] for x, c, v in zip(samples, chunks, lists, strict=True)]
     assert [text.chunk for text in together] == chunks
+    assert spoken(together) == spoken(alone)
+
+
+def test_lists_of_as_many_tokens_share_a_batch_and_stay_apart(sample_call, listening, chunks, monkeypatch):
+    samples = cut(sample_call("01"), chunks)
+    by_length = {}
+    for term in ("Anna", "Otto", "Weber", "Northwind", "Lisbon", "Maria", "energy", "invoice"):
+        by_length.setdefault(len(tokens([term], listening._tokenizer("en").encode)), []).append([term])
+    first, second = max(by_length.values(), key=len)[:2]
+    lists = [first, second, first]
+    alone = [listening.transcribe([x], [c], [v])[0] for x, c, v in zip(samples, chunks, lists, strict=True)]
+    batches, beam = [], decoding.beam
+    monkeypatch.setattr(decoding, "beam", lambda *args: batches.append(args[3]) or beam(*args))
+    together = listening.transcribe(samples, chunks, lists)
+    assert [len(batch) for batch in batches] == [3]
+    assert len(set(batches[0])) == 2
     assert spoken(together) == spoken(alone)
 
 
