@@ -1,19 +1,22 @@
 """How much audio does the whole service work off in an hour, beside the bare engines on the same audio?
 
-    python bench/throughput.py [--calls 8] [--minutes 4] [--layout separate|mixed] [--size base] [--repetitions 3]
-                               [--whisperx FOLDER] [--json FILE]
+    python bench/throughput.py [--calls 8] [--minutes 4] [--layout separate|mixed|both] [--size base]
+                               [--repetitions 3] [--whisperx FOLDER] [--json FILE]
 
 The service is started as `switchboard up` starts it, with a Whisper of full size that says a script
 (`scripted_whisper.py`: the same number of tokens for every window, whoever decodes) and the demo diarization pipeline.
-All calls are submitted at once; the clock runs from the first submission until the last record is complete. References,
-in turn with it in the same run:
+All calls are submitted at once; the clock runs from the first submission until the last record is complete. `both`
+sends every second call mixed; several `--minutes` are taken in turn. References, in turn with it in the same run:
 
 - `faster-whisper`: its BatchedInferencePipeline on the same files, one after the other, with its own speech detection
-  and word times; each channel is a file where the parties are apart. `mixed` adds pyannote's own pipeline on each file.
+  and word times; each channel is a file where the parties are apart. Mixed calls go through pyannote's own pipeline as
+  well.
 - `whisperx` (where `--whisperx` names a folder; an environment is made in it if it is empty): recognition and
   diarization, without its forced alignment, whose weights have to be downloaded: it does less than it would.
 
-Besides: processor seconds by part of the service.
+Each ratio is given twice: of elapsed seconds, which mean something on a machine that does nothing else, and of
+processor seconds, which a neighbour hardly changes. Besides: processor seconds by part of the service, and the hours of
+audio that one core works off there in an hour. `stages.py` looks into the parts.
 """
 
 import argparse
@@ -28,6 +31,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -42,14 +46,16 @@ from bench.long_calls import LongCall
 BATCH = 8  # windows in one forward pass, for every engine
 DIARIZATION = Path(__file__).resolve().parents[1] / "pipeline" / "checkpoints" / "diarization-demo"
 WHISPERX = ("whisperx==3.8.*", "torch==2.8.*", "torchaudio==2.8.*")
-SERVICE_PARTS = {  # by what the title of a process holds
-    "Transcriber": ":Transcriber",
-    "Diarizer": ":Diarizer",
-    "Conductor": ":Conductor",
-    "Intake": ":Intake",
-    "CPU tasks": "ray::",
-    "PostgreSQL": "postgres",
+SERVICE_PARTS = {  # by what the title of a process holds, first come first served
+    "recognition (Transcriber)": (":Transcriber",),
+    "diarization, voices (Diarizer)": (":Diarizer",),
+    "fetch, bookkeeping (Conductor)": (":Conductor",),
+    "submissions (Intake)": (":Intake",),
+    "audio, speakers, analysis (tasks)": ("ray::_run", "ray::IDLE"),
+    "PostgreSQL": ("postgres",),
+    "Serve": ("ray::Serve", "ray::Proxy", "ray::HAProxy", "haproxy"),
 }
+OF_RAY = "Ray itself"  # its daemons, and whatever ended during the run
 
 
 UNDOUBTED = {  # the model says nonsense at nonsensical times: nothing of it is to be doubtful, or it is decoded twice
@@ -71,6 +77,27 @@ def service_settings(model: Path, threads: int) -> dict[str, str]:
         "SWITCHBOARD_PROCESSING__CONCURRENCY": "8",
         **{f"SWITCHBOARD_SAFETY__{name.upper()}": str(value) for name, value in UNDOUBTED.items()},
     }
+
+
+@dataclass(frozen=True)
+class Used:
+    """What some work took: seconds that went by, and seconds of processors."""
+
+    seconds: float
+    processor: float
+
+    def __add__(self, other: "Used") -> "Used":
+        return Used(self.seconds + other.seconds, self.processor + other.processor)
+
+
+class Clock:
+    """Runs from when it is made; processor seconds are this process's."""
+
+    def __init__(self) -> None:
+        self._seconds, self._processor = time.perf_counter(), time.process_time()
+
+    def used(self) -> Used:
+        return Used(time.perf_counter() - self._seconds, time.process_time() - self._processor)
 
 
 class Whole:
@@ -119,13 +146,14 @@ class Whole:
         assert self._service.process is not None
         used: dict[str, float] = defaultdict(float)
         family = psutil.Process(self._service.process.pid).children(recursive=True)
-        database = [p for p in psutil.process_iter(["name"]) if p.info["name"] == "postgres"]
-        for process in {*family, *database}:
+        postmaster = next(self._state.rglob("postmaster.pid")).read_text().split("\n", 1)[0]
+        database = psutil.Process(int(postmaster))
+        for process in {*family, database, *database.children()}:
             try:
                 title, times = " ".join(process.cmdline()), process.cpu_times()
             except psutil.Error:
                 continue
-            part = next((name for name, mark in SERVICE_PARTS.items() if mark in title), "Ray itself")
+            part = next((n for n, marks in SERVICE_PARTS.items() if any(mark in title for mark in marks)), OF_RAY)
             used[part] += times.user + times.system + times.children_user + times.children_system
         return used
 
@@ -152,16 +180,16 @@ class Bare:
         )
         self._diarization: Any = None
 
-    def recognise(self, files: Sequence[Path]) -> tuple[float, int]:
-        """Seconds, and words, for the files one after the other."""
-        started, words = time.perf_counter(), 0
+    def recognise(self, files: Sequence[Path]) -> tuple[Used, int]:
+        """What it takes, and words, for the files one after the other."""
+        clock, words = Clock(), 0
         for file in files:
             segments, _ = self._batched.transcribe(str(file), batch_size=BATCH, word_timestamps=True)
             words += sum(len(segment.words or ()) for segment in segments)
-        return time.perf_counter() - started, words
+        return clock.used(), words
 
-    def diarize(self, files: Sequence[Path]) -> float:
-        """Seconds of the stock pipeline, waveforms in memory, two speakers at most as in the service."""
+    def diarize(self, files: Sequence[Path]) -> Used:
+        """What the stock pipeline takes, waveforms in memory, two speakers at most as in the service."""
         import soundfile
         import torch
 
@@ -170,11 +198,11 @@ class Bare:
             from pyannote.audio import Pipeline
 
             self._diarization = Pipeline.from_pretrained(DIARIZATION)
-        started = time.perf_counter()
+        clock = Clock()
         for file in files:
             sound, rate = soundfile.read(file, dtype="float32")
             self._diarization({"waveform": torch.from_numpy(sound)[None], "sample_rate": rate}, max_speakers=2)
-        return time.perf_counter() - started
+        return clock.used()
 
 
 class WhisperX:
@@ -189,8 +217,8 @@ class WhisperX:
             install = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", str(self._python), *WHISPERX]
             subprocess.run(install, check=True)
 
-    def run(self, files: Sequence[Path]) -> float:
-        """Seconds for the files one after the other, loading not counted."""
+    def run(self, files: Sequence[Path]) -> Used:
+        """What the files take one after the other, loading not counted."""
         script = Path(__file__).with_name("throughput_whisperx.py")
         done = subprocess.run(
             [str(self._python), str(script), str(self._model), str(DIARIZATION), str(self._threads), str(BATCH)],
@@ -201,63 +229,87 @@ class WhisperX:
         )
         if done.returncode:
             raise SystemExit(f"WhisperX failed:\n{done.stderr[-2000:]}")
-        return float(json.loads(done.stdout.splitlines()[-1])["seconds"])
+        return Used(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     threads = os.cpu_count() or 1
     model = scripted_whisper.write(folder / "model", options.size, options.words)
     calls = long_calls.make(folder / "calls", options.calls, options.minutes)
+    mixed = [options.layout == "mixed" or (options.layout == "both" and i % 2 == 1) for i in range(len(calls))]
+    work = Work(calls, mixed)
     bare = Bare(model, threads)
     whisperx = WhisperX(options.whisperx, model, threads) if options.whisperx else None
     whole = Whole(folder, model, threads)
     try:
-        whole.run([_recording(calls[0], options.layout)])  # engines loaded, caches and plans warm
+        whole.run([*work.recordings[:1], *work.to_diarize[:1]])  # engines loaded, caches and plans warm
         bare.recognise([calls[0].mixed])
+        bare.diarize(work.to_diarize[:1])
         print("warm", flush=True)
         rows = []
         for repetition in range(options.repetitions):
-            row = one(whole, bare, whisperx, calls, options.layout)
-            print(f"repetition {repetition + 1}: " + ", ".join(f"{k} {v}" for k, v in row.items()), flush=True)
-            rows.append(row)
+            rows.append(one(whole, bare, whisperx, work))
+            print(f"repetition {repetition + 1}: " + _told(rows[-1]), flush=True)
         return rows
     finally:
         whole.stop()
 
 
-def one(whole: Whole, bare: Bare, whisperx: WhisperX | None, calls: Sequence[LongCall], layout: str) -> dict[str, Any]:
+class Work:
+    """The calls as the service gets them, and as the bare engines do."""
+
+    def __init__(self, calls: Sequence[LongCall], mixed: Sequence[bool]) -> None:
+        pairs = list(zip(calls, mixed, strict=True))
+        self.hours = sum(call.seconds for call in calls) / 3600
+        self.recordings = [call.mixed if as_one else call.separate for call, as_one in pairs]
+        self.files = [file for call, as_one in pairs for file in ([call.mixed] if as_one else call.channels)]
+        self.to_diarize = [call.mixed for call, as_one in pairs if as_one]
+        self.mixed = [call.mixed for call in calls]
+
+
+def one(whole: Whole, bare: Bare, whisperx: WhisperX | None, work: Work) -> dict[str, Any]:
     """Everything once."""
-    hours = sum(call.seconds for call in calls) / 3600
-    files = [file for call in calls for file in (call.channels if layout == "separate" else [call.mixed])]
-    seconds, parts, words = whole.run([_recording(call, layout) for call in calls])
-    reference, reference_words = bare.recognise(files)
+    seconds, parts, words = whole.run(work.recordings)
+    service = Used(seconds, sum(parts.values()))
+    print(f"  service: {seconds:.0f} s", flush=True)
+    recognition, reference_words = bare.recognise(work.files)
+    print(f"  faster-whisper: {recognition.seconds:.0f} s", flush=True)
+    diarization = bare.diarize(work.to_diarize) if work.to_diarize else Used(0.0, 0.0)
     row: dict[str, Any] = {
-        "service_s": round(seconds, 1),
-        "audio_hours_per_hour": round(hours * 3600 / seconds, 1),
-        "audio_hours_per_core_hour": round(hours * 3600 / seconds / (os.cpu_count() or 1), 1),
+        "audio_hours_per_hour": round(work.hours * 3600 / seconds, 1),
+        "audio_hours_per_core_hour": round(work.hours * 3600 / seconds / (os.cpu_count() or 1), 1),
         "words": words,
-        "faster_whisper_s": round(reference, 1),
         "faster_whisper_words": reference_words,
+        **_figures("service", service, service),
+        **_figures("faster_whisper", recognition, service),
+        **_figures("pyannote", diarization, service),
+        **_figures("bare", recognition + diarization, service),
     }
-    if layout == "mixed":
-        row["pyannote_s"] = round(bare.diarize(files), 1)
-        reference += row["pyannote_s"]
-    row["ratio"] = round(reference / seconds, 2)
     if whisperx is not None:
-        row["whisperx_s"] = round(whisperx.run([call.mixed for call in calls]), 1)
-        row["whisperx_ratio"] = round(row["whisperx_s"] / seconds, 2)
-    return row | {"processor_s": parts}
+        row |= _figures("whisperx", whisperx.run(work.mixed), service)
+    by_core = {part: round(work.hours * 3600 / used, 1) if used else None for part, used in parts.items()}
+    return row | {"processor_s": parts, "audio_hours_per_core_hour_by_part": by_core}
 
 
-def _recording(call: LongCall, layout: str) -> Path:
-    return call.separate if layout == "separate" else call.mixed
+def _figures(name: str, used: Used, service: Used) -> dict[str, float]:
+    """Ratios are of the reference over the service: above 1 the service is the faster one."""
+    return {
+        f"{name}_s": round(used.seconds, 1),
+        f"{name}_processor_s": round(used.processor, 1),
+        f"{name}_ratio": round(used.seconds / service.seconds, 2),
+        f"{name}_processor_ratio": round(used.processor / service.processor, 2),
+    }
+
+
+def _told(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in row.items() if not isinstance(value, dict))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=8)
     parser.add_argument("--minutes", type=lambda text: [float(m) for m in text.split(",")], default=[4.0])
-    parser.add_argument("--layout", choices=("separate", "mixed"), default="separate")
+    parser.add_argument("--layout", choices=("separate", "mixed", "both"), default="separate")
     parser.add_argument("--size", choices=scripted_whisper.SIZES, default="base")
     parser.add_argument("--words", type=int, default=60, help="words said of every window")
     parser.add_argument("--repetitions", type=int, default=3)
@@ -266,7 +318,10 @@ def main() -> None:
     options = parser.parse_args()
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
     lengths = ", ".join(f"{m:g}" for m in options.minutes)
-    print(f"{options.calls} calls of {lengths} min, {options.layout}, Whisper {options.size} (scripted), {machine}")
+    print(
+        f"{options.calls} calls of {lengths} min, {options.layout}, Whisper {options.size} (scripted), {machine}",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory(prefix="switchboard-throughput-") as folder:
         rows = measure(options, Path(folder))
     report(rows)
@@ -276,17 +331,29 @@ def main() -> None:
 
 
 def report(rows: Sequence[dict[str, Any]]) -> None:
-    def median(name: str, of: Callable[[dict[str, Any]], float] | None = None) -> float:
-        return statistics.median(of(row) if of else row[name] for row in rows)
+    """Medians over the repetitions."""
 
-    print(f"service                   {median('service_s'):8.1f} s   {median('audio_hours_per_hour'):6.1f} x real time")
-    print(f"bare engines, one by one  {median('', lambda r: r['ratio'] * r['service_s']):8.1f} s")
-    print(f"ratio (1: as fast as the bare engines)  {median('ratio'):.2f}")
-    if "whisperx_s" in rows[0]:
-        print(f"WhisperX                  {median('whisperx_s'):8.1f} s")
-        print(f"the service is {median('whisperx_ratio'):.2f} x as fast as WhisperX")
+    def median(of: Callable[[dict[str, Any]], float]) -> float:
+        return statistics.median(of(row) for row in rows)
+
+    def figure(name: str) -> float:
+        return median(lambda row: row[name])
+
+    rate, per_core = figure("audio_hours_per_hour"), figure("audio_hours_per_core_hour")
+    print(f"\nhours of audio in an hour {rate:.1f}, of each core {per_core:.1f}")
+    print(f"{'':<28}{'elapsed s':>11}{'processor s':>13}{'over the service':>18}{'in processor s':>16}")
+    for name in ("service", "faster_whisper", "pyannote", "bare", "whisperx"):
+        if f"{name}_s" in rows[0] and rows[0][f"{name}_s"]:
+            told = {"bare": "bare engines together"}.get(name, name.replace("_", "-"))
+            print(
+                f"{told:<28}{figure(f'{name}_s'):>11.1f}{figure(f'{name}_processor_s'):>13.1f}"
+                f"{figure(f'{name}_ratio'):>18.2f}{figure(f'{name}_processor_ratio'):>16.2f}"
+            )
+    print(f"\n{'part of the service':<36}{'processor s':>12}{'audio h per core h':>20}")
+    hours = rows[0]["audio_hours_per_hour"] * rows[0]["service_s"]
     for part in rows[0]["processor_s"]:
-        print(f"  {part:<14}{median('', lambda r, part=part: r['processor_s'].get(part, 0.0)):8.1f} s of processor")
+        seconds = median(lambda row, part=part: row["processor_s"].get(part, 0.0))
+        print(f"{part:<36}{seconds:>12.1f}{hours / seconds if seconds else float('inf'):>20.0f}")
 
 
 if __name__ == "__main__":
