@@ -5,7 +5,8 @@
 Whole calls walk through `pipeline.process` in this process, without Ray and database, one piece of work at a time, on a
 Whisper of full size that says a script (`scripted_whisper.py`) and the demo diarization pipeline. A part's seconds are
 those of all threads of this process, without what the parts inside it took: `features`, `encode`, `decode` and `align`
-together are the reference, recognition. The recording is fetched over HTTP from another process.
+together are the reference, recognition. The recording is fetched over HTTP from another process. After each call the
+bare engines go through the same sound (as in `throughput.py`), in processor seconds too.
 """
 
 import argparse
@@ -32,6 +33,7 @@ from uuid import uuid4
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import long_calls, scripted_whisper
+from bench.throughput import UNDOUBTED, Bare
 from pipeline.process import ProcessOptions, process
 from pipeline.workers import LocalWorkers
 
@@ -71,6 +73,7 @@ PARTS = {  # what is called -> the part of the table it counts for
     "pipeline.process:attribute": "speakers",
     "pipeline.analysis:analyze": "analysis",
 }
+BARE = "bare engines"
 REST = "everything else"  # the event loop, threads handed work, garbage
 
 
@@ -178,7 +181,6 @@ async def walk(url: str, workers: OneByOne, options: ProcessOptions) -> int:
 
 def process_options(folder: Path) -> ProcessOptions:
     """The scripted model says nonsense: nothing of it is doubtful to it, so nothing is decoded twice."""
-    from bench.throughput import UNDOUBTED
     from pipeline.asr.safety import SafetyOptions
     from pipeline.audio.fetch import FetchOptions
 
@@ -187,6 +189,13 @@ def process_options(folder: Path) -> ProcessOptions:
         fetch=FetchOptions(allowed_hosts=("127.0.0.1",)),
         safety=SafetyOptions(**UNDOUBTED),
     )
+
+
+def bare_seconds(bare: Bare, call: long_calls.LongCall, layout: str) -> float:
+    """Processor seconds of faster-whisper's own pipeline, and of pyannote's where the call is mixed."""
+    if layout == "separate":
+        return bare.recognise(call.channels)[0].processor
+    return bare.recognise([call.mixed])[0].processor + bare.diarize([call.mixed]).processor
 
 
 async def measure(options: argparse.Namespace, folder: Path, meter: Meter) -> list[dict[str, float]]:
@@ -200,17 +209,21 @@ async def measure(options: argparse.Namespace, folder: Path, meter: Meter) -> li
         diarization.load(diarization.DiarizationOptions(pipeline=str(DIARIZATION), threads=threads)),
     )
     made = long_calls.make(folder / "calls", options.rounds + 1, options.minutes)
-    rounds = []
+    rounds, bare = [], Bare(model, threads)
     with handed_out(folder / "calls") as address:
         for number, call in enumerate(made):
             file = call.separate if options.layout == "separate" else call.mixed
             meter.reset()
             words = await walk(f"{address}/{file.name}", workers, process_options(folder))
             meter.turn()
+            used, reference = dict(meter.seconds), bare_seconds(bare, call, options.layout)
             if number:
-                rounds.append(dict(meter.seconds))
+                rounds.append(used | {BARE: reference})
             said = f"round {number}" if number else "rehearsal"
-            print(f"{said}: {words} words, {sum(meter.seconds.values()):.1f} processor seconds", flush=True)
+            print(
+                f"{said}: {words} words, {sum(used.values()):.1f} processor seconds, bare engines {reference:.1f}",
+                flush=True,
+            )
     return rounds
 
 
@@ -219,7 +232,8 @@ def report(rounds: Sequence[dict[str, float]], minutes: float) -> list[dict[str,
     recognition = statistics.median(
         sum(seconds for part, seconds in one.items() if part.startswith("recognition")) for one in rounds
     )
-    parts = {part for one in rounds for part in one}
+    ratio = statistics.median(one[BARE] / (sum(one.values()) - one[BARE]) for one in rounds)
+    parts = {part for one in rounds for part in one} - {BARE}
     rows = []
     for part in parts:
         seconds = statistics.median(one.get(part, 0.0) for one in rounds)
@@ -231,6 +245,8 @@ def report(rounds: Sequence[dict[str, float]], minutes: float) -> list[dict[str,
         print(f"{row['part']:<28}{row['seconds_per_minute']:>24.3f}{row['of_recognition']:>16.1%}")
     other = sum(row["of_recognition"] for row in rows if not row["part"].startswith("recognition"))
     print(f"{'all but recognition':<28}{other * recognition / minutes:>24.3f}{other:>16.1%}")
+    print(f"bare engines over the whole call, in processor seconds: {ratio:.2f}")
+    rows.append({"part": BARE, "ratio": round(ratio, 3)})
     return rows
 
 
