@@ -271,9 +271,9 @@ def one(whole: Whole, bare: Bare, whisperx: WhisperX | None, work: Work) -> dict
     """Everything once."""
     seconds, parts, words = whole.run(work.recordings)
     service = Used(seconds, sum(parts.values()))
-    print(f"  service: {seconds:.0f} s", flush=True)
+    print(f"  service: {seconds:.0f} s, {service.processor:.0f} of processors: {parts}", flush=True)
     recognition, reference_words = bare.recognise(work.files)
-    print(f"  faster-whisper: {recognition.seconds:.0f} s", flush=True)
+    print(f"  faster-whisper: {recognition.seconds:.0f} s, {recognition.processor:.0f} of processors", flush=True)
     diarization = bare.diarize(work.to_diarize) if work.to_diarize else Used(0.0, 0.0)
     row: dict[str, Any] = {
         "audio_hours_per_hour": round(work.hours * 3600 / seconds, 1),
