@@ -32,11 +32,11 @@ from pipeline.analysis.turntone import FILE, LABELS, TABLE, Likely, Weights, has
 from pipeline.analysis.valence import Valence, valence
 
 STRENGTH = 3.0  # of turns: inverse of regularization
-CALL_WEIGHT, NEUTRAL_WEIGHT = 2.0, 0.5  # of a case's turn beside one written for the fit; of a neutral one
+CALL_WEIGHT, NEUTRAL_WEIGHT = 4.0, 0.5  # of a case's turn beside one written for the fit; of a neutral one
 RULE_STRENGTH, DOUBTFUL_WEIGHT = 0.3, 0.6  # of parties: inverse of regularization, weight of a doubtful label
 RARE = 2  # turns in which a sign must occur
 NEAR = 3  # turns from a turning point
-INNER = 3  # folds by which the turns are judged that the rule of parties is fitted on
+INNER = 8  # folds by which the turns are judged that the rule of parties is fitted on
 STEPS = 80  # of the solver
 
 
