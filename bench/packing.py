@@ -101,7 +101,7 @@ class Ours:
     def listen(self, path: Path) -> tuple[Loaded, Heard, Heard]:
         """A recording, what is heard in it with pauses left out of its chunks, and without."""
         loaded = hear.load([Recording(0, path.as_uri(), "00" * 32, path.stat().st_size)], DecodeOptions())
-        heard = hear.examine(loaded, SpeechOptions(), self._engine.max_chunk_seconds)
+        heard = hear.examine(loaded, SpeechOptions(), self._engine.max_chunk_seconds, self._engine.packing)
         close = chunks.cut(heard.speech, self._engine.max_chunk_seconds, loaded.audio)
         heard = replace(heard, labels=())  # else nonsense on a silent label would be decoded twice
         return loaded, heard, replace(heard, chunks=close)

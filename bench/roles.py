@@ -14,7 +14,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -95,7 +95,7 @@ def transcribe(engine: asr.Engine, diarizer: diarization.Engine, sample: Sample,
     audio = AudioInMemory(samples[None])
     heard = hear.examine(hear.Loaded(audio, MONO), SpeechOptions(), engine.max_chunk_seconds, engine.packing)
     language = sample.expected["language"]
-    chunks = [type(chunk)(chunk.channel, chunk.start, chunk.end, language) for chunk in heard.chunks]
+    chunks = [replace(chunk, language=language) for chunk in heard.chunks]
     texts = engine.transcribe([audio.sound(chunk) for chunk in chunks], chunks)
     told = diarizer.diarize(audio.cut(0, 0, audio.duration))
     return Heard(heard, Recognized(tuple(texts), engine.name), told)

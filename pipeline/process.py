@@ -272,7 +272,8 @@ class _Walk:
         recognition = await self.workers.recognition()
         if not heard.chunks:
             return Recognized((), recognition.engine)
-        if max(chunk.seconds for chunk in heard.chunks) > recognition.max_chunk_seconds + 0.1:
+        too_long = max(chunk.seconds for chunk in heard.chunks) > recognition.max_chunk_seconds + 0.1
+        if too_long or (not recognition.packing and any(chunk.pieces for chunk in heard.chunks)):
             heard = await self.hear()  # what an earlier attempt recorded was cut for another model
         words = vocabulary(self.call, self.roster)
         return await recognise(

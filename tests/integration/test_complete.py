@@ -61,7 +61,7 @@ STAGE_RESULTS = {
         LAYOUT,
         12.5,
         ((Span(0.0, 2.0),), ()),
-        (Chunk(0, 0.0, 2.0),),
+        (Chunk(0, 0.0, 2.0, pieces=(Span(0.0, 0.5), Span(1.7, 2.0))),),
         ("a warning",),
         ((Label(0.0, 12.5, LabelKind.SPEECH, 0.8),), (Label(0.0, 12.5, LabelKind.SILENCE),)),
     ),

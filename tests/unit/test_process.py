@@ -262,17 +262,42 @@ async def test_a_cancelled_walk_leaves_nobody_at_work(tmp_path: Path) -> None:
     assert not [name for name in left if name.startswith("_Walk")]
 
 
-async def test_speech_that_was_cut_for_another_model_is_cut_anew(transcriber: Any) -> None:
-    """Else a call caught by an exchange of models would fail for ever: its recorded chunks are too long to take."""
-    folder = SAMPLES / "01_invoice_stereo"
+def stored(name: str) -> tuple[Recording, ...]:
+    """A sample call's recordings, as if they had been fetched."""
+    folder = SAMPLES / name
     names = json.loads((folder / "submission.json").read_text())["recordings"]
     files = [folder / name for name in names]
-    recordings = tuple(
+    return tuple(
         Recording(at, file.as_uri(), hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_size)
         for at, file in enumerate(files)
     )
-    heard = hear.examine(hear.load(recordings, DecodeOptions()), SpeechOptions(), 30.0)
-    assert max(chunk.duration for chunk in heard.chunks) > transcriber.max_chunk_seconds
+
+
+@pytest.mark.parametrize("longest, packing", [(30.0, False), (8.0, True)])
+async def test_speech_that_was_cut_for_another_model_is_cut_anew(
+    longest: float, packing: bool, transcriber: Any
+) -> None:
+    """Else a call caught by an exchange of models would fail for ever: its recorded chunks are too long to take."""
+    recordings = stored("01_invoice_stereo")
+    heard = hear.examine(hear.load(recordings, DecodeOptions()), SpeechOptions(), longest, packing)
+    assert any(chunk.seconds > transcriber.max_chunk_seconds or chunk.pieces for chunk in heard.chunks)
     known = {"fetch": recordings, "audio": heard, "voiceprint": None}
     outcome = await process(call().call, LocalWorkers(transcriber, None), Roster(), recall=recalling(known))
-    assert max(text.chunk.duration for text in outcome.spoken.recognized.texts) < transcriber.max_chunk_seconds + 0.1
+    chunks = [text.chunk for text in outcome.spoken.recognized.texts]
+    assert max(chunk.duration for chunk in chunks) < transcriber.max_chunk_seconds + 0.1
+    assert not any(chunk.pieces for chunk in chunks)
+
+
+async def test_words_of_chunks_without_their_pauses_lie_where_somebody_speaks(
+    transcriber: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcriber, "packing", True)
+    recordings = stored("01_invoice_stereo")
+    known = {"fetch": recordings, "voiceprint": None}
+    outcome = await process(call().call, LocalWorkers(transcriber, None), Roster(), recall=recalling(known))
+    texts = outcome.spoken.recognized.texts
+    assert any(text.chunk.pieces for text in texts)
+    for text in texts:
+        assert text.words
+        for word in text.words:
+            assert any(piece.start <= word.start and word.end <= piece.end for piece in text.chunk.sound)
