@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def call_by_call(engine: Any, calls: Sequence[Samples]) -> list[Any]:
 def together(engine: Any, calls: Sequence[Samples]) -> list[Any]:
     """Windows of the calls in turn, as the Diarizer's queue has them, a batch of one call at a time until it ends."""
     heard: list[list[Any]] = [[] for _ in calls]
-    order = _in_turn([((number, part) for part in engine.parts(one)) for number, one in enumerate(calls)], engine)
+    order = _in_turn([zip(repeat(number), engine.parts(one)) for number, one in enumerate(calls)], engine)
     while batch := list(islice(order, engine.batch_size)):
         for (number, _), found in zip(batch, engine.hear([part for _, part in batch]), strict=True):
             heard[number].append(found)
