@@ -1,10 +1,14 @@
 """How many submissions a second does the intake take, and what does a submission cost beside an empty request?
 
-    python bench/submit.py [--seconds 5] [--rounds 3] [--connections 1,16] [--json FILE]
+    python bench/submit.py [--seconds 5] [--rounds 5] [--connections 1,16] [--together N] [--no-pgbench] [--json FILE]
 
 Starts PostgreSQL, Ray Serve and one Intake replica of its own, with a no-op endpoint in the same replica, behind the
-same ingress. Both are measured in turns, so that a neighbour's load falls on both: read the ratio. Every submission is
-a new call with a recording: merged, recorded and enqueued in one durable transaction before its 202.
+same ingress. They are measured in turns, so that a neighbour's load falls on both: read the ratio. Every submission is
+a new call with a recording: merged, recorded and enqueued in one durable transaction before its 202. In the same turns,
+pgbench's simple-update on the same server with as many clients.
+
+Then half of the rate that the most connections reached, sent in an open loop: latencies count from the moment at which
+a request was due. `--together 1` commits each submission by itself.
 """
 
 import argparse
@@ -14,20 +18,20 @@ import math
 import os
 import platform
 import shutil
-import socket
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from uuid import uuid4
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-HTTP_ACCEPTED = b"HTTP/1.1 202"
+from bench.submit_load import closed_loop, open_loop
+from bench.submit_stand import PARTS, Stand, pgbench, standing
+
+NOOP, SUBMIT, PGBENCH = "/noop", "/submit", "pgbench -N"
 
 
 @dataclass
@@ -38,186 +42,121 @@ class Measured:
     connections: int
     per_second: list[float] = field(default_factory=list)  # one per round
     latencies_ms: list[float] = field(default_factory=list)
+    processor_seconds: Counter[str] = field(default_factory=Counter)
 
-    def percentile(self, share: float) -> float:
-        ordered = sorted(self.latencies_ms)
-        return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+    @property
+    def rate(self) -> float:
+        return statistics.median(self.per_second)
 
-    def row(self) -> dict[str, float | int | str]:
-        return {
-            "endpoint": self.endpoint,
-            "connections": self.connections,
-            "requests": len(self.latencies_ms),
-            "per_second": round(statistics.median(self.per_second), 1),
-            "p50_ms": round(self.percentile(0.50), 2),
-            "p99_ms": round(self.percentile(0.99), 2),
-        }
-
-
-@contextmanager
-def intake(folder: Path) -> Iterator[tuple[int, str]]:
-    """A running Intake with a no-op beside /submit; yields its port and an API key."""
-    from db import embedded, migrate
-    from serve_app.service import prepare_environment
-    from serve_app.settings import Settings
-
-    url = embedded.start(folder)
-    try:
-        migrate.migrate(url)
-        settings = Settings(
-            data_dir=folder, database_url=url, http={"port": free_port()}, limits={"per_minute": 1e9, "burst": 10**9}
-        )
-        prepare_environment(settings, url)
-        secret = asyncio.run(new_key(url))
-        serve_intake(settings.http.port, settings.limits.concurrency)
-        yield settings.http.port, secret
-        stop_serve()
-    finally:
-        embedded.stop(folder)
+    def row(self) -> dict[str, Any]:
+        requests = len(self.latencies_ms)
+        row: dict[str, Any] = {"endpoint": self.endpoint, "connections": self.connections}
+        row |= {"per_second": round(self.rate, 1), "requests": requests}
+        if requests:
+            row |= {"p50_ms": percentile(self.latencies_ms, 0.5), "p99_ms": percentile(self.latencies_ms, 0.99)}
+            row["microseconds"] = {part: round(1e6 * self.processor_seconds[part] / requests) for part in PARTS}
+        return row
 
 
-def serve_intake(port: int, concurrency: int) -> None:
-    import ray
-    from ray import serve
-
-    from serve_app.intake import Intake
-
-    ray.init(address="local", include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
-    serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
-    replica = Intake.options(ray_actor_options={"num_cpus": 0}, max_ongoing_requests=concurrency)
-    serve.run(replica.bind(noop=True), name="intake", route_prefix="/")
+def percentile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return round(ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)], 2)
 
 
-def stop_serve() -> None:
-    import ray
-    from ray import serve
-
-    serve.shutdown()
-    ray.shutdown()
-
-
-async def new_key(url: str) -> str:
-    from db import directory, keys
-    from db.database import Database
-
-    database = await Database.open(url)
-    workspace = await directory.create_workspace(database, "bench", default_country="DE")
-    team = await directory.create_team(database, workspace.workspace_id, "bench")
-    _, secret = await keys.create(database, workspace.workspace_id, team.team_id, {"submit"}, "bench")
-    await database.close()
-    return secret
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def request(path: str, secret: str) -> bytes:
-    call = uuid4()
-    body = json.dumps(
-        {
-            "callId": str(call),
-            "recordingUrl": f"https://pbx.example.com/recordings/{call}.wav?X-Amz-Signature=abc&X-Amz-Expires=3600",
-            "from": "+493012345678",
-            "to": "+4940987654",
-            "startTime": "2026-11-20T09:30:00+01:00",
-            "outgoing": True,
-            "duration": 184,
-        }
-    )
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {secret}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return (head + body).encode()
-
-
-async def one_connection(port: int, path: str, secret: str, until: float, latencies: list[float]) -> None:
-    """One request after the other over one kept connection; latencies in ms."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    while time.perf_counter() < until:
-        message = request(path, secret)
-        sent = time.perf_counter()
-        writer.write(message)
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.IncompleteReadError as closed:
-            if closed.partial:
-                raise
-            # HAProxy was reloaded, as it is when replicas come and go; a client connects again.
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            continue
-        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-        answer = await reader.readexactly(int(length.split(b":")[1]))
-        latencies.append((time.perf_counter() - sent) * 1000)
-        if not head.startswith(HTTP_ACCEPTED):
-            raise SystemExit(f"{path} was not accepted: {head.splitlines()[0].decode()} {answer.decode()}")
-    writer.close()
-
-
-async def measure(port: int, secret: str, measured: Measured, seconds: float) -> None:
-    latencies: list[float] = []
-    started = time.perf_counter()
-    until = started + seconds
-    await asyncio.gather(
-        *(one_connection(port, measured.endpoint, secret, until, latencies) for _ in range(measured.connections))
-    )
-    measured.per_second.append(len(latencies) / (time.perf_counter() - started))
+async def measure(stand: Stand, measured: Measured, seconds: float) -> None:
+    if measured.endpoint == PGBENCH:
+        measured.per_second.append(await asyncio.to_thread(pgbench, stand, measured.connections, seconds))
+        return
+    before = Counter(stand.processor_seconds())
+    latencies, rate = await closed_loop(stand.port, measured.endpoint, stand.secret, measured.connections, seconds)
+    measured.processor_seconds += Counter(stand.processor_seconds()) - before
+    measured.per_second.append(rate)
     measured.latencies_ms += latencies
 
 
-async def run(port: int, secret: str, connections: list[int], rounds: int, seconds: float) -> list[Measured]:
-    results = []
-    for number in connections:
-        pair = [Measured("/noop", number), Measured("/submit", number)]
-        for warm in pair:  # connections, caches, plans
-            await measure(port, secret, Measured(warm.endpoint, number), min(1.0, seconds))
-        for _ in range(rounds):
-            for measured in pair:
-                await measure(port, secret, measured, seconds)
-        results += pair
+async def in_turns(stand: Stand, connections: int, options: argparse.Namespace) -> list[Measured]:
+    """The no-op, /submit and pgbench, one after the other, as many times as there are rounds."""
+    endpoints = [NOOP, SUBMIT] + ([] if options.no_pgbench else [PGBENCH])
+    for endpoint in endpoints:  # connections, caches, plans
+        await measure(stand, Measured(endpoint, connections), min(1.0, options.seconds))
+    results = [Measured(endpoint, connections) for endpoint in endpoints]
+    for number in range(options.rounds):
+        for measured in results:
+            await measure(stand, measured, options.seconds)
+        rates = ", ".join(f"{one.endpoint} {one.per_second[-1]:.0f}/s" for one in results)
+        print(f"{connections} connections, round {number + 1}: {rates}", flush=True)
     return results
 
 
-def report(results: list[Measured]) -> list[dict[str, float | int | str]]:
-    rows = [measured.row() for measured in results]
-    print(f"{'endpoint':<10}{'connections':>12}{'requests':>10}{'per second':>12}{'p50 ms':>9}{'p99 ms':>9}")
-    for row in rows:
-        print(
-            f"{row['endpoint']:<10}{row['connections']:>12}{row['requests']:>10}{row['per_second']:>12}"
-            f"{row['p50_ms']:>9}{row['p99_ms']:>9}"
-        )
-    for empty, submit in zip(results[::2], results[1::2], strict=True):
-        ratio = statistics.median(submit.per_second) / statistics.median(empty.per_second)
-        print(f"{submit.connections:>2} connections: /submit reaches {ratio:.2f} of the no-op's rate")
+async def at_half_load(stand: Stand, rate: float, options: argparse.Namespace) -> list[dict[str, float]]:
+    """Half of `rate`, in rounds."""
+    rows = []
+    for number in range(options.rounds):
+        latencies = await open_loop(stand.port, SUBMIT, stand.secret, rate / 2, options.seconds)
+        middle, slow = percentile(latencies, 0.5), percentile(latencies, 0.99)
+        rows.append({"per_second": round(rate / 2, 1), "p50_ms": middle, "p99_ms": slow, "p99_by_p50": slow / middle})
+        print(f"half load, round {number + 1}: p50 {middle} ms, p99 {slow} ms, {slow / middle:.1f} times", flush=True)
     return rows
 
 
+def ratios(results: list[Measured]) -> list[float]:
+    """/submit by no-op, round by round."""
+    empty, submit = results[:2]
+    return [round(some / none, 3) for none, some in zip(empty.per_second, submit.per_second, strict=True)]
+
+
+def report(results: list[Measured]) -> None:
+    print(f"\n{'':<12}{'connections':>11}{'per second':>12}{'p50 ms':>9}{'p99 ms':>9}   microseconds a request")
+    for measured in results:
+        row = measured.row()
+        parts = ", ".join(f"{part} {used}" for part, used in row.get("microseconds", {}).items())
+        print(
+            f"{row['endpoint']:<12}{row['connections']:>11}{row['per_second']:>12}{row.get('p50_ms', ''):>9}"
+            f"{row.get('p99_ms', ''):>9}   {parts}"
+        )
+    rounds = ratios(results)
+    print(f"/submit by no-op: {statistics.median(rounds):.2f} (rounds {min(rounds):.2f} to {max(rounds):.2f})", end="")
+    if len(results) > 2:
+        print(f"; by pgbench {results[1].rate / results[2].rate:.2f}", end="")
+    print("\n", flush=True)
+
+
+async def run(stand: Stand, options: argparse.Namespace) -> dict[str, Any]:
+    figures: dict[str, Any] = {"rows": [], "ratios": {}, "rounds": []}
+    most = 0.0
+    for connections in [int(number) for number in options.connections.split(",")]:
+        results = await in_turns(stand, connections, options)
+        report(results)
+        most = results[1].rate
+        figures["rows"] += [measured.row() for measured in results]
+        figures["ratios"][connections] = ratios(results)
+        figures["rounds"] += [asdict(one) | {"latencies_ms": None} for one in results]
+    figures["half_load"] = await at_half_load(stand, most, options)
+    times = [one["p99_by_p50"] for one in figures["half_load"]]
+    print(f"half load: p99 is {statistics.median(times):.1f} times the median (rounds {min(times):.1f} to {max(times):.1f})")
+    return figures
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one measurement")
-    parser.add_argument("--rounds", type=int, default=3, help="measurements of each endpoint, in turns")
-    parser.add_argument("--connections", default="1,16", help="connections at once, comma separated")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements of each endpoint, in turns")
+    parser.add_argument("--connections", default="1,16", help="connections at once, comma separated, the most last")
+    parser.add_argument("--together", type=int, help="submissions that may share a commit (default: the setting's)")
+    parser.add_argument("--no-pgbench", action="store_true")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
-    numbers = [int(number) for number in options.connections.split(",")]
     folder = Path(tempfile.mkdtemp(prefix="swb-bench-"))
     try:
-        with intake(folder) as (port, secret):
+        with standing(folder, options.together) as stand:
             proxy = "HAProxy" if os.environ["RAY_SERVE_ENABLE_HA_PROXY"] == "1" else "Serve's own proxy"
             machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
-            print(f"{proxy}, one replica, {machine}")
-            results = asyncio.run(run(port, secret, numbers, options.rounds, options.seconds))
-            rows = report(results)
+            print(f"{proxy}, one replica, {machine}", flush=True)
+            figures = asyncio.run(run(stand, options))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if options.json:
-        figures = {"proxy": proxy, "cores": os.cpu_count(), "load": os.getloadavg()[0], "rows": rows}
-        figures["rounds"] = [
-            {key: value for key, value in asdict(one).items() if key != "latencies_ms"} for one in results
-        ]
+        figures |= {"proxy": proxy, "cores": os.cpu_count(), "load": os.getloadavg()[0]}
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 

@@ -56,13 +56,21 @@ async def submit(
     counts instead), CallOfOtherTeam, and StateUnavailable when PostgreSQL cannot take it now; then nothing has
     changed, save that a connection lost during the commit leaves it open: sending again is safe.
     """
-    if submission.recording_url is None and submission.recording_url2 is not None:
-        raise ValueError("recording_url2 without recording_url")
-    values = _arguments(sender, submission, signing_parameters) | {"body": Jsonb(body, dumps=dump_json)}
+    values = arguments(sender, submission, signing_parameters) | {"body": body}
+    return accepted(submission, *await submit_alone(database, values))
+
+
+async def submit_alone(database: Database, values: dict[str, Any]) -> tuple[str, UUID | None]:
+    """The outcome of `submit_call` and the job it names; `values` are `arguments` and the body."""
     try:
-        outcome, job_id = await database.fetch_one(_SUBMIT, values)
+        outcome, job_id = await database.fetch_one(_SUBMIT, values | {"body": Jsonb(values["body"], dumps=dump_json)})
     except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
         raise StateUnavailable from error
+    return outcome, job_id
+
+
+def accepted(submission: Submission, outcome: str, job_id: UUID | None) -> Accepted:
+    """What the sender is told, or raises the refusal that `outcome` names."""
     if outcome != "accepted":
         raise _REFUSALS[outcome]
     if submission.recording_url is None:
@@ -70,7 +78,11 @@ async def submit(
     return Accepted(CallState.TRANSCRIBING, job_id)
 
 
-def _arguments(sender: Sender, submission: Submission, signing_parameters: Sequence[str]) -> dict[str, Any]:
+def arguments(sender: Sender, submission: Submission, signing_parameters: Sequence[str]) -> dict[str, Any]:
+    """The arguments of `submit_call` by name, save the body. ValueError for a second recording without a first."""
+    if submission.recording_url is None and submission.recording_url2 is not None:
+        raise ValueError("recording_url2 without recording_url")
+
     def identity(url: str | None) -> str | None:
         return None if url is None else recording_identity(url, signing_parameters)
 

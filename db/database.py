@@ -2,7 +2,7 @@
 
 Two pools: SQLAlchemy's for the pipeline's writes and the reads, and a raw psycopg one for the hot path of `/submit`.
 A restart of PostgreSQL costs the first request nothing: SQLAlchemy's pool looks at a connection before it hands it
-out, and `fetch_one` tries again on a fresh one.
+out, and `fetch_all` tries again on a fresh one.
 """
 
 import logging
@@ -123,7 +123,12 @@ class Database:
                 raise OperationalError(error.statement, None, error.orig, hide_parameters=True) from None
 
     async def fetch_one(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Any:
-        """One statement in its own transaction on the raw pool; its first row, or None.
+        """As `fetch_all`: the first row, or None."""
+        rows = await self.fetch_all(statement, values)
+        return rows[0] if rows else None
+
+    async def fetch_all(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+        """One statement in its own transaction on the raw pool; its rows.
 
         Run again if the connection turns out to be dead, so it must be one that may run twice.
         """
@@ -131,7 +136,7 @@ class Database:
             try:
                 async with self.pool.connection() as connection:
                     try:
-                        return await (await connection.execute(statement, values)).fetchone()
+                        return await (await connection.execute(statement, values)).fetchall()
                     except psycopg.errors.ReadOnlySqlTransaction as error:
                         await connection.close()  # a server that only reads is as good as none
                         raise psycopg.OperationalError("the server is read-only") from error

@@ -26,7 +26,13 @@ class IntakeReplica:
         url, limits = settings.require_database_url(), settings.limits
 
         def opened() -> AbstractAsyncContextManager[Ledger]:
-            return open_ledger(url, limits.pool_size, settings.signing_parameters)
+            return open_ledger(
+                url,
+                limits.pool_size,
+                settings.signing_parameters,
+                together=limits.together,
+                waiting=limits.concurrency,
+            )
 
         # Serve stamps X-Request-Id on every answer itself.
         return build_api(limits, opened, stamp=False, noop=self._noop)

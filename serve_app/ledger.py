@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from db import calls, keys
+from db import keys
 from db.database import OUTAGES, Database
+from db.grouping import MOST, WAITING, Grouping
 from db.identity import SIGNING_PARAMETERS
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
@@ -19,8 +20,9 @@ log = logging.getLogger("switchboard.intake")
 class PostgresLedger:
     """`submit.Ledger` over a `Database`. Whatever PostgreSQL's absence raises becomes `StateUnavailable`."""
 
-    def __init__(self, database: Database, signing_parameters: Sequence[str]) -> None:
+    def __init__(self, database: Database, grouping: Grouping, signing_parameters: Sequence[str]) -> None:
         self._database = database
+        self._grouping = grouping
         self._signing = signing_parameters
 
     async def find_key(self, secret: str) -> Sender | None:
@@ -32,7 +34,7 @@ class PostgresLedger:
 
     async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any]) -> Accepted:
         try:
-            return await calls.submit(self._database, sender, submission, body, self._signing)
+            return await self._grouping.submit(sender, submission, body, self._signing)
         except UNAVAILABLE as error:
             log.warning("PostgreSQL cannot take a call: %s", type(error).__name__)
             raise StateUnavailable from None
@@ -40,14 +42,20 @@ class PostgresLedger:
 
 @asynccontextmanager
 async def open_ledger(
-    url: str, pool_size: int, signing_parameters: Sequence[str] = SIGNING_PARAMETERS
+    url: str,
+    pool_size: int,
+    signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
+    *,
+    together: int = MOST,
+    waiting: int = WAITING,
 ) -> AsyncIterator[PostgresLedger]:
     """Open the database for as long as the block lasts. It need not be there yet: until then calls are refused.
 
-    `signing_parameters`: URLs that differ only in these name the same recording.
+    `signing_parameters`: URLs that differ only in these name the same recording. `together`, `waiting`: see `Grouping`.
     """
     database = await Database.open(url, pool_size=pool_size)
+    grouping = Grouping(database, together, waiting)
     try:
-        yield PostgresLedger(database, signing_parameters)
+        yield PostgresLedger(database, grouping, signing_parameters)
     finally:
         await database.close()

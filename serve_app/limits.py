@@ -27,6 +27,9 @@ class LimitOptions(BaseModel):
     concurrency: int = Field(256, ge=1, description="Submissions in work at once in a replica; more get 503.")
     queue: int = Field(256, ge=0, description="Further submissions that Serve holds back before it answers 503 itself.")
     database_seconds: float = Field(5.0, gt=0, description="Time for PostgreSQL to take a call; then 503, never 202.")
+    together: int = Field(
+        32, ge=1, description="Submissions of one workspace that may share a commit; 1: each has its own."
+    )
     pool_size: int = Field(8, ge=1, description="Connections to PostgreSQL that a replica keeps.")
     key_seconds: float = Field(5.0, ge=0, description="How long a replica remembers a key that it has looked up.")
     unknown_key_seconds: float = Field(

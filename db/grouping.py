@@ -1,0 +1,224 @@
+"""Submissions that wait for the same commit go together: one transaction, one round trip, one flush to disk.
+
+Nothing is held back to fill a group. A submission that finds nothing under way for its workspace leaves at once and by
+itself; what comes while `LANES` transactions are under way leaves together when one of them ends (what databases know
+as group commit, here before the statement rather than after it). Each is answered only after its own commit.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from db import calls
+from db.calls import Accepted
+from db.database import OUTAGES, Database
+from db.identity import SIGNING_PARAMETERS
+from db.rows import dump_json
+from pipeline.domain.call import Sender, Submission
+from pipeline.errors import StateUnavailable
+
+LANES = 2  # transactions of one workspace under way: one is prepared here while PostgreSQL works on the other
+MOST = 32  # submissions in one transaction
+WAITING = 1024  # submissions that wait in all; more are refused
+
+_SUBMIT_CALLS = "SELECT place, outcome, job FROM submit_calls(%s, %s)"
+_ALONE = "alone"  # outcome: somebody holds the call
+
+_OF_AN_ITEM: tuple[type[psycopg.Error], ...] = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.InternalError,
+    psycopg.NotSupportedError,
+    psycopg.ProgrammingError,
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.DeadlockDetected,
+)
+"""What one submission of a group, or a lock that it needs, may be the cause of: the others can do without it."""
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A submission on its way, and whoever waits for the answer."""
+
+    sender: Sender
+    submission: Submission
+    values: dict[str, Any]
+    answer: asyncio.Future[Accepted]
+    group: "_Group | None" = None  # None: still in line
+
+    def settle(self, outcome: str, job_id: UUID | None) -> None:
+        if self.answer.done():
+            return
+        try:
+            self.answer.set_result(calls.accepted(self.submission, outcome, job_id))
+        except Exception as refusal:
+            self.answer.set_exception(refusal)
+
+    def refuse(self, error: BaseException) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+@dataclass(eq=False, slots=True)
+class _Group:
+    """A transaction under way. `left`: how many still wait for it."""
+
+    items: list[_Waiting]
+    left: int
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Line:
+    """The submissions of one workspace."""
+
+    waiting: deque[_Waiting] = field(default_factory=deque)
+    under_way: list[_Group] = field(default_factory=list)
+
+    def room(self, lanes: int) -> bool:
+        """Whether what waits may leave now.
+
+        At once where nothing is under way. A further lane opens once as many wait as are under way in the fullest one:
+        two groups of eight cost PostgreSQL half of what a group of fifteen and ten single ones do.
+        """
+        if not self.under_way:
+            return True
+        return len(self.under_way) < lanes and len(self.waiting) >= max(len(group.items) for group in self.under_way)
+
+
+class Grouping:
+    """`calls.submit` for many at once. Belongs to the event loop of its `Database`.
+
+    `most`: submissions in one transaction; 1 groups nothing. `waiting`: beyond so many in line, further ones are
+    refused at once, so that an outage does not fill the memory.
+    """
+
+    def __init__(self, database: Database, most: int = MOST, waiting: int = WAITING, lanes: int = LANES) -> None:
+        self._database = database
+        self._most = most
+        self._bound = waiting
+        self._lanes = lanes
+        self._lines: dict[UUID, _Line] = {}
+        self._waiting = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def submit(
+        self,
+        sender: Sender,
+        submission: Submission,
+        body: dict[str, Any],
+        signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
+    ) -> Accepted:
+        """As `calls.submit`, with the same answers and errors; StateUnavailable also where too many wait.
+
+        If the caller is cancelled, the submission leaves the line, or its transaction, if nobody else waits for that,
+        is given up: whether it was recorded is open then.
+        """
+        if self._waiting >= self._bound:
+            raise StateUnavailable(f"{self._bound} submissions wait for PostgreSQL already.")
+        line = self._lines.get(sender.workspace_id)
+        if line is None:
+            line = self._lines[sender.workspace_id] = _Line()
+        values = calls.arguments(sender, submission, signing_parameters) | {"body": body}
+        item = _Waiting(sender, submission, values, asyncio.get_running_loop().create_future())
+        line.waiting.append(item)
+        self._waiting += 1
+        self._depart(sender.workspace_id, line)
+        try:
+            return await item.answer
+        except asyncio.CancelledError:
+            self._leave(sender.workspace_id, line, item)
+            raise
+
+    def _depart(self, workspace_id: UUID, line: _Line) -> None:
+        """Send off what waits, as far as lanes are free."""
+        while line.waiting and line.room(self._lanes):
+            items = [line.waiting.popleft() for _ in range(min(self._most, len(line.waiting)))]
+            self._waiting -= len(items)
+            group = _Group(items, len(items))
+            for item in items:
+                item.group = group
+            line.under_way.append(group)
+            group.task = asyncio.create_task(self._carry(workspace_id, line, group))
+            self._tasks.add(group.task)
+            group.task.add_done_callback(self._tasks.discard)
+        if not line.waiting and not line.under_way:
+            self._lines.pop(workspace_id, None)
+
+    def _leave(self, workspace_id: UUID, line: _Line, item: _Waiting) -> None:
+        if item.group is None:
+            line.waiting.remove(item)
+            self._waiting -= 1
+            return
+        item.group.left -= 1
+        if item.group.left == 0 and item.group.task is not None:
+            # Cancelling a query can take as long as the query: the lane is free at once.
+            item.group.task.cancel()
+            self._arrive(workspace_id, line, item.group)
+
+    def _arrive(self, workspace_id: UUID, line: _Line, group: _Group) -> None:
+        if group in line.under_way:
+            line.under_way.remove(group)
+            self._depart(workspace_id, line)
+
+    async def _carry(self, workspace_id: UUID, line: _Line, group: _Group) -> None:
+        """One transaction, and the answers to those in it. What cannot be done together is done one by one."""
+        try:
+            if len(group.items) == 1:
+                rest = group.items
+            else:
+                rest = await self._together(workspace_id, group.items)
+                self._arrive(workspace_id, line, group)
+            if rest:
+                await asyncio.gather(*(self._one_by_one(chain) for chain in _by_call(rest)))
+        except BaseException as error:
+            for item in group.items:
+                item.refuse(error if isinstance(error, Exception) else StateUnavailable("The service is stopping."))
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._arrive(workspace_id, line, group)
+
+    async def _together(self, workspace_id: UUID, items: list[_Waiting]) -> list[_Waiting]:
+        """Those that have to be done by themselves."""
+        seen: set[UUID] = set()
+        given = []
+        for place, item in enumerate(items):
+            call_id = item.submission.call_id
+            given.append(item.values | {"place": place, "first": call_id not in seen})
+            seen.add(call_id)
+        try:
+            rows = await self._database.fetch_all(_SUBMIT_CALLS, (workspace_id, dump_json(given)))
+        except _OF_AN_ITEM:
+            return items
+        except (*OUTAGES, psycopg.InterfaceError) as error:
+            raise StateUnavailable from error
+        rest = []
+        for place, outcome, job_id in rows:
+            if outcome == _ALONE:
+                rest.append(place)
+            else:
+                items[place].settle(outcome, job_id)
+        return [items[place] for place in sorted(rest)]
+
+    async def _one_by_one(self, chain: Iterable[_Waiting]) -> None:
+        """Submissions of one call, in the order in which they came."""
+        for item in chain:
+            if item.answer.done():  # its sender waits no longer
+                continue
+            try:
+                item.settle(*await calls.submit_alone(self._database, item.values))
+            except Exception as error:
+                item.refuse(error)
+
+
+def _by_call(items: Iterable[_Waiting]) -> list[list[_Waiting]]:
+    chains: dict[UUID, list[_Waiting]] = {}
+    for item in items:
+        chains.setdefault(item.submission.call_id, []).append(item)
+    return list(chains.values())

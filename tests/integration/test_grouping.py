@@ -1,0 +1,284 @@
+"""Submissions that are committed together: each fares as if it had been alone."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from db import calls, keys
+from db.grouping import Grouping
+from pipeline.domain.call import CallState, Sender, merge
+from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
+from tests.postgres import World, new_world
+
+A = "https://store.example/a.wav"
+B = "https://store.example/b.wav"
+
+
+class Sending:
+    """Submissions that are all in line before the first transaction ends, so that they go in one group."""
+
+    def __init__(self, world: World, **options: Any) -> None:
+        self.world = world
+        self.grouping = Grouping(world.database, **({"lanes": 1} | options))
+        self._sent: list[asyncio.Task[calls.Accepted]] = []
+
+    def add(self, sender: Sender | None = None, **fields: Any) -> None:
+        sent = self.grouping.submit(
+            sender or self.world.scoped, self.world.submission(**fields), {"place": len(self._sent)}
+        )
+        self._sent.append(asyncio.create_task(sent))
+
+    async def answers(self) -> list[Any]:
+        """What each was told, or the error it got. The first goes by itself, and the others together behind it."""
+        return await asyncio.gather(*self._sent, return_exceptions=True)
+
+
+async def groups(world: World) -> list[int]:
+    """How many submissions each transaction wrote."""
+    rows = await world.rows("SELECT count(*) AS n FROM submissions GROUP BY xmin ORDER BY min(id)")
+    return [row["n"] for row in rows]
+
+
+async def test_what_comes_while_a_commit_is_under_way_is_committed_together(world: World) -> None:
+    sending = Sending(world)
+    ids = [uuid4() for _ in range(20)]
+    for number, call_id in enumerate(ids):
+        sending.add(call_id=call_id, recording_url=f"https://store.example/{number}.wav" if number % 2 else None)
+    answers = await sending.answers()
+    assert await groups(world) == [1, 19]
+    for number, (call_id, answer) in enumerate(zip(ids, answers, strict=True)):
+        row = await world.row(call_id)
+        assert answer == calls.Accepted(CallState(row["state"]), row["job_id"])
+        assert (row["job_id"] is not None) == bool(number % 2)
+        assert (row["recording_url"] or "").endswith(f"/{number}.wav" if number % 2 else "")
+    assert await world.jobs() == [("process", "queued")] * 10
+    kept = await world.rows("SELECT body, call_id FROM submissions s JOIN calls c ON c.id = s.call_pk")
+    assert {row["call_id"]: row["body"]["place"] for row in kept} == dict(zip(ids, range(20), strict=True))
+
+
+async def test_no_group_is_larger_than_allowed(world: World) -> None:
+    sending = Sending(world, most=4)
+    for _ in range(10):
+        sending.add(call_id=uuid4())
+    await sending.answers()
+    assert await groups(world) == [1, 4, 4, 1]
+
+
+async def test_one_at_a_time_is_not_grouped_and_not_kept_waiting(world: World) -> None:
+    sending = Sending(world)
+    for _ in range(3):
+        sending.add(call_id=uuid4())
+        await sending.answers()
+    assert await groups(world) == [1, 1, 1]
+
+
+async def test_in_one_group_the_submissions_of_a_call_count_in_the_order_in_which_they_came(world: World) -> None:
+    sending = Sending(world)
+    sending.add(call_id=uuid4())
+    calls_ = [uuid4() for _ in range(3)]
+    for duration in range(5):
+        for call_id in calls_:
+            sending.add(call_id=call_id, duration=duration, recording_url=A if duration > 1 else None)
+    answers = await sending.answers()
+    assert not [answer for answer in answers if isinstance(answer, BaseException)]
+    assert await groups(world) == [1, 15]
+    for call_id in calls_:
+        row = await world.row(call_id)
+        assert (row["duration"], row["state"], row["metadata_version"]) == (4, "transcribing", 5)
+    assert await world.jobs() == [("process", "queued")] * 3
+
+
+async def test_a_refused_submission_leaves_its_companions_alone(world: World) -> None:
+    theirs = uuid4()
+    world.call_id = theirs
+    await world.submit(world.other_scoped)
+    revoked = (await keys.create(world.database, world.workspace_id, world.team_id, ["submit"], "k"))[0]
+    await keys.revoke(world.database, revoked.key_id)
+    stranger = (await new_world(world.database)).scoped
+    sending = Sending(world)
+    sending.add(call_id=uuid4())
+    good = [uuid4() for _ in range(4)]
+    sending.add(call_id=good[0])
+    sending.add(replace(world.scoped, key_id=revoked.key_id), call_id=uuid4())
+    sending.add(call_id=good[1], recording_url=A)
+    sending.add(world.wide, call_id=uuid4(), team_id=uuid4())
+    sending.add(call_id=theirs, duration=9)
+    sending.add(replace(stranger, workspace_id=world.workspace_id), call_id=uuid4())
+    sending.add(call_id=good[2])
+    sending.add(world.wide, call_id=good[3], team_id=world.other_team_id)
+    answers = await sending.answers()
+    kinds = [type(answer) for answer in answers[1:]]
+    fine = calls.Accepted
+    assert kinds == [fine, KeyRevoked, fine, UnknownTeam, CallOfOtherTeam, KeyRevoked, fine, fine]
+    assert await groups(world) == [1, 1, 4]
+    assert (await world.row(good[3]))["team_id"] == world.other_team_id
+    assert (await world.row(theirs))["duration"] is None
+    assert len(await world.rows("SELECT FROM calls")) == 6
+
+
+async def test_each_group_is_of_one_workspace(world: World) -> None:
+    other = await new_world(world.database)
+    sending = Sending(world)
+    for _ in range(4):
+        sending.add(call_id=(call_id := uuid4()))
+        sending.add(other.scoped, call_id=call_id)
+    answers = await sending.answers()
+    assert not [answer for answer in answers if isinstance(answer, BaseException)]
+    assert sorted(await groups(world)) == [1, 1, 3, 3]
+    rows = await world.rows("SELECT workspace_id, count(*) AS n FROM calls GROUP BY 1")
+    assert {row["workspace_id"]: row["n"] for row in rows} == {world.workspace_id: 4, other.workspace_id: 4}
+
+
+async def test_what_postgresql_does_not_take_fails_by_itself(world: World) -> None:
+    """No sender gets so far: a number that no column holds, after everything that looks at bodies."""
+    sending = Sending(world)
+    sending.add(call_id=uuid4())
+    good = [uuid4() for _ in range(3)]
+    for call_id in good[:2]:
+        sending.add(call_id=call_id)
+    sending.add(call_id=uuid4(), duration=2**70)
+    sending.add(call_id=good[2])
+    answers = await sending.answers()
+    assert isinstance(answers.pop(3), psycopg.Error)
+    assert [type(answer) for answer in answers] == [calls.Accepted] * 4
+    assert {row["call_id"] for row in await world.rows("SELECT call_id FROM calls")} >= set(good)
+
+
+async def test_a_call_that_somebody_holds_delays_only_its_own_submissions(world: World) -> None:
+    await world.submit()
+    held, free = world.call_id, uuid4()
+    sending = Sending(world)
+    async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
+        await holder.execute("SELECT FROM calls WHERE call_id = %s FOR UPDATE", [held])
+        sending.add(call_id=uuid4())
+        for duration in (1, 2):
+            sending.add(call_id=held, duration=duration)
+        sending.add(call_id=free)
+        sending.add(call_id=free, duration=7)
+        first, *waiting, third, fourth = sending._sent
+        async with asyncio.timeout(10):
+            await asyncio.gather(first, third, fourth)
+        assert not any(task.done() for task in waiting)
+        sending.add(call_id=uuid4())  # nor is the lane taken up
+        async with asyncio.timeout(10):
+            await sending._sent[-1]
+    await sending.answers()
+    assert (await world.row(held))["duration"] == 2
+    assert (await world.row(free))["duration"] == 7
+
+
+async def test_groups_of_two_replicas_with_the_same_calls_do_not_lock_each_other_out(world: World) -> None:
+    ids = [uuid4() for _ in range(12)]
+    replicas = [Sending(world, lanes=2, most=8) for _ in range(2)]
+    for turn in range(6):
+        for sending, order in zip(replicas, (ids, ids[::-1]), strict=True):
+            for call_id in order:
+                sending.add(call_id=call_id, duration=turn, recording_url=(A, B)[turn % 2])
+    answers = [answer for sending in replicas for answer in await sending.answers()]
+    assert {type(answer) for answer in answers} == {calls.Accepted}
+    live = await world.rows("SELECT call_pk FROM jobs WHERE state = 'queued'")
+    assert len(live) == len({row["call_pk"] for row in live}) == 12
+    for row in await world.rows("SELECT state, job_id FROM calls"):
+        assert row["state"] == "transcribing"
+    (row,) = await world.rows("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    assert row["deadlocks"] == 0
+
+
+async def test_a_submission_that_is_given_up_leaves_the_line_and_no_other_with_it(world: World) -> None:
+    sending = Sending(world)
+    async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
+        await holder.execute("LOCK TABLE calls")
+        for _ in range(4):
+            sending.add(call_id=uuid4())
+        await asyncio.sleep(0)
+        sending._sent[2].cancel()
+    answers = await sending.answers()
+    assert [type(answer) for answer in answers] == [
+        calls.Accepted,
+        calls.Accepted,
+        asyncio.CancelledError,
+        calls.Accepted,
+    ]
+    assert len(await world.rows("SELECT FROM calls")) == 3
+
+
+async def test_a_transaction_that_all_have_given_up_frees_its_lane(world: World) -> None:
+    sending = Sending(world)
+    async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
+        await holder.execute("LOCK TABLE calls")
+        sending.add(call_id=uuid4())
+        await asyncio.sleep(0.05)
+        sending._sent[0].cancel()
+        sending.add(call_id=uuid4())
+        await asyncio.sleep(0.05)
+        assert sending.grouping._waiting == 0  # under way, though the first may still be on its way out
+    (given_up, accepted) = await sending.answers()
+    assert isinstance(given_up, asyncio.CancelledError)
+    assert isinstance(accepted, calls.Accepted)
+
+
+async def test_more_than_may_wait_are_refused_at_once_and_leave_nothing_behind(world: World) -> None:
+    sending = Sending(world, waiting=5)
+    async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
+        await holder.execute("LOCK TABLE calls")
+        for _ in range(9):
+            sending.add(call_id=uuid4())
+        await asyncio.sleep(0.05)
+        refused = [task for task in sending._sent if task.done()]
+        assert [type(task.exception()) for task in refused] == [StateUnavailable] * 3
+    answers = await sending.answers()
+    assert sum(isinstance(answer, calls.Accepted) for answer in answers) == 6
+    assert (sending.grouping._waiting, sending.grouping._lines) == (0, {})
+
+
+async def test_in_a_foreign_scope_a_group_reaches_nothing(world: World) -> None:
+    other = await new_world(world.database)
+    items = '[{"place": 0, "first": true, "key": "%s", "call_id": "%s", "from": "1", "to": "2", "body": {}}]'
+    submit = sa.text("SELECT outcome FROM submit_calls(CAST(:workspace AS uuid), CAST(:items AS jsonb))")
+
+    async def outcome(scope: UUID, workspace: UUID, key: UUID) -> str:
+        values = {"workspace": workspace, "items": items % (key, uuid4())}
+        async with world.database.transaction(scope) as connection:
+            return str((await connection.execute(submit, values)).scalar_one())
+
+    mine, theirs = world.workspace_id, other.workspace_id
+    assert await outcome(mine, theirs, other.scoped.key_id) == "key_revoked"
+    assert await outcome(mine, mine, other.scoped.key_id) == "key_revoked"
+    assert await outcome(theirs, theirs, world.scoped.key_id) == "key_revoked"
+    assert await world.rows("SELECT FROM calls") == []
+
+
+fields = st.fixed_dictionaries(
+    {
+        "call": st.integers(0, 2),
+        "duration": st.sampled_from([None, 1, 2]),
+        "outgoing": st.sampled_from([None, True, False]),
+        "recording_url": st.sampled_from([None, A, B]),
+    }
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(fields, min_size=1, max_size=8), min_size=1, max_size=3))
+async def test_groups_give_the_records_that_one_after_the_other_would(world: World, rounds: list[Any]) -> None:
+    ids = [uuid4() for _ in range(3)]
+    records: dict[UUID, Any] = {}
+    for sent in rounds:
+        sending = Sending(world)
+        for one in sent:
+            call_id = ids[one["call"]]
+            fields = {name: value for name, value in one.items() if name != "call"} | {"call_id": call_id}
+            sending.add(**fields)
+            records[call_id] = merge(records.get(call_id), world.submission(**fields, team_id=world.team_id))
+        assert all(isinstance(answer, calls.Accepted) for answer in await sending.answers())
+    for call_id, record in records.items():
+        world.call_id = call_id
+        assert await world.call() == record
+        assert (await world.row())["state"] == ("transcribing" if record.recording_url else "received")
