@@ -67,9 +67,7 @@ def main() -> None:
     parser.add_argument("--without-ray", action="store_true", help="the application behind uvicorn alone, no HAProxy")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
-    from submit import intake  # bench/submit.py, beside this file
-
-    started = alone if options.without_ray else intake
+    started = alone if options.without_ray else behind_ray
     folder, tally, figures = Path(tempfile.mkdtemp(prefix="swb-fuzz-")), Tally(), {}
     try:
         with started(folder) as (port, secret):
@@ -91,11 +89,20 @@ def main() -> None:
 
 
 @contextmanager
+def behind_ray(folder: Path) -> Iterator[tuple[int, str]]:
+    """The running Intake of `bench/submit.py`; yields its port and an API key."""
+    from bench.submit_stand import standing
+
+    with standing(folder) as stand:
+        yield stand.port, stand.secret
+
+
+@contextmanager
 def alone(folder: Path) -> Iterator[tuple[int, str]]:
     """The same application and PostgreSQL behind uvicorn; yields its port and an API key."""
-    from submit import free_port, new_key
-
+    from bench.submit_stand import new_key
     from db import embedded, migrate
+    from serve_app.service import free_port
 
     url = embedded.start(folder)
     server = None

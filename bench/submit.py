@@ -133,7 +133,8 @@ async def run(stand: Stand, options: argparse.Namespace) -> dict[str, Any]:
         figures["rounds"] += [asdict(one) | {"latencies_ms": None} for one in results]
     figures["half_load"] = await at_half_load(stand, most, options)
     times = [one["p99_by_p50"] for one in figures["half_load"]]
-    print(f"half load: p99 is {statistics.median(times):.1f} times the median (rounds {min(times):.1f} to {max(times):.1f})")
+    rounds = f"rounds {min(times):.1f} to {max(times):.1f}"
+    print(f"half load: p99 is {statistics.median(times):.1f} times the median ({rounds})")
     return figures
 
 

@@ -51,9 +51,7 @@ async def exchange(port: int, path: str, secret: str, connection: Connection) ->
     return reader, writer
 
 
-async def closed_loop(
-    port: int, path: str, secret: str, connections: int, seconds: float
-) -> tuple[list[float], float]:
+async def closed_loop(port: int, path: str, secret: str, connections: int, seconds: float) -> tuple[list[float], float]:
     """Each connection sends its next request when the last is answered: latencies in ms, and requests per second."""
     latencies: list[float] = []
     started = time.perf_counter()
