@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
-import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
