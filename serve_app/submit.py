@@ -4,9 +4,9 @@ A 202 is a promise, so it is written only after the ledger has committed; everyt
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 from uuid import UUID
 
 from fastapi import FastAPI
@@ -20,8 +20,6 @@ from serve_app.auth import Authenticator, Guesses
 from serve_app.errors import Unavailable
 from serve_app.limits import Allowance, Buckets, Gate, LimitOptions, check_media_type, read_body
 from serve_app.schemas import ParsedBody, parse_body
-
-T = TypeVar("T")
 
 
 class Accepted(Protocol):
@@ -41,7 +39,10 @@ class Ledger(Protocol):
         """Whom an API key speaks for; None when it is unknown or revoked."""
 
     async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any]) -> Accepted:
-        """Merge, record and enqueue in one transaction. Raises `pipeline.errors.SubmissionError`."""
+        """Merge, record and enqueue, committed when it returns. Raises `pipeline.errors.SubmissionError`.
+
+        Gives up at once when it is cancelled, without waiting for the database to notice.
+        """
 
 
 OpenLedger = Callable[[], AbstractAsyncContextManager[Ledger]]
@@ -77,25 +78,8 @@ class Submit:
             return _reply(parsed.submission.call_id, await self._record(sender, parsed), left)
 
     async def _find_key(self, secret: str) -> Sender | None:
-        try:
-            return await self._in_time(self._ledger.find_key(secret))
-        except StateUnavailable:
-            raise Unavailable(self._limits.retry_after_seconds) from None
-
-    async def _record(self, sender: Sender, parsed: ParsedBody) -> Accepted:
-        try:
-            return await self._in_time(self._ledger.submit(sender, parsed.submission, parsed.sent))
-        except CallError as error:
-            if isinstance(error, KeyRevoked):
-                self._keys.forget(sender)
-            raise errors.of_call_error(error, self._limits.retry_after_seconds) from error
-
-    async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
-        """Raises `StateUnavailable` at the time limit, without waiting for the database to notice that it is given up.
-
-        The call may have been recorded all the same: the sender's retry with the same callId finds it.
-        """
-        task = asyncio.create_task(work)
+        """Raises `Unavailable` at the time limit, without waiting for the database to notice that it is given up."""
+        task = asyncio.create_task(self._ledger.find_key(secret))
         try:
             done, _ = await asyncio.wait({task}, timeout=self._limits.database_seconds)
         except asyncio.CancelledError:  # the sender hung up
@@ -103,8 +87,24 @@ class Submit:
             raise
         if not done:
             _abandon(task)
-            raise StateUnavailable("PostgreSQL did not answer in time.")
-        return task.result()
+            raise Unavailable(self._limits.retry_after_seconds)
+        try:
+            return task.result()
+        except StateUnavailable:
+            raise Unavailable(self._limits.retry_after_seconds) from None
+
+    async def _record(self, sender: Sender, parsed: ParsedBody) -> Accepted:
+        """Raises `Unavailable` at the time limit. The call may have been recorded all the same: the sender's retry
+        with the same callId finds it."""
+        try:
+            async with asyncio.timeout(self._limits.database_seconds):
+                return await self._ledger.submit(sender, parsed.submission, parsed.sent)
+        except TimeoutError:
+            raise Unavailable(self._limits.retry_after_seconds) from None
+        except CallError as error:
+            if isinstance(error, KeyRevoked):
+                self._keys.forget(sender)
+            raise errors.of_call_error(error, self._limits.retry_after_seconds) from error
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:

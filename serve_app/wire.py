@@ -56,7 +56,8 @@ def read_object(raw: bytes, known: frozenset[str]) -> tuple[dict[str, Any], list
     root = _decode(raw, make_object)
     if not isinstance(root, dict):
         raise InvalidBody([Fault("", "The body must be a JSON object.")])
-    _check_depth(root)
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:  # fewer cannot be nested deeper
+        _check_depth(root)
     faults = [fault for one in repeated for fault in _repeated_faults(one, root, known)]
     if b"\\u" in raw:  # only an escape can bring a NUL or half a surrogate pair past the decoder
         faults += _character_faults(root, known)
