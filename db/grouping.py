@@ -41,6 +41,9 @@ _OF_AN_ITEM: tuple[type[psycopg.Error], ...] = (
 """What one submission of a group, or a lock that it needs, may be the cause of: the others can do without it."""
 
 
+_AWAY: tuple[type[Exception], ...] = (*OUTAGES, psycopg.InterfaceError)
+
+
 @dataclass(eq=False, slots=True)
 class _Waiting:
     """A submission on its way, and whoever waits for the answer."""
@@ -196,7 +199,7 @@ class Grouping:
             rows = await self._database.fetch_all(_SUBMIT_CALLS, (workspace_id, dump_json(given)))
         except _OF_AN_ITEM:
             return items
-        except (*OUTAGES, psycopg.InterfaceError) as error:
+        except _AWAY as error:
             raise StateUnavailable from error
         rest = []
         for place, outcome, job_id in rows:
