@@ -16,12 +16,14 @@ import httpx
 
 from db import directory, keys
 from db.database import Database
+from tests.chaos import events
 from tests.chaos.auditor import Fault, Truth, audit
 from tests.chaos.kills import SHARES, Kill, Killer, schedule
 from tests.chaos.ledger import ACCEPTED, Ledger
 from tests.chaos.recordings import Recordings, spoken
 from tests.chaos.stand import Onlooker, Stand
 from tests.chaos.storm import Plan, Senders, Step, _Sketch
+from tests.receiver import Receiver, receiving
 
 WORKSPACES = ("north", "south", "west")
 CALLS_AT_ONCE = 14  # being sent
@@ -81,11 +83,18 @@ class _Storm:
 
 async def run(folder: Path, options: Options) -> Report:
     """Storm, settle, audit. `folder` keeps ledger, truth, logs and database."""
-    stand, recordings, ledger = Stand(folder, dict(options.settings)), Recordings(), Ledger(folder / "ledger.jsonl")
+    stand = Stand(folder, events.SETTINGS | dict(options.settings))
+    recordings, ledger = Recordings(), Ledger(folder / "ledger.jsonl")
     started = time.monotonic()
     with recordings.serving():
-        async with stand.standing(), _onlooking(stand) as onlooker, _posting() as http:
-            senders = Senders(stand.submit_url, await _workspaces(stand), ledger, http, _ended(onlooker))
+        async with (
+            stand.standing(),
+            _onlooking(stand) as onlooker,
+            _posting() as http,
+            receiving(answer=events.reluctantly(options.seed)) as receiver,
+        ):
+            keys_by_name = await _workspaces(stand, receiver)
+            senders = Senders(stand.submit_url, keys_by_name, ledger, http, _ended(onlooker))
             plan = Plan(options.seed, recordings, WORKSPACES)
             killer = Killer(stand, onlooker, ledger, _witness(plan, senders), random.Random(options.seed))
             await stand.wait_for_engines()
@@ -96,7 +105,9 @@ async def run(folder: Path, options: Options) -> Report:
             faults = await asyncio.to_thread(
                 audit, stand.database_url, ledger.attempts, Truth.read(folder / "recordings.json")
             )
+            faults += await events.audit(onlooker, receiver.taken)
             figures = await _figures(storm, settled, time.monotonic() - started)
+            figures |= {"events stored": len(await onlooker.rows(events.EVENTS)), "events taken": len(receiver.taken)}
     ledger.close()
     faults += [Fault("wrong", f"refused: {one.status} {one.error}") for one in senders.refused]
     faults += [
@@ -249,13 +260,14 @@ async def _figures(storm: _Storm, settled: bool, seconds: float) -> dict[str, An
     }
 
 
-async def _workspaces(stand: Stand) -> dict[str, str]:
-    """Three workspaces, and the key of each."""
+async def _workspaces(stand: Stand, receiver: Receiver) -> dict[str, str]:
+    """Three workspaces that `receiver` is told of, and the key of each."""
     database = await Database.open(stand.database_url, pool_size=2)
     made = {}
     for name in WORKSPACES:
         workspace = await directory.create_workspace(database, name, default_country="US")
         team = await directory.create_team(database, workspace.workspace_id, "Service desk")
+        await events.subscribe(database, workspace.workspace_id, receiver)
         _, made[name] = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "storm")
     await database.close()
     return made

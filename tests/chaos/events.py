@@ -1,0 +1,82 @@
+"""What receivers of events were told under a storm, against what the database holds: each event at least once, and of
+one call in order. Written apart from the code that delivers."""
+
+import asyncio
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from db import webhooks
+from db.database import Database
+from db.sealing import Sealer
+from serve_app.webhooks import signing
+from tests.chaos.auditor import Fault
+from tests.chaos.stand import Onlooker
+from tests.receiver import Received, Receiver
+
+REFUSED = 0.1  # of what is sent: a receiver has its own troubles
+SETTLE_SECONDS = 120.0
+SETTINGS = {
+    "WEBHOOKS__ALLOWED_HOSTS": '["127.0.0.1"]',
+    "WEBHOOKS__RETRY_SECONDS": str([0.5] * 50),  # a whole schedule of the standard takes days
+}
+EVENTS = """SELECT events.id, call_pk, type, at, workspaces.name AS workspace FROM events
+    JOIN workspaces ON workspaces.id = events.workspace_id"""
+CALLS = """SELECT calls.id, call_id, state, workspaces.name AS workspace FROM calls
+    JOIN workspaces ON workspaces.id = calls.workspace_id"""
+UNDER_WAY = "SELECT count(*) AS n FROM webhook_deliveries WHERE state IN ('waiting', 'behind', 'sending')"
+
+Row = dict[str, Any]
+
+
+def reluctantly(seed: int) -> Callable[[Received], int]:
+    """The answer of a receiver that refuses some of what it is sent, each time anew."""
+    rng = random.Random(seed)
+    return lambda _: 503 if rng.random() < REFUSED else 204
+
+
+async def subscribe(database: Database, workspace_id: UUID, receiver: Receiver) -> None:
+    """An endpoint for every event of the workspace."""
+    secret = Sealer().seal(signing.new_secret())
+    await webhooks.add(database, workspace_id, receiver.url, secret)
+
+
+async def audit(onlooker: Onlooker, taken: Sequence[Received]) -> list[Fault]:
+    """Every fault that there is, once nothing is under way any more, or after `SETTLE_SECONDS`."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while (await onlooker.rows(UNDER_WAY))[0]["n"] and time.monotonic() < deadline:
+        await asyncio.sleep(0.5)
+    events, calls = await onlooker.rows(EVENTS), await onlooker.rows(CALLS)
+    return sorted(set(faults(events, calls, [one.message_id for one in taken])))
+
+
+def faults(events: Iterable[Row], calls: Iterable[Row], taken: Sequence[str]) -> Iterator[Fault]:
+    """`taken`: the ids of events as the receiver accepted them, in order, repetitions included."""
+    first: dict[str, int] = {}
+    for place, one in enumerate(taken):
+        first.setdefault(one, place)
+    of_call: dict[int, list[Row]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: event["at"]):
+        of_call[event["call_pk"]].append(event)
+    known = {str(event["id"]) for told in of_call.values() for event in told}
+    for stranger in first.keys() - known:
+        yield Fault("orphan", f"event {stranger} was sent and is not stored")
+    for call in calls:
+        name = f"call {call['workspace']}/{call['call_id']}"
+        yield from _call(name, call["state"], of_call[call["id"]], first)
+
+
+def _call(name: str, state: str, told: Sequence[Row], first: dict[str, int]) -> Iterator[Fault]:
+    if not told or told[-1]["type"] != f"call.{state}":
+        last = told[-1]["type"] if told else "none"
+        yield Fault("wrong", f"{name}: it is {state} and its last event is {last}")
+    places = [first.get(str(event["id"])) for event in told]
+    for event, place in zip(told, places, strict=True):
+        if place is None:
+            yield Fault("lost", f"{name}: {event['type']} was never taken")
+    came = [place for place in places if place is not None]
+    if came != sorted(came):
+        yield Fault("wrong", f"{name}: its events came out of order")
