@@ -46,36 +46,12 @@ class Depth:
     oldest_seconds: float  # how long the job that has waited longest and could start now has waited
 
 
-# Statistics of a queue are always out of date: after a burst the planner expects a handful of rows and sorts thousands.
-# Without these two ways out it walks the index and stops after the first few.
-_WALK_THE_INDEX = sa.text("SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)")
-
 # A lease that runs out while the server is down says nothing about its holder, who could not renew it: after a start of
 # the server, and after an outage that the claimer itself has seen (`take_over` false), holders have the time of a lease
 # to renew first. A job without a worker was abandoned by somebody who knows that its holder is dead.
-_CLAIM = sa.text("""
-    WITH due AS (
-        SELECT id FROM jobs
-        WHERE (
-            (state = 'queued' AND not_before <= now())
-            OR (state = 'running' AND lease_until < now() AND (
-                worker IS NULL
-                OR (:take_over AND now() >= pg_postmaster_start_time() + make_interval(secs => :ttl))
-            ))
-        ) AND (crashes >= :suspect_from) = :suspects
-        ORDER BY not_before, created_at
-        LIMIT :count
-        FOR NO KEY UPDATE SKIP LOCKED
-    )
-    UPDATE jobs SET
-        state = 'running', run = run + 1, attempts = attempts + 1, worker = :worker, started_at = now(),
-        tried_since = coalesce(tried_since, now()),
-        crashes = crashes + CASE WHEN state = 'running' AND stage IS DISTINCT FROM :held_back THEN 1 ELSE 0 END,
-        lease_until = now() + make_interval(secs => :ttl),
-        stage = CASE WHEN :suspects THEN :held_back END
-    FROM due WHERE jobs.id = due.id
-    RETURNING jobs.id
-""")
+_CLAIM = sa.text(
+    "SELECT claim_jobs(:worker, :count, :ttl, :suspect_from, :suspects, :take_over, :held_back, :backfill)"
+)
 
 HELD_BACK = "waiting to be alone"  # the stage of a suspect that is leased and not yet worked on
 NO_SUSPECTS = 2**31 - 1
@@ -89,15 +65,15 @@ _RENEW = sa.text("""
 
 _DEPTH = sa.text("""
     SELECT
-        count(*) FILTER (WHERE jobs.state = 'queued'),
-        count(*) FILTER (WHERE jobs.state = 'queued' AND not due),
-        count(*) FILTER (WHERE jobs.state = 'running'),
-        coalesce(sum(duration) FILTER (WHERE jobs.state = 'queued' AND due), 0)::float,
-        coalesce(sum(duration) FILTER (WHERE jobs.state = 'running'), 0)::float,
-        count(*) FILTER (WHERE jobs.state = 'queued' AND due AND duration IS NULL),
-        coalesce(extract(epoch FROM now() - min(not_before) FILTER (WHERE jobs.state = 'queued' AND due)), 0)::float
-    FROM jobs JOIN calls ON calls.id = jobs.call_pk, LATERAL (SELECT not_before <= now() AS due) AS clock
-    WHERE jobs.state IN ('queued', 'running')
+        count(*) FILTER (WHERE state = 'queued'),
+        count(*) FILTER (WHERE state = 'queued' AND not due),
+        count(*) FILTER (WHERE state = 'running'),
+        coalesce(sum(audio_seconds) FILTER (WHERE state = 'queued' AND due), 0)::float,
+        coalesce(sum(audio_seconds) FILTER (WHERE state = 'running'), 0)::float,
+        count(*) FILTER (WHERE state = 'queued' AND due AND audio_seconds IS NULL),
+        coalesce(extract(epoch FROM now() - min(not_before) FILTER (WHERE state = 'queued' AND due)), 0)::float
+    FROM jobs, LATERAL (SELECT not_before <= now() AS due) AS clock
+    WHERE state IN ('queued', 'running')
 """)
 
 
@@ -109,19 +85,21 @@ async def claim(
     suspect_from: int = NO_SUSPECTS,
     suspects: bool = False,
     take_over: bool = True,
+    backfill: float = 0.1,
 ) -> list[Lease]:
-    """Take up at most `count` jobs for `ttl` seconds, those first that have been due longest.
+    """Take up at most `count` jobs for `ttl` seconds: live calls first, teams by turns, each team's longest due first.
 
-    A job whose lease ran out counts a crash. Several workers may claim at once; no job goes to two of them.
+    Calls that are not live keep the share `backfill` (above 0, below 1) of the audio while live ones wait. Teams' turns
+    are by seconds of audio and priority: `migrations/sql/0007_queue.sql` has the rule. A job whose lease ran out counts
+    a crash. Several workers may claim at once; no job goes to two of them.
 
     Jobs with `suspect_from` crashes or more may be what kills their worker: `suspects` claims those and no others, in
     the stage `HELD_BACK`, in which the death of their worker is not counted against them. With `take_over` False no
     lease that merely ran out is taken over: the caller has just found the server again, as their holders may have.
     """
     values = {"worker": worker, "count": count, "ttl": ttl, "suspect_from": suspect_from}
-    values |= {"suspects": suspects, "take_over": take_over, "held_back": HELD_BACK}
+    values |= {"suspects": suspects, "take_over": take_over, "held_back": HELD_BACK, "backfill": backfill}
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(_WALK_THE_INDEX)
         taken = await connection.execute(_CLAIM, values)
         ids = list(taken.scalars())
         if not ids:

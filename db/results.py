@@ -76,7 +76,10 @@ async def record(database: Database, lease: Lease, stage: str, result: Any) -> N
     if stage not in _ADAPTERS and stage != LEGS:
         raise ValueError(f"no stage is called {stage!r}; there are {', '.join(_ADAPTERS)}")
     async with database.transaction(lease.workspace_id) as connection:
-        await jobs.hold(connection, lease)
+        if left := _left(stage, result):
+            await jobs.change(connection, lease, **left)
+        else:
+            await jobs.hold(connection, lease)
         if stage == LEGS:
             await _record_leg(connection, lease, result)
             return
@@ -92,6 +95,15 @@ async def record(database: Database, lease: Lease, stage: str, result: Any) -> N
             .values(call_pk=lease.call_pk, content_key=content_key(fetched, lease.call), stage=stage, **values)
             .on_conflict_do_update(index_elements=["call_pk", "content_key", "stage"], set_=values)
         )
+
+
+def _left(stage: str, result: Any) -> dict[str, Any]:
+    """What the queue is to know of the work that is left: `queue.py` counts it."""
+    if stage == "audio":
+        return {"audio_seconds": result.duration, "channels": 2 if result.layout.kind.separated else 1}
+    if stage == "asr":
+        return {"recognized": True}
+    return {"told_apart": True} if stage in ("diarization", "voiceprint") else {}
 
 
 async def _legs(connection: AsyncConnection, lease: Lease) -> tuple[tuple[Recording, ...], bool]:

@@ -56,6 +56,8 @@ workspaces = sa.Table(
     _text("time_zone", default="UTC"),
     sa.Column("terms", ARRAY(sa.Text), nullable=False, server_default="{}"),
     _now("created_at"),
+    sa.Column("priority", sa.Double, nullable=False, server_default="1"),
+    sa.Column("live_seconds", sa.Integer, nullable=False, server_default="3600"),
 )
 
 teams = sa.Table(
@@ -65,6 +67,7 @@ teams = sa.Table(
     _workspace(),
     _text("name"),
     _now("created_at"),
+    sa.Column("priority", sa.Double, nullable=False, server_default="1"),
     sa.UniqueConstraint("workspace_id", "id", name="teams_workspace_id_id_key"),
 )
 
@@ -183,9 +186,53 @@ jobs = sa.Table(
     _time("started_at"),
     _time("lease_until"),
     _time("finished_at"),
-    sa.Index("jobs_claim_idx", "not_before", "created_at", postgresql_where=_live),
+    sa.Column("team_id", UUID),
+    sa.Column("live", sa.Boolean, nullable=False, server_default="true"),
+    sa.Column("audio_seconds", sa.Double),
+    sa.Column("channels", sa.SmallInteger),
+    sa.Column("recognized", sa.Boolean, nullable=False, server_default="false"),
+    sa.Column("told_apart", sa.Boolean, nullable=False, server_default="false"),
+    sa.Index(
+        "jobs_lanes_idx",
+        "live",
+        "team_id",
+        "not_before",
+        "created_at",
+        postgresql_where=sa.text("state = 'queued'"),
+    ),
+    sa.Index("jobs_running_idx", "lease_until", postgresql_where=sa.text("state = 'running'")),
+    sa.Index("jobs_crashed_idx", "crashes", postgresql_where=sa.text("state IN ('queued', 'running') AND crashes > 0")),
     sa.UniqueConstraint("call_pk", "id", name="jobs_call_pk_id_key"),
     sa.Index("jobs_one_live_idx", "call_pk", "kind", unique=True, postgresql_where=_live),
+)
+
+turns = sa.Table(
+    "turns",
+    metadata,
+    sa.Column("team_id", UUID, primary_key=True),
+    sa.Column("live", sa.Boolean, primary_key=True),
+    sa.Column("began", sa.Double, nullable=False),
+    sa.Column("ended", sa.Double, nullable=False),
+)
+
+paces = sa.Table(
+    "paces",
+    metadata,
+    sa.Column("stage", sa.Text, primary_key=True),
+    sa.Column("channels", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("calls", sa.Double, nullable=False),
+    sa.Column("audio_seconds", sa.Double, nullable=False),
+    sa.Column("worked_seconds", sa.Double, nullable=False),
+    _now("updated_at"),
+)
+
+engines = sa.Table(
+    "engines",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("replicas", sa.Integer, nullable=False),
+    sa.Column("wanted", sa.Integer, nullable=False),
+    _now("seen_at"),
 )
 
 submissions = sa.Table(

@@ -157,9 +157,11 @@ class Conducting:
         return bool(leases)
 
     async def _leases(self, count: int, suspects: bool) -> list[Lease]:
-        ttl = self._options.lease_seconds
+        options, ttl = self._options, self._options.lease_seconds
         in_touch = time.monotonic() - self._contact_since > ttl
-        return await jobs.claim(self._database, self._name, count, ttl, self._options.suspect_from, suspects, in_touch)
+        return await jobs.claim(
+            self._database, self._name, count, ttl, options.suspect_from, suspects, in_touch, options.backfill_share
+        )
 
     @property
     def _room(self) -> int:

@@ -44,6 +44,12 @@ class ProcessingOptions(BaseModel):
     max_retry_after_seconds: float = Field(
         3600.0, ge=0, description="Longest pause that a recording server may ask for (Retry-After)."
     )
+    backfill_share: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        description="Share of the audio that calls which are not live keep while live calls wait, so that they go on.",
+    )
     drain_seconds: float = Field(
         20.0, ge=0, description="On shutdown, time for running calls before they are put back."
     )

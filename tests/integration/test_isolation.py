@@ -22,7 +22,8 @@ from pipeline.speakers.policy import Voices
 from tests.postgres import World, new_world
 
 NOT_OF_WORKSPACES = {"alembic_version"}
-TABLES = sorted(metadata.tables)
+OF_THE_SERVICE = {"turns", "paces", "engines"}  # isolated from every workspace
+TABLES = sorted(set(metadata.tables) - OF_THE_SERVICE)
 WITHOUT_UPDATES = {"submissions"}  # append-only: nobody updates or deletes there
 
 
@@ -100,6 +101,16 @@ async def test_every_table_is_isolated(world: World) -> None:
                 AND EXISTS (SELECT FROM pg_policy WHERE polrelid = pg_class.oid))
     """)
     assert {row["relname"] for row in open_tables} == NOT_OF_WORKSPACES
+
+
+async def test_what_belongs_to_the_service_is_seen_by_no_workspace(acme: World) -> None:
+    await acme.execute("INSERT INTO turns VALUES (gen_random_uuid(), true, 0, 0)")
+    await acme.execute("INSERT INTO paces VALUES ('asr', 1, 1, 1, 1)")
+    await acme.execute("INSERT INTO engines VALUES ('Transcriber', 1, 1)")
+    for name in sorted(OF_THE_SERVICE):
+        assert (await run(acme, EVERY_WORKSPACE, f"SELECT count(*) FROM {name}")).scalar_one() == 1, name
+        for scope in (acme.workspace_id, None):
+            assert (await run(acme, scope, f"SELECT count(*) FROM {name}")).scalar_one() == 0, name
 
 
 async def test_every_table_holds_something_to_reach_for(acme: World, umbrella: World) -> None:

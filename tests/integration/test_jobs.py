@@ -5,10 +5,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-import sqlalchemy as sa
 
 from db import calls, jobs
-from db.database import EVERY_WORKSPACE
 from pipeline.errors import EngineError, LeaseLost, NotAudio, RecordingGone, RecordingNotReady, RecordingUnreachable
 from tests.postgres import World
 
@@ -241,35 +239,6 @@ async def test_the_depth_counts_jobs_and_the_queued_seconds_of_audio(world: Worl
 
 async def test_the_depth_of_an_empty_queue_is_nothing(world: World) -> None:
     assert await jobs.depth(world.database) == jobs.Depth(0, 0, 0, 0.0, 0.0, 0, 0.0)
-
-
-async def test_a_claim_from_a_long_queue_reads_only_the_jobs_it_takes(world: World) -> None:
-    """Also right after a burst, when the planner's statistics know nothing of it."""
-    await submit_many(world, 1)
-    await world.execute(
-        "INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, state)"
-        " SELECT workspace_id, gen_random_uuid(), team_id, 'a', 'b', now(), 'transcribing'"
-        " FROM calls, generate_series(1, 3000)"
-    )
-    await world.execute("INSERT INTO jobs (call_pk, kind) SELECT id, 'process' FROM calls ON CONFLICT DO NOTHING")
-    async with world.database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(jobs._WALK_THE_INDEX)
-        explain = sa.text("EXPLAIN (ANALYZE, FORMAT JSON) " + jobs._CLAIM.text)
-        plan = (await connection.execute(explain, CLAIM)).scalar_one()
-    assert "jobs_claim_idx" in str(plan)
-    assert max(_rows_read(plan[0]["Plan"])) <= 5
-
-
-CLAIM = {
-    **{"worker": "w", "count": 5, "ttl": 60, "suspect_from": 2},
-    **{"suspects": False, "take_over": True, "held_back": jobs.HELD_BACK},
-}
-
-
-def _rows_read(node: dict[str, Any]) -> list[float]:
-    inner = [rows for child in node.get("Plans", []) for rows in _rows_read(child)]
-    scanned = node.get("Rows Removed by Filter", 0) + node["Actual Rows"]
-    return [*inner, scanned]
 
 
 async def test_jobs_of_a_worker_known_to_be_dead_are_claimed_without_waiting_for_their_lease(world: World) -> None:

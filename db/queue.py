@@ -1,0 +1,221 @@
+"""How much sound waits for which stage, how fast stages are, and how many replicas there are to do it.
+
+A call is counted once for each engine that still has to hear it: a queued one with what its sender declared, one that
+was heard with what it really has. What waits for its recording is not work yet, and counts nowhere but in `later`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from db.database import EVERY_WORKSPACE, Database
+from db.tables import engines, jobs, paces, teams, workspaces
+
+USUAL_SECONDS = 240.0  # of a call of unknown length, before any call was heard
+MEMORY = 50.0  # finished calls after which earlier ones count half
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Live jobs that have the same left to do. `channels`: 1 mixed, 2 separated, None: not heard yet."""
+
+    running: bool
+    kind: str  # process or analyze
+    live: bool
+    channels: int | None
+    recognized: bool
+    told_apart: bool
+    calls: int
+    audio_seconds: float  # of those whose length is known
+    unknown: int  # calls of unknown length among them
+    team_id: UUID | None = None  # only where teams were asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast finished work was done. Older work fades: these are sums with weights, and their quotients count."""
+
+    stage: str  # a stage of `pipeline.process`, or "call": a whole call in its Conductor
+    channels: int  # 1 mixed, 2 separated
+    calls: float
+    audio_seconds: float
+    worked_seconds: float  # of one replica
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """What a scaling policy saw and asked for last."""
+
+    name: str
+    replicas: int
+    wanted: int
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """All that is known of the queue at one moment."""
+
+    groups: tuple[Group, ...]
+    later: int  # calls to be tried later
+    paces: tuple[Pace, ...]
+    engines: tuple[Replicas, ...]
+
+    @property
+    def usual_seconds(self) -> float:
+        """Seconds of a call of unknown length: the mean of those that were heard."""
+        heard = [pace for pace in self.paces if pace.stage == "call"]
+        calls = sum(pace.calls for pace in heard)
+        return sum(pace.audio_seconds for pace in heard) / calls if calls else USUAL_SECONDS
+
+    @property
+    def mixed_share(self) -> float:
+        """How much of the sound that has not been heard yet is mixed, 0..1: as much as of what was; 1 if none was."""
+        heard = {pace.channels: pace.audio_seconds for pace in self.paces if pace.stage == "call"}
+        total = sum(heard.values())
+        return heard.get(1, 0.0) / total if total else 1.0
+
+    def seconds(self, group: Group) -> float:
+        """Seconds of audio of a group, calls of unknown length counted as usual ones."""
+        return group.audio_seconds + group.unknown * self.usual_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What one team has in the queue, live or not."""
+
+    team_id: UUID
+    team: str
+    workspace: str
+    live: bool
+    share: float  # the team's priority times its workspace's
+    groups: tuple[Group, ...]
+
+
+_WHAT = ("kind", "live", "channels", "recognized", "told_apart")
+
+
+def _groups(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    """Reads the live jobs only, by a partial index, and no other table."""
+    columns = [(jobs.c.state == "running").label("running"), *(jobs.c[name] for name in _WHAT), *more]
+    due = sa.literal_column("(state = 'running' OR not_before <= now())").label("due")
+    return (
+        sa.select(
+            due,
+            *columns,
+            sa.func.count().label("calls"),
+            sa.func.coalesce(sa.func.sum(jobs.c.audio_seconds), 0.0).label("audio_seconds"),
+            sa.func.count().filter(jobs.c.audio_seconds.is_(None)).label("unknown"),
+        )
+        .where(jobs.c.state.in_([sa.literal_column("'queued'"), sa.literal_column("'running'")]))
+        .group_by(due, *columns)
+    )
+
+
+async def backlog(database: Database) -> Backlog:
+    """The queue of all workspaces, as the scaling policies want it every few seconds."""
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        groups, later = _due((await connection.execute(_groups())).all())
+        return Backlog(groups, later, await _paces(connection), await _engines(connection))
+
+
+async def lanes(database: Database) -> tuple[Backlog, tuple[Lane, ...]]:
+    """The same with each team's part of it; lanes by workspace, team, live first."""
+    async with database.transaction(EVERY_WORKSPACE, snapshot=True) as connection:
+        groups, later = _due((await connection.execute(_groups(jobs.c.team_id))).all())
+        whole = Backlog(groups, later, await _paces(connection), await _engines(connection))
+        names = await connection.execute(
+            sa.select(
+                teams.c.id,
+                teams.c.name,
+                workspaces.c.name.label("workspace"),
+                (teams.c.priority * workspaces.c.priority).label("share"),
+            )
+            .join(workspaces, workspaces.c.id == teams.c.workspace_id)
+            .where(teams.c.id.in_({group.team_id for group in groups}))
+        )
+        found = [
+            Lane(row.id, row.name, row.workspace, live, row.share, mine)
+            for row in names
+            for live in (True, False)
+            if (mine := tuple(group for group in groups if (group.team_id, group.live) == (row.id, live)))
+        ]
+    return whole, tuple(sorted(found, key=lambda lane: (lane.workspace, lane.team, str(lane.team_id), not lane.live)))
+
+
+async def ahead(database: Database, job_id: UUID) -> float:
+    """Seconds of audio that wait in the same lane before a queued job; calls of unknown length count as usual ones."""
+    mine, other = jobs.alias("mine"), jobs.alias("other")
+    usual = sa.select(
+        sa.func.coalesce(sa.func.sum(paces.c.audio_seconds) / sa.func.nullif(sa.func.sum(paces.c.calls), 0), 240.0)
+    ).where(paces.c.stage == "call")
+    before = (
+        sa.select(sa.func.coalesce(sa.func.sum(sa.func.coalesce(other.c.audio_seconds, usual.scalar_subquery())), 0.0))
+        .select_from(mine.join(other, sa.and_(other.c.live == mine.c.live, other.c.team_id == mine.c.team_id)))
+        .where(
+            mine.c.id == job_id,
+            mine.c.state == "queued",
+            sa.literal_column("other.state = 'queued'"),
+            sa.tuple_(other.c.not_before, other.c.created_at) < sa.tuple_(mine.c.not_before, mine.c.created_at),
+        )
+    )
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        return float((await connection.execute(before)).scalar_one())
+
+
+async def note_paces(database: Database, measured: Iterable[Pace]) -> None:
+    """Add finished work to what is known of it; several Conductors may do so at once."""
+    rows = sorted(measured, key=lambda pace: (pace.stage, pace.channels))  # one order: nobody waits in a circle
+    if not rows:
+        return
+    values = [{name: getattr(pace, name) for name in Pace.__dataclass_fields__} for pace in rows]
+    new = insert(paces).values(values)
+    fade = sa.func.power(0.5, new.excluded.calls / MEMORY)
+    sums = ("calls", "audio_seconds", "worked_seconds")
+    added = {name: paces.c[name] * fade + new.excluded[name] for name in sums}
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(
+            new.on_conflict_do_update(index_elements=["stage", "channels"], set_=added | {"updated_at": sa.func.now()})
+        )
+
+
+async def note_replicas(database: Database, name: str, replicas: int, wanted: int) -> None:
+    """What a scaling policy sees and asks for."""
+    values: Mapping[str, Any] = {"replicas": replicas, "wanted": wanted, "seen_at": sa.func.now()}
+    new = insert(engines).values(name=name, **values)
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=values))
+
+
+async def replicas(database: Database) -> dict[str, int]:
+    """Replicas by deployment, where a policy has told of them in the last five minutes."""
+    recent = sa.select(engines.c.name, engines.c.replicas).where(
+        engines.c.seen_at > sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 5)
+    )
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        return {name: count for name, count in await connection.execute(recent)}
+
+
+def _due(rows: Iterable[Any]) -> tuple[tuple[Group, ...], int]:
+    names = Group.__dataclass_fields__
+    found = list(rows)
+    groups = tuple(Group(**{k: v for k, v in row._mapping.items() if k in names}) for row in found if row.due)
+    return groups, sum(row.calls for row in found if not row.due)
+
+
+async def _paces(connection: AsyncConnection) -> tuple[Pace, ...]:
+    columns = [paces.c[name] for name in Pace.__dataclass_fields__]
+    rows = await connection.execute(sa.select(*columns).order_by(paces.c.stage, paces.c.channels))
+    return tuple(Pace(*row) for row in rows)
+
+
+async def _engines(connection: AsyncConnection) -> tuple[Replicas, ...]:
+    columns = [engines.c[name] for name in Replicas.__dataclass_fields__]
+    rows = await connection.execute(sa.select(*columns).order_by(engines.c.name))
+    return tuple(Replicas(*row) for row in rows)
