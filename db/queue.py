@@ -103,8 +103,8 @@ _WHAT = ("kind", "live", "channels", "recognized", "told_apart")
 
 def _groups(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Reads the live jobs only, by a partial index, and no other table."""
-    columns = [(jobs.c.state == "running").label("running"), *(jobs.c[name] for name in _WHAT), *more]
-    due = sa.literal_column("(state = 'running' OR not_before <= now())").label("due")
+    columns = [sa.literal_column("(state = 'running')").label("running"), *(jobs.c[name] for name in _WHAT), *more]
+    due: sa.ColumnElement[bool] = sa.literal_column("(state = 'running' OR not_before <= now())").label("due")
     return (
         sa.select(
             due,
@@ -194,12 +194,9 @@ async def note_replicas(database: Database, name: str, replicas: int, wanted: in
 
 
 async def replicas(database: Database) -> dict[str, int]:
-    """Replicas by deployment, where a policy has told of them in the last five minutes."""
-    recent = sa.select(engines.c.name, engines.c.replicas).where(
-        engines.c.seen_at > sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 5)
-    )
+    """Replicas by deployment, as last told of."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        return {name: count for name, count in await connection.execute(recent)}
+        return {one.name: one.replicas for one in await _engines(connection)}
 
 
 def _due(rows: Iterable[Any]) -> tuple[tuple[Group, ...], int]:

@@ -10,18 +10,19 @@ Ray's dashboard shows arguments.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 from typing import Any
 
 import ray
 from ray import serve
-from ray.serve.config import AutoscalingPolicy
 from ray.serve.deployment import Application
 from ray.serve.handle import DeploymentHandle
 
+from db.database import OUTAGES
 from pipeline.actors import Diarizer, RayWorkers, Transcriber
-from serve_app.scaling import QueuedCalls, gpu_share, replica_config
+from serve_app.scaling import autoscaling, gpu_share, replica_config
 from serve_app.settings import Settings
 
 log = logging.getLogger("ray.serve")
@@ -48,8 +49,19 @@ class ConductorReplica:
         self._events_database = await Database.open(settings.require_database_url(), pool_size=EVENTS_POOL_SIZE)
         self._events = Delivering(self._events_database, settings.webhooks, sealer)
         self._drain_seconds = settings.processing.drain_seconds
+        with contextlib.suppress(*OUTAGES):
+            await self._tell_fixed(settings)
         await self._loop.start()
         await self._events.start()
+
+    async def _tell_fixed(self, settings: Settings) -> None:
+        """Of deployments with a fixed number of replicas no scaling policy tells how many there are."""
+        from db import queue
+
+        for name in settings.scaling.guesses:
+            bounds = settings.scaling.replicas_of(name)
+            if bounds.min_replicas == bounds.max_replicas:
+                await queue.note_replicas(self._database, name, bounds.max_replicas, bounds.max_replicas)
 
     async def check_health(self) -> None:
         if not self._loop.alive:
@@ -99,13 +111,9 @@ def build_calls(settings: Settings) -> Application:
     diarizer = Diarizer.options(**_engine_options("diarizer", settings, cluster_gpus), max_ongoing_requests=32).bind(
         settings.diarization.model_dump(mode="json")
     )
-    scaling, options = settings.scaling.conductor, settings.scaling
-    policy = AutoscalingPolicy(
-        policy_function=QueuedCalls,
-        policy_kwargs={"calls_per_replica": options.calls_per_conductor, "poll_seconds": options.poll_seconds},
-    )
+    scaling = settings.scaling.conductor
     return Conductor.options(
-        **replica_config(scaling, policy=policy, upscale_delay_s=2, downscale_delay_s=60),
+        **replica_config(scaling, **autoscaling("Conductor", settings.scaling)),
         ray_actor_options={"num_cpus": scaling.num_cpus},
         health_check_period_s=1,  # a dead replica is missed within a second
         health_check_timeout_s=10,
@@ -117,7 +125,7 @@ def build_calls(settings: Settings) -> Application:
 def _engine_options(name: str, settings: Settings, cluster_gpus: float) -> dict[str, Any]:
     replicas = getattr(settings.scaling, name)
     return {
-        **replica_config(replicas, target_ongoing_requests=4, upscale_delay_s=5, downscale_delay_s=120),
+        **replica_config(replicas, **autoscaling(name.capitalize(), settings.scaling)),
         "ray_actor_options": {
             "num_cpus": replicas.num_cpus,
             "num_gpus": gpu_share(name, replicas, cluster_gpus),

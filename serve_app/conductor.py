@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-from db import calls, credentials, jobs, results, roster
+from db import calls, credentials, jobs, queue, results, roster
 from db.database import OUTAGES, Database
 from db.jobs import Lease
 from db.sealing import Sealer
@@ -33,9 +33,11 @@ from pipeline.errors import CallError, EngineError, LeaseLost, WorkerLost
 from pipeline.process import NOT_RECORDED, Outcome, ProcessOptions, conclude, process
 from pipeline.speakers.policy import Voices
 from pipeline.workers import Workers
+from serve_app.pace import CALL, Paces
 from serve_app.retry import ProcessingOptions, decide, is_last_try
 
 T = TypeVar("T")
+PACE_SECONDS = 5.0  # how often a Conductor tells how fast stages were
 LOOK_SECONDS = 1.0  # how often a Conductor looks for others that died on its machine, and for suspects
 log = logging.getLogger("ray.serve")
 
@@ -73,7 +75,8 @@ class Conducting:
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
         self._ended = asyncio.Event()  # a job has
-        self._looked_at = -math.inf
+        self._looked_at = self._told_at = -math.inf
+        self._paces = Paces()
         self.heartbeat = time.monotonic()
 
     async def start(self) -> None:
@@ -145,9 +148,18 @@ class Conducting:
         dead = [name for name in workers if _is_dead(name)]
         await jobs.abandon(self._database, dead)
         self._on_company(len({self._name, *workers} - set(dead)))
+        if self._looked_at - self._told_at > PACE_SECONDS:
+            self._told_at = self._looked_at
+            await self._tell_paces(len(workers))
         for lease in await self._leases(1, suspects=True) if self._room else ():
             self._suspect = lease.job.job_id
             self._begin(lease)
+
+    async def _tell_paces(self, conductors: int) -> None:
+        """Engines are shared by the Conductors that are at work."""
+        there = await queue.replicas(self._database)
+        shares = {name: max(1, count) / max(1, conductors) for name, count in there.items() if name != "Conductor"}
+        await queue.note_paces(self._database, self._paces.take(shares))
 
     async def _claim(self) -> bool:
         """Begin what there is room for; whether anything was."""
@@ -210,13 +222,16 @@ class Conducting:
         except Exception as error:
             log.exception("call %s: unexpected failure", lease.call.call_id)
             await self._give_back(lease, InternalError(f"Unexpected {type(error).__name__} while processing the call."))
+        finally:
+            self._paces.leave(lease.job.job_id)
 
     async def _process(self, lease: Lease) -> None:
         if lease.job.crashes >= self._options.max_crashes:
             raise WorkerLost(_died(lease.job, self._options))
         if self._suspect == lease.job.job_id:
             await self._be_alone(lease)
-        journal = _Journal(self._database, lease, self._patiently)
+        self._paces.begin(CALL, lease.job.job_id)
+        journal = _Journal(self._database, lease, self._patiently, self._paces)
 
         known = await self._patiently(lambda: roster.load(self._database, lease))
         last_try = is_last_try(lease.job, datetime.now(UTC), self._options)
@@ -236,6 +251,8 @@ class Conducting:
             outcome = await conclude(
                 changed, self._workers, known, outcome.spoken, journal.record, self._process_options
             )
+        if lease.job.kind == "process":
+            self._paces.end(CALL, lease.job.job_id, *journal.heard)
 
     def _access(self, lease: Lease) -> Access:
         """Credentials are looked up for the one server that is asked, and stay in this process."""
@@ -317,23 +334,37 @@ def _alive(pid: int) -> bool:
 class _Journal:
     """What the stages of one job recorded, kept in PostgreSQL."""
 
-    def __init__(self, database: Database, lease: Lease, patiently: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(
+        self, database: Database, lease: Lease, patiently: Callable[..., Awaitable[Any]], paces: Paces
+    ) -> None:
         self._database = database
         self._lease = lease
         self._patiently = patiently
+        self._paces = paces
         self._known: dict[str, Any] | None = None
+        self.heard = (0, 0.0)  # channels and seconds of the call
 
     async def recall(self, stage: str) -> Any:
         if stage in STAGES:
             await self._patiently(lambda: jobs.stage(self._database, self._lease, stage))
         if self._known is None:
             self._known = await self._patiently(lambda: results.load(self._database, self._lease))
-        return self._known.get(stage, NOT_RECORDED)
+        known = self._known.get(stage, NOT_RECORDED)
+        if known is NOT_RECORDED:
+            self._paces.begin(stage, self._lease.job.job_id)
+        self._hear(stage, known)
+        return known
 
     async def record(self, stage: str, result: Any) -> None:
+        self._hear(stage, result)
+        self._paces.end(stage, self._lease.job.job_id, *self.heard)
         await self._patiently(lambda: results.record(self._database, self._lease, stage, result))
         if stage == "fetch":
             self._known = None  # now that the content is known, an earlier job's results may be found
+
+    def _hear(self, stage: str, result: Any) -> None:
+        if stage == "audio" and result is not NOT_RECORDED:
+            self.heard = (2 if result.layout.kind.separated else 1, result.duration)
 
 
 def _died(job: Job, options: ProcessingOptions) -> str:

@@ -1,15 +1,17 @@
-"""How many replicas each deployment has, on what hardware, and the policy that scales on queued work."""
+"""How many replicas each deployment has, on what hardware, and the policy that scales on the sound that waits."""
 
 import asyncio
 import logging
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
     from db.database import Database
+    from serve_app.pace import Estimate
 
 log = logging.getLogger("ray.serve")
 
@@ -22,6 +24,9 @@ class Replicas(BaseModel):
     min_replicas: int = Field(1, ge=0, description="Replicas that are always there; 0 lets an idle deployment vanish.")
     max_replicas: int = Field(1, ge=1, description="Most replicas.")
     num_cpus: float = Field(0.0, ge=0, description="Cores that Ray reserves for a replica.")
+    price_per_hour: float | None = Field(
+        None, ge=0, description="What a replica costs in an hour, for `switchboard queue`; in any currency."
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> "Replicas":
@@ -48,8 +53,33 @@ class ScalingOptions(BaseModel):
     transcriber: EngineReplicas = Field(default_factory=EngineReplicas)
     diarizer: EngineReplicas = Field(default_factory=EngineReplicas)
     task_cpus: float = Field(1.0, gt=0, description="Cores that Ray reserves for a CPU task (decoding, analysis).")
-    calls_per_conductor: int = Field(16, ge=1, description="Queued and running calls that one Conductor is meant for.")
-    poll_seconds: float = Field(2.0, gt=0, description="How often the scaling policy looks at the queue.")
+    clear_seconds: float = Field(
+        300.0, gt=0, description="Time in which what waits is to be done: replicas are added until it would be."
+    )
+    up_seconds: float = Field(2.0, ge=0, description="How long more replicas must be wanted before they are added.")
+    down_seconds: float = Field(120.0, ge=0, description="How long fewer must be wanted before any goes.")
+    idle_seconds: float = Field(
+        300.0, ge=0, description="How long the last replica stays with nothing to do, where min_replicas is 0."
+    )
+    conductor_pace: float = Field(
+        20.0, gt=0, description="Seconds of audio that a Conductor's calls do in a second, until it is measured."
+    )
+    transcriber_pace: float = Field(
+        10.0, gt=0, description="Seconds of audio that a Transcriber recognises in a second, until it is measured."
+    )
+    diarizer_pace: float = Field(
+        10.0, gt=0, description="Seconds of mixed audio that a Diarizer does in a second, until it is measured."
+    )
+    poll_seconds: float = Field(2.0, gt=0, description="How often the scaling policies look at the queue.")
+
+    @property
+    def guesses(self) -> dict[str, float]:
+        """Seconds of audio that a replica does in a second, by deployment, until it is measured."""
+        return {"Conductor": self.conductor_pace, "Transcriber": self.transcriber_pace, "Diarizer": self.diarizer_pace}
+
+    def replicas_of(self, name: str) -> Replicas:
+        """The bounds of a deployment that works on calls, by its name."""
+        return {"Conductor": self.conductor, "Transcriber": self.transcriber, "Diarizer": self.diarizer}[name]
 
 
 DEFAULT_GPU_SHARE = {"transcriber": 0.7, "diarizer": 0.3}  # together one GPU: mono calls need both
@@ -76,45 +106,125 @@ def replica_config(replicas: Replicas, **autoscaling: Any) -> dict[str, Any]:
     }
 
 
-class QueuedCalls:
-    """Serve autoscaling policy: Conductors by the calls that wait or run, read from PostgreSQL.
+class Look:
+    """The latest look at the queue, shared by the policies of a process, each of which asks every 0.1 s.
 
-    Lives in the Serve controller and is asked every 0.1 s, so it never blocks: each look at the queue is a task of its
-    own. When PostgreSQL has not answered for 30 s the number of replicas stays as it is.
+    A look is a task of its own, so that nobody blocks. While PostgreSQL is away the last one counts for 30 s; then
+    `estimate` is None.
     """
 
-    def __init__(self, calls_per_replica: int, poll_seconds: float = 2.0) -> None:
-        self._calls_per_replica = calls_per_replica
+    def __init__(self, guesses: Mapping[str, float], poll_seconds: float) -> None:
+        self._guesses = guesses
         self._poll_seconds = poll_seconds
-        self._depth = 0
-        self._seen = -math.inf
-        self._asked = -math.inf
-        self._task: asyncio.Task[None] | None = None
+        self._estimate: Estimate | None = None
+        self._seen = self._asked = -math.inf
+        self._away = False
         self._database: Database | None = None
+        self._told: dict[str, tuple[int, int]] = {}
+        self._told_at = -math.inf
+        self.replicas: dict[str, tuple[int, int]] = {}  # that there are and are wanted, by deployment
+        self.task: asyncio.Task[None] | None = None
 
-    def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
+    @property
+    def estimate(self) -> "Estimate | None":
+        """What is known now; a new look is begun where it is time for one."""
         now = time.monotonic()
-        if (self._task is None or self._task.done()) and now - self._asked >= self._poll_seconds:
+        if (self.task is None or self.task.done()) and now - self._asked >= self._poll_seconds:
             self._asked = now
-            self._task = asyncio.get_running_loop().create_task(self._look())
-        if now - self._seen > 30:
-            return context.target_num_replicas, {}
-        wanted = math.ceil(self._depth / self._calls_per_replica)
-        low, high = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
-        return max(low, min(high, wanted)), {}
+            self.task = asyncio.get_running_loop().create_task(self._look())
+        return self._estimate if now - self._seen <= 30 else None
+
+    async def close(self) -> None:
+        if self._database is not None:
+            await self._database.close()
 
     async def _look(self) -> None:
-        # The address is read here, in the controller, and not passed as an argument: the dashboard shows arguments.
-        from db import jobs
-        from db.database import Database
-        from serve_app.settings import Settings
+        from db import queue
+        from serve_app.pace import Estimate
 
         try:
             async with asyncio.timeout(5):
-                if self._database is None:
-                    self._database = await Database.open(Settings().require_database_url(), pool_size=1)
-                depth = await jobs.depth(self._database)
-            # Calls that wait for their recording need nobody until then.
-            self._depth, self._seen = depth.queued - depth.delayed + depth.running, time.monotonic()
+                database = await self._open()
+                self._estimate, self._seen = Estimate(await queue.backlog(database), self._guesses), time.monotonic()
+                await self._tell(database)
         except Exception as error:
-            log.warning("the scaling policy cannot read the queue: %s", type(error).__name__)
+            if not self._away:
+                log.warning(
+                    "scaling: the queue cannot be read (%s); deployments keep the replicas they have until it can",
+                    type(error).__name__,
+                )
+            self._away = True
+        else:
+            if self._away:
+                log.warning("scaling: the queue can be read again")
+            self._away = False
+
+    async def _open(self) -> "Database":
+        # The address is read here, in the controller, and not passed as an argument: the dashboard shows arguments.
+        from db.database import Database
+        from serve_app.settings import Settings
+
+        if self._database is None:
+            self._database = await Database.open(Settings().require_database_url(), pool_size=1)
+        return self._database
+
+    async def _tell(self, database: "Database") -> None:
+        """Conductors and operators want to know how many there are: once a minute, and when it changes."""
+        from db import queue
+
+        if self.replicas == self._told and time.monotonic() - self._told_at < 60:
+            return
+        told = dict(self.replicas)
+        for name, (there, wanted) in sorted(told.items()):
+            await queue.note_replicas(database, name, there, wanted)
+        self._told, self._told_at = told, time.monotonic()
+
+
+class QueuedAudio:
+    """Serve autoscaling policy of one deployment: as many replicas as do the sound that waits within `clear_seconds`.
+
+    Lives in the Serve controller. What waits and how fast it is done is read from PostgreSQL (`db.queue`). While that
+    is away, the number of replicas stays as it is. A request that no job stands for (a notebook's) keeps one replica.
+    """
+
+    looks: ClassVar[dict[tuple[Any, ...], Look]] = {}  # one for all policies of the controller
+
+    def __init__(self, name: str, guesses: Mapping[str, float], clear_seconds: float, poll_seconds: float) -> None:
+        self._name = name
+        self._clear_seconds = clear_seconds
+        key = (poll_seconds, *sorted(guesses.items()))
+        self.look = self.looks.setdefault(key, Look(dict(guesses), poll_seconds))
+
+    def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
+        estimate = self.look.estimate
+        if estimate is None:
+            wanted = context.target_num_replicas
+        else:
+            wanted = max(estimate.wanted(self._name, self._clear_seconds), int(context.total_num_requests > 0))
+        low, high = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
+        wanted = max(low, min(high, wanted))
+        self.look.replicas[self._name] = (context.current_num_replicas, wanted)
+        return wanted, {}
+
+
+def autoscaling(name: str, options: ScalingOptions) -> dict[str, Any]:
+    """The autoscaling configuration of one of the deployments that work on calls, for `replica_config`."""
+    from ray.serve.config import AutoscalingPolicy
+
+    policy = AutoscalingPolicy(
+        policy_function=QueuedAudio,
+        policy_kwargs={
+            "name": name,
+            "guesses": options.guesses,
+            "clear_seconds": options.clear_seconds,
+            "poll_seconds": options.poll_seconds,
+        },
+    )
+    return {
+        "policy": policy,
+        "upscale_delay_s": options.up_seconds,
+        "downscale_delay_s": options.down_seconds,
+        "downscale_to_zero_delay_s": options.idle_seconds,
+        "metrics_interval_s": 1,
+        "look_back_period_s": 5,
+    }

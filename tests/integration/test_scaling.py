@@ -1,43 +1,174 @@
-"""The policy that turns the queue into Conductors, on a real queue."""
+"""The policy that turns the sound that waits into replicas, on a real queue."""
 
 import asyncio
+import logging
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
+import pytest_asyncio
 
-from db import jobs
+from db import jobs, queue, results
+from db.queue import Pace
+from pipeline.domain.speech import Diarization, Heard, Layout, LayoutKind, Recognized, Recording
 from pipeline.errors import RecordingNotReady
-from serve_app.scaling import QueuedCalls
+from serve_app.pace import PRIOR_SECONDS, Work
+from serve_app.scaling import QueuedAudio
 from tests.postgres import World
 
-
-async def replicas(policy: QueuedCalls, current: int = 1, low: int = 0, high: int = 4) -> int:
-    """What the policy asks for once it has looked at the queue."""
-    context = SimpleNamespace(
-        target_num_replicas=current, capacity_adjusted_min_replicas=low, capacity_adjusted_max_replicas=high
-    )
-    policy(context)
-    assert policy._task is not None
-    await policy._task
-    wanted, _ = policy(context)
-    return wanted
+GUESSES = {"Conductor": 20.0, "Transcriber": 10.0, "Diarizer": 5.0}
+CLEAR = 60.0
+RECORDING = (Recording(0, "file:///a", "ab", 7),)
 
 
-async def test_conductors_follow_the_calls_that_can_be_worked_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest_asyncio.fixture
+async def policies(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, QueuedAudio]]:
+    """One for each deployment, as in the controller, which share their looks."""
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", world.database.url)
-    policy = QueuedCalls(calls_per_replica=2, poll_seconds=0)
-    try:
-        assert await replicas(policy) == 0
+    monkeypatch.setattr(QueuedAudio, "looks", {})
+    made = {name: QueuedAudio(name, GUESSES, CLEAR, poll_seconds=0) for name in GUESSES}
+    yield made
+    await made["Conductor"].look.close()
+
+
+async def wanted(
+    policies: dict[str, QueuedAudio], current: int = 1, low: int = 0, high: int = 100, requests: float = 0
+) -> tuple[int, int, int]:
+    """Conductors, Transcribers and Diarizers that are asked for once the queue was looked at."""
+    context = SimpleNamespace(
+        target_num_replicas=current,
+        current_num_replicas=current,
+        capacity_adjusted_min_replicas=low,
+        capacity_adjusted_max_replicas=high,
+        total_num_requests=requests,
+    )
+    look = policies["Conductor"].look
+    look.estimate  # noqa: B018 (begins a look)
+    assert look.task is not None
+    await look.task
+    first, second, third = (policies[name](context)[0] for name in GUESSES)
+    await look.task
+    return first, second, third
+
+
+async def submit(world: World, count: int, seconds: int | None) -> None:
+    for _ in range(count):
+        world.call_id = uuid4()
+        await world.submit(recording_url="https://store.example/a.wav", duration=seconds)
+
+
+def heard(kind: LayoutKind, seconds: float) -> Heard:
+    return Heard(Layout(kind, 1, 1, 1.0, {}, ""), seconds, ((),), ())
+
+
+async def test_an_empty_queue_wants_nobody_and_a_request_without_a_job_one(
+    world: World, policies: dict[str, QueuedAudio]
+) -> None:
+    assert await wanted(policies) == (0, 0, 0)
+    assert await wanted(policies, low=1) == (1, 1, 1)
+    assert await wanted(policies, requests=1) == (1, 1, 1)
+
+
+async def test_replicas_are_as_many_as_clear_the_audio_that_waits_in_time(
+    world: World, policies: dict[str, QueuedAudio]
+) -> None:
+    await submit(world, 4, 900)
+    assert await wanted(policies) == (3, 6, 12), "3600 s of audio at 20, 10 and 5 times real time, in 60 s"
+    assert await wanted(policies, high=2) == (2, 2, 2)
+
+
+async def test_calls_of_unknown_length_count_as_the_mean_of_those_that_were_heard(
+    world: World, policies: dict[str, QueuedAudio]
+) -> None:
+    await submit(world, 5, None)
+    assert (await wanted(policies))[1] == 2, "240 s each until one was heard"
+    await queue.note_paces(world.database, [Pace("call", 1, 2, 2400, 120)])
+    assert (await wanted(policies))[1] == 10
+
+
+async def test_calls_that_wait_for_their_recording_keep_nobody_busy(
+    world: World, policies: dict[str, QueuedAudio]
+) -> None:
+    await submit(world, 3, 900)
+    for lease in await world.claim(3):
+        await jobs.retry(world.database, lease, RecordingNotReady(), 3600, counts_as_failure=False)
+    assert await wanted(policies) == (0, 0, 0)
+    assert (await queue.backlog(world.database)).later == 3
+
+
+async def test_the_pace_of_finished_work_takes_the_place_of_the_guess(
+    world: World, policies: dict[str, QueuedAudio]
+) -> None:
+    await submit(world, 4, 900)
+    await queue.note_paces(world.database, [Pace("asr", 1, 100, 1e6, 1e6 / 40)])
+    assert (await wanted(policies))[1] == 2, "40 times real time"
+    estimate = policies["Transcriber"].look.estimate
+    assert estimate is not None
+    assert estimate.pace("asr", 1, 10) == pytest.approx((1e6 + PRIOR_SECONDS) / (1e6 / 40 + PRIOR_SECONDS / 10))
+
+
+async def test_what_a_stage_has_done_no_longer_waits_for_it(world: World, policies: dict[str, QueuedAudio]) -> None:
+    await submit(world, 2, None)
+    mixed, separated = await world.claim(2)
+    for lease, kind, seconds in ((mixed, LayoutKind.MONO, 300.0), (separated, LayoutKind.STEREO, 600.0)):
+        await results.record(world.database, lease, "fetch", RECORDING)
+        await results.record(world.database, lease, "audio", heard(kind, seconds))
+    work = await works(policies)
+    assert work["Transcriber"].audio_seconds == {1: 300.0, 2: 600.0}
+    assert work["Diarizer"].audio_seconds == {1: 300.0, 2: 0.0}, "separated channels need nobody told apart"
+    await results.record(world.database, mixed, "asr", Recognized((), "e"))
+    await results.record(world.database, mixed, "diarization", Diarization((), {}, "e"))
+    await results.record(world.database, separated, "voiceprint", None)
+    work = await works(policies)
+    assert work["Transcriber"].audio_seconds == {2: 600.0}
+    assert work["Diarizer"].audio_seconds == {}
+    assert await wanted(policies) == (1, 1, 0)
+
+
+async def works(policies: dict[str, QueuedAudio]) -> dict[str, Work]:
+    await wanted(policies)
+    estimate = policies["Conductor"].look.estimate
+    assert estimate is not None
+    return {name: estimate.work(name) for name in GUESSES}
+
+
+async def test_without_postgresql_everything_stays_as_it_is_and_the_log_says_so_once(
+    world: World,
+    policies: dict[str, QueuedAudio],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await submit(world, 4, 900)
+    await wanted(policies)
+    look = policies["Conductor"].look
+
+    async def away(_: object) -> None:
+        raise ConnectionError
+
+    with caplog.at_level(logging.WARNING, "ray.serve"), monkeypatch.context() as without:
+        without.setattr(queue, "backlog", away)
         for _ in range(3):
-            world.call_id = uuid4()
-            await world.submit(recording_url="https://store.example/a.wav")
-        assert await replicas(policy) == 2
-        for lease in await world.claim(3):
-            await jobs.retry(world.database, lease, RecordingNotReady(), 3600, counts_as_failure=False)
-        await asyncio.sleep(0)
-        assert await replicas(policy) == 0, "calls that wait for their recording keep nobody busy"
-        assert await replicas(policy, low=1) == 1
-    finally:
-        assert policy._database is not None
-        await policy._database.close()
+            assert await wanted(policies, current=7) == (3, 6, 12), "what was seen last still counts"
+        look._seen -= 31
+        assert await wanted(policies, current=7) == (7, 7, 7)
+    assert caplog.text.count("keep the replicas they have") == 1
+    assert await wanted(policies, current=7) == (3, 6, 12)
+
+
+async def test_policies_tell_conductors_and_operators_how_many_there_are(
+    world: World, policies: dict[str, QueuedAudio]
+) -> None:
+    await submit(world, 4, 900)
+    await wanted(policies, current=2)
+    await asyncio.sleep(0)
+    await wanted(policies, current=2)
+    assert await queue.replicas(world.database) == {"Conductor": 2, "Transcriber": 2, "Diarizer": 2}
+
+
+async def test_older_work_fades(world: World) -> None:
+    await queue.note_paces(world.database, [Pace("asr", 1, 50, 100, 100)])
+    await queue.note_paces(world.database, [Pace("asr", 1, 50, 100, 10), Pace("asr", 2, 1, 5, 1)])
+    mixed, separated = (await queue.backlog(world.database)).paces
+    assert (mixed.calls, mixed.audio_seconds, mixed.worked_seconds) == (75, 150, 60)
+    assert (separated.calls, separated.worked_seconds) == (1, 1)
