@@ -45,6 +45,16 @@ class Team:
 
 
 @dataclass(frozen=True, slots=True)
+class Priorities:
+    """Shares of turns at the queue; a team's counts times its workspace's."""
+
+    workspace: str
+    priority: float
+    live_seconds: int  # a call is live that ended less than so long before it was submitted
+    teams: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class DirectoryMember:
     """A person of a workspace; `user_id` is the sender's userId. In no team: known to all of them."""
 
@@ -100,6 +110,36 @@ def tidy_terms(terms: Iterable[str]) -> tuple[str, ...]:
     if too_long is not None:
         raise ValueError(f"a term has at most {LONGEST_TERM} characters, but one begins with {too_long[:20]!r}")
     return tidy
+
+
+async def set_priority(
+    database: Database,
+    workspace_id: UUID,
+    value: float | None = None,
+    team_id: UUID | None = None,
+    live_seconds: int | None = None,
+) -> Priorities:
+    """Change what is given, and say how it is: the priority of the workspace, or of `team_id`; 0.01 to 100.
+
+    Raises NotInDirectory for an unknown workspace or team, and for a value outside its range.
+    """
+    changed = sa.update(workspaces).where(workspaces.c.id == workspace_id)
+    if live_seconds is not None:
+        await _execute(database, workspace_id, changed.values(live_seconds=live_seconds))
+    if value is not None and team_id is None:
+        await _execute(database, workspace_id, changed.values(priority=value))
+    elif value is not None:
+        own = sa.and_(teams.c.id == team_id, teams.c.workspace_id == workspace_id)
+        update = sa.update(teams).where(own).values(priority=value).returning(teams.c.id)
+        if not await _execute(database, workspace_id, update):
+            raise NotInDirectory(f"there is no team {team_id} in the workspace")
+    rows = await _execute(database, workspace_id, sa.select(workspaces).where(workspaces.c.id == workspace_id))
+    if not rows:
+        raise NotInDirectory(f"there is no workspace {workspace_id}")
+    of_it = sa.select(teams.c.name, teams.c.priority).where(teams.c.workspace_id == workspace_id).order_by(teams.c.name)
+    shares = await _execute(database, workspace_id, of_it)
+    (home,) = rows
+    return Priorities(home.name, home.priority, home.live_seconds, {row.name: row.priority for row in shares})
 
 
 async def create_team(database: Database, workspace_id: UUID, name: str, team_id: UUID | None = None) -> Team:

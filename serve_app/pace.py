@@ -7,10 +7,10 @@ is the time in which the stage had work at all.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from db.queue import Backlog, Group, Pace
+from db.queue import Backlog, Group, Lane, Pace
 
 CALL = "call"  # the whole of a call, in its Conductor
 STAGES: Mapping[str, tuple[str, ...]] = {
@@ -160,3 +160,38 @@ class Estimate:
         if name != "Diarizer":
             return 1.0
         return self._backlog.mixed_share if group.channels is None else float(group.channels == 1)
+
+    def clear_in(self, replicas: Mapping[str, int], audio_seconds: float | None = None) -> float:
+        """Seconds until the slowest deployment has done what waits, or so many seconds of audio as they are
+        distributed, with `replicas` of each (where there is none, one is taken: it would be started)."""
+        needed = {
+            name: self.work(name).replica_seconds
+            if audio_seconds is None
+            else self.replica_seconds(name, None, audio_seconds)
+            for name in STAGES
+        }
+        return max(seconds / max(1, replicas.get(name, 1)) for name, seconds in needed.items())
+
+    def per_audio_hour(self, name: str) -> float:
+        """Seconds that one replica of a deployment works on an hour of audio, as calls are distributed."""
+        return self.replica_seconds(name, None, 3600.0)
+
+
+def ahead(mine: Lane, before: float, lanes: Sequence[Lane], backlog: Backlog, backfill: float) -> float:
+    """Seconds of audio that are worked on before a call's turn. `before`: those ahead of it in its own lane.
+
+    By the turns of `claim_jobs`: of each other lane of its kind as much as that lane's share allows meanwhile, of the
+    other kind the share `backfill` of the audio, or all that is live before a call that is not. An estimate: what is
+    submitted meanwhile changes it.
+    """
+    at_work = sum(backlog.seconds(group) for group in backlog.groups if group.running)
+    waiting = {
+        lane: sum(backlog.seconds(group) for group in lane.groups if not group.running)
+        for lane in lanes
+        if lane != mine
+    }
+    same = before + sum(
+        min(seconds, before * lane.share / mine.share) for lane, seconds in waiting.items() if lane.live == mine.live
+    )
+    others = sum(seconds for lane, seconds in waiting.items() if lane.live != mine.live)
+    return at_work + same + (min(others, same * backfill / (1 - backfill)) if mine.live else others)

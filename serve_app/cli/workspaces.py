@@ -13,7 +13,7 @@ from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
     from db.database import Database
-    from db.directory import DirectoryMember, Team, Workspace
+    from db.directory import DirectoryMember, Priorities, Team, Workspace
 
 app = typer.Typer(
     help="""Workspaces: each has its own calls, teams, members, contacts and keys.
@@ -147,6 +147,51 @@ def terms(
         out().print("\n".join(home.terms), markup=False, soft_wrap=True)
     else:
         err().print(f"{home.name} has no terms: `switchboard workspaces terms TERM ...` adds some.", markup=False)
+
+
+@app.command("priority")
+def priority(
+    value: Annotated[
+        float | None, typer.Argument(metavar="[VALUE]", help="0.01 to 100; 1 is usual.", show_default=False)
+    ] = None,
+    team: Annotated[str | None, typer.Option(help="Of this team instead, times its workspace's.")] = None,
+    live_seconds: Annotated[
+        int | None,
+        typer.Option(min=0, help="A call is live that ended less than so long before it was submitted."),
+    ] = None,
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Show or change whose calls are taken up first, as shares: a team of priority 4 gets four times the turns of one.
+
+    It holds from the next call that is taken up. `--live-seconds` holds for calls submitted afterwards.
+
+    Examples:
+
+      switchboard workspaces priority 4 --team support --workspace acme
+
+      switchboard workspaces priority --live-seconds 7200 --workspace acme
+    """
+    if value is not None and not 0.01 <= value <= 100:
+        raise CommandError(f"A priority is a number from 0.01 to 100, not {value:g}.", "1 is usual.", USAGE)
+
+    async def work(database: "Database") -> "Priorities":
+        from db import directory
+
+        home = await names.workspace(database, workspace)
+        group = await names.team(database, home.workspace_id, team) if team else None
+        return await directory.set_priority(
+            database, home.workspace_id, value, group.team_id if group else None, live_seconds
+        )
+
+    found = state.run(work)
+    if json_:
+        print_json(found)
+        return
+    out().print(f"workspace {found.workspace}: priority {found.priority:g}", markup=False)
+    out().print(f"live: calls that ended less than {found.live_seconds} s before they were submitted")
+    for name, share in found.teams.items():
+        out().print(f"team {name}: priority {share:g}", markup=False)
 
 
 @teams_app.command("create")

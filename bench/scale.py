@@ -1,0 +1,247 @@
+"""Does a call cost more when ten thousand are queued, or when a million are stored?
+
+    python bench/scale.py [--queued 10000] [--stored 1000000] [--rounds 7] [--calls 30] [--json FILE]
+
+Three databases on one server of its own: ten calls queued; many queued; ten queued beside many stored. In turns each of
+them has the statements of some calls run against it, as Intake and Conductor run them: submitted, claimed, every stage
+noted and recorded, completed. Counted is CPU time, of PostgreSQL's back ends (Linux, /proc) and of this process. Read
+the ratios to the database with ten calls. The look of the scaling policies is counted too, for itself: it comes every
+two seconds, not with each call.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from db import calls, directory, embedded, jobs, keys, migrate, queue, results, roster
+from db.database import Database
+from pipeline.domain.call import Sender, Submission
+from pipeline.domain.insight import Finding
+from pipeline.domain.speech import Heard, Layout, LayoutKind, Recognized, Recording, Span, Transcript
+
+STEPS = ("submit", "claim", "renew", "stage", "record", "complete")
+LAYOUT = Layout(LayoutKind.STEREO, 2, 2, 1.0, {"correlation": 0.0}, "two channels that differ")
+SPEECH = tuple(Span(float(at), at + 0.8) for at in range(200))
+HEARD = Heard(LAYOUT, 240.0, (SPEECH, SPEECH), ())
+TRANSCRIPT = Transcript("en", 1.0, 240.0, (), (), LAYOUT, "bench")
+FINDINGS = tuple(Finding(step, 1, {"text": "x" * 200}, (), 1.0) for step in ("summary", "statistics", "tone"))
+
+GENERATE = """
+INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, duration, recording_url,
+    recording_identity, state, completed_at, analyzed_at, created_at)
+SELECT {workspace}, gen_random_uuid(), {team}, '+4930' || n, '+49409' || n, now() - n * interval '1 s', 240,
+    'https://pbx.example.com/' || n || '.wav', 'https://pbx.example.com/' || n || '.wav', '{state}', now(), now(),
+    now() - n * interval '1 s'
+FROM generate_series(1, {count}) AS n;
+INSERT INTO jobs (call_pk, kind, state, run, attempts, team_id, live, audio_seconds, created_at, not_before)
+SELECT id, 'process', '{job}', {run}, {run}, team_id, false, 240, created_at, created_at FROM calls;
+UPDATE calls SET job_id = jobs.id FROM jobs WHERE jobs.call_pk = calls.id;
+INSERT INTO submissions (call_pk, key_id, body, job_id)
+SELECT id, gen_random_uuid(), '{{"callId": "x", "duration": 240}}', job_id FROM calls;
+"""
+RECORDED = """
+INSERT INTO recordings (job_id, channel, call_pk, uri, sha256, size_bytes)
+SELECT job_id, 0, id, 'file:///recordings/' || id, md5(id::text), 1000000 FROM calls;
+INSERT INTO stage_results (call_pk, content_key, stage, job_id, result)
+SELECT id, 'of 1 0:' || md5(id::text), stage, job_id, '{{"duration": 240}}'
+FROM calls, unnest(ARRAY['audio', 'asr', 'speakers']) AS stage;
+INSERT INTO transcripts (call_pk, job_id, language, duration, engine, content)
+SELECT id, job_id, 'en', 240, 'bench', '{{"turns": []}}' FROM calls;
+INSERT INTO findings (call_pk, step, version, position, value) SELECT id, 'summary', 1, 0, '{{"text": "x"}}' FROM calls;
+INSERT INTO tasks (call_pk, position, title, owner, kind, confidence, evidence)
+SELECT id, 0, 'Send the offer', 'rep', 'send', 0.9, '{{}}' FROM calls;
+"""
+
+
+@dataclass
+class Cost:
+    """CPU seconds of one step, a sum over `times` statements or transactions."""
+
+    times: int = 0
+    server: float = 0.0
+    client: float = 0.0
+
+
+@dataclass
+class Stand:
+    """One database, and what was measured on it."""
+
+    name: str
+    database: Database
+    sender: Sender
+    back_ends: list[int]
+    rounds: list[dict[str, Cost]] = field(default_factory=list)
+
+    def server_seconds(self) -> float:
+        """CPU time of our back ends: the first figure of schedstat, nanoseconds."""
+        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in self.back_ends) / 1e9
+
+    @asynccontextmanager
+    async def measured(self, step: str, times: int = 1) -> AsyncIterator[None]:
+        cost = self.rounds[-1].setdefault(step, Cost())
+        server, client = self.server_seconds(), time.process_time()
+        yield
+        cost.times += times
+        cost.server += self.server_seconds() - server
+        cost.client += time.process_time() - client
+
+    async def one_call(self) -> None:
+        data = Submission(uuid4(), "+49301", "+49402", datetime(2026, 1, 1, tzinfo=UTC), duration=240)
+        address = f"https://pbx.example.com/{data.call_id}.wav"
+        data = Submission(data.call_id, "+49301", "+49402", data.start_time, recording_url=address, duration=240)
+        async with self.measured("submit"):
+            await calls.submit(self.database, self.sender, data, {"callId": str(data.call_id)})
+        async with self.measured("claim"):
+            (lease,) = await jobs.claim(self.database, "bench:1:a", 1, 60.0)
+        async with self.measured("renew", 3):
+            await jobs.renew(self.database, [lease], 60.0)
+            await jobs.workers(self.database)
+            await roster.load(self.database, lease)
+        recording = Recording(0, f"file:///{lease.call_pk}", f"{lease.call_pk:064x}", 1_000_000)
+        stages: dict[str, Any] = {"fetch": (recording,), "audio": HEARD, "asr": Recognized((), "bench")}
+        for stage, result in (*stages.items(), ("voiceprint", None), ("speakers", TRANSCRIPT)):
+            async with self.measured("stage"):
+                await jobs.stage(self.database, lease, stage)
+            async with self.measured("record"):
+                await results.record(self.database, lease, stage, result)
+        async with self.measured("complete"):
+            await calls.complete(self.database, lease, TRANSCRIPT, FINDINGS, None)
+
+    async def some_calls(self, count: int) -> None:
+        self.rounds.append({})
+        for _ in range(count):
+            await self.one_call()
+        async with self.measured("scaling look"):
+            await queue.backlog(self.database)
+
+
+async def stand(url: str, name: str, queued: int, stored: int) -> Stand:
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    own = url.replace("/switchboard?", f"/{name}?")
+    migrate.migrate(own)
+    database = await Database.open(own, pool_size=1)
+    home = await directory.create_workspace(database, "bench", default_country="DE")
+    team = await directory.create_team(database, home.workspace_id, "bench")
+    _, secret = await keys.create(database, home.workspace_id, team.team_id, {"submit"}, "bench")
+    sender = await keys.find(database, secret)
+    assert sender is not None
+    plain = {"workspace": f"'{home.workspace_id}'", "team": f"'{team.team_id}'"}
+    with psycopg.connect(own, autocommit=True) as admin:
+        admin.execute("SET session_replication_role = replica")  # no triggers, no look at foreign keys: it is right
+        admin.execute("SET synchronous_commit = off")
+        if stored:
+            say(f"{name}: storing {stored} calls")
+            fill = GENERATE + RECORDED
+            admin.execute(fill.format(**plain, count=stored, state="completed", job="done", run=1))
+        say(f"{name}: queueing {queued}")
+        more = GENERATE.replace("FROM calls", "FROM calls WHERE job_id IS NULL")
+        more = more.replace("WHERE jobs.call_pk = calls.id", "WHERE jobs.call_pk = calls.id AND calls.job_id IS NULL")
+        more = more.rpartition("INSERT INTO submissions")[0]
+        admin.execute(more.format(**plain, count=queued, state="transcribing", job="queued", run=0))
+        admin.execute("VACUUM ANALYZE")
+    return Stand(name, database, sender, await back_ends(database))
+
+
+async def back_ends(database: Database) -> list[int]:
+    async with database.engine.connect() as connection:
+        first = (await connection.exec_driver_sql("SELECT pg_backend_pid()")).scalar_one()
+    return [first, (await database.fetch_one("SELECT pg_backend_pid()", ()))[0]]
+
+
+async def measure(url: str, options: argparse.Namespace) -> list[Stand]:
+    sizes = {"ten": (10, 0), "queued": (options.queued, 0), "stored": (10, options.stored)}
+    stands = [await stand(url, name, *size) for name, size in sizes.items()]
+    try:
+        for one in stands:  # caches and plans
+            await one.some_calls(10)
+            one.rounds.clear()
+        for number in range(options.rounds):
+            for one in stands:
+                await one.some_calls(options.calls)
+            say(f"round {number + 1} of {options.rounds}")
+    finally:
+        for one in stands:
+            await one.database.close()
+    return stands
+
+
+def say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+def milliseconds(one: Stand, number: int, step: str, calls: int) -> tuple[float, float]:
+    """CPU of PostgreSQL and of this process in one round: by call, or by look for the scaling look."""
+    costs = one.rounds[number]
+    chosen = [costs[name] for name in (STEPS if step == "whole call" else (step,))]
+    by = calls if step != "scaling look" else 1
+    return sum(cost.server for cost in chosen) * 1000 / by, sum(cost.client for cost in chosen) * 1000 / by
+
+
+def table(stands: list[Stand], rounds: int, calls: int) -> list[dict[str, Any]]:
+    """By step: the median over the rounds, and the median of the ratios to the first database in the same round."""
+    rows = []
+    for step in (*STEPS, "whole call", "scaling look"):
+        for one in stands:
+            pairs = [
+                (milliseconds(one, n, step, calls), milliseconds(stands[0], n, step, calls)) for n in range(rounds)
+            ]
+            row: dict[str, Any] = {"step": step, "database": one.name}
+            for place, side in enumerate(("server", "client")):
+                row[f"{side}_ms"] = round(statistics.median(mine[place] for mine, _ in pairs), 3)
+                row[f"{side}_ratio"] = round(statistics.median(mine[place] / ten[place] for mine, ten in pairs), 3)
+            row["ratio"] = round(statistics.median(sum(mine) / sum(ten) for mine, ten in pairs), 3)
+            rows.append(row)
+    return rows
+
+
+def report(rows: list[dict[str, Any]]) -> None:
+    print(f"{'step':<14}{'database':<10}{'PostgreSQL ms':>14}{'ratio':>8}{'this side ms':>14}{'ratio':>8}{'both':>8}")
+    for row in rows:
+        print(
+            f"{row['step']:<14}{row['database']:<10}{row['server_ms']:>14}{row['server_ratio']:>8}"
+            f"{row['client_ms']:>14}{row['client_ratio']:>8}{row['ratio']:>8}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queued", type=int, default=10_000, help="calls queued in the second database")
+    parser.add_argument("--stored", type=int, default=1_000_000, help="calls stored in the third")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each database")
+    parser.add_argument("--calls", type=int, default=30, help="calls in one turn")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="swb-bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name) / "state"
+        url = embedded.start(folder)
+        try:
+            stands = asyncio.run(measure(url, options))
+        finally:
+            embedded.stop(folder)
+    rows = table(stands, options.rounds, options.calls)
+    report(rows)
+    if options.json:
+        figures = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "queued": options.queued}
+        figures |= {"stored": options.stored, "rounds": options.rounds, "calls": options.calls, "rows": rows}
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
