@@ -1,0 +1,100 @@
+"""`switchboard queue` and `workspaces priority`, and what a Conductor measures, on a real queue."""
+
+import json
+from uuid import uuid4
+
+import pytest
+from typer.testing import CliRunner
+
+from db import jobs, queue, results
+from db.database import Database
+from db.queue import Pace
+from pipeline.domain.speech import Heard, Layout, LayoutKind, Recognized, Recording
+from serve_app.cli import app
+from serve_app.pace import ahead
+from tests.postgres import World
+
+runner = CliRunner()
+
+
+def said(url: str, *command: str) -> str:
+    environment = {
+        "SWITCHBOARD_DATABASE_URL": url,
+        "SWITCHBOARD_SCALING__TRANSCRIBER__NUM_GPUS": "0.5",
+        "SWITCHBOARD_SCALING__TRANSCRIBER__PRICE_PER_HOUR": "1.2",
+    }
+    result = runner.invoke(app, list(command), env=environment)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def submitted(postgres_url: str, count: int) -> None:
+    """Without a loop of its own a command cannot run inside a test's."""
+    import asyncio
+
+    from tests.postgres import new_world
+
+    async def work() -> None:
+        database = await Database.open(postgres_url)
+        world = await new_world(database)
+        for _ in range(count):
+            world.call_id = uuid4()
+            await world.submit(recording_url="https://store.example/a.wav", duration=600)
+        await world.claim()
+        await queue.note_paces(database, [Pace("asr", 1, 100, 1e6, 1e6 / 20), Pace("asr", 2, 1, 600, 60)])
+        await queue.note_replicas(database, "Transcriber", 2, 2)
+        await database.close()
+
+    asyncio.run(work())
+
+
+def test_the_queue_is_shown_by_stage_and_team_with_time_and_cost(postgres_url: str) -> None:
+    submitted(postgres_url, 3)
+    shown = json.loads(said(postgres_url, "queue", "--json"))
+    assert (shown["waiting_calls"], shown["running_calls"], shown["audio_seconds"]) == (2, 1, 1800.0)
+    transcriber = next(stage for stage in shown["stages"] if stage["deployment"] == "Transcriber")
+    assert transcriber["replicas"] == 2
+    assert transcriber["clear_seconds"] == pytest.approx(1800 / 20 / 2, rel=0.01)
+    assert transcriber["cost_per_audio_hour"] == pytest.approx(1.2 / 20, rel=0.01)
+    assert shown["gpu_seconds_per_audio_hour"] == pytest.approx(180 * 0.5, rel=0.01)
+    (team,) = shown["teams"]
+    assert (team["team"], team["live"], team["waiting_calls"], team["running_calls"]) == ("Sales", False, 2, 1)
+    text = said(postgres_url, "queue")
+    assert "2 calls wait, 1 are at work" in text
+    assert "Sales" in text
+
+
+def test_priorities_are_set_by_workspace_and_team(postgres_url: str) -> None:
+    submitted(postgres_url, 1)
+    said(postgres_url, "workspaces", "priority", "2", "--live-seconds", "60")
+    shown = json.loads(said(postgres_url, "workspaces", "priority", "4", "--team", "Support", "--json"))
+    assert (shown["priority"], shown["live_seconds"], shown["teams"]) == (2.0, 60, {"Sales": 1.0, "Support": 4.0})
+    refused = runner.invoke(app, ["workspaces", "priority", "0"], env={"SWITCHBOARD_DATABASE_URL": postgres_url})
+    assert refused.exit_code == 2
+
+
+async def test_what_waits_before_a_call_follows_from_the_turns(world: World) -> None:
+    for team, count in ((world.scoped, 4), (world.other_scoped, 2)):
+        for _ in range(count):
+            world.call_id = uuid4()
+            answer = await world.submit(team, recording_url="https://store.example/a.wav", duration=100)
+    assert answer.job_id is not None
+    before = await queue.ahead(world.database, answer.job_id)
+    assert before == 100
+    backlog, lanes = await queue.lanes(world.database)
+    (mine,) = (lane for lane in lanes if lane.team_id == world.other_team_id)
+    assert ahead(mine, before, lanes, backlog, 0.1) == 200, "as much of the other team's four"
+
+
+async def test_recorded_stages_leave_the_queue_what_is_left(world: World) -> None:
+    await world.submit(recording_url="https://store.example/a.wav")
+    lease = await world.one()
+    await results.record(world.database, lease, "fetch", (Recording(0, "file:///a", "ab", 7),))
+    layout = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "")
+    await results.record(world.database, lease, "audio", Heard(layout, 33.0, ((), ()), ()))
+    await results.record(world.database, lease, "asr", Recognized((), "e"))
+    (group,) = (await queue.backlog(world.database)).groups
+    assert (group.channels, group.audio_seconds, group.recognized, group.told_apart) == (2, 33.0, True, False)
+    await jobs.release(world.database, [lease])
+    (group,) = (await queue.backlog(world.database)).groups
+    assert (group.running, group.recognized) == (False, True)
