@@ -10,7 +10,6 @@ Ray's dashboard shows arguments.
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 from typing import Any
@@ -20,7 +19,6 @@ from ray import serve
 from ray.serve.deployment import Application
 from ray.serve.handle import DeploymentHandle
 
-from db.database import OUTAGES
 from pipeline.actors import Diarizer, RayWorkers, Transcriber
 from serve_app.scaling import autoscaling, gpu_share, replica_config
 from serve_app.settings import Settings
@@ -49,19 +47,24 @@ class ConductorReplica:
         self._events_database = await Database.open(settings.require_database_url(), pool_size=EVENTS_POOL_SIZE)
         self._events = Delivering(self._events_database, settings.webhooks, sealer)
         self._drain_seconds = settings.processing.drain_seconds
-        with contextlib.suppress(*OUTAGES):
-            await self._tell_fixed(settings)
         await self._loop.start()
         await self._events.start()
+        self._telling = asyncio.create_task(self._tell_fixed(settings))
 
     async def _tell_fixed(self, settings: Settings) -> None:
-        """Of deployments with a fixed number of replicas no scaling policy tells how many there are."""
+        """Of deployments with a fixed number of replicas no scaling policy tells how many there are.
+
+        Nothing but figures hangs on it, so a failure is no reason to be away.
+        """
         from db import queue
 
-        for name in settings.scaling.guesses:
-            bounds = settings.scaling.replicas_of(name)
-            if bounds.min_replicas == bounds.max_replicas:
-                await queue.note_replicas(self._database, name, bounds.max_replicas, bounds.max_replicas)
+        try:
+            for name in settings.scaling.guesses:
+                bounds = settings.scaling.replicas_of(name)
+                if bounds.min_replicas == bounds.max_replicas:
+                    await queue.note_replicas(self._database, name, bounds.max_replicas, bounds.max_replicas)
+        except Exception as error:
+            log.warning("the number of replicas could not be told to operators: %s", type(error).__name__)
 
     async def check_health(self) -> None:
         if not self._loop.alive:
