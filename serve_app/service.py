@@ -71,8 +71,8 @@ def prepare_environment(settings: Settings, database_url: str) -> None:
         "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port(8404)),
         # Ray's workers are the service itself here: at Ray's niceness of 15 anything else on the machine starves it.
         "RAY_worker_niceness": "0",
-        # glibc keeps a heap for each thread that ever asked for memory: a Diarizer grew from 0.6 to 1 GB within two minutes
-        # of calls and stays below 0.8 with two heaps.
+        # glibc keeps a heap for each thread that ever asked for memory: a Diarizer grew from 0.6 to 1 GB within two
+        # minutes of calls and stays below 0.8 with two heaps.
         "MALLOC_ARENA_MAX": "2",
         # A node that is gone is known to be within seconds, not half a minute; one that is merely slow is not given up.
         "RAY_health_check_period_ms": "1000",
