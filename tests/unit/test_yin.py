@@ -34,3 +34,22 @@ def test_noise_silence_and_no_windows_give_figures_and_no_error() -> None:
         for rows in (noise, np.zeros((3, WINDOW), np.float32), np.zeros((0, WINDOW), np.float32)):
             found = yin.pitch(rows, RATE, 65.0, 500.0, 0.2)
             assert found.shape == (len(rows),) and np.isfinite(found).all()
+
+
+def test_real_speech_has_the_pitch_that_librosa_finds() -> None:
+    import librosa
+    import soundfile
+
+    from serve_app.demo.samples import FOLDER
+
+    samples, rate = soundfile.read(FOLDER / "03_repair_mono" / "call.flac", dtype="float32", frames=8 * RATE)
+    assert rate == RATE
+    theirs = librosa.yin(
+        samples, fmin=65.0, fmax=500.0, sr=RATE, frame_length=WINDOW, hop_length=80, trough_threshold=0.2, center=False
+    )
+    rows = np.lib.stride_tricks.sliding_window_view(samples, WINDOW)[::80]
+    ours = yin.pitch(np.ascontiguousarray(rows), RATE, 65.0, 500.0, 0.2)
+    loud = np.sqrt((rows**2).mean(axis=1)) > 0.01
+    assert loud.sum() > 200
+    apart = np.abs(ours[: len(theirs)] / theirs - 1) > 0.001
+    assert apart[loud[: len(theirs)]].mean() < 0.002
