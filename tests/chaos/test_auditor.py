@@ -113,7 +113,9 @@ async def test_what_nobody_knows_may_be_stored_or_not(kept: Kept) -> None:
 
 CALL = f"(SELECT id FROM calls WHERE call_id = '{STEREO_CALL}')"
 GONE = f"(SELECT id FROM calls WHERE call_id = '{GONE_CALL}')"
-A_PROCESS_JOB = "INSERT INTO jobs (call_pk, kind, state) SELECT {}, 'process', '{}'"
+A_PROCESS_JOB = (
+    "INSERT INTO jobs (call_pk, kind, state, team_id) SELECT {}, 'process', '{}', (SELECT id FROM teams LIMIT 1)"
+)
 PLANTED = {
     "a submission lost": ("lost", "DELETE FROM submissions WHERE body ->> 'teamId' = 'chaos 2 1'"),
     "a call lost": ("lost", f"DELETE FROM submissions WHERE call_pk = {GONE}", f"DELETE FROM calls WHERE id = {GONE}"),
