@@ -50,7 +50,12 @@ async def audit(onlooker: Onlooker, taken: Sequence[Received]) -> list[Fault]:
     while (await onlooker.rows(UNDER_WAY))[0]["n"] and time.monotonic() < deadline:
         await asyncio.sleep(0.5)
     events, calls = await onlooker.rows(EVENTS), await onlooker.rows(CALLS)
-    return sorted(set(faults(events, calls, [one.message_id for one in taken])))
+    return sorted(set(faults(events, calls, [_event_id(one.message_id) for one in taken])))
+
+
+def _event_id(message_id: str) -> str:
+    """The id in the database of what was sent as `evt_` and its digits."""
+    return str(UUID(message_id.removeprefix("evt_")))
 
 
 def faults(events: Iterable[Row], calls: Iterable[Row], taken: Sequence[str]) -> Iterator[Fault]:
