@@ -130,7 +130,7 @@ HEAD = b"/submit HTTP/1.1\r\nHost: x\r\n"
     ("raw", "status", "header"),
     [
         (b"FOO " + HEAD + b"Connection: close\r\nContent-Length: 0\r\n\r\n", 405, ("allow", "POST")),
-        (b"POST " + HEAD + b"Content-Length: 0\r\n\r\n", 503, ("retry-after", "2")),
+        (b"POST " + HEAD + b"Connection: close\r\nContent-Length: 0\r\n\r\n", 503, ("retry-after", "2")),
     ],
 )
 def test_what_haproxy_answers_itself_is_a_problem(
