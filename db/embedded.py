@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from psycopg import sql
 DATABASE = "switchboard"
 SYSTEM_USER = "pgserver"  # whom the server runs as when we are root, which PostgreSQL refuses to be
 START_SECONDS = 60  # recovery after a crash included
+DYING_SECONDS = 5  # that a server which was killed may still be seen
 LONGEST_SOCKET_PATH = 100  # bytes; the kernel's limit is 107, 103 on macOS
 
 
@@ -40,9 +42,15 @@ def start(data_dir: Path, options: Mapping[str, str] | None = None) -> str:
     """
     server = _Server(_prepare(data_dir))
     with server.lock():
-        if not server.running():
-            server.initialise()
-            server.launch(options or {})
+        if server.running():
+            try:
+                server.create_database()
+                return server.url(DATABASE)
+            except psycopg.OperationalError:
+                if not server.dies():  # it was found in the very moment in which it was killed
+                    raise
+        server.initialise()
+        server.launch(options or {})
         server.create_database()
     return server.url(DATABASE)
 
@@ -98,6 +106,15 @@ class _Server:
             return False
         except psutil.AccessDenied as error:
             raise EmbeddedPostgresError(f"{self.cluster} is served by another user's PostgreSQL.") from error
+
+    def dies(self) -> bool:
+        """Whether it is gone, or goes within `DYING_SECONDS`."""
+        deadline = time.monotonic() + DYING_SECONDS
+        while self.running():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
 
     def _is_of_cluster(self, process: psutil.Process) -> bool:
         return process.name().startswith("postgres") and Path(process.cwd()) == self.cluster
