@@ -22,7 +22,7 @@ import statistics
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,9 @@ async def run(stand: Stand, options: argparse.Namespace) -> dict[str, Any]:
         most = results[1].rate
         figures["rows"] += [measured.row() for measured in results]
         figures["ratios"][connections] = ratios(results)
-        figures["rounds"] += [asdict(one) | {"latencies_ms": None} for one in results]
+        figures["rounds"] += [
+            {"endpoint": one.endpoint, "connections": one.connections, "per_second": one.per_second} for one in results
+        ]
     figures["half_load"] = await at_half_load(stand, most, options)
     times = [one["p99_by_p50"] for one in figures["half_load"]]
     rounds = f"rounds {min(times):.1f} to {max(times):.1f}"

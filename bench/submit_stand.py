@@ -109,7 +109,7 @@ def pgbench(stand: Stand, clients: int, seconds: float) -> float:
     url = stand.url.replace("/switchboard?", "/pgbench?")
     program = _program()
     with psycopg.connect(stand.url, autocommit=True) as connection:
-        if not connection.execute("SELECT FROM pg_database WHERE datname = 'pgbench'").fetchone():
+        if connection.execute("SELECT FROM pg_database WHERE datname = 'pgbench'").fetchone() is None:
             connection.execute("CREATE DATABASE pgbench")
             subprocess.run([program, "-i", "-q", "-s", "10", url], check=True, capture_output=True)
     arguments = ["-n", "-N", "-M", "prepared", "-c", str(clients), "-j", "1", "-T", str(max(1, round(seconds)))]
