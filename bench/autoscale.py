@@ -27,6 +27,7 @@ from uuid import UUID, uuid4
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 HEAD = "f" * 51 + "00000"  # the id that the provider gives to the head
+HEAD_TYPE = "ray.head.default"  # so does it name the type of the head
 NODES_GO = 6.0  # seconds without work after which the autoscaler takes a node away
 IDLE = 10.0  # seconds without work after which the last Transcriber goes
 WITHIN = 30.0  # the goal for the first node
@@ -40,7 +41,7 @@ def cluster(address: str, nodes: int) -> dict[str, Any]:
     return {
         "cluster_name": "pretended",
         "max_workers": nodes,
-        "head_node_type": "head",
+        "head_node_type": HEAD_TYPE,
         "upscaling_speed": 10.0,
         "idle_timeout_minutes": NODES_GO / 60,
         "provider": {
@@ -54,7 +55,7 @@ def cluster(address: str, nodes: int) -> dict[str, Any]:
             "head_node_id": HEAD,
         },
         "available_node_types": {
-            "head": {"resources": {"CPU": 2}, "node_config": {}, "max_workers": 0},
+            HEAD_TYPE: {"resources": {"CPU": 2}, "node_config": {}, "max_workers": 0},
             "gpu": {
                 "resources": {"CPU": 1, "GPU": 1, "object_store_memory": 80 * 2**20},
                 "node_config": {},

@@ -183,8 +183,10 @@ class Look:
 class QueuedAudio:
     """Serve autoscaling policy of one deployment: as many replicas as do the sound that waits within `clear_seconds`.
 
-    Lives in the Serve controller. What waits and how fast it is done is read from PostgreSQL (`db.queue`). While that
-    is away, the number of replicas stays as it is. A request that no job stands for (a notebook's) keeps one replica.
+    Lives in the Serve controller, which sends it along with each new replica: so it holds nothing but its arguments,
+    and finds the look that it shares in its process. What waits and how fast it is done is read from PostgreSQL
+    (`db.queue`). While that is away, the number of replicas stays as it is. A request that no job stands for (a
+    notebook's) keeps one replica.
     """
 
     looks: ClassVar[dict[tuple[Any, ...], Look]] = {}  # one for all policies of the controller
@@ -192,8 +194,16 @@ class QueuedAudio:
     def __init__(self, name: str, guesses: Mapping[str, float], clear_seconds: float, poll_seconds: float) -> None:
         self._name = name
         self._clear_seconds = clear_seconds
-        key = (poll_seconds, *sorted(guesses.items()))
-        self.look = self.looks.setdefault(key, Look(dict(guesses), poll_seconds))
+        self._guesses = dict(guesses)
+        self._poll_seconds = poll_seconds
+
+    @property
+    def look(self) -> Look:
+        """The one of this process for these arguments."""
+        key = (self._poll_seconds, *sorted(self._guesses.items()))
+        if key not in self.looks:
+            self.looks[key] = Look(self._guesses, self._poll_seconds)
+        return self.looks[key]
 
     def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
         estimate = self.look.estimate

@@ -172,3 +172,14 @@ async def test_older_work_fades(world: World) -> None:
     mixed, separated = (await queue.backlog(world.database)).paces
     assert (mixed.calls, mixed.audio_seconds, mixed.worked_seconds) == (75, 150, 60)
     assert (separated.calls, separated.worked_seconds) == (1, 1)
+
+
+async def test_a_policy_that_has_looked_can_be_sent_along_with_a_replica(
+    world: World, policies: dict[str, QueuedAudio]
+) -> None:
+    from ray import cloudpickle
+
+    await submit(world, 1, 60)
+    expected = await wanted(policies)
+    sent = {name: cloudpickle.loads(cloudpickle.dumps(policy)) for name, policy in policies.items()}
+    assert await wanted(sent) == expected
