@@ -26,7 +26,7 @@ RECORDING = (Recording(0, "file:///a", "ab", 7),)
 async def policies(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, QueuedAudio]]:
     """One for each deployment, as in the controller, which share their looks."""
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", world.database.url)
-    monkeypatch.setattr(QueuedAudio, "looks", {})
+    monkeypatch.setattr("serve_app.look.LOOKS", {})
     made = {name: QueuedAudio(name, GUESSES, CLEAR, poll_seconds=0) for name in GUESSES}
     yield made
     await made["Conductor"].look.close()
@@ -177,9 +177,19 @@ async def test_older_work_fades(world: World) -> None:
 async def test_a_policy_that_has_looked_can_be_sent_along_with_a_replica(
     world: World, policies: dict[str, QueuedAudio]
 ) -> None:
+    """Serve sends the class by value."""
     from ray import cloudpickle
 
+    from serve_app import scaling
+
+    cloudpickle.register_pickle_by_value(scaling)
     await submit(world, 1, 60)
     expected = await wanted(policies)
-    sent = {name: cloudpickle.loads(cloudpickle.dumps(policy)) for name, policy in policies.items()}
+    try:
+        sent = {name: cloudpickle.loads(cloudpickle.dumps(policy)) for name, policy in policies.items()}
+        assert await wanted(sent) == expected
+        again = cloudpickle.dumps(sent)
+    finally:
+        cloudpickle.unregister_pickle_by_value(scaling)
+    sent = cloudpickle.loads(again)
     assert await wanted(sent) == expected
