@@ -127,8 +127,8 @@ def settings(url: str, folder: Path, nodes: int) -> Any:
         storage=(folder / "recordings").as_uri(),
         http={"port": free_port()},
         fetch={"allowed_hosts": ["127.0.0.1"]},
-        asr={"device": "cpu", "cpu_threads": 1},
-        diarization={"device": "cpu"},
+        asr={"model": "demo", "device": "cpu", "cpu_threads": 1},
+        diarization={"pipeline": "demo", "device": "cpu"},
         processing={"concurrency": 2 * nodes},
         scaling={
             "transcriber": {"min_replicas": 0, "max_replicas": nodes, "num_gpus": 1},
