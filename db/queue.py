@@ -98,6 +98,17 @@ class Lane:
     groups: tuple[Group, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job stands in its lane. Calls of unknown length count as usual ones."""
+
+    team_id: UUID
+    live: bool
+    running: bool
+    audio_seconds: float  # of the call itself
+    before: float  # seconds of audio that wait in the same lane before it; 0 while it is at work
+
+
 _WHAT = ("kind", "live", "channels", "recognized", "told_apart")
 
 
@@ -149,24 +160,37 @@ async def lanes(database: Database) -> tuple[Backlog, tuple[Lane, ...]]:
     return whole, tuple(sorted(found, key=lambda lane: (lane.workspace, lane.team, str(lane.team_id), not lane.live)))
 
 
-async def ahead(database: Database, job_id: UUID) -> float:
-    """Seconds of audio that wait in the same lane before a queued job; calls of unknown length count as usual ones."""
+async def place(database: Database, job_id: UUID) -> Place | None:
+    """Where a job stands; None where it waits for no engine: it has ended, or is to be tried later."""
     mine, other = jobs.alias("mine"), jobs.alias("other")
     usual = sa.select(
-        sa.func.coalesce(sa.func.sum(paces.c.audio_seconds) / sa.func.nullif(sa.func.sum(paces.c.calls), 0), 240.0)
+        sa.func.coalesce(
+            sa.func.sum(paces.c.audio_seconds) / sa.func.nullif(sa.func.sum(paces.c.calls), 0), USUAL_SECONDS
+        )
     ).where(paces.c.stage == "call")
     before = (
         sa.select(sa.func.coalesce(sa.func.sum(sa.func.coalesce(other.c.audio_seconds, usual.scalar_subquery())), 0.0))
-        .select_from(mine.join(other, sa.and_(other.c.live == mine.c.live, other.c.team_id == mine.c.team_id)))
+        .select_from(other)
         .where(
-            mine.c.id == job_id,
+            other.c.live == mine.c.live,
+            other.c.team_id == mine.c.team_id,
             mine.c.state == "queued",
             sa.literal_column("other.state = 'queued'"),
             sa.tuple_(other.c.not_before, other.c.created_at) < sa.tuple_(mine.c.not_before, mine.c.created_at),
         )
+        .scalar_subquery()
+    )
+    length = sa.func.coalesce(mine.c.audio_seconds, usual.scalar_subquery())
+    running = (mine.c.state == "running").label("running")
+    query = sa.select(
+        mine.c.team_id, mine.c.live, running, length.label("audio_seconds"), before.label("before")
+    ).where(
+        mine.c.id == job_id,
+        sa.literal_column("(mine.state = 'running' OR mine.state = 'queued' AND mine.not_before <= now())"),
     )
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        return float((await connection.execute(before)).scalar_one())
+        row = (await connection.execute(query)).one_or_none()
+        return None if row is None else Place(**row._mapping)
 
 
 async def note_paces(database: Database, measured: Iterable[Pace]) -> None:

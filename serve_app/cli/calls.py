@@ -11,7 +11,7 @@ from rich.text import Text
 
 from pipeline.domain.call import CallState
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, moment, out, print_json, table
+from serve_app.cli.console import Json, err, moment, out, plain, print_json, table
 from serve_app.cli.errors import FAILED, CommandError
 
 if TYPE_CHECKING:
@@ -89,19 +89,25 @@ def show(
 ) -> None:
     """Read a call: transcript, tone, tasks, contacts, statistics, how it was heard, what went wrong.
 
+    One that is on its way: when it will be done, by what waits before it (`switchboard queue`).
+
     Examples:
 
       switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
 
       switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --json
     """
+    from serve_app.cli.expected import expected
     from serve_app.cli.render import render_call
+    from serve_app.settings import Settings
 
     record = load(call_id, workspace)
+    on_its_way = record.call.state == CallState.TRANSCRIBING
+    done = state.run(lambda database: expected(database, record.job_id, Settings())) if on_its_way else None
     if json_:
-        print_json(record)
+        print_json({**plain(record), "expected": plain(done)})
     else:
-        render_call(record, out(), words)
+        render_call(record, out(), words, done)
 
 
 @app.command()

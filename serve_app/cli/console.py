@@ -67,3 +67,11 @@ def table(*columns: str, title: str | None = None) -> Table:
 def moment(time: datetime | None) -> str:
     """A time as people read it, in this machine's time zone; empty for None."""
     return time.astimezone().strftime("%Y-%m-%d %H:%M:%S") if time else ""
+
+
+def duration(seconds: float) -> str:
+    """1 h 05 min, 4 min 10 s, 12 s."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"

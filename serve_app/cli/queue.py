@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import state
-from serve_app.cli.console import Json, moment, out, print_json, table
+from serve_app.cli.console import Json, duration, moment, out, print_json, table
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -189,11 +189,3 @@ def render(view: QueueView) -> None:
             figures = (str(one.waiting_calls), waits, str(one.running_calls))
             teams.add_row(one.workspace, one.team, kind, f"{one.share:g}", *figures)
         out().print(teams)
-
-
-def duration(seconds: float) -> str:
-    """1 h 05 min, 4 min 10 s, 12 s."""
-    whole = round(seconds)
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02} min"
-    return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pipeline.domain.insight import Contact, Finding
 from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Word
-from serve_app.cli.console import moment
+from serve_app.cli.console import duration, moment
 from serve_app.cli.render_findings import render_finding
 from serve_app.cli.render_sound import (
     language_of,
@@ -27,6 +27,7 @@ from serve_app.cli.render_sound import (
 
 if TYPE_CHECKING:
     from db.views import CallRecord, CallSummary, Failure
+    from serve_app.cli.expected import Expected
 
 STATE_STYLES = {"received": "cyan", "transcribing": "yellow", "completed": "green", "failed": "bold red"}
 ROLE_STYLES = {Role.REP: "cyan", Role.CUSTOMER: "magenta"}
@@ -35,9 +36,13 @@ TONE_MARKS = {"positive": ("+", "green"), "negative": ("-", "red")}
 ORDER = ("summary", "tasks", "contacts", "agent", "direction", "tone", "statistics")  # others follow
 
 
-def render_call(record: "CallRecord", console: Console, words: bool = False) -> None:
-    """Print a stored call. `words` adds every word's time and confidence."""
+def render_call(
+    record: "CallRecord", console: Console, words: bool = False, expected: "Expected | None" = None
+) -> None:
+    """Print a stored call. `words` adds every word's time and confidence, `expected` when it will be done."""
     console.print(_heading(record))
+    if expected is not None:
+        console.print(Text(_done_in(expected), style="dim"))
     if record.call.failure is not None:
         console.print(_failure(record.call.failure))
     if record.transcript is not None:
@@ -143,6 +148,13 @@ def where_it_stands(call: "CallSummary") -> str:
     if call.next_try and call.attempts:
         parts.append(f"next try {moment(call.next_try)}")
     return ", ".join(parts)
+
+
+def _done_in(expected: "Expected") -> str:
+    text = f"done in about {duration(expected.seconds)}, at {moment(expected.at)}"
+    if expected.audio_seconds_before:
+        text += f"; {duration(expected.audio_seconds_before)} of audio come before it"
+    return text if expected.measured else f"{text} (a guess: no call has been finished yet)"
 
 
 def _failure(failure: "Failure") -> RenderableType:

@@ -1,7 +1,7 @@
 """`switchboard queue` and `workspaces priority`, and what a Conductor measures, on a real queue."""
 
 import json
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +10,7 @@ from db import jobs, queue, results
 from db.database import Database
 from db.queue import Pace
 from pipeline.domain.speech import Heard, Layout, LayoutKind, Recognized, Recording
+from pipeline.errors import RecordingNotReady
 from serve_app.cli import app
 from serve_app.pace import ahead
 from tests.postgres import World
@@ -28,17 +29,20 @@ def said(url: str, *command: str) -> str:
     return result.stdout
 
 
-def submitted(postgres_url: str, count: int) -> None:
-    """Without a loop of its own a command cannot run inside a test's."""
+def submitted(postgres_url: str, count: int) -> list[UUID]:
+    """The calls' ids. Without a loop of its own a command cannot run inside a test's."""
     import asyncio
 
     from tests.postgres import new_world
+
+    made: list[UUID] = []
 
     async def work() -> None:
         database = await Database.open(postgres_url)
         world = await new_world(database)
         for _ in range(count):
             world.call_id = uuid4()
+            made.append(world.call_id)
             await world.submit(recording_url="https://store.example/a.wav", duration=600)
         await world.claim()
         await queue.note_paces(database, [Pace("asr", 1, 100, 1e6, 1e6 / 20), Pace("asr", 2, 1, 600, 60)])
@@ -46,6 +50,7 @@ def submitted(postgres_url: str, count: int) -> None:
         await database.close()
 
     asyncio.run(work())
+    return made
 
 
 def test_the_queue_is_shown_by_stage_and_team_with_time_and_cost(postgres_url: str) -> None:
@@ -79,11 +84,48 @@ async def test_what_waits_before_a_call_follows_from_the_turns(world: World) -> 
             world.call_id = uuid4()
             answer = await world.submit(team, recording_url="https://store.example/a.wav", duration=100)
     assert answer.job_id is not None
-    before = await queue.ahead(world.database, answer.job_id)
-    assert before == 100
+    place = await queue.place(world.database, answer.job_id)
+    assert place == queue.Place(world.other_team_id, live=False, running=False, audio_seconds=100, before=100)
     backlog, lanes = await queue.lanes(world.database)
     (mine,) = (lane for lane in lanes if lane.team_id == world.other_team_id)
-    assert ahead(mine, before, lanes, backlog, 0.1) == 200, "as much of the other team's four"
+    assert ahead(mine, place.before, lanes, backlog, 0.1) == 200, "as much of the other team's four"
+
+
+async def test_a_call_of_unknown_length_counts_as_a_usual_one(world: World) -> None:
+    answer = await world.submit(recording_url="https://store.example/a.wav")
+    assert answer.job_id is not None
+    place = await queue.place(world.database, answer.job_id)
+    assert place is not None
+    assert place.audio_seconds == queue.USUAL_SECONDS
+    await queue.note_paces(world.database, [Pace("call", 2, 2, 100.0, 10.0)])
+    place = await queue.place(world.database, answer.job_id)
+    assert place is not None
+    assert place.audio_seconds == 50
+
+
+async def test_what_is_tried_later_or_has_ended_has_no_place(world: World) -> None:
+    answer = await world.submit(recording_url="https://store.example/a.wav", duration=100)
+    assert answer.job_id is not None
+    lease = await world.one()
+    place = await queue.place(world.database, answer.job_id)
+    assert place is not None
+    assert (place.running, place.before) == (True, 0)
+    await jobs.retry(world.database, lease, RecordingNotReady("not yet"), 60, True)
+    assert await queue.place(world.database, answer.job_id) is None
+
+
+def test_a_call_on_its_way_says_when_it_is_done(postgres_url: str) -> None:
+    running, _, last = submitted(postgres_url, 3)
+    shown = json.loads(said(postgres_url, "calls", "show", str(last), "--json"))["expected"]
+    assert shown["audio_seconds_before"] == 1200
+    assert 0 < shown["seconds"] < 86400
+    assert not shown["measured"], "no call has been finished"
+    first = json.loads(said(postgres_url, "calls", "show", str(running), "--json"))["expected"]
+    assert first["audio_seconds_before"] == 0
+    assert first["seconds"] == pytest.approx(shown["seconds"] / 3, rel=0.01)
+    text = said(postgres_url, "calls", "show", str(last))
+    assert "done in about" in text
+    assert "20 min 00 s of audio come before it (a guess" in text
 
 
 async def test_recorded_stages_leave_the_queue_what_is_left(world: World) -> None:

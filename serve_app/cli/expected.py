@@ -1,0 +1,44 @@
+"""When a call will be done, as far as the queue tells: what `switchboard calls show` says of one on its way."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from serve_app.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An estimate by the measured paces; what is submitted meanwhile, and trouble, change it."""
+
+    at: datetime
+    seconds: float  # from now
+    audio_seconds_before: float  # that are worked on before the call's turn; 0 while it is at work
+    measured: bool  # False: it rests on the settings' guesses, for no call has been finished yet
+
+
+async def expected(database: "Database", job_id: UUID | None, settings: "Settings") -> Expected | None:
+    """None for a job that has ended, or that is to be tried later."""
+    from db import queue
+    from serve_app.pace import CALL, Estimate, ahead
+
+    place = await queue.place(database, job_id) if job_id else None
+    if place is None:
+        return None
+    backlog, lanes = await queue.lanes(database)
+    mine = next((lane for lane in lanes if (lane.team_id, lane.live) == (place.team_id, place.live)), None)
+    at_work = sum(backlog.seconds(group) for group in backlog.groups if group.running)
+    if place.running:  # calls at work share the engines, so all of them may end together
+        before, audio = 0.0, max(at_work, place.audio_seconds)
+    elif mine is not None:
+        before = ahead(mine, place.before, lanes, backlog, settings.processing.backfill_share)
+        audio = before + place.audio_seconds
+    else:  # it ended between the two looks
+        return None
+    replicas = {engine.name: engine.replicas for engine in backlog.engines}
+    seconds = Estimate(backlog, settings.scaling.guesses).clear_in(replicas, audio)
+    measured = any(pace.stage == CALL for pace in backlog.paces)
+    return Expected(datetime.now(UTC) + timedelta(seconds=seconds), round(seconds, 1), round(before, 1), measured)
