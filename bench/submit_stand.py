@@ -76,11 +76,13 @@ def serve_intake(port: int, concurrency: int) -> None:
     import ray
     from ray import serve
 
+    from serve_app.app import ONE_LOOP
     from serve_app.intake import Intake
 
     ray.init(address="local", include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
     serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
-    replica = Intake.options(ray_actor_options={"num_cpus": 0}, max_ongoing_requests=concurrency)
+    options = {"num_cpus": 0, "runtime_env": {"env_vars": ONE_LOOP}}
+    replica = Intake.options(ray_actor_options=options, max_ongoing_requests=concurrency)
     serve.run(replica.bind(noop=True), name="intake", route_prefix="/")
 
 

@@ -1,8 +1,8 @@
 """Submissions that wait for the same commit go together: one transaction, one round trip, one flush to disk.
 
-Nothing is held back to fill a group. A submission that finds nothing under way for its workspace leaves at once and by
-itself; what comes while `LANES` transactions are under way leaves together when one of them ends (what databases know
-as group commit, here before the statement rather than after it). Each is answered only after its own commit.
+Nothing is held back to fill a group. A submission that finds nothing under way for its workspace leaves at once; what
+comes while a transaction is under way leaves together when it ends (what databases know as group commit, here before
+the statement rather than after it). Each is answered only after its own commit.
 """
 
 import asyncio
@@ -22,7 +22,6 @@ from db.rows import dump_json
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
 
-LANES = 2  # transactions of one workspace under way: one is prepared here while PostgreSQL works on the other
 MOST = 32  # submissions in one transaction
 WAITING = 1024  # submissions that wait in all; more are refused
 
@@ -69,7 +68,7 @@ class _Waiting:
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """A transaction under way. `left`: how many still wait for it."""
+    """A transaction. `left`: how many still wait for it."""
 
     items: list[_Waiting]
     left: int
@@ -81,31 +80,20 @@ class _Line:
     """The submissions of one workspace."""
 
     waiting: deque[_Waiting] = field(default_factory=deque)
-    under_way: list[_Group] = field(default_factory=list)
-
-    def room(self, lanes: int) -> bool:
-        """Whether what waits may leave now.
-
-        At once where nothing is under way. A further lane opens once as many wait as are under way in the fullest one:
-        two groups of eight cost PostgreSQL half of what a group of fifteen and ten single ones do.
-        """
-        if not self.under_way:
-            return True
-        return len(self.under_way) < lanes and len(self.waiting) >= max(len(group.items) for group in self.under_way)
+    under_way: _Group | None = None
 
 
 class Grouping:
     """`calls.submit` for many at once. Belongs to the event loop of its `Database`.
 
-    `most`: submissions in one transaction; 1 groups nothing. `waiting`: beyond so many in line, further ones are
-    refused at once, so that an outage does not fill the memory.
+    `most`: submissions in one transaction; 1 groups nothing and keeps none in line. `waiting`: beyond so many in line,
+    further ones are refused at once, so that an outage does not fill the memory.
     """
 
-    def __init__(self, database: Database, most: int = MOST, waiting: int = WAITING, lanes: int = LANES) -> None:
+    def __init__(self, database: Database, most: int = MOST, waiting: int = WAITING) -> None:
         self._database = database
         self._most = most
         self._bound = waiting
-        self._lanes = lanes
         self._lines: dict[UUID, _Line] = {}
         self._waiting = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -122,12 +110,14 @@ class Grouping:
         If the caller is cancelled, the submission leaves the line, or its transaction, if nobody else waits for that,
         is given up: whether it was recorded is open then.
         """
+        values = calls.arguments(sender, submission, signing_parameters) | {"body": body}
+        if self._most == 1:
+            return calls.accepted(submission, *await calls.submit_alone(self._database, values))
         if self._waiting >= self._bound:
             raise StateUnavailable(f"{self._bound} submissions wait for PostgreSQL already.")
         line = self._lines.get(sender.workspace_id)
         if line is None:
             line = self._lines[sender.workspace_id] = _Line()
-        values = calls.arguments(sender, submission, signing_parameters) | {"body": body}
         item = _Waiting(sender, submission, values, asyncio.get_running_loop().create_future())
         line.waiting.append(item)
         self._waiting += 1
@@ -139,19 +129,20 @@ class Grouping:
             raise
 
     def _depart(self, workspace_id: UUID, line: _Line) -> None:
-        """Send off what waits, as far as lanes are free."""
-        while line.waiting and line.room(self._lanes):
-            items = [line.waiting.popleft() for _ in range(min(self._most, len(line.waiting)))]
-            self._waiting -= len(items)
-            group = _Group(items, len(items))
-            for item in items:
-                item.group = group
-            line.under_way.append(group)
-            group.task = asyncio.create_task(self._carry(workspace_id, line, group))
-            self._tasks.add(group.task)
-            group.task.add_done_callback(self._tasks.discard)
-        if not line.waiting and not line.under_way:
+        """Send off what waits, unless something is under way."""
+        if line.under_way is not None:
+            return
+        if not line.waiting:
             self._lines.pop(workspace_id, None)
+            return
+        items = [line.waiting.popleft() for _ in range(min(self._most, len(line.waiting)))]
+        self._waiting -= len(items)
+        group = line.under_way = _Group(items, len(items))
+        for item in items:
+            item.group = group
+        group.task = asyncio.create_task(self._carry(workspace_id, line, group))
+        self._tasks.add(group.task)
+        group.task.add_done_callback(self._tasks.discard)
 
     def _leave(self, workspace_id: UUID, line: _Line, item: _Waiting) -> None:
         if item.group is None:
@@ -160,23 +151,22 @@ class Grouping:
             return
         item.group.left -= 1
         if item.group.left == 0 and item.group.task is not None:
-            # Cancelling a query can take as long as the query: the lane is free at once.
+            # Cancelling a query can take as long as the query: the next ones leave at once.
             item.group.task.cancel()
             self._arrive(workspace_id, line, item.group)
 
     def _arrive(self, workspace_id: UUID, line: _Line, group: _Group) -> None:
-        if group in line.under_way:
-            line.under_way.remove(group)
+        """`group` is in nobody's way any longer."""
+        if line.under_way is group:
+            line.under_way = None
             self._depart(workspace_id, line)
 
     async def _carry(self, workspace_id: UUID, line: _Line, group: _Group) -> None:
-        """One transaction, and the answers to those in it. What cannot be done together is done one by one."""
+        """One transaction, and the answers to those in it. What cannot be done together is done one by one, with
+        nobody waiting behind it."""
         try:
-            if len(group.items) == 1:
-                rest = group.items
-            else:
-                rest = await self._together(workspace_id, group.items)
-                self._arrive(workspace_id, line, group)
+            rest = await self._together(workspace_id, group.items)
+            self._arrive(workspace_id, line, group)
             if rest:
                 await asyncio.gather(*(self._one_by_one(chain) for chain in _by_call(rest)))
         except BaseException as error:

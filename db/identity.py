@@ -1,7 +1,8 @@
 """When two URLs name one recording, and how a number reads in E.164. Pure."""
 
-from collections.abc import Sequence
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Callable, Sequence
+from fnmatch import translate
 from functools import lru_cache
 from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
@@ -50,14 +51,17 @@ def recording_identity(url: str, signing_parameters: Sequence[str] = SIGNING_PAR
         host = f"[{host}]"
     if port is not None and port != _DEFAULT_PORTS.get(scheme):
         host = f"{host}:{port}"
-    patterns = [pattern.lower() for pattern in signing_parameters]
-    kept = [pair for pair in parts.query.split("&") if pair and not _matches(pair, patterns)]
+    signs = _signing(tuple(signing_parameters))
+    kept = [pair for pair in parts.query.split("&") if pair and not signs(unquote_plus(pair.partition("=")[0]).lower())]
     return urlunsplit((scheme, host, parts.path or "/", "&".join(kept), ""))
 
 
-def _matches(pair: str, patterns: Sequence[str]) -> bool:
-    name = unquote_plus(pair.partition("=")[0]).lower()
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+@lru_cache(maxsize=16)
+def _signing(parameters: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
+    """Whether a name in lower case is one of them."""
+    if not parameters:
+        return lambda _: None
+    return re.compile("|".join(translate(parameter.lower()) for parameter in parameters)).match
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,9 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 MAX_DEPTH = 32
@@ -45,15 +47,10 @@ def read_object(raw: bytes, known: frozenset[str]) -> tuple[dict[str, Any], list
     `known`: the keys that a fault may name. Raises `InvalidBody` when there is no object to look into.
     """
     repeated: list[_Repeated] = []
-
-    def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
-            counts = Counter(name for name, _ in pairs)
-            repeated.append(_Repeated(made, [name for name, count in counts.items() if count > 1]))
-        return made
-
-    root = _decode(raw, make_object)
+    try:
+        root = _decode(raw, _STRICT)
+    except _RepeatedKey:
+        root = _decode(raw, _decoder(partial(_noting, repeated)))
     if not isinstance(root, dict):
         raise InvalidBody([Fault("", "The body must be a JSON object.")])
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:  # fewer cannot be nested deeper
@@ -64,14 +61,30 @@ def read_object(raw: bytes, known: frozenset[str]) -> tuple[dict[str, Any], list
     return root, list(dict.fromkeys(faults))
 
 
-def _decode(raw: bytes, make_object: Any) -> Any:
+class _RepeatedKey(Exception):
+    """Some object of the body has a key twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _RepeatedKey
+    return made
+
+
+def _noting(repeated: list[_Repeated], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        repeated.append(_Repeated(made, [name for name, count in counts.items() if count > 1]))
+    return made
+
+
+def _decode(raw: bytes, decoder: json.JSONDecoder) -> Any:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidBody([Fault("", f"The body is not valid UTF-8 (byte {error.start}).")]) from None
-    decoder = json.JSONDecoder(
-        object_pairs_hook=make_object, parse_constant=_constant, parse_int=_integer, parse_float=_float
-    )
     try:
         return decoder.decode(text)
     except json.JSONDecodeError as error:
@@ -99,6 +112,15 @@ def _float(digits: str) -> float:
     if math.isinf(number):
         raise InvalidBody([Fault("", "The body holds a number that is too large to keep.")])
     return number
+
+
+def _decoder(make_object: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=make_object, parse_constant=_constant, parse_int=_integer, parse_float=_float
+    )
+
+
+_STRICT = _decoder(_once)  # made once; bodies with repeated keys are read again by one that notes them
 
 
 def _repeated_faults(one: _Repeated, root: dict[str, Any], known: frozenset[str]) -> list[Fault]:

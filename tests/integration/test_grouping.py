@@ -25,7 +25,7 @@ class Sending:
 
     def __init__(self, world: World, **options: Any) -> None:
         self.world = world
-        self.grouping = Grouping(world.database, **({"lanes": 1} | options))
+        self.grouping = Grouping(world.database, **options)
         self._sent: list[asyncio.Task[calls.Accepted]] = []
 
     def add(self, sender: Sender | None = None, **fields: Any) -> None:
@@ -165,7 +165,7 @@ async def test_a_call_that_somebody_holds_delays_only_its_own_submissions(world:
         async with asyncio.timeout(10):
             await asyncio.gather(first, third, fourth)
         assert not any(task.done() for task in waiting)
-        sending.add(call_id=uuid4())  # nor is the lane taken up
+        sending.add(call_id=uuid4())  # nor does it keep those waiting who come later
         async with asyncio.timeout(10):
             await sending._sent[-1]
     await sending.answers()
@@ -173,9 +173,39 @@ async def test_a_call_that_somebody_holds_delays_only_its_own_submissions(world:
     assert (await world.row(free))["duration"] == 7
 
 
+async def test_nobody_waits_behind_the_only_submission_of_a_call_that_somebody_holds(world: World) -> None:
+    await world.submit()
+    sending = Sending(world)
+    async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
+        await holder.execute("SELECT FROM calls WHERE call_id = %s FOR UPDATE", [world.call_id])
+        sending.add(call_id=world.call_id, duration=3)
+        await asyncio.sleep(0.05)
+        sending.add(call_id=uuid4())
+        async with asyncio.timeout(1):
+            await sending._sent[1]
+        assert not sending._sent[0].done()
+    await sending.answers()
+    assert (await world.row())["duration"] == 3
+
+
+async def test_where_one_may_go_together_none_waits_for_another(world: World) -> None:
+    sending = Sending(world, most=1)
+    async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
+        await world.submit()
+        await holder.execute("SELECT FROM calls WHERE call_id = %s FOR UPDATE", [world.call_id])
+        sending.add(call_id=world.call_id, duration=4)
+        for _ in range(3):
+            sending.add(call_id=uuid4())
+        async with asyncio.timeout(2):
+            await asyncio.gather(*sending._sent[1:])
+        assert not sending._sent[0].done()
+    await sending.answers()
+    assert await groups(world) == [1, 1, 1, 1, 1]
+
+
 async def test_groups_of_two_replicas_with_the_same_calls_do_not_lock_each_other_out(world: World) -> None:
     ids = [uuid4() for _ in range(12)]
-    replicas = [Sending(world, lanes=2, most=8) for _ in range(2)]
+    replicas = [Sending(world, most=8) for _ in range(2)]
     for turn in range(6):
         for sending, order in zip(replicas, (ids, ids[::-1]), strict=True):
             for call_id in order:
@@ -208,7 +238,7 @@ async def test_a_submission_that_is_given_up_leaves_the_line_and_no_other_with_i
     assert len(await world.rows("SELECT FROM calls")) == 3
 
 
-async def test_a_transaction_that_all_have_given_up_frees_its_lane(world: World) -> None:
+async def test_a_transaction_that_all_have_given_up_is_in_nobodys_way(world: World) -> None:
     sending = Sending(world)
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("LOCK TABLE calls")
