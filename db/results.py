@@ -71,13 +71,18 @@ async def load(database: Database, lease: Lease) -> dict[str, Any]:
 async def record(database: Database, lease: Lease, stage: str, result: Any) -> None:
     """Keep what `stage` made; a second time replaces the first.
 
+    A job that gets further than before is not what its worker died of: its crashes no longer count.
+
     Raises LeaseLost, and ValueError for an unknown stage or one recorded before "fetch".
     """
     if stage not in _ADAPTERS and stage != LEGS:
         raise ValueError(f"no stage is called {stage!r}; there are {', '.join(_ADAPTERS)}")
     async with database.transaction(lease.workspace_id) as connection:
-        if left := _left(stage, result):
-            await jobs.change(connection, lease, **left)
+        news = _left(stage, result)
+        if lease.job.crashes and not await _known(connection, lease, stage, result):
+            news["crashes"] = 0
+        if news:
+            await jobs.change(connection, lease, **news)
         else:
             await jobs.hold(connection, lease)
         if stage == LEGS:
@@ -104,6 +109,22 @@ def _left(stage: str, result: Any) -> dict[str, Any]:
     if stage == "asr":
         return {"recognized": True}
     return {"told_apart": True} if stage in ("diarization", "voiceprint") else {}
+
+
+async def _known(connection: AsyncConnection, lease: Lease, stage: str, result: Any) -> bool:
+    """Whether an earlier attempt got as far as this stage of this content."""
+    fetched, _ = await _legs(connection, lease)
+    if stage in ("fetch", LEGS):
+        new = {result.channel} if stage == LEGS else {recording.channel for recording in result}
+        return new <= {recording.channel for recording in fetched}
+    row = await connection.execute(
+        sa.select(stage_results.c.stage).where(
+            stage_results.c.call_pk == lease.call_pk,
+            stage_results.c.content_key == content_key(fetched, lease.call),
+            stage_results.c.stage == stage,
+        )
+    )
+    return row.first() is not None
 
 
 async def _legs(connection: AsyncConnection, lease: Lease) -> tuple[tuple[Recording, ...], bool]:

@@ -370,7 +370,10 @@ class _Journal:
 def _died(job: Job, options: ProcessingOptions) -> str:
     alone = max(0, job.crashes - options.suspect_from)
     beside = f", {alone} of them with no other call at work" if alone else ""
-    return f"The process that conducted this call died {job.crashes} times{beside}: the call may be what kills it."
+    return (
+        f"The process that conducted this call died {job.crashes} times in a row at the same stage{beside}: the call "
+        "may be what kills it."
+    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -32,10 +32,13 @@ class ProcessingOptions(BaseModel):
     )
     max_failures: int = Field(5, ge=1, description="Passing failures of an engine before a call fails.")
     max_crashes: int = Field(
-        4, ge=1, description="Times a job's worker may vanish before the call fails as worker_lost."
+        5,
+        ge=1,
+        description="Times in a row that a job's worker may vanish, the job getting no further, before the call fails "
+        "as worker_lost.",
     )
     suspect_from: int = Field(
-        2, ge=1, description="Vanished workers after which a job is tried with no other call at work beside it."
+        2, ge=1, description="Of these, those after which a job is tried with no other call at work beside it."
     )
     backoff_seconds: float = Field(2.0, gt=0, description="Pause before the second attempt; doubles each time.")
     max_backoff_seconds: float = Field(

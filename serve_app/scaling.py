@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 if TYPE_CHECKING:
     from serve_app.look import Look
 
-    pass
-
 log = logging.getLogger("ray.serve")
 
 

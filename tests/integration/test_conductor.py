@@ -143,12 +143,12 @@ async def submit_with_crashes(world: World, url: str, crashes: int) -> None:
 
 
 async def test_a_job_whose_worker_died_too_often_fails_and_says_so(world: World, tmp_path: Path) -> None:
-    await submit_with_crashes(world, "http://127.0.0.1:9/x.wav", 4)
+    await submit_with_crashes(world, "http://127.0.0.1:9/x.wav", 5)
     async with conducting(world, tmp_path):
         await until(lambda: world.rows("SELECT * FROM calls WHERE state = 'failed'"))
     row = await world.row()
     assert row["failure_code"] == "worker_lost"
-    assert "died 4 times" in row["failure_message"]
+    assert "died 5 times in a row at the same stage, 3 of them with no other call at work" in row["failure_message"]
 
 
 async def until(condition: Callable[[], Any]) -> None:

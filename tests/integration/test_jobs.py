@@ -6,7 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from db import calls, jobs
+from db import calls, jobs, results
+from pipeline.domain.speech import Heard, Layout, LayoutKind, Recognized, Recording
 from pipeline.errors import EngineError, LeaseLost, NotAudio, RecordingGone, RecordingNotReady, RecordingUnreachable
 from tests.postgres import World
 
@@ -108,6 +109,28 @@ async def test_the_death_of_a_worker_counts_against_a_suspect_only_once_it_is_wo
     await expire(world)
     (begun,) = await taken_over(world, suspect_from=2, suspects=True)
     assert begun.job.crashes == 3
+
+
+async def test_a_job_that_gets_further_than_before_is_not_what_its_worker_died_of(world: World) -> None:
+    await submit_many(world, 1)
+
+    async def crashes_after(stage: str, result: Any) -> int:
+        """What is left of three crashes once an attempt has recorded `stage`."""
+        await crash(world, 3)
+        await expire(world)
+        (lease,) = await taken_over(world, suspect_from=2, suspects=True)
+        await results.record(world.database, lease, stage, result)
+        (row,) = await world.rows("SELECT crashes FROM jobs")
+        return int(row["crashes"])
+
+    first = Recording(0, "file:///a", "ab", 7)
+    heard = Heard(Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), 33.0, ((), ()), ())
+    assert await crashes_after(results.LEGS, first) == 0
+    assert await crashes_after(results.LEGS, first) == 3, "it had been there before"
+    assert await crashes_after("fetch", (first,)) == 3
+    assert await crashes_after("audio", heard) == 0
+    assert await crashes_after("audio", heard) == 3
+    assert await crashes_after("asr", Recognized((), "e")) == 0
 
 
 async def test_the_former_holder_of_a_lease_can_write_nothing(world: World) -> None:
