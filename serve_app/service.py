@@ -106,7 +106,7 @@ def _ingress() -> dict[str, str]:
     first = _free_range()
     variables |= {
         "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(first),
-        "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(first + RANGE),
+        "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(first + RANGE - 1),
     }
     # A silent client keeps its place for a minute, not an hour; a replica that hangs is not waited for without end.
     variables |= {"RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": "60", "RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S": "60"}

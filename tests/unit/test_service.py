@@ -1,11 +1,14 @@
-"""What is refused before anything is started."""
+"""What is refused before anything is started, and what is set for what will be."""
 
+import os
 import socket
 
 import pytest
 
-from serve_app.service import Service, ServiceError
+from serve_app.service import Service, ServiceError, prepare_environment
 from serve_app.settings import Settings
+
+OURS = ("SWITCHBOARD_", "RAY_", "MALLOC_")
 
 
 def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
@@ -21,3 +24,42 @@ def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
 def test_a_cluster_needs_a_database_that_every_node_reaches() -> None:
     with pytest.raises(ServiceError, match="SWITCHBOARD_DATABASE_URL"):
         Service(Settings(), "127.0.0.1:6379").start()
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """This process's, with nothing set for us or for Ray."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    monkeypatch.setattr(os, "environ", kept)
+    return kept
+
+
+def test_where_another_service_has_its_replicas_and_its_proxy_this_one_has_ports_of_its_own(
+    environment: dict[str, str],
+) -> None:
+    def ports() -> tuple[int, int, int]:
+        for name in [name for name in environment if name.startswith("RAY_SERVE_")]:
+            del environment[name]
+        prepare_environment(Settings(), "postgresql://localhost/calls")
+        names = ("DIRECT_INGRESS_MIN_HTTP_PORT", "DIRECT_INGRESS_MAX_HTTP_PORT", "FALLBACK_PROXY_HTTP_PORT")
+        first, last, fallback = (int(environment[f"RAY_SERVE_{name}"]) for name in names)
+        return first, last, fallback
+
+    first, last, fallback = ports()
+    with socket.socket() as replica, socket.socket() as proxy:
+        replica.bind(("0.0.0.0", first))
+        replica.listen()
+        proxy.bind(("127.0.0.1", fallback))
+        proxy.listen()
+        other, end, other_fallback = ports()
+    assert other > last or end < first, "no port of theirs is one of ours"
+    assert other_fallback != fallback
+
+
+def test_processes_keep_few_heaps_and_rays_workers_are_no_less_than_others(environment: dict[str, str]) -> None:
+    prepare_environment(Settings(), "postgresql://localhost/calls")
+    assert environment["MALLOC_ARENA_MAX"] == "2"
+    assert environment["RAY_worker_niceness"] == "0"
+    environment["MALLOC_ARENA_MAX"] = "8"
+    prepare_environment(Settings(), "postgresql://localhost/calls")
+    assert environment["MALLOC_ARENA_MAX"] == "8", "what the operator set is left alone"
