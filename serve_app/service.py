@@ -80,8 +80,10 @@ def prepare_environment(settings: Settings, database_url: str) -> None:
         "RAY_health_check_period_ms": "1000",
         "RAY_health_check_timeout_ms": "5000",
         "RAY_health_check_failure_threshold": "5",
-        # Ray keeps 100,000 events of past tasks for its dashboard: a GCS that grows for days.
-        "RAY_task_events_max_num_task_in_gcs": "10000",
+        # Ray keeps 100,000 past tasks for its dashboard, and a note of a million it forgot: a GCS that grows for days.
+        # With 2,000, about 2 KB each, it has its final size after minutes.
+        "RAY_task_events_max_num_task_in_gcs": "2000",
+        "RAY_task_events_max_dropped_task_attempts_tracked_per_job_in_gcs": "10000",
         "RAY_AUTH_MODE": "disabled",  # explicit: Ray switches it on by itself when it finds a token file
         "RAY_USAGE_STATS_ENABLED": "0",
         "PYANNOTE_METRICS_ENABLED": "0",
