@@ -50,6 +50,7 @@ NOTHING_SUSPECT = SafetyOptions(  # the model says nonsense at nonsensical times
     fewest_words_per_second=0,
     missing_seconds=1000,
     quiet_db=1000,
+    not_on_speech_share=2,
     far_seconds=1000,
 )
 
@@ -103,7 +104,6 @@ class Ours:
         loaded = hear.load([Recording(0, path.as_uri(), "00" * 32, path.stat().st_size)], DecodeOptions())
         heard = hear.examine(loaded, SpeechOptions(), self._engine.max_chunk_seconds, self._engine.packing)
         close = chunks.cut(heard.speech, self._engine.max_chunk_seconds, loaded.audio)
-        heard = replace(heard, labels=())  # else nonsense on a silent label would be decoded twice
         return loaded, heard, replace(heard, chunks=close)
 
     def recognise(self, calls: Sequence[tuple[Loaded, Heard]]) -> None:

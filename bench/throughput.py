@@ -65,6 +65,7 @@ UNDOUBTED = {  # the model says nonsense at nonsensical times: nothing of it is 
     "missing_seconds": 1000.0,
     "quiet_db": 1000.0,
     "far_seconds": 1000.0,
+    "not_on_speech_share": 2.0,
 }
 
 

@@ -43,6 +43,9 @@ class SafetyOptions(BaseModel):
     far_seconds: float = Field(
         0.5, ge=0, description="A word at least this far from any detected speech is outside of it."
     )
+    not_on_speech_share: float = Field(
+        0.8, gt=0, description="A word is not on speech if this share of it lies on a tone, music, noise or silence."
+    )
     agreement: float = Field(
         0.5, ge=0, le=1, description="Share of words that a second text must have in common with an improbable first."
     )

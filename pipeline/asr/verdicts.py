@@ -37,7 +37,6 @@ LOUD_DB = 25.0  # below the channel's speech level: still speech
 SHORT_SECONDS = 0.5  # of loud speech without any word: a breath or a cough may be shorter
 FEW_WORDS_FROM = 4.0  # seconds of loud speech from which few words are suspect
 MANY_WORDS_FROM = 4  # words from which a rate means something
-COVERED = 0.8  # share of a word that lies on a label
 ECHO_MARGIN = 0.1  # seconds around a word that are compared with it
 REACH = 0.2  # seconds around words in which speech is not missing: word times are no better
 
@@ -160,7 +159,7 @@ def _word_by_place(
     """Taken out is only what lies far from all detected speech, and there on no speech or on no sound."""
     far = plausible.distance(near, word) >= options.far_seconds
     silent = not (levels.between(word.start - REACH, word.end + REACH) > quiet).any()
-    off = labels.share_without_speech(word) >= COVERED
+    off = labels.share_without_speech(word) >= options.not_on_speech_share
     for reason, holds in (("not_on_speech", off), ("no_sound", silent)):
         if holds and far:
             verdict.withhold(reason, [i])

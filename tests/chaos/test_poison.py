@@ -1,20 +1,29 @@
 """A recording that kills the process that works on it: it alone fails. Real Ray, real replicas, processes that die."""
 
 import asyncio
+import io
 import os
+import random
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
+import soundfile
 
 from pipeline.actors import RayWorkers, TaskLost
 from pipeline.audio.hear import Loaded
 from pipeline.domain.speech import AudioInMemory, Chunk, Layout, LayoutKind
 from pipeline.errors import WorkerLost
 from pipeline.workers import Held
+from tests.chaos.deadly_conductor import OPTIONS
 from tests.chaos.host import patiently
+from tests.chaos.recordings import RATE, Recordings, noise
+from tests.postgres import World
 
 ROOT = Path(__file__).resolve().parents[2]
 CHUNKS = [Chunk(0, float(start), start + 1.0, "en") for start in range(3)]
@@ -87,3 +96,45 @@ async def test_an_engine_that_dies_in_the_middle_of_a_careful_pass_is_asked_agai
 async def test_a_cpu_task_whose_process_dies_each_time_is_a_failure_of_its_call(transcriber: Any) -> None:
     with pytest.raises(TaskLost):
         await asyncio.wait_for(RayWorkers(transcriber, transcriber).compute(os._exit, 1), 240)
+
+
+async def test_a_recording_that_kills_its_conductor_each_time_fails_alone(world: World, tmp_path: Path) -> None:
+    """A Conductor's process is started whenever it is gone, as Serve does; ten innocent calls are beside the poison."""
+    recordings, rng = Recordings(), random.Random(1)
+    with recordings.serving():
+        poison = uuid4()
+        calls = {poison: loud()} | {uuid4(): noise(rng) for _ in range(10)}
+        for call, content in calls.items():
+            await world.submit(call_id=call, recording_url=recordings.add("good", content))
+        died = await conducted_to_the_end(world, tmp_path)
+    assert died == [-signal.SIGKILL] * OPTIONS.max_crashes
+    states = {call: (await world.row(call)) for call in calls}
+    assert (states[poison]["state"], states[poison]["failure_code"]) == ("failed", "worker_lost")
+    assert "at the same stage" in states[poison]["failure_message"]
+    assert {row["state"] for call, row in states.items() if call != poison} == {"completed"}
+
+
+def loud() -> bytes:
+    """A second of sound that kills its Conductor."""
+    file = io.BytesIO()
+    soundfile.write(file, np.resize([0.99, -0.99], RATE), RATE, format="WAV", subtype="PCM_16")
+    return file.getvalue()
+
+
+async def conducted_to_the_end(world: World, folder: Path) -> list[int]:
+    """The exit codes of the Conductors that died until every call had ended."""
+    died: list[int] = []
+    command = (sys.executable, "-m", "tests.chaos.deadly_conductor", world.database.url, folder.as_uri())
+    async with asyncio.timeout(240):
+        while True:
+            process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
+            try:
+                while process.returncode is None:
+                    if not await world.rows("SELECT FROM calls WHERE state NOT IN ('completed', 'failed')"):
+                        return died
+                    await asyncio.sleep(0.1)
+                died.append(process.returncode)
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()

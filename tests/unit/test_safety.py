@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.signal import butter, sosfilt
 
 from pipeline.asr.plausible import loops
-from pipeline.asr.safety import REASONS, review, settle
+from pipeline.asr.safety import REASONS, SafetyOptions, review, settle
 from pipeline.domain.speech import (
     SAMPLE_RATE,
     AudioInMemory,
@@ -162,6 +162,15 @@ def test_words_on_hold_music_are_taken_out():
     assert words_of([settled]) == ["one", "moment", "please", "we"]
     assert [d.text for d in doubts if not d.kept] == ["will help you"]
     assert all(d.reasons == ("not_on_speech",) for d in doubts if not d.kept)
+
+
+@pytest.mark.parametrize(("share", "taken"), [(0.4, "half late"), (0.6, "late")])
+def test_how_much_of_a_word_may_lie_on_music_is_a_setting(share: float, taken: str):
+    labels = ((Label(0.0, 4.5, LabelKind.SPEECH), Label(4.5, SECONDS, LabelKind.MUSIC)),)
+    text = said("on half late", 3.0, 6.0, chunk=Chunk(0, 0.0, 6.0))  # the second word ends half a second into the music
+    heard = heard_as([[(0.0, 3.0)]], labels=labels)
+    _, doubts = settle(sounding((0, 0.0, 6.0)), heard, [text], {}, SafetyOptions(not_on_speech_share=share))
+    assert " ".join(d.text for d in doubts if "not_on_speech" in d.reasons) == taken
 
 
 def test_a_word_just_beside_its_speech_is_marked_and_stays():

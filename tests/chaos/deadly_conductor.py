@@ -1,0 +1,48 @@
+"""A Conductor's process that some recordings kill, as a fault in a native library would.
+
+    python -m tests.chaos.deadly_conductor DATABASE_URL STORAGE
+
+Works off the queue until it is killed; its calls are recorded in the database, so that the next such process goes on.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from db.database import Database
+from pipeline.audio.fetch import FetchOptions
+from pipeline.audio.hear import Loaded
+from pipeline.process import ProcessOptions
+from pipeline.workers import Held, LocalWorkers
+from serve_app.conductor import Conducting
+from serve_app.retry import ProcessingOptions
+from tests.chaos.deadly import LOUD, Deadly
+
+OPTIONS = ProcessingOptions(lease_seconds=1.5, poll_seconds=0.1, backoff_seconds=0.1)
+
+
+class DeadlyWorkers(LocalWorkers):
+    """Whoever looks into a sound that is too loud takes this process with them."""
+
+    def __init__(self) -> None:
+        super().__init__(Deadly(None), None)
+
+    async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
+        loaded = [arg.inside for arg in args if isinstance(arg, Held) and isinstance(arg.inside, Loaded)]
+        if any(abs(one.audio.cut(0, 0.0, 1.0)).max() > LOUD for one in loaded):
+            os.kill(os.getpid(), signal.SIGKILL)
+        await asyncio.sleep(0.2)  # others are at work when it dies
+        return await super().compute(fn, *args)
+
+
+async def main(url: str, storage: str) -> None:
+    options = ProcessOptions(storage=storage, fetch=FetchOptions(allowed_hosts=("127.0.0.1",)))
+    await Conducting(await Database.open(url), DeadlyWorkers(), OPTIONS, options).start()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:3]))
