@@ -144,9 +144,9 @@ class OneByOne(LocalWorkers):
         async with self._turn:
             return await super().compute(fn, *args)
 
-    async def _ask(self, name: str, ask: Callable[[Any], Any]) -> Any:
+    async def _ask(self, engine: Any, ask: Callable[[Any], Any]) -> Any:
         async with self._turn:
-            return await super()._ask(name, ask)
+            return await super()._ask(engine, ask)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ gather for as long as the device works on the batch before. One item that breaks
 """
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,9 +22,10 @@ class Batcher(Generic[Item, Result]):
     that item alone. Where `run` raises, the batch is halved until the item is found that it raises for.
 
     Of at most `size` items each, `in_flight` batches run at once, begun with whatever waits as soon as there is room:
-    no item waits for others to fill its batch. `ahead` more are begun, but only full ones: `run` can prepare them
-    until the device is free, and nothing that comes in meanwhile would have had a place in them. A batch takes one
-    item of each caller in turn, so that a caller with a few items does not wait for one with many.
+    no item waits for others to fill its batch, and what waits is divided among all batches that can begin. `ahead`
+    more are begun, but only full ones: `run` can prepare them until the device is free, and nothing that comes in
+    meanwhile would have had a place in them. A batch takes one item of each caller in turn, so that a caller with a few
+    items does not wait for one with many.
     """
 
     def __init__(
@@ -92,11 +94,12 @@ class Batcher(Generic[Item, Result]):
     def _start(self) -> None:
         while not self._paused and self._running < self._in_flight + self._ahead:
             self._forget_those_who_left()
-            full = self.waiting >= self._size
-            if not self._waiting or (self._running >= self._in_flight and not full):
+            waiting, free = self.waiting, max(1, self._in_flight - self._running)
+            if not waiting or (self._running >= self._in_flight and waiting < self._size):
                 return
             self._running += 1
-            task = asyncio.get_running_loop().create_task(self._work(self._next()))
+            batch = self._next(min(self._size, math.ceil(waiting / free)))
+            task = asyncio.get_running_loop().create_task(self._work(batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -104,10 +107,10 @@ class Batcher(Generic[Item, Result]):
         there = (deque(one for one in caller if not one[1].done()) for caller in self._waiting)
         self._waiting = deque(caller for caller in there if caller)
 
-    def _next(self) -> list[tuple[Item, asyncio.Future[Result]]]:
-        """The next batch. Whoever gave an item to it and has more comes last in the turn."""
+    def _next(self, size: int) -> list[tuple[Item, asyncio.Future[Result]]]:
+        """The next batch, of `size` items. Whoever gave an item to it and has more comes last in the turn."""
         batch: list[tuple[Item, asyncio.Future[Result]]] = []
-        while self._waiting and len(batch) < self._size:
+        while self._waiting and len(batch) < size:
             caller = self._waiting.popleft()
             batch.append(caller.popleft())
             if caller:

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -72,19 +73,19 @@ class LocalWorkers:
 
     def __init__(self, transcriber: Any, diarizer: Any) -> None:
         self._engines = {"transcriber": transcriber, "diarizer": diarizer}
-        self._locks = {
-            name: asyncio.Lock() for name in self._engines
-        }  # one request at a time, as much as one computer does
+        self._loading = {name: asyncio.Lock() for name in self._engines}
+        self._room: dict[str, asyncio.Semaphore] = {}  # as many requests at a time as the engine works on
 
     async def _engine(self, name: str) -> Any:
-        engine = self._engines[name]
-        if callable(engine) and not hasattr(engine, "name"):
-            engine = self._engines[name] = await asyncio.to_thread(engine)
+        async with self._loading[name]:
+            engine = self._engines[name]
+            if callable(engine) and not hasattr(engine, "name"):
+                engine = self._engines[name] = await asyncio.to_thread(engine)
+            self._room.setdefault(name, asyncio.Semaphore(engine.batches_at_once if name == "transcriber" else 1))
         return engine
 
     async def recognition(self) -> Recognition:
-        async with self._locks["transcriber"]:
-            engine = await self._engine("transcriber")
+        engine = await self._engine("transcriber")
         return Recognition(engine.name, engine.max_chunk_seconds, engine.packing)
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
@@ -113,28 +114,38 @@ class LocalWorkers:
     async def _in_batches(
         self, audio: Held, chunks: Sequence[Chunk], ask: Callable[[Any, list[Samples], list[Chunk]], list[Any]]
     ) -> list[Any]:
-        """Ask the transcriber a batch at a time, so that no more of the call is held; like lengths share a batch."""
+        """Ask the transcriber for as many batches as it takes at once; the sound of no others is held.
+
+        Like lengths share a batch.
+        """
+        engine = await self._engine("transcriber")
         order = sorted(range(len(chunks)), key=lambda at: chunks[at].seconds)
+        size = min(engine.batch_size, max(1, math.ceil(len(order) / engine.batches_at_once)))
         done: dict[int, Any] = {}
 
-        def next_batch(engine: Any) -> None:
-            rows = order[len(done) : len(done) + engine.batch_size]
+        async def one(rows: Sequence[int]) -> None:
             batch = [chunks[at] for at in rows]
-            done.update(zip(rows, ask(engine, pieces(audio.inside.audio, batch), batch), strict=True))
+            texts = await self._run("transcriber", lambda engine: ask(engine, pieces(audio.inside.audio, batch), batch))
+            done.update(zip(rows, texts, strict=True))
 
-        while len(done) < len(chunks):
-            await self._run("transcriber", next_batch)
+        batches = [asyncio.create_task(one(order[at : at + size])) for at in range(0, len(order), size)]
+        try:
+            await asyncio.gather(*batches)
+        finally:
+            for batch in batches:
+                batch.cancel()  # the first that fails, fails all
         return [done[at] for at in range(len(chunks))]
 
     async def _run(self, name: str, ask: Callable[[Any], Any]) -> Any:
-        """A thread cannot be stopped: when whoever asked leaves, the engine stays locked until it is done."""
-        await self._locks[name].acquire()
-        work = asyncio.ensure_future(self._ask(name, ask))
-        work.add_done_callback(lambda _: self._locks[name].release())
+        """A thread cannot be stopped: when whoever asked leaves, its place is taken until it is done."""
+        engine = await self._engine(name)
+        await self._room[name].acquire()
+        work = asyncio.ensure_future(self._ask(engine, ask))
+        work.add_done_callback(lambda _: self._room[name].release())
         return await asyncio.shield(work)
 
-    async def _ask(self, name: str, ask: Callable[[Any], Any]) -> Any:
-        return await asyncio.to_thread(ask, await self._engine(name))
+    async def _ask(self, engine: Any, ask: Callable[[Any], Any]) -> Any:
+        return await asyncio.to_thread(ask, engine)
 
 
 def pieces(audio: Audio, chunks: Sequence[Chunk]) -> list[Samples]:

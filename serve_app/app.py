@@ -91,6 +91,12 @@ ONE_LOOP = {"RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0"}
 request: a fifth more submissions a second (`bench/submit.py`)."""
 
 
+HEAP = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304:glibc.malloc.trim_threshold=33554432"
+"""How glibc gets the Transcriber's memory, on a CPU. A forward pass takes and gives back hundreds of MB, each time page
+by page: huge pages save a tenth of its processor time, and fixed thresholds keep its size from growing for half an hour
+(`bench/batches_at_once.py`; glibc 2.35 or later, others pass it over)."""
+
+
 def build_intake(settings: Settings) -> Application:
     """The application that takes calls in."""
     from serve_app.intake import Intake
@@ -114,7 +120,8 @@ def build_calls(settings: Settings) -> Application:
     """The application that works on calls."""
     cluster_gpus = ray.cluster_resources().get("GPU", 0.0) if ray.is_initialized() else 0.0
     transcriber = Transcriber.options(
-        **_engine_options("transcriber", settings, cluster_gpus), max_ongoing_requests=64
+        **_engine_options("transcriber", settings, cluster_gpus, GLIBC_TUNABLES=os.environ.get("GLIBC_TUNABLES", HEAP)),
+        max_ongoing_requests=64,
     ).bind(settings.asr.model_dump(mode="json"))
     diarizer = Diarizer.options(**_engine_options("diarizer", settings, cluster_gpus), max_ongoing_requests=32).bind(
         settings.diarization.model_dump(mode="json")
@@ -130,13 +137,14 @@ def build_calls(settings: Settings) -> Application:
     ).bind(transcriber, diarizer)
 
 
-def _engine_options(name: str, settings: Settings, cluster_gpus: float) -> dict[str, Any]:
+def _engine_options(name: str, settings: Settings, cluster_gpus: float, **environment: str) -> dict[str, Any]:
     replicas = getattr(settings.scaling, name)
     return {
         **replica_config(replicas, **autoscaling(name.capitalize(), settings.scaling)),
         "ray_actor_options": {
             "num_cpus": replicas.num_cpus,
             "num_gpus": gpu_share(name, replicas, cluster_gpus),
+            **({"runtime_env": {"env_vars": environment}} if environment else {}),
         },
         "health_check_period_s": 1,
         "health_check_timeout_s": 30,

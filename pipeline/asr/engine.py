@@ -79,11 +79,13 @@ class AsrOptions(BaseModel):
         None,
         ge=1,
         le=16,
-        description="Batches that the device works on together, on a CPU each with `cpu_threads` threads; none given: "
-        "1 on a CPU, 2 on a GPU. One more is prepared meanwhile.",
+        description="Batches that the device works on together, on a CPU each with its share of `cpu_threads`; none "
+        "given: 2. One more is prepared meanwhile.",
     )
     beam_size: int = Field(5, ge=1, le=10, description="Hypotheses kept while decoding; 1 is greedy and faster.")
-    cpu_threads: int = Field(0, ge=0, description="Threads on a CPU; 0 lets CTranslate2 choose.")
+    cpu_threads: int = Field(
+        0, ge=0, description="Threads on a CPU, of all batches at once; 0: one for each core, at most 4 for a batch."
+    )
     max_chunk_seconds: float | None = Field(
         None, gt=0, le=30, description="Longest chunk; none given: what the checkpoint's manifest says, else 30."
     )

@@ -59,6 +59,28 @@ async def test_no_batch_is_larger_than_its_size_and_no_more_are_in_flight_than_a
     assert most == 2
 
 
+async def test_what_waits_is_divided_among_the_batches_that_can_begin() -> None:
+    """Else one worker of the device would be idle while another has all of a call."""
+    sizes: list[int] = []
+    go_on = threading.Event()
+
+    def run(items: list[int]) -> list[int]:
+        sizes.append(len(items))
+        go_on.wait(5)
+        return doubled(items)
+
+    batcher = Batcher(run, size=8, in_flight=2, ahead=1)
+    first = asyncio.create_task(batcher.submit([1, 2, 3, 4, 5]))
+    await asyncio.sleep(0.05)
+    assert sorted(sizes) == [2, 3]
+    second = asyncio.create_task(batcher.submit(list(range(9))))  # a full batch ahead, and one that has to wait
+    await asyncio.sleep(0.05)
+    assert sorted(sizes) == [2, 3, 8]
+    go_on.set()
+    await asyncio.gather(first, second)
+    assert sorted(sizes) == [1, 2, 3, 8]
+
+
 async def test_an_item_that_breaks_its_batch_fails_alone() -> None:
     def run(items: list[int]) -> list[int]:
         if 13 in items:

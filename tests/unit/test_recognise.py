@@ -19,7 +19,7 @@ CALL = Path(__file__).parents[2] / "serve_app" / "demo" / "samples" / "03_repair
 class DeafIn:
     """The real engine, which takes the sound for `language` and, told to decode in it, hears nothing."""
 
-    name, batch_size, max_chunk_seconds, packing = "deaf", 4, 8.0, False
+    name, batch_size, batches_at_once, max_chunk_seconds, packing = "deaf", 4, 1, 8.0, False
 
     def __init__(self, engine: Any, language: str) -> None:
         self._engine, self._language = engine, language

@@ -19,7 +19,8 @@ CHUNK = [Chunk(0, 0.5, 4.0, "en")]
 class Watched:
     """An engine that knows how many threads were in it at once."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: Any, at_once: int = 1) -> None:
+        self.batches_at_once = at_once
         self.name, self.max_chunk_seconds, self.batch_size = engine.name, engine.max_chunk_seconds, engine.batch_size
         self.packing = engine.packing
         self.entered = threading.Event()
@@ -82,6 +83,20 @@ async def test_an_engine_given_as_a_factory_is_loaded_once_and_when_needed(trans
 
 
 async def test_chunks_are_read_and_asked_for_a_batch_at_a_time_and_come_back_in_their_order(transcriber: Any) -> None:
+    sizes, most = await asked_for(7, 1, transcriber)
+    assert (sizes, most) == ([4, 3], 1)
+
+
+async def test_what_a_call_has_is_divided_among_the_batches_that_the_engine_takes_at_once(transcriber: Any) -> None:
+    sizes, most = await asked_for(4, 2, transcriber)
+    assert (sizes, most) == ([2, 2], 2)
+    assert await asked_for(1, 2, transcriber) == ([1], 1)
+    assert (await asked_for(12, 2, transcriber))[0] == [4, 4, 4]
+
+
+async def asked_for(number: int, at_once: int, transcriber: Any) -> tuple[list[int], int]:
+    """The sizes of the batches that a call of so many chunks was asked for in, and how many were at work at once."""
+
     class Counting(Watched):
         def transcribe(self, samples: Any, chunks: Any, vocabularies: Any, careful: bool) -> Any:
             sizes.append(len(samples))
@@ -90,12 +105,13 @@ async def test_chunks_are_read_and_asked_for_a_batch_at_a_time_and_come_back_in_
             return super().transcribe(samples, chunks, vocabularies, careful)
 
     sizes: list[int] = []
-    workers = LocalWorkers(Counting(transcriber), None)
-    chunks = [Chunk(0, start, start + 4 - start / 10, "en") for start in range(7)]
+    engine = Counting(transcriber, at_once)
+    workers = LocalWorkers(engine, None)
+    chunks = [Chunk(0, start, start + 4 - start / 10, "en") for start in range(number)]
     texts = await workers.transcribe(await loaded(workers), chunks, ("Weber",))
     assert [text.chunk for text in texts] == chunks
-    assert sizes == [4, 3]
     assert await workers.transcribe(await loaded(workers), [], ()) == []
+    return sizes, engine.most
 
 
 def test_a_voiceprint_is_made_of_the_longest_speech_and_of_no_more_than_is_needed() -> None:
