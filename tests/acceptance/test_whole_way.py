@@ -5,14 +5,16 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import psutil
 import pytest
 
 from db.database import EVERY_WORKSPACE
+from serve_app.app import HEAP
 from serve_app.cli.demo import turns_by_role
 from serve_app.cli.handout import HandOut
 from serve_app.demo.compare import compare
 from serve_app.demo.samples import Sample, load_samples
-from tests.acceptance.running import Client
+from tests.acceptance.running import Client, RunningService
 
 SAMPLES = {sample.name: sample for sample in load_samples()}
 SHORT = "08_flite_voices_stereo"
@@ -156,3 +158,9 @@ async def test_every_fault_of_a_body_is_told_at_once_through_the_ingress(client:
     assert answer.status_code == 400
     assert len(problem["errors"]) >= 6  # callId, from, to, startTime, duration, the unknown key
     assert client.key not in answer.text
+
+
+def test_the_process_that_recognises_has_a_heap_for_large_matrices(service: RunningService) -> None:
+    """glibc reads its tunables when a process begins: later it is too late."""
+    (pid,) = service.pids("Transcriber")
+    assert psutil.Process(pid).environ()["GLIBC_TUNABLES"] == HEAP
