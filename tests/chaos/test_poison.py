@@ -21,11 +21,10 @@ from pipeline.domain.speech import AudioInMemory, Chunk, Layout, LayoutKind
 from pipeline.errors import WorkerLost
 from pipeline.workers import Held
 from tests.chaos.deadly_conductor import OPTIONS
-from tests.chaos.host import patiently
 from tests.chaos.recordings import RATE, Recordings, noise
+from tests.cluster import ROOT, serving
 from tests.postgres import World
 
-ROOT = Path(__file__).resolve().parents[2]
 CHUNKS = [Chunk(0, float(start), start + 1.0, "en") for start in range(3)]
 
 
@@ -37,26 +36,14 @@ def died(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def transcriber(died: Path) -> Iterator[Any]:
     """A handle to one replica of the deadly Transcriber, on a small cluster of the module's own."""
-    import ray
     from ray import serve
 
     from tests.chaos.deadly import ONCE, DeadlyReplica
 
-    environment = {"PYTHONPATH": str(ROOT), ONCE: str(died), "RAY_AUTH_MODE": "disabled"}
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
-    options = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80 * 2**20, "log_to_driver": False}
-    patiently(lambda: ray.init("local", **options))
-    try:
-        serve.start(proxy_location="Disabled")
+    with serving(**{ONCE: str(died)}):
         deployment = serve.deployment(name="Transcriber")(DeadlyReplica)
         options = {"ray_actor_options": {"num_cpus": 0}, "health_check_period_s": 1, "max_ongoing_requests": 64}
         yield serve.run(deployment.options(**options).bind(), name="poison", route_prefix=None)
-    finally:
-        serve.shutdown()
-        ray.shutdown()
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def held(level: float) -> Held:

@@ -1,19 +1,16 @@
 """The scaling policy where it lives: in a real Serve controller, which starts and stops replicas by it."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from db import queue
 from serve_app.scaling import EngineReplicas, ScalingOptions, autoscaling, replica_config
-from tests.chaos.host import patiently
+from tests import cluster
 from tests.postgres import World
 
-ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = ScalingOptions(
     transcriber=EngineReplicas(min_replicas=0, max_replicas=2),
     transcriber_pace=10.0,
@@ -32,21 +29,9 @@ class Engine:
 @contextmanager
 def serving(url: str) -> Iterator[Any]:
     """Serve on a small cluster of its own with a Transcriber that the policy scales; yields its status."""
-    import ray
     from ray import serve
 
-    environment = {
-        "PYTHONPATH": str(ROOT),
-        "SWITCHBOARD_DATABASE_URL": url,
-        "RAY_AUTH_MODE": "disabled",
-        "RAY_worker_niceness": "0",
-    }
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
-    cluster = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80 * 2**20, "log_to_driver": False}
-    patiently(lambda: ray.init("local", **cluster))
-    try:
-        serve.start(proxy_location="Disabled")
+    with cluster.serving(SWITCHBOARD_DATABASE_URL=url):
         deployment = serve.deployment(name="Transcriber")(Engine).options(
             **replica_config(OPTIONS.transcriber, **autoscaling("Transcriber", OPTIONS)),
             ray_actor_options={"num_cpus": 0},
@@ -54,11 +39,6 @@ def serving(url: str) -> Iterator[Any]:
         )
         serve.run(deployment.bind(), name="scaled", route_prefix=None)
         yield lambda: serve.status().applications["scaled"].deployments["Transcriber"]
-    finally:
-        serve.shutdown()
-        ray.shutdown()
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 async def running(status: Any, wanted: int) -> None:
