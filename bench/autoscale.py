@@ -103,7 +103,7 @@ def head(folder: Path, nodes: int) -> Iterator[str]:
 
 
 def stop(process: "subprocess.Popen[bytes]", folder: Path) -> None:
-    """End the head, and the pretended nodes: those processes that name our folder."""
+    """End the head, and the pretended nodes: those processes that name Ray's folder in ours."""
     import psutil
 
     with contextlib.suppress(ProcessLookupError):
@@ -111,7 +111,7 @@ def stop(process: "subprocess.Popen[bytes]", folder: Path) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(20)
     for one in psutil.process_iter(["pid", "cmdline"]):
-        if str(folder) in " ".join(one.info["cmdline"] or []) and one.pid != os.getpid():
+        if f"{folder}/ray" in " ".join(one.info["cmdline"] or []) and one.pid != os.getpid():
             with contextlib.suppress(psutil.Error):
                 one.kill()
 

@@ -40,8 +40,10 @@ async def one_call(
     victims = service.pids(fault)
     started = time.monotonic()
     await client.accepted(body)
-    while (await client.record(body["callId"])).call.stage not in ("asr", "diarization"):
-        await asyncio.sleep(0.02)
+    while (call := (await client.record(body["callId"])).call).stage not in ("asr", "diarization"):
+        if call.state in ("completed", "failed"):  # it was past recognition between two looks
+            return await one_call(client, files, service, state, fault)
+        await asyncio.sleep(0.005)
     struck = time.monotonic()
     for pid in victims:
         os.kill(pid, signal.SIGKILL)

@@ -156,5 +156,5 @@ def autoscaling(name: str, options: ScalingOptions) -> dict[str, Any]:
         "downscale_delay_s": options.down_seconds,
         "downscale_to_zero_delay_s": options.idle_seconds,
         "metrics_interval_s": 1,
-        "look_back_period_s": 5,
+        "look_back_period_s": 2,  # a request counts that long after it was answered: it keeps the last replica
     }
