@@ -4,8 +4,7 @@
 
 The recognition engine as the Transcriber uses it, on a Whisper of full size that says a script: the same windows, in
 every way of dividing the threads, in turn within a round. The reference is one batch at once with all threads.
-To see what glibc's heap costs, run it again under the Transcriber's (`GLIBC_TUNABLES=$(python -c "from serve_app.app
-import HEAP; print(HEAP)")`); page faults are told.
+To see what the heap costs, run it under the variables of `serve_app.app.HEAP` as well; page faults are told.
 """
 
 import argparse

@@ -91,10 +91,15 @@ ONE_LOOP = {"RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0"}
 request: a fifth more submissions a second (`bench/submit.py`)."""
 
 
-HEAP = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304:glibc.malloc.trim_threshold=33554432"
+HEAP = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "MALLOC_MMAP_THRESHOLD_": str(4 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(32 * 2**20),
+}
 """How glibc gets the Transcriber's memory, on a CPU. A forward pass takes and gives back hundreds of MB, each time page
 by page: huge pages save a tenth of its processor time, and fixed thresholds keep its size from growing for half an hour
-(`bench/batches_at_once.py`; glibc 2.35 or later, others pass it over)."""
+(`bench/batches_at_once.py`; glibc 2.35 or later, others pass it over). The thresholds by their old names, since glibc
+2.36 hands on to a child only the first of the tunables in one variable."""
 
 
 def build_intake(settings: Settings) -> Application:
@@ -120,7 +125,9 @@ def build_calls(settings: Settings) -> Application:
     """The application that works on calls."""
     cluster_gpus = ray.cluster_resources().get("GPU", 0.0) if ray.is_initialized() else 0.0
     transcriber = Transcriber.options(
-        **_engine_options("transcriber", settings, cluster_gpus, GLIBC_TUNABLES=os.environ.get("GLIBC_TUNABLES", HEAP)),
+        **_engine_options(
+            "transcriber", settings, cluster_gpus, HEAP | {n: os.environ[n] for n in HEAP if n in os.environ}
+        ),
         max_ongoing_requests=64,
     ).bind(settings.asr.model_dump(mode="json"))
     diarizer = Diarizer.options(**_engine_options("diarizer", settings, cluster_gpus), max_ongoing_requests=32).bind(
@@ -137,7 +144,9 @@ def build_calls(settings: Settings) -> Application:
     ).bind(transcriber, diarizer)
 
 
-def _engine_options(name: str, settings: Settings, cluster_gpus: float, **environment: str) -> dict[str, Any]:
+def _engine_options(
+    name: str, settings: Settings, cluster_gpus: float, environment: dict[str, str] | None = None
+) -> dict[str, Any]:
     replicas = getattr(settings.scaling, name)
     return {
         **replica_config(replicas, **autoscaling(name.capitalize(), settings.scaling)),
