@@ -1,7 +1,7 @@
 """How much audio does the whole service work off in an hour, beside the bare engines on the same audio?
 
     python bench/throughput.py [--calls 8] [--minutes 4] [--layout separate|mixed|both] [--size base]
-                               [--repetitions 3] [--whisperx FOLDER] [--json FILE]
+                               [--repetitions 3] [--whisperx FOLDER [--only-whisperx]] [--json FILE]
 
 The service is started as `switchboard up` starts it, with a Whisper of full size that says a script
 (`scripted_whisper.py`: the same number of tokens for every window, whoever decodes) and the demo diarization pipeline.
@@ -239,13 +239,14 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     calls = long_calls.make(folder / "calls", options.calls, options.minutes)
     mixed = [options.layout == "mixed" or (options.layout == "both" and i % 2 == 1) for i in range(len(calls))]
     work = Work(calls, mixed)
-    bare = Bare(model, threads)
+    bare = None if options.only_whisperx else Bare(model, threads)
     whisperx = WhisperX(options.whisperx, model, threads) if options.whisperx else None
     whole = Whole(folder, model, threads)
     try:
         whole.run([*work.recordings[:1], *work.to_diarize[:1]])  # engines loaded, caches and plans warm
-        bare.recognise([calls[0].mixed])
-        bare.diarize(work.to_diarize[:1])
+        if bare is not None:
+            bare.recognise([calls[0].mixed])
+            bare.diarize(work.to_diarize[:1])
         print("warm", flush=True)
         rows = []
         for repetition in range(options.repetitions):
@@ -268,28 +269,36 @@ class Work:
         self.mixed = [call.mixed for call in calls]
 
 
-def one(whole: Whole, bare: Bare, whisperx: WhisperX | None, work: Work) -> dict[str, Any]:
+def one(whole: Whole, bare: Bare | None, whisperx: WhisperX | None, work: Work) -> dict[str, Any]:
     """Everything once."""
     seconds, parts, words = whole.run(work.recordings)
     service = Used(seconds, sum(parts.values()))
     print(f"  service: {seconds:.0f} s, {service.processor:.0f} of processors: {parts}", flush=True)
-    recognition, reference_words = bare.recognise(work.files)
-    print(f"  faster-whisper: {recognition.seconds:.0f} s, {recognition.processor:.0f} of processors", flush=True)
-    diarization = bare.diarize(work.to_diarize) if work.to_diarize else Used(0.0, 0.0)
     row: dict[str, Any] = {
         "audio_hours_per_hour": round(work.hours * 3600 / seconds, 1),
         "audio_hours_per_core_hour": round(work.hours * 3600 / seconds / (os.cpu_count() or 1), 1),
         "words": words,
-        "faster_whisper_words": reference_words,
         **_figures("service", service, service),
-        **_figures("faster_whisper", recognition, service),
-        **_figures("pyannote", diarization, service),
-        **_figures("bare", recognition + diarization, service),
     }
+    if bare is not None:
+        row |= _bare(bare, work, service)
     if whisperx is not None:
         row |= _figures("whisperx", whisperx.run(work.mixed), service)
     by_core = {part: round(work.hours * 3600 / used, 1) if used else None for part, used in parts.items()}
     return row | {"processor_s": parts, "audio_hours_per_core_hour_by_part": by_core}
+
+
+def _bare(bare: Bare, work: Work, service: Used) -> dict[str, Any]:
+    """faster-whisper's pipeline and then pyannote's."""
+    recognition, words = bare.recognise(work.files)
+    print(f"  faster-whisper: {recognition.seconds:.0f} s, {recognition.processor:.0f} of processors", flush=True)
+    diarization = bare.diarize(work.to_diarize) if work.to_diarize else Used(0.0, 0.0)
+    return {
+        "faster_whisper_words": words,
+        **_figures("faster_whisper", recognition, service),
+        **_figures("pyannote", diarization, service),
+        **_figures("bare", recognition + diarization, service),
+    }
 
 
 def _figures(name: str, used: Used, service: Used) -> dict[str, float]:
@@ -315,8 +324,11 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=60, help="words said of every window")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--whisperx", type=Path, help="folder of an environment with WhisperX; made if not there")
+    parser.add_argument("--only-whisperx", action="store_true", help="leave the other references out")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
+    if options.only_whisperx and not options.whisperx:
+        parser.error("--only-whisperx wants --whisperx FOLDER")
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
     lengths = ", ".join(f"{m:g}" for m in options.minutes)
     print(
