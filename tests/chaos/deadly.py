@@ -13,7 +13,6 @@ from pipeline.domain.speech import Chunk, ChunkText
 
 LOUD = 0.9  # a sample beyond it kills the process
 ONCE = "SWITCHBOARD_TEST_DIES_ONCE"  # a folder: the first careful pass kills the process and leaves a file there
-asr.ENGINES["deadly"] = "tests.chaos.deadly:Deadly"
 
 
 class Deadly:
@@ -55,6 +54,7 @@ class DeadlyReplica(TranscriberReplica):
     """The Transcriber with that engine."""
 
     def __init__(self) -> None:
+        asr.ENGINES["deadly"] = "tests.chaos.deadly:Deadly"  # in the replica's process alone
         super().__init__({"engine": "deadly"})
 
     async def pid(self) -> int:
