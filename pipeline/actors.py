@@ -24,7 +24,7 @@ from pipeline.batching import Batcher
 from pipeline.diarizer import DiarizerReplica
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
-from pipeline.replica import AudioRef, Exclusive, Replica, refuse_stuck, submit
+from pipeline.replica import AudioRef, Exclusive, Replica, submit
 from pipeline.slots import Slots
 from pipeline.workers import Held, Recognition, Samples
 
@@ -58,10 +58,6 @@ class TranscriberReplica(Replica):
         self._texts: Batcher[Wanted, ChunkText] = Batcher(self._transcribe, size, at_once, AHEAD)
         self._again: Batcher[Wanted, ChunkText] = Batcher(self._transcribe_carefully, 1, at_once)
         self._exclusive = Exclusive(self._texts, self._again)
-
-    async def check_health(self) -> None:
-        """A device that hangs holds its thread for ever and raises nothing: then Serve is to replace the replica."""
-        refuse_stuck(max(one.busy_seconds for one in (self._texts, self._again)))
 
     async def recognition(self) -> Recognition:
         return Recognition(self._engine.name, self._engine.max_chunk_seconds, self._engine.packing)

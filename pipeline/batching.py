@@ -41,6 +41,7 @@ class Batcher(Generic[Item, Result]):
         self._paused = False
         self._waiting: deque[deque[tuple[Item, asyncio.Future[Result]]]] = deque()  # callers, the next one first
         self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
+        self.ran = 0  # batches, ever
         self._running = 0  # batches
         self._since: dict[int, float] = {}  # when each run was begun, by the id of its list
 
@@ -122,6 +123,7 @@ class Batcher(Generic[Item, Result]):
             await self._try(batch)
         finally:
             self._running -= 1
+            self.ran += 1
             self._start()
 
     async def _try(self, batch: list[tuple[Item, asyncio.Future[Result]]]) -> None:

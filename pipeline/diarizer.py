@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.batching import Batcher
 from pipeline.diarization.engine import DiarizationOptions
 from pipeline.domain.speech import Diarization, Span, Voiceprint
-from pipeline.replica import AudioRef, Exclusive, Replica, refuse_stuck, submit
+from pipeline.replica import AudioRef, Exclusive, Replica, submit
 from pipeline.workers import Samples, spoken
 
 AHEAD = 2  # batches of one call in the queue at once: one is at work while the next is read
@@ -38,10 +38,6 @@ class DiarizerReplica(Replica):
         # One call at a time: clustering is what takes memory in a long one.
         self._conclusions: Batcher[list[Any], Diarization] = Batcher(self._conclude, size=1)
         self._exclusive = Exclusive(self._parts, self._voices, self._conclusions)
-
-    async def check_health(self) -> None:
-        """A device that hangs holds its thread for ever and raises nothing: then Serve is to replace the replica."""
-        refuse_stuck(max(queue.busy_seconds for queue in (self._parts, self._voices, self._conclusions)))
 
     async def diarize(self, audio: AudioRef, alone: bool = False) -> Diarization:
         """Who spoke when in channel 0 of `audio`."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline import replica as replicas
 from pipeline.actors import TranscriberReplica
 from pipeline.audio import hear, sound
 from pipeline.audio.decode import DecodeOptions, decode_file
@@ -133,3 +134,23 @@ async def test_careful_recognition_is_asked_for_one_chunk_at_a_time(
     assert asked == [(1, [("Weber",)], True)] * 3
     await replica.transcribe(loaded, CHUNKS[:3], ("Weber",))
     assert asked[3:] == [(3, [("Weber",)] * 3, False)]
+
+
+async def test_memory_is_given_back_after_work_and_not_again_before_more(
+    replica: TranscriberReplica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[bool] = []
+    real = replicas.give_back
+    monkeypatch.setattr(replicas, "give_back", lambda: times.append(real()))
+    loaded = load(tmp_path)
+    await replica.transcribe(reference(loaded), CHUNKS)
+    for _ in range(2):
+        await replica.check_health()
+    assert times == [True], "the C library of this machine had memory to give back, and was asked once"
+    working = asyncio.create_task(replica.transcribe(reference(loaded), CHUNKS))
+    await asyncio.sleep(0.01)
+    await replica.check_health()
+    assert len(times) == 1, "no batch waits for it"
+    await working
+    await replica.check_health()
+    assert len(times) == 2
