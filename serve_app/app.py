@@ -97,9 +97,9 @@ HEAP = {
     "MALLOC_TRIM_THRESHOLD_": str(32 * 2**20),
 }
 """How glibc gets the Transcriber's memory, on a CPU. A forward pass takes and gives back hundreds of MB, each time page
-by page: huge pages save a tenth of its processor time, and fixed thresholds keep its size from growing for half an hour
-(`bench/batches_at_once.py`; glibc 2.35 or later, others pass it over). The thresholds by their old names, since glibc
-2.36 hands on to a child only the first of the tunables in one variable."""
+by page: with huge pages a tenth as many page faults, and a few per cent of its processor time; with fixed thresholds
+half the memory is kept (`bench/batches_at_once.py`; glibc 2.35 or later, others pass it over). The thresholds by their
+old names, since glibc 2.36 hands on to a child only the first of the tunables in one variable."""
 
 
 def build_intake(settings: Settings) -> Application:

@@ -152,5 +152,12 @@ async def test_memory_is_given_back_after_work_and_not_again_before_more(
     await replica.check_health()
     assert len(times) == 1, "no batch waits for it"
     await working
+    working = asyncio.create_task(replica.transcribe(reference(loaded), CHUNKS))
+    await asyncio.sleep(0.01)
+    monkeypatch.setattr(replicas, "TIDY_SECONDS", 0.0)
+    await replica.check_health()
+    assert len(times) == 2, "but work that never ends does not put it off for ever"
+    await working
+    times.pop()
     await replica.check_health()
     assert len(times) == 2
