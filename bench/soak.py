@@ -220,6 +220,7 @@ def plot(rows: list[dict[str, Any]], file: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(10, 6))
+    axes.set_prop_cycle(color=pyplot.get_cmap("tab20").colors)  # as many as there are kinds
     for kind in sorted({row["kind"] for row in rows}):
         of_kind = [row for row in rows if row["kind"] == kind]
         axes.plot([row["at"] / 60 for row in of_kind], [row["uss_mb"] for row in of_kind], label=kind)

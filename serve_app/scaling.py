@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ray.serve")
 
+LOOK_BACK_SECONDS = 2.0  # a request counts that long after it was answered: it keeps the last replica
+
 
 class Replicas(BaseModel):
     """Replicas of one deployment. Equal bounds switch autoscaling off for it."""
@@ -154,7 +156,8 @@ def autoscaling(name: str, options: ScalingOptions) -> dict[str, Any]:
         "policy": policy,
         "upscale_delay_s": options.up_seconds,
         "downscale_delay_s": options.down_seconds,
-        "downscale_to_zero_delay_s": options.idle_seconds,
+        # The last replica has been idle for a while when that is noticed, and Serve counts from there.
+        "downscale_to_zero_delay_s": max(0.0, options.idle_seconds - max(options.poll_seconds, LOOK_BACK_SECONDS)),
         "metrics_interval_s": 1,
-        "look_back_period_s": 2,  # a request counts that long after it was answered: it keeps the last replica
+        "look_back_period_s": LOOK_BACK_SECONDS,
     }

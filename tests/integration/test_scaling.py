@@ -14,7 +14,7 @@ from db.queue import Pace
 from pipeline.domain.speech import Diarization, Heard, Layout, LayoutKind, Recognized, Recording
 from pipeline.errors import RecordingNotReady
 from serve_app.pace import PRIOR_SECONDS, Work
-from serve_app.scaling import QueuedAudio
+from serve_app.scaling import QueuedAudio, ScalingOptions, autoscaling
 from tests.postgres import World
 
 GUESSES = {"Conductor": 20.0, "Transcriber": 10.0, "Diarizer": 5.0}
@@ -193,3 +193,9 @@ async def test_a_policy_that_has_looked_can_be_sent_along_with_a_replica(
         cloudpickle.unregister_pickle_by_value(scaling)
     sent = cloudpickle.loads(again)
     assert await wanted(sent) == expected
+
+
+@pytest.mark.parametrize(("idle", "poll", "delay"), [(10, 2, 8), (10, 0.5, 8), (10, 6, 4), (1, 2, 0)])
+def test_the_time_in_which_idleness_is_noticed_counts_as_idle(idle: float, poll: float, delay: float) -> None:
+    options = ScalingOptions(idle_seconds=idle, poll_seconds=poll)
+    assert autoscaling("Transcriber", options)["downscale_to_zero_delay_s"] == delay
