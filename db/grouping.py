@@ -1,8 +1,9 @@
 """Submissions that wait for the same commit go together: one transaction, one round trip, one flush to disk.
 
-Nothing is held back to fill a group. A submission that finds nothing under way for its workspace leaves at once; what
-comes while a transaction is under way leaves together when it ends (what databases know as group commit, here before
-the statement rather than after it). Each is answered only after its own commit.
+Nothing is held back to fill a group. A submission that finds nothing under way for its workspace leaves at once, with
+those that came in the same turn of the event loop; what comes while a transaction is under way leaves together when it
+ends (what databases know as group commit, here before the statement rather than after it). Each is answered only after
+its own commit.
 """
 
 import asyncio
@@ -135,14 +136,19 @@ class Grouping:
         if not line.waiting:
             self._lines.pop(workspace_id, None)
             return
-        items = [line.waiting.popleft() for _ in range(min(self._most, len(line.waiting)))]
-        self._waiting -= len(items)
-        group = line.under_way = _Group(items, len(items))
-        for item in items:
-            item.group = group
+        group = line.under_way = _Group([], 0)
         group.task = asyncio.create_task(self._carry(workspace_id, line, group))
         self._tasks.add(group.task)
         group.task.add_done_callback(self._tasks.discard)
+
+    def _board(self, line: _Line, group: _Group) -> None:
+        """Take what waits. Done by the group's own task, a turn of the event loop after it was called for: what was read
+        from the network in the same turn has come into line by then, and fewer transactions are needed."""
+        group.items = [line.waiting.popleft() for _ in range(min(self._most, len(line.waiting)))]
+        group.left = len(group.items)
+        self._waiting -= group.left
+        for item in group.items:
+            item.group = group
 
     def _leave(self, workspace_id: UUID, line: _Line, item: _Waiting) -> None:
         if item.group is None:
@@ -165,6 +171,9 @@ class Grouping:
         """One transaction, and the answers to those in it. What cannot be done together is done one by one, with
         nobody waiting behind it."""
         try:
+            self._board(line, group)
+            if not group.items:  # all of them left the line meanwhile
+                return
             rest = await self._together(workspace_id, group.items)
             self._arrive(workspace_id, line, group)
             if rest:

@@ -21,7 +21,7 @@ B = "https://store.example/b.wav"
 
 
 class Sending:
-    """Submissions that are all in line before the first transaction ends, so that they go in one group."""
+    """Submissions that are sent in one turn of the event loop, so that they go in one group."""
 
     def __init__(self, world: World, **options: Any) -> None:
         self.world = world
@@ -34,8 +34,14 @@ class Sending:
         )
         self._sent.append(asyncio.create_task(sent))
 
+    async def under_way(self) -> None:
+        """Returns when the transaction of those that were added so far has begun."""
+        await asyncio.sleep(0)
+        while self.grouping._waiting:
+            await asyncio.sleep(0)
+
     async def answers(self) -> list[Any]:
-        """What each was told, or the error it got. The first goes by itself, and the others together behind it."""
+        """What each was told, or the error it got."""
         return await asyncio.gather(*self._sent, return_exceptions=True)
 
 
@@ -50,8 +56,12 @@ async def test_what_comes_while_a_commit_is_under_way_is_committed_together(worl
     ids = [uuid4() for _ in range(20)]
     for number, call_id in enumerate(ids):
         sending.add(call_id=call_id, recording_url=f"https://store.example/{number}.wav" if number % 2 else None)
+        if number == 4:
+            await sending.under_way()
+        elif number == 12:
+            await asyncio.sleep(0)
     answers = await sending.answers()
-    assert await groups(world) == [1, 19]
+    assert await groups(world) == [5, 15]
     for number, (call_id, answer) in enumerate(zip(ids, answers, strict=True)):
         row = await world.row(call_id)
         assert answer == calls.Accepted(CallState(row["state"]), row["job_id"])
@@ -67,7 +77,7 @@ async def test_no_group_is_larger_than_allowed(world: World) -> None:
     for _ in range(10):
         sending.add(call_id=uuid4())
     await sending.answers()
-    assert await groups(world) == [1, 4, 4, 1]
+    assert await groups(world) == [4, 4, 2]
 
 
 async def test_one_at_a_time_is_not_grouped_and_not_kept_waiting(world: World) -> None:
@@ -80,14 +90,13 @@ async def test_one_at_a_time_is_not_grouped_and_not_kept_waiting(world: World) -
 
 async def test_in_one_group_the_submissions_of_a_call_count_in_the_order_in_which_they_came(world: World) -> None:
     sending = Sending(world)
-    sending.add(call_id=uuid4())
     calls_ = [uuid4() for _ in range(3)]
     for duration in range(5):
         for call_id in calls_:
             sending.add(call_id=call_id, duration=duration, recording_url=A if duration > 1 else None)
     answers = await sending.answers()
     assert not [answer for answer in answers if isinstance(answer, BaseException)]
-    assert await groups(world) == [1, 15]
+    assert await groups(world) == [15]
     for call_id in calls_:
         row = await world.row(call_id)
         assert (row["duration"], row["state"], row["metadata_version"]) == (4, "transcribing", 5)
@@ -102,7 +111,6 @@ async def test_a_refused_submission_leaves_its_companions_alone(world: World) ->
     await keys.revoke(world.database, revoked.key_id)
     stranger = (await new_world(world.database)).scoped
     sending = Sending(world)
-    sending.add(call_id=uuid4())
     good = [uuid4() for _ in range(4)]
     sending.add(call_id=good[0])
     sending.add(replace(world.scoped, key_id=revoked.key_id), call_id=uuid4())
@@ -113,13 +121,13 @@ async def test_a_refused_submission_leaves_its_companions_alone(world: World) ->
     sending.add(call_id=good[2])
     sending.add(world.wide, call_id=good[3], team_id=world.other_team_id)
     answers = await sending.answers()
-    kinds = [type(answer) for answer in answers[1:]]
+    kinds = [type(answer) for answer in answers]
     fine = calls.Accepted
     assert kinds == [fine, KeyRevoked, fine, UnknownTeam, CallOfOtherTeam, KeyRevoked, fine, fine]
-    assert await groups(world) == [1, 1, 4]
+    assert await groups(world) == [1, 4]
     assert (await world.row(good[3]))["team_id"] == world.other_team_id
     assert (await world.row(theirs))["duration"] is None
-    assert len(await world.rows("SELECT FROM calls")) == 6
+    assert len(await world.rows("SELECT FROM calls")) == 5
 
 
 async def test_each_group_is_of_one_workspace(world: World) -> None:
@@ -130,7 +138,7 @@ async def test_each_group_is_of_one_workspace(world: World) -> None:
         sending.add(other.scoped, call_id=call_id)
     answers = await sending.answers()
     assert not [answer for answer in answers if isinstance(answer, BaseException)]
-    assert sorted(await groups(world)) == [1, 1, 3, 3]
+    assert sorted(await groups(world)) == [4, 4]
     rows = await world.rows("SELECT workspace_id, count(*) AS n FROM calls GROUP BY 1")
     assert {row["workspace_id"]: row["n"] for row in rows} == {world.workspace_id: 4, other.workspace_id: 4}
 
@@ -224,7 +232,9 @@ async def test_a_submission_that_is_given_up_leaves_the_line_and_no_other_with_i
     sending = Sending(world)
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("LOCK TABLE calls")
-        for _ in range(4):
+        sending.add(call_id=uuid4())
+        await sending.under_way()
+        for _ in range(3):
             sending.add(call_id=uuid4())
         await asyncio.sleep(0)
         sending._sent[2].cancel()
@@ -236,6 +246,21 @@ async def test_a_submission_that_is_given_up_leaves_the_line_and_no_other_with_i
         calls.Accepted,
     ]
     assert len(await world.rows("SELECT FROM calls")) == 3
+
+
+async def test_a_line_that_all_leave_before_their_transaction_begins_is_in_nobodys_way(world: World) -> None:
+    sending = Sending(world)
+    for _ in range(2):
+        sending.add(call_id=uuid4())
+    await asyncio.sleep(0)
+    assert sending.grouping._waiting == 2
+    for sent in sending._sent:
+        sent.cancel()
+    assert {type(answer) for answer in await sending.answers()} == {asyncio.CancelledError}
+    assert (sending.grouping._waiting, sending.grouping._lines) == (0, {})
+    sending.add(call_id=uuid4())
+    assert isinstance((await sending.answers())[-1], calls.Accepted)
+    assert len(await world.rows("SELECT FROM calls")) == 1
 
 
 async def test_a_transaction_that_all_have_given_up_is_in_nobodys_way(world: World) -> None:
@@ -257,7 +282,9 @@ async def test_more_than_may_wait_are_refused_at_once_and_leave_nothing_behind(w
     sending = Sending(world, waiting=5)
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("LOCK TABLE calls")
-        for _ in range(9):
+        sending.add(call_id=uuid4())
+        await sending.under_way()
+        for _ in range(8):
             sending.add(call_id=uuid4())
         await asyncio.sleep(0.05)
         refused = [task for task in sending._sent if task.done()]
