@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
+JOBS ?= 2
 
 .PHONY: help setup demo up test chaos unit check format lock clean
 
@@ -29,9 +30,10 @@ demo: setup  ## start the service, send it nine sample calls, show the records
 up: setup  ## start the service and keep it running
 	@$(BIN)/switchboard up
 
-test: setup  ## every test, with coverage
+test: setup  ## every test, in two processes, with coverage (JOBS=1: one after the other)
 	@$(BIN)/coverage erase
-	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered tests
+	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadgroup --no-loadscope-reorder \
+		--cov --cov-report=term:skip-covered tests
 
 chaos: setup  ## thousands of submissions while processes are killed, then an audit (CHAOS="--seed 7 --json FILE")
 	@$(BIN)/python -m tests.chaos $(CHAOS)

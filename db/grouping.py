@@ -142,8 +142,8 @@ class Grouping:
         group.task.add_done_callback(self._tasks.discard)
 
     def _board(self, line: _Line, group: _Group) -> None:
-        """Take what waits. Done by the group's own task, a turn of the event loop after it was called for: what was read
-        from the network in the same turn has come into line by then, and fewer transactions are needed."""
+        """Take what waits. Done by the group's own task, a turn of the event loop after it was called for: what was
+        read from the network in the same turn has come into line by then, and fewer transactions are needed."""
         group.items = [line.waiting.popleft() for _ in range(min(self._most, len(line.waiting)))]
         group.left = len(group.items)
         self._waiting -= group.left
