@@ -32,7 +32,7 @@ up: setup  ## start the service and keep it running
 
 test: setup  ## every test, in two processes, with coverage (JOBS=1: one after the other)
 	@$(BIN)/coverage erase
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadgroup --no-loadscope-reorder \
+	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadscope --no-loadscope-reorder \
 		--cov --cov-report=term:skip-covered tests
 
 chaos: setup  ## thousands of submissions while processes are killed, then an audit (CHAOS="--seed 7 --json FILE")

@@ -68,9 +68,9 @@ def prepare_environment(settings: Settings, database_url: str) -> None:
         # Three checks that fail make a dead proxy known: after 3 s of refused connections, not after 30.
         "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
         # HAProxy falls back on Serve's own proxy there: on another service's, where two share a machine.
-        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(free_port(8500)),
-        "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port(9101)),
-        "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port(8404)),
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(own_port(8500)),
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(own_port(9101)),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(own_port(8404)),
         # Ray's workers are the service itself here: at Ray's niceness of 15 anything else on the machine starves it.
         "RAY_worker_niceness": "0",
         # glibc keeps a heap for each thread that ever asked for memory: a Diarizer grew from 0.6 to 1 GB within two
@@ -121,7 +121,36 @@ RANGE = 100  # ports of the replicas of one service, of those from 30000 to 3100
 def _free_range() -> int:
     """The first port of a range in which nobody listens at its beginning, where replicas are put first."""
     ranges = range(30000, 31000, RANGE)
-    return next((first for first in ranges if all(_is_free(first + n) for n in range(10))), 30000)
+    return next((first for first in ranges if all(_is_free(first + n) for n in range(10)) and _claim(first)), 30000)
+
+
+def own_port(first: int) -> int:
+    """`first`, or one of the hundred from there, on which nothing listens and which no other service has chosen.
+
+    Between the choice and the moment in which Ray's processes listen there lie seconds: two services that start at
+    once would choose the same.
+    """
+    return next((port for port in range(first, first + 100) if _is_free(port) and _claim(port)), None) or free_port()
+
+
+_CLAIMED: dict[int, socket.socket] = {}  # ports that are this process's until it ends
+
+
+def _claim(port: int) -> bool:
+    """Whether `port` is ours: no other service that runs on this machine has claimed it.
+
+    A name among Linux's abstract sockets is free again when its process ends, however it ends, and leaves no file.
+    """
+    if port in _CLAIMED:
+        return True
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0switchboard-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _CLAIMED[port] = claim
+    return True
 
 
 def _is_free(port: int) -> bool:

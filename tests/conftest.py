@@ -1,18 +1,21 @@
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest_plugins = ["tests.postgres", "tests.engines", "tests.llm_server"]
 
-HERE = Path(__file__).parent
-WITH_THE_SERVICE = ("acceptance", "chaos")  # folders
+WITH_THE_SERVICE = ("tests/acceptance/", "tests/chaos/")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests (`make test`), a file stays in one of them, for its fixtures; and so do
-    all tests that start the whole service, for two of them at once would compete for the same cores."""
-    for item in items:
-        place = item.path.relative_to(HERE)
-        group = "service" if place.parts[0] in WITH_THE_SERVICE else str(place)
-        item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """How several processes share the tests (`make test`): a file stays in one of them, for its fixtures; and so do all
+    tests that start the whole service, for two of them at once would compete for the same cores."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByPlace(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", 1)[0]
+            return "the whole service" if file.startswith(WITH_THE_SERVICE) else file
+
+    return ByPlace(config, log)

@@ -2,10 +2,12 @@
 
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
-from serve_app.service import Service, ServiceError, prepare_environment
+from serve_app.service import Service, ServiceError, own_port, prepare_environment
 from serve_app.settings import Settings
 
 OURS = ("SWITCHBOARD_", "RAY_", "MALLOC_")
@@ -54,6 +56,19 @@ def test_where_another_service_has_its_replicas_and_its_proxy_this_one_has_ports
         other, end, other_fallback = ports()
     assert other > last or end < first, "no port of theirs is one of ours"
     assert other_fallback != fallback
+
+
+def test_a_port_that_a_starting_service_has_chosen_is_not_chosen_again_while_that_service_lives() -> None:
+    choosing = "from serve_app.service import own_port; print(own_port(9301), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", choosing], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as starting:
+        assert starting.stdout is not None
+        chosen = int(starting.stdout.readline())  # nothing listens on it
+        assert own_port(chosen) != chosen
+        starting.kill()
+    assert own_port(chosen) == chosen
+    assert own_port(chosen) == chosen, "one's own choice stands"
 
 
 def test_processes_keep_few_heaps_and_rays_workers_are_no_less_than_others(environment: dict[str, str]) -> None:
