@@ -19,14 +19,22 @@ from db import calls, directory, embedded, jobs, keys, migrate
 from db.database import EVERY_WORKSPACE, Database
 from pipeline.domain.call import Call, Sender, Submission
 
-NOTHING_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}  # a crash test has its own
+NOTHING_DURABLE = {  # a crash test has its own
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_wal_size": "256MB",
+}
+MEMORY = Path("/dev/shm")  # hundreds of databases are made and dropped: a disk that others use too may stall for seconds
+MEMORY_BYTES = 4 * 2**30  # that must be free there
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """URL of the server's migrated database, which is the template of the tests' own; nobody may connect to it."""
-    folder = Path(tempfile.mkdtemp(prefix="swb-pg-"))
+    roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES
+    folder = Path(tempfile.mkdtemp(prefix="swb-pg-", dir=MEMORY if roomy else None))
     try:
         url = embedded.start(folder, NOTHING_DURABLE)
         migrate.migrate(url)
