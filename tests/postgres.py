@@ -25,7 +25,8 @@ NOTHING_DURABLE = {  # a crash test has its own
     "full_page_writes": "off",
     "max_wal_size": "256MB",
 }
-MEMORY = Path("/dev/shm")  # hundreds of databases are made and dropped: a disk that others use too may stall for seconds
+# Hundreds of databases are made and dropped: a disk that others write to as well may stall for seconds.
+MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4 * 2**30  # that must be free there
 _numbers = itertools.count()
 
