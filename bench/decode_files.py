@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 ROOT = Path(__file__).resolve().parents[1]
-SAMPLES = ROOT / "serve_app" / "demo" / "samples"
+SAMPLES = ROOT / "tests" / "fixtures" / "calls"
 FIXTURES = ROOT / "tests" / "unit" / "fixtures"
 RATES = (8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000)
 STEREO = ("01_invoice_stereo", "02_callback_stereo", "05_factura_stereo_es", "08_flite_voices_stereo")

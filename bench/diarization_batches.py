@@ -5,7 +5,7 @@
 The same calls, process, threads and batch sizes; the three ways take turns within a round, and the table holds the
 median of the rounds, by processor time on a CPU (the machine is rarely alone) and by the clock on a GPU. Whether the
 segments are pyannote's is counted too. `--resnet34` puts a WeSpeaker ResNet34 of full size with random weights in the
-place of the demo checkpoint's small embedding network: the work of a real one, and segments that mean nothing.
+place of the synthetic checkpoint's small embedding network: the work of a real one, and segments that mean nothing.
 """
 
 import argparse
@@ -24,9 +24,9 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.long_calls import PARTS, RATE, _joined, _read
-from pipeline import checkpoints
 from pipeline.diarization import DiarizationOptions, load
 from pipeline.domain.speech import SAMPLE_RATE
+from tests import fixture_checkpoints
 
 Samples = npt.NDArray[np.float32]
 WAYS = ("pyannote, call by call", "steps, call by call", "steps, calls together")
@@ -105,7 +105,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     sizes = {"segmentation_batch_size": options.batch, "embedding_batch_size": options.batch}
-    engine: Any = load(DiarizationOptions(pipeline="demo", device=options.device, threads=1, **sizes))
+    engine: Any = load(
+        DiarizationOptions(pipeline=str(fixture_checkpoints.DIARIZATION), device=options.device, threads=1, **sizes)
+    )
     reference = stock_pipeline(engine, options.device)
     if options.resnet34:
         for one in (engine._pipeline, reference):
@@ -121,7 +123,7 @@ def stock_pipeline(engine: Any, device: str) -> Any:
     import torch
     from pyannote.audio import Pipeline
 
-    made: Any = Pipeline.from_pretrained(checkpoints.resolve("demo", checkpoints.DIARIZATION, device).folder)
+    made: Any = Pipeline.from_pretrained(fixture_checkpoints.DIARIZATION)
     made.segmentation_batch_size = engine.batch_size
     made.embedding_batch_size = engine._pipeline.embedding_batch_size
     return made.to(torch.device(device))

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.diarization_batches import calls_of, stock_pipeline
 from pipeline.domain.speech import SAMPLE_RATE
+from tests import fixture_checkpoints
 
 BLOCK = 60.0  # seconds of dialogue that a long call repeats
 MB = 1e6
@@ -73,7 +74,7 @@ def measured(way: str, file: Path) -> dict[str, Any]:
     from pipeline.diarization import DiarizationOptions, load
 
     torch.set_num_threads(1)
-    engine: Any = load(DiarizationOptions(pipeline="demo", device="cpu", threads=1))
+    engine: Any = load(DiarizationOptions(pipeline=str(fixture_checkpoints.DIARIZATION), device="cpu", threads=1))
     audio = StoredAudio((file.as_uri(),), file.stat().st_size // 2)
     if way == "stock":
         pipeline = stock_pipeline(engine, "cpu")

@@ -102,7 +102,7 @@ def alone(folder: Path) -> Iterator[tuple[int, str]]:
     """The same application and PostgreSQL behind uvicorn; yields its port and an API key."""
     from bench.submit_stand import new_key
     from db import embedded, migrate
-    from serve_app.service import free_port
+    from serve_app.ports import free_port
 
     url = embedded.start(folder)
     server = None

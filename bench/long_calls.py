@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-SAMPLES = Path(__file__).resolve().parents[1] / "serve_app" / "demo" / "samples"
+SAMPLES = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "calls"
 PARTS = ("01_invoice_stereo", "02_callback_stereo", "07_hold_stereo", "08_flite_voices_stereo")  # English, separate
 RATE = 8000
 

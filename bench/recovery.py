@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db import embedded, migrate
 from serve_app.cli.handout import HandOut
-from serve_app.demo.samples import load_samples
-from serve_app.service import free_port
+from serve_app.ports import free_port
 from tests.acceptance.running import Client, RunningService
+from tests.synthetic_calls import synthetic_calls
 
 FAULTS = ("none", "Conductor", "Transcriber", "Diarizer", "PostgreSQL")
 LEASE = "10"  # seconds, the default: what a dead Conductor costs at most
@@ -35,7 +35,7 @@ async def one_call(
     client: Client, files: HandOut, service: RunningService, state: Path, fault: str
 ) -> dict[str, float]:
     """Seconds of one call: from submission, and from the fault, to the completed record."""
-    mono = next(sample for sample in load_samples() if sample.expected["layout"] == "mono")
+    mono = next(sample for sample in synthetic_calls() if sample.expected["layout"] == "mono")
     body = mono.submissions(files.add)[-1]
     victims = service.pids(fault)
     started = time.monotonic()

@@ -107,6 +107,10 @@ class Stand:
         data = Submission(data.call_id, "+49301", "+49402", data.start_time, recording_url=address, duration=240)
         async with self.measured("submit"):
             await calls.submit(self.database, self.sender, data, {"callId": str(data.call_id)})
+        async with self.measured("claim to fetch"):
+            (fetch,) = await jobs.claim_fetches(self.database, "bench:1:a", 1, 60.0, 32, 16)
+        async with self.measured("fetched"):
+            await jobs.fetched(self.database, fetch)
         async with self.measured("claim"):
             (lease,) = await jobs.claim(self.database, "bench:1:a", 1, 60.0)
         async with self.measured("renew", 3):

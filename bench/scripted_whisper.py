@@ -5,7 +5,7 @@
 Encoder, decoder and attention have a real model's shapes and random weights, so that a window costs what it costs with
 a real one. Only the decoder's position encodings are not random: each points so strongly at one token that the model
 says a script, whatever it hears, and ends. So every engine that runs the folder decodes the same number of tokens, with
-no suspect window and no loop, which random weights alone would give. The tokenizer is the demo checkpoint's.
+no suspect window and no loop, which random weights alone would give. The tokenizer is the synthetic checkpoint's.
 """
 
 import argparse
@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tests.fixture_checkpoints import RECOGNITION
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-DEMO = Path(__file__).resolve().parents[1] / "pipeline" / "checkpoints" / "recognition-demo"
 PULL = 60.0  # how much stronger a position points at its token than all else in the residual stream together
 
 Array = npt.NDArray[np.float32]
@@ -83,24 +84,24 @@ def write(folder: Path, size: str = "base", words: int = 60) -> Path:
     from ctranslate2.specs.whisper_spec import WhisperSpec
 
     shape = SIZES[size]
-    vocabulary = json.loads((DEMO / "vocabulary.json").read_text())
+    vocabulary = json.loads((RECOGNITION / "vocabulary.json").read_text())
     spec = WhisperSpec(shape.encoder_layers, shape.heads, shape.decoder_layers, shape.heads)
     weights = Weights(shape.width)
     _encoder(spec.encoder, weights, shape)
     _decoder(spec.decoder, weights, len(vocabulary), script(vocabulary, words))
-    for name, value in json.loads((DEMO / "config.json").read_text()).items():
+    for name, value in json.loads((RECOGNITION / "config.json").read_text()).items():
         setattr(spec.config, name, value)
     spec.config.alignment_heads = [[shape.decoder_layers - 1, 0], [shape.decoder_layers - 1, 1]]
     spec.register_vocabulary(vocabulary)
     spec.validate()
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
-    shutil.copy(DEMO / "tokenizer.json", folder)
-    shutil.copy(DEMO / "vocabulary.json", folder)  # as the spec writes it, the empty token would be lost
-    preprocessor = json.loads((DEMO / "preprocessor_config.json").read_text()) | {"feature_size": shape.mels}
+    shutil.copy(RECOGNITION / "tokenizer.json", folder)
+    shutil.copy(RECOGNITION / "vocabulary.json", folder)  # as the spec writes it, the empty token would be lost
+    preprocessor = json.loads((RECOGNITION / "preprocessor_config.json").read_text()) | {"feature_size": shape.mels}
     (folder / "preprocessor_config.json").write_text(json.dumps(preprocessor))
     note = f"Scripted: shapes of Whisper {size}, random weights, one sentence for every window. For speed only."
-    (folder / "switchboard.json").write_text(json.dumps({"max_chunk_seconds": 30, "demo": True, "note": note}))
+    (folder / "switchboard.json").write_text(json.dumps({"max_chunk_seconds": 30, "synthetic": True, "note": note}))
     return folder
 
 

@@ -3,7 +3,7 @@
     python bench/stages.py [--minutes 4] [--layout separate|mixed] [--size base] [--words 60] [--rounds 3] [--json FILE]
 
 Whole calls walk through `pipeline.process` in this process, without Ray and database, one piece of work at a time, on a
-Whisper of full size that says a script (`scripted_whisper.py`) and the demo diarization pipeline. A part's seconds are
+Whisper of full size that says a script (`scripted_whisper.py`) and the synthetic diarizer. A part's seconds are
 those of all threads of this process, without what the parts inside it took: `features`, `encode`, `decode` and `align`
 together are the reference, recognition. The recording is fetched over HTTP from another process. After each call the
 bare engines go through the same sound (as in `throughput.py`), in processor seconds too.
@@ -36,8 +36,8 @@ from bench import long_calls, scripted_whisper
 from bench.throughput import UNDOUBTED, Bare
 from pipeline.process import ProcessOptions, process
 from pipeline.workers import LocalWorkers
+from tests.fixture_checkpoints import DIARIZATION
 
-DIARIZATION = Path(__file__).resolve().parents[1] / "pipeline" / "checkpoints" / "diarization-demo"
 ENGINE = "pipeline.asr.faster_whisper:FasterWhisper."
 PARTS = {  # what is called -> the part of the table it counts for
     "pipeline.legs:fetch": "fetch",

@@ -26,9 +26,9 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db import embedded, migrate
-from serve_app.demo.samples import load_samples
-from serve_app.service import free_port
+from serve_app.ports import free_port
 from tests.acceptance.running import Client, RunningService
+from tests.synthetic_calls import synthetic_calls
 
 ENGINES = ("Transcriber", "Diarizer")
 
@@ -43,7 +43,7 @@ async def first_202(service: RunningService) -> None:
     """A start-phase submission with a key of its own, accepted."""
     client = await Client.of(service)
     try:
-        body = load_samples()[0].submissions(lambda _: "http://127.0.0.1:9/x.wav")[-1]
+        body = synthetic_calls()[0].submissions(lambda _: "http://127.0.0.1:9/x.wav")[-1]
         await client.accepted({key: value for key, value in body.items() if not key.startswith("recordingUrl")})
     finally:
         await client.close()

@@ -55,7 +55,8 @@ def _seconds(process: psutil.Process) -> float:
 def standing(folder: Path, together: int | None = None) -> Iterator[Stand]:
     """Starts PostgreSQL, Ray Serve and one Intake replica; `together`: the setting of that name."""
     from db import embedded, migrate
-    from serve_app.service import free_port, prepare_environment
+    from serve_app.environment import prepare_environment
+    from serve_app.ports import free_port
     from serve_app.settings import Settings
 
     url = embedded.start(folder)

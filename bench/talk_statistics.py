@@ -3,7 +3,7 @@
     python bench/talk_statistics.py [--timelines 300] [--seed 1] [--no-calls] [--only 01,05] [--json FILE]
 
 Timelines are talks made by rule, in steps of 10 ms, whose figures are known from how they were made; every figure has
-to be exact. Then the sample calls with separated channels are taken through the whole pipeline of the demo
+to be exact. Then the sample calls with separated channels are taken through the whole pipeline of the synthetic
 checkpoints twice: as they are, and mixed down to one channel, where diarization has to tell the voices apart. Beside
 both stands what the samples' known words give. (This script is not called statistics.py: it would hide Python's own.)
 """
@@ -44,7 +44,9 @@ from pipeline.domain.speech import (
     Turn,
     Word,
 )
-from serve_app.demo.samples import Sample, load_samples
+from serve_app.demo.samples import Sample
+from tests import fixture_checkpoints
+from tests.synthetic_calls import synthetic_calls
 
 CALL = Call(UUID(int=1), "anonymous", "anonymous", datetime(2026, 3, 2, 9, 30, tzinfo=UTC))
 STEREO = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "made")
@@ -238,11 +240,11 @@ def calls(only: set[str]) -> Iterator[dict[str, Any]]:
     from pipeline.workers import LocalWorkers
 
     workers = LocalWorkers(
-        lambda: asr.load(asr.AsrOptions(model="demo")),
-        lambda: diarization.load(diarization.DiarizationOptions(pipeline="demo")),
+        lambda: asr.load(asr.AsrOptions(model=str(fixture_checkpoints.RECOGNITION))),
+        lambda: diarization.load(diarization.DiarizationOptions(pipeline=str(fixture_checkpoints.DIARIZATION))),
     )
     chosen = [
-        s for s in load_samples() if LayoutKind(s.expected["layout"]).separated and (not only or s.name[:2] in only)
+        s for s in synthetic_calls() if LayoutKind(s.expected["layout"]).separated and (not only or s.name[:2] in only)
     ]
     with tempfile.TemporaryDirectory() as folder:
         for sample in chosen:

@@ -4,7 +4,7 @@
                                [--repetitions 3] [--whisperx FOLDER [--only-whisperx]] [--json FILE]
 
 The service is started as `switchboard up` starts it, with a Whisper of full size that says a script
-(`scripted_whisper.py`: the same number of tokens for every window, whoever decodes) and the demo diarization pipeline.
+(`scripted_whisper.py`: the same number of tokens for every window, whoever decodes) and the synthetic diarizer.
 All calls are submitted at once; the clock runs from the first submission until the last record is complete. `both`
 sends every second call mixed; several `--minutes` are taken in turn. References, in turn with it in the same run:
 
@@ -42,9 +42,9 @@ import psutil
 
 from bench import long_calls, scripted_whisper
 from bench.long_calls import LongCall
+from tests.fixture_checkpoints import DIARIZATION
 
 BATCH = 8  # windows in one forward pass, for every engine
-DIARIZATION = Path(__file__).resolve().parents[1] / "pipeline" / "checkpoints" / "diarization-demo"
 WHISPERX = ("whisperx==3.8.*", "torch==2.8.*", "torchaudio==2.8.*")
 SERVICE_PARTS = {  # by what the title of a process holds, first come first served
     "recognition (Transcriber)": (":Transcriber",),
@@ -106,7 +106,7 @@ class Whole:
 
     def __init__(self, folder: Path, model: Path, threads: int) -> None:
         from db import embedded, migrate
-        from serve_app.service import free_port
+        from serve_app.ports import free_port
         from tests.acceptance.running import RunningService
 
         self._state = folder / "state"

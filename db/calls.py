@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import sqlalchemy as sa
 from psycopg.types.json import Jsonb
 
-from db import jobs, record, voiceprints
+from db import jobs, record, results, voiceprints
 from db.database import Database
 from db.identity import SIGNING_PARAMETERS, e164, recording_identity
 from db.jobs import Lease
+from db.recording_urls import UrlSealer, in_body
 from db.rows import dump_json, to_call
 from db.tables import calls
 from pipeline.domain.call import Call, CallState, Sender, Submission
@@ -23,6 +24,9 @@ from pipeline.domain.voices import VoicePolicy
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
 
 __all__ = ["SIGNING_PARAMETERS", "Accepted", "complete", "e164", "recording_identity", "submit"]
+
+UNSEALED = UrlSealer()
+"""Stores URLs as they are: no key is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,8 @@ class Accepted:
 _SUBMIT = """
     SELECT outcome, job FROM submit_call(
         %(key)s, %(call_id)s, %(team)s, %(user)s, %(from)s, %(to)s, %(from_e164)s, %(to_e164)s,
-        %(start)s, %(outgoing)s, %(duration)s, %(url)s, %(url2)s, %(identity)s, %(identity2)s, %(body)s
+        %(start)s, %(outgoing)s, %(duration)s, %(url)s, %(url2)s, %(identity)s, %(identity2)s, %(body)s,
+        %(token)s, %(same)s, %(same2)s
     )
 """
 
@@ -49,19 +54,23 @@ async def submit(
     submission: Submission,
     body: dict[str, Any],
     signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
+    urls: UrlSealer = UNSEALED,
 ) -> Accepted:
     """Merge a submission into its call, keep it as sent (`body`), and enqueue what follows from it.
 
+    Recording URLs are stored as `urls` seals them, in the body too.
+
     Raises KeyRevoked, UnknownTeam (`submission.team_id` is not one of the workspace; a team-scoped key's own team
     counts instead), CallOfOtherTeam, and StateUnavailable when PostgreSQL cannot take it now; then nothing has
-    changed, save that a connection lost during the commit leaves it open: sending again is safe.
+    changed, save that a connection lost during the commit leaves it open: sending again is safe. What this process
+    sends again by itself is written once.
     """
-    values = arguments(sender, submission, signing_parameters) | {"body": body}
+    values = arguments(sender, submission, body, signing_parameters, urls)
     return accepted(submission, *await submit_alone(database, values))
 
 
 async def submit_alone(database: Database, values: dict[str, Any]) -> tuple[str, UUID | None]:
-    """The outcome of `submit_call` and the job it names; `values` are `arguments` and the body."""
+    """The outcome of `submit_call` and the job it names; `values` are `arguments`."""
     try:
         outcome, job_id = await database.fetch_one(_SUBMIT, values | {"body": Jsonb(values["body"], dumps=dump_json)})
     except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
@@ -78,14 +87,28 @@ def accepted(submission: Submission, outcome: str, job_id: UUID | None) -> Accep
     return Accepted(CallState.TRANSCRIBING, job_id)
 
 
-def arguments(sender: Sender, submission: Submission, signing_parameters: Sequence[str]) -> dict[str, Any]:
-    """The arguments of `submit_call` by name, save the body. ValueError for a second recording without a first."""
+def arguments(
+    sender: Sender,
+    submission: Submission,
+    body: dict[str, Any],
+    signing_parameters: Sequence[str],
+    urls: UrlSealer,
+) -> dict[str, Any]:
+    """The arguments of `submit_call` by name. ValueError for a second recording without a first.
+
+    They hold a new token, by which a statement that is run again finds what its first run wrote: make them once for a
+    submission, before its first try.
+    """
     if submission.recording_url is None and submission.recording_url2 is not None:
         raise ValueError("recording_url2 without recording_url")
 
     def identity(url: str | None) -> str | None:
         return None if url is None else recording_identity(url, signing_parameters)
 
+    def sealed(url: str | None) -> str | None:
+        return None if url is None else urls.seal(url)
+
+    first, second = identity(submission.recording_url), identity(submission.recording_url2)
     return {
         "key": sender.key_id,
         "call_id": submission.call_id,
@@ -98,10 +121,14 @@ def arguments(sender: Sender, submission: Submission, signing_parameters: Sequen
         "start": submission.start_time.astimezone(UTC),
         "outgoing": submission.outgoing,
         "duration": submission.duration,
-        "url": submission.recording_url,
-        "url2": submission.recording_url2,
-        "identity": identity(submission.recording_url),
-        "identity2": identity(submission.recording_url2),
+        "url": sealed(submission.recording_url),
+        "url2": sealed(submission.recording_url2),
+        "identity": sealed(first),
+        "identity2": sealed(second),
+        "same": first and urls.earlier_forms(first),
+        "same2": second and urls.earlier_forms(second),
+        "body": in_body(body, urls.seal),
+        "token": uuid4(),
     }
 
 
@@ -122,7 +149,7 @@ async def complete(
 
     `voiceprint` is the rep's, kept under the call's `user_id`; `voices` says what is learnt from it (None: nothing). No
     voiceprint keeps an earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be
-    another.
+    another. Other voices that the stages left behind are dropped.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await jobs.lock(connection, lease)
@@ -133,6 +160,7 @@ async def complete(
         await record.write_transcript(connection, lease, process_job, transcript)
         notes = await record.write_findings(connection, lease, findings)
         await voiceprints.keep(connection, lease, call.user_id, voiceprint, voices)
+        await results.drop_voices(connection, lease, call, transcript)
         await jobs.finish(connection, lease)
         await connection.execute(
             sa.update(calls).where(calls.c.id == lease.call_pk).values(_completed(lease, [*warnings, *notes]))

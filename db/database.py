@@ -1,10 +1,14 @@
 """Connections and transactions. `Database.transaction` is the only commit in SQLAlchemy code.
 
+A server that is silent, neither answering nor hanging up, is as good as one that is away: TCP notices it where packets
+are lost, and a deadline where something on the way takes them and nothing comes back.
+
 Two pools: SQLAlchemy's for the pipeline's writes and the reads, and a raw psycopg one for the hot path of `/submit`.
 A restart of PostgreSQL costs the first request nothing: SQLAlchemy's pool looks at a connection before it hands it
 out, and `fetch_all` tries again on a fresh one.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +26,7 @@ from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from db import isolation
+from db.clock import Clock
 from db.rows import dump_json
 
 log = logging.getLogger(__name__)
@@ -39,7 +44,20 @@ SOCKET: dict[str, Any] = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
 }
-IDLE_IN_TRANSACTION = "30s"  # the locks of a node that vanished must not outlive it for long
+DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+"""For a new connection: a commit is on disk before it is reported, whatever the server, database or role says.
+
+What is stricter (`on` with a synchronous standby, `remote_apply`), or waits for the local disk alone (`local`), is left
+as it is.
+"""
+SERVER_SIDE = """
+    SET idle_in_transaction_session_timeout = '10s';
+    SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
+    SET tcp_user_timeout = '10s'
+"""
+"""For a new connection: what a node that vanished, or was frozen, held in the server does not outlive it for long, its
+locks above all. Left alone, the server would keep its sessions for hours."""
+ANSWER_SECONDS = 30.0  # for a whole transaction; those of the service take milliseconds
 
 WORKSPACE_SETTING = "switchboard.workspace"  # what the policies of row-level security compare with
 
@@ -53,6 +71,8 @@ EVERY_WORKSPACE: Final = _Everywhere.EVERY_WORKSPACE
 
 Scope = UUID | Literal[_Everywhere.EVERY_WORKSPACE]
 
+_NOT_THE_CALLS = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
+
 RawPool = AsyncConnectionPool[psycopg.AsyncConnection[tuple[object, ...]]]
 
 
@@ -63,17 +83,21 @@ _SET_SCOPE = sa.text(f"SELECT set_config('{WORKSPACE_SETTING}', :scope, true)") 
 class Database:
     """Made with `await Database.open(url)`; belongs to the event loop it was opened in."""
 
-    def __init__(self, url: str, pool: RawPool, engine: AsyncEngine) -> None:
+    def __init__(self, url: str, pool: RawPool, engine: AsyncEngine, answer_seconds: float | None) -> None:
         self.url = url
+        self._answer_seconds = answer_seconds
         self.pool = pool
         self.engine = engine
 
     @classmethod
-    async def open(cls, url: str, pool_size: int = 8, wait_seconds: float = 2.0) -> Self:
+    async def open(
+        cls, url: str, pool_size: int = 8, wait_seconds: float = 2.0, answer_seconds: float | None = ANSWER_SECONDS
+    ) -> Self:
         """Open both pools, each of at most `pool_size` connections, made when first needed.
 
         An unreachable server is no error here, so that a replica may start before its database; a request that gets
-        no connection within `wait_seconds` raises one of `OUTAGES`.
+        no connection within `wait_seconds` raises one of `OUTAGES`. So does a transaction that has not ended after
+        `answer_seconds`; None, for a person's commands, waits as long as it takes.
         """
         engine = create_async_engine(
             sqlalchemy_url(url),
@@ -98,7 +122,7 @@ class Database:
             kwargs={**SOCKET, "autocommit": True},
         )
         await pool.open(wait=False)
-        return cls(url, pool, engine)
+        return cls(url, pool, engine, answer_seconds)
 
     @asynccontextmanager
     async def transaction(self, scope: Scope, snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -107,9 +131,10 @@ class Database:
         `scope`: the workspace whose rows it may see and write, or `EVERY_WORKSPACE`. A `snapshot` only reads, and all
         its statements see the same state.
 
-        A server that only reads is as good as none (`OUTAGES`), and its connection is not used again.
+        A server that only reads is as good as none (`OUTAGES`), and its connection is not used again; and so is one
+        that ended the transaction because this process was away for too long.
         """
-        async with self.engine.connect() as connection:
+        async with self._answered(), self.engine.connect() as connection:
             try:
                 async with connection.begin():
                     if snapshot:  # has to be a transaction's first statement
@@ -117,10 +142,26 @@ class Database:
                     await connection.execute(_SET_SCOPE, {"scope": str(scope) if isinstance(scope, UUID) else "*"})
                     yield connection
             except InternalError as error:
-                if not isinstance(error.orig, psycopg.errors.ReadOnlySqlTransaction):
+                if not isinstance(error.orig, _NOT_THE_CALLS):
                     raise
                 await connection.invalidate()
                 raise OperationalError(error.statement, None, error.orig, hide_parameters=True) from None
+
+    @asynccontextmanager
+    async def _answered(self) -> AsyncIterator[None]:
+        """Raise one of `OUTAGES` where the block lasts longer than the server has time to answer."""
+        try:
+            async with asyncio.timeout(self._answer_seconds) as deadline:
+                yield
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            raise psycopg.OperationalError(f"no answer within {self._answer_seconds:g} s") from None
+
+    async def clock(self) -> Clock:
+        """The server's time, from now on."""
+        (at,) = await self.fetch_one("SELECT now()", ())
+        return Clock(at)
 
     async def fetch_one(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> Any:
         """As `fetch_all`: the first row, or None."""
@@ -132,6 +173,10 @@ class Database:
 
         Run again if the connection turns out to be dead, so it must be one that may run twice.
         """
+        async with self._answered():
+            return await self._fetch(statement, values)
+
+    async def _fetch(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         for last in (False, False, True):
             try:
                 async with self.pool.connection() as connection:
@@ -168,8 +213,10 @@ async def _bound_waiting(connection: psycopg.AsyncConnection[tuple[object, ...]]
     """A submission that cannot be taken in time is answered 503 rather than kept hanging."""
     await connection.execute("SET lock_timeout = '5s'")
     await connection.execute("SET statement_timeout = '10s'")
+    await connection.execute(SERVER_SIDE)
     # The functions called here find everything by its key; left alone, PostgreSQL plans their statements each time.
     await connection.execute("SET plan_cache_mode = force_generic_plan")
+    await connection.execute(DURABLE)
     await connection.execute(isolation.STEP_DOWN)
     _complain(await (await connection.execute(isolation.IS_ISOLATED)).fetchone())
 
@@ -184,7 +231,8 @@ class _Text(StrDumperUnknown):
 def _prepare(connection: Any, _: object) -> None:
     connection.adapters.register_dumper(str, _Text)
     with connection.cursor() as cursor:
-        cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION}'")
+        cursor.execute(SERVER_SIDE)
+        cursor.execute(DURABLE)
         cursor.execute(isolation.STEP_DOWN)
         cursor.execute(isolation.IS_ISOLATED)
         _complain(cursor.fetchone())

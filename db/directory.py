@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from db.database import EVERY_WORKSPACE, Database, Scope
 from db.identity import e164
-from db.tables import contacts, members, teams, workspaces
+from db.tables import calls, contacts, members, stage_results, teams, transcripts, workspaces
 from pipeline.domain.insight import Contact
 
 MOST_TERMS, LONGEST_TERM = 500, 60  # recognition takes about fifty at a time, the most relevant first
@@ -25,7 +25,9 @@ class NotInDirectory(LookupError):
 class Workspace:
     """Whose calls they are. `default_country` (ISO 3166 alpha-2) reads national numbers; `time_zone` is IANA's name.
 
-    `terms` are the workspace's own words (products, places, jargon), which recognition listens for.
+    `terms` are the workspace's own words (products, places, jargon), which recognition listens for. `keep_digits`:
+    whether labels say which keys were pressed in a call, and not only how many. `allowed_hosts`: hosts inside an own
+    network that this workspace's recordings may be fetched from, and nobody else's.
     """
 
     workspace_id: UUID
@@ -33,6 +35,8 @@ class Workspace:
     default_country: str | None  # ISO 3166 alpha-2, to read national numbers
     time_zone: str  # IANA
     terms: tuple[str, ...] = ()
+    keep_digits: bool = False
+    allowed_hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,57 @@ async def set_terms(database: Database, workspace_id: UUID, terms: Iterable[str]
     if not rows:
         raise NotInDirectory(f"there is no workspace {workspace_id}")
     return _workspace(rows[0])
+
+
+async def set_keep_digits(database: Database, workspace_id: UUID, keep: bool) -> Workspace:
+    """Whether calls that are heard from now on keep which keys were pressed; never what may hold a card number.
+
+    False removes those that earlier calls kept as well. Raises NotInDirectory for an unknown workspace.
+    """
+    update = sa.update(workspaces).where(workspaces.c.id == workspace_id).values(keep_digits=keep)
+    rows = await _execute(database, workspace_id, update.returning(workspaces))
+    if not rows:
+        raise NotInDirectory(f"there is no workspace {workspace_id}")
+    if not keep:
+        await _drop_digits(database, workspace_id)
+    return _workspace(rows[0])
+
+
+async def set_allowed_hosts(database: Database, workspace_id: UUID, hosts: Iterable[str]) -> Workspace:
+    """The hosts, addresses and networks that this workspace's recordings may be fetched from beside the open Internet.
+
+    Entries are taken as they are: whoever calls has read them (`pipeline.audio.address.parse_allowed`). Raises
+    NotInDirectory for an unknown workspace.
+    """
+    kept = list(dict.fromkeys(hosts))
+    update = sa.update(workspaces).where(workspaces.c.id == workspace_id).values(allowed_hosts=kept)
+    rows = await _execute(database, workspace_id, update.returning(workspaces))
+    if not rows:
+        raise NotInDirectory(f"there is no workspace {workspace_id}")
+    return _workspace(rows[0])
+
+
+async def allowed_hosts(database: Database, workspace_id: UUID) -> tuple[str, ...]:
+    """See `set_allowed_hosts`; empty for an unknown workspace."""
+    query = sa.select(workspaces.c.allowed_hosts).where(workspaces.c.id == workspace_id)
+    rows = await _execute(database, workspace_id, query)
+    return tuple(rows[0].allowed_hosts) if rows else ()
+
+
+async def _drop_digits(database: Database, workspace_id: UUID) -> None:
+    """In batches, so that no call of the workspace is held up."""
+    batch = sa.select(calls.c.id).where(calls.c.workspace_id == workspace_id).order_by(calls.c.id).limit(500)
+    last = -1
+    while ids := [row.id for row in await _execute(database, workspace_id, batch.where(calls.c.id > last))]:
+        last = ids[-1]
+        for table, column in ((stage_results, "result"), (transcripts, "content")):
+            held = table.c[column]
+            some = sa.and_(table.c.call_pk.in_(ids), held != sa.func.without_digits(held))
+            if table is stage_results:
+                some &= table.c.stage.in_(("audio", "speakers"))
+            await _execute(
+                database, workspace_id, sa.update(table).where(some).values({column: sa.func.without_digits(held)})
+            )
 
 
 def tidy_terms(terms: Iterable[str]) -> tuple[str, ...]:
@@ -218,7 +273,8 @@ async def list_contacts(database: Database, workspace_id: UUID | None = None) ->
 
 
 def _workspace(row: sa.Row[Any]) -> Workspace:
-    return Workspace(row.id, row.name, row.default_country, row.time_zone, tuple(row.terms))
+    own = (tuple(row.terms), row.keep_digits, tuple(row.allowed_hosts))
+    return Workspace(row.id, row.name, row.default_country, row.time_zone, *own)
 
 
 def _within(query: sa.Select[Any], table: sa.Table, workspace_id: UUID | None) -> sa.Select[Any]:

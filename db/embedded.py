@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,6 +22,8 @@ from urllib.parse import quote
 import psutil
 import psycopg
 from psycopg import sql
+
+from db.passage import let_pass
 
 DATABASE = "switchboard"
 SYSTEM_USER = "pgserver"  # whom the server runs as when we are root, which PostgreSQL refuses to be
@@ -60,10 +62,16 @@ def stop(data_dir: Path) -> None:
     folder = data_dir.expanduser().resolve()
     if not (folder / "cluster").exists():
         return
-    server = _Server(folder)
+    server = _Server(_prepare(folder))  # the way to it may have been closed meanwhile
     with server.lock():
         if server.running():
             server.run("pg_ctl", "-D", server.cluster, "-m", "fast", "-w", "-t", START_SECONDS, "stop")
+
+
+def postmaster(data_dir: Path) -> psutil.Process | None:
+    """The server of `data_dir` if it runs: its first process, the parent of all others."""
+    server = _Server(data_dir.expanduser().resolve())
+    return server.postmaster()
 
 
 @dataclass
@@ -93,17 +101,20 @@ class _Server:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """One process at a time, released by the kernel when it dies."""
-        with (self.folder / "lock").open("w") as file:
+        with os.fdopen(os.open(self.folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def running(self) -> bool:
-        """Whether a server of this very cluster is alive: a process number alone may have been given out again."""
+        return self.postmaster() is not None
+
+    def postmaster(self) -> psutil.Process | None:
+        """The server's first process, if it is of this very cluster: a process number may have been given out again."""
         try:
-            pid = int((self.cluster / "postmaster.pid").read_text().split("\n", 1)[0])
-            return self._is_of_cluster(psutil.Process(pid))
+            process = psutil.Process(int((self.cluster / "postmaster.pid").read_text().split("\n", 1)[0]))
+            return process if self._is_of_cluster(process) else None
         except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
-            return False
+            return None
         except psutil.AccessDenied as error:
             raise EmbeddedPostgresError(f"{self.cluster} is served by another user's PostgreSQL.") from error
 
@@ -117,19 +128,39 @@ class _Server:
         return True
 
     def _is_of_cluster(self, process: psutil.Process) -> bool:
+        """Raises psutil.NoSuchProcess also for a zombie: it works on nothing, though its number is still taken."""
         return process.name().startswith("postgres") and Path(process.cwd()) == self.cluster
+
+    def _leftovers(self, processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+        found = []
+        for process in processes:
+            with suppress(psutil.Error):
+                if self._is_of_cluster(process):
+                    found.append(process)
+        return found
 
     def _await_leftovers(self) -> None:
         """Children of a server that was killed write on for a moment: a second server beside them ruins the cluster."""
-        leftovers = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if self._is_of_cluster(process):
-                    leftovers.append(process)
-        _, alive = psutil.wait_procs(leftovers, timeout=START_SECONDS)
-        if alive:
-            pids = ", ".join(str(process.pid) for process in alive)
-            raise EmbeddedPostgresError(f"Processes of a server that died still work on {self.cluster}: {pids}.")
+        deadline = time.monotonic() + START_SECONDS
+        leftovers = self._leftovers(psutil.process_iter())
+        while leftovers:
+            if time.monotonic() > deadline:
+                pids = ", ".join(str(process.pid) for process in leftovers)
+                raise EmbeddedPostgresError(
+                    f"Processes of a server that died still work on {self.cluster}: {pids}. End them and start again."
+                )
+            time.sleep(0.05)
+            leftovers = self._leftovers(leftovers)
+
+    def _remove_leftover_locks(self) -> None:
+        """Remove what a killed server left. Only while `lock` is held, no server runs and no process of it is left.
+
+        PostgreSQL itself asks whether the process number in the socket's lock file is taken, and refuses to start where
+        it is: by a zombie that nobody has reaped yet, or by a stranger who was given the same number.
+        """
+        socket = self.sockets / ".s.PGSQL.5432"
+        for leftover in (self.cluster / "postmaster.pid", socket, socket.with_name(f"{socket.name}.lock")):
+            leftover.unlink(missing_ok=True)
 
     def initialise(self) -> None:
         """Make the cluster, whole or not at all: an interrupted one never gets its name."""
@@ -145,8 +176,8 @@ class _Server:
     def launch(self, options: Mapping[str, str]) -> None:
         _make_private(self.sockets, self.user())
         self._await_leftovers()
-        (self.cluster / "postmaster.pid").unlink(missing_ok=True)  # `running` said that it is a leftover
-        self.log.touch()
+        self._remove_leftover_locks()
+        self.log.touch(mode=0o600)
         if (user := self.user()) is not None:
             shutil.chown(self.log, user)
         settings = {
@@ -206,14 +237,18 @@ def _programs() -> Path:
 
 
 def _prepare(data_dir: Path) -> Path:
-    """The folder, made where missing; as root also reachable for the user that the server runs as."""
+    """The folder, made where missing; as root also within reach of the user that the server runs as."""
     folder = data_dir.expanduser().resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    if os.geteuid() == 0:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (user := _Server(folder).user()) is not None:
         for path in (folder, *folder.parents, *_programs().parents):
-            mode = path.stat().st_mode
-            if not mode & 0o001:  # to pass through, not to read
-                path.chmod(mode | 0o001)
+            try:
+                let_pass(path, _number(user))
+            except OSError as error:
+                raise EmbeddedPostgresError(
+                    f"PostgreSQL runs as {user}, not as root, and cannot pass through {path} ({error.strerror}). "
+                    f"Choose a data folder elsewhere, run as another user, or let everybody pass: chmod o+x {path}"
+                ) from error
     return folder
 
 
@@ -241,6 +276,12 @@ def _unprivileged_user() -> str:
         except KeyError:
             continue
     raise EmbeddedPostgresError(f"PostgreSQL does not run as root: add a system user {SYSTEM_USER!r}.")
+
+
+def _number(user: str) -> int:
+    import pwd
+
+    return pwd.getpwnam(user).pw_uid
 
 
 def _group(user: str) -> int:

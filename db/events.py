@@ -14,6 +14,7 @@ from uuid import UUID
 import psycopg
 import sqlalchemy as sa
 
+from db.clock import Clock
 from db.database import EVERY_WORKSPACE, SOCKET, Database
 from db.tables import events, webhook_attempts, webhook_deliveries, webhook_endpoints
 from pipeline.errors import LeaseLost
@@ -57,6 +58,7 @@ class Delivery:
     url: str
     include: tuple[str, ...]
     failing: bool  # the endpoint, when this was claimed
+    clock: Clock
     sealed_secrets: tuple[str, ...] = field(repr=False)  # the newest first
     event: Event = field(repr=False)
 
@@ -149,6 +151,7 @@ async def claim(
                 webhook_endpoints.c.include,
                 webhook_endpoints.c.failing_since,
                 SEALED_SECRETS,
+                sa.func.now().label("claimed_at"),
                 *(events.c[name] for name in ("type", "at", "data", "record", "transcript")),
             )
             .select_from(_TAKEN)
@@ -286,6 +289,7 @@ def _delivery(row: Any) -> Delivery:
         url=row.url,
         include=tuple(row.include),
         failing=row.failing_since is not None,
+        clock=Clock(row.claimed_at),
         sealed_secrets=tuple(row.sealed_secrets),
         event=Event(row.event_id, row.type, row.at, row.data, row.record, row.transcript),
     )

@@ -19,6 +19,7 @@ from db import calls
 from db.calls import Accepted
 from db.database import OUTAGES, Database
 from db.identity import SIGNING_PARAMETERS
+from db.recording_urls import UrlSealer
 from db.rows import dump_json
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
@@ -88,13 +89,16 @@ class Grouping:
     """`calls.submit` for many at once. Belongs to the event loop of its `Database`.
 
     `most`: submissions in one transaction; 1 groups nothing and keeps none in line. `waiting`: beyond so many in line,
-    further ones are refused at once, so that an outage does not fill the memory.
+    further ones are refused at once, so that an outage does not fill the memory. `urls` seals those of recordings.
     """
 
-    def __init__(self, database: Database, most: int = MOST, waiting: int = WAITING) -> None:
+    def __init__(
+        self, database: Database, most: int = MOST, waiting: int = WAITING, urls: UrlSealer = calls.UNSEALED
+    ) -> None:
         self._database = database
         self._most = most
         self._bound = waiting
+        self._urls = urls
         self._lines: dict[UUID, _Line] = {}
         self._waiting = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -111,7 +115,7 @@ class Grouping:
         If the caller is cancelled, the submission leaves the line, or its transaction, if nobody else waits for that,
         is given up: whether it was recorded is open then.
         """
-        values = calls.arguments(sender, submission, signing_parameters) | {"body": body}
+        values = calls.arguments(sender, submission, body, signing_parameters, self._urls)
         if self._most == 1:
             return calls.accepted(submission, *await calls.submit_alone(self._database, values))
         if self._waiting >= self._bound:

@@ -13,24 +13,35 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from db.clock import Clock
 from db.database import EVERY_WORKSPACE, SOCKET, Database
 from db.rows import CALL_COLUMNS, to_call
-from db.tables import calls, jobs
+from db.tables import calls, jobs, stage_results
+from db.turns import Turn
 from pipeline.domain.call import Call, Job
 from pipeline.errors import CallError, LeaseLost, RecordingError
 
 WAKE_CHANNEL = "switchboard_jobs"
+VOICES = ("diarization", "voiceprint")  # stages that leave voiceprints behind
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to work on a job while `job.run` is the newest, with the call as it was when the job was taken up."""
+    """The right to work on a job while `job.run` is the newest, with the call as it was when the job was taken up.
+
+    `fetching`: to fetch its recordings, no more; `job.run` counts the fetches then. `warnings`: of the last fetch.
+    `turn`: what its lane was charged for it; None where nothing was.
+    """
 
     job: Job
     call: Call
     workspace_id: UUID
     call_pk: int
     metadata_version: int
+    clock: Clock
+    fetching: bool = False
+    warnings: tuple[str, ...] = ()
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +64,35 @@ _CLAIM = sa.text(
     "SELECT claim_jobs(:worker, :count, :ttl, :suspect_from, :suspects, :take_over, :held_back, :backfill)"
 )
 
+_CLAIM_FETCHES = sa.text("SELECT claim_fetches(:worker, :count, :ttl, :take_over, :per_workspace, :per_host, true)")
+
 HELD_BACK = "waiting to be alone"  # the stage of a suspect that is leased and not yet worked on
 NO_SUSPECTS = 2**31 - 1
 
 _RENEW = sa.text("""
     UPDATE jobs SET lease_until = now() + make_interval(secs => :ttl)
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:runs AS integer[])) AS held (id, run)
-    WHERE jobs.id = held.id AND jobs.run = held.run AND jobs.state = 'running'
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:runs AS integer[]), CAST(:fetching AS boolean[]))
+        AS held (id, run, fetching)
+    WHERE jobs.id = held.id AND CASE
+        WHEN held.fetching THEN jobs.fetch_run = held.run AND jobs.state = 'fetching'
+        ELSE jobs.run = held.run AND jobs.state = 'running'
+    END
     RETURNING jobs.id
 """)
 
+_LEASED = sa.text("(jobs.state = 'running' OR jobs.state = 'fetching' AND jobs.lease_until IS NOT NULL)")
+
 _DEPTH = sa.text("""
     SELECT
-        count(*) FILTER (WHERE state = 'queued'),
-        count(*) FILTER (WHERE state = 'queued' AND not due),
-        count(*) FILTER (WHERE state = 'running'),
-        coalesce(sum(audio_seconds) FILTER (WHERE state = 'queued' AND due), 0)::float,
-        coalesce(sum(audio_seconds) FILTER (WHERE state = 'running'), 0)::float,
-        count(*) FILTER (WHERE state = 'queued' AND due AND audio_seconds IS NULL),
-        coalesce(extract(epoch FROM now() - min(not_before) FILTER (WHERE state = 'queued' AND due)), 0)::float
-    FROM jobs, LATERAL (SELECT not_before <= now() AS due) AS clock
-    WHERE state IN ('queued', 'running')
+        count(*) FILTER (WHERE waits),
+        count(*) FILTER (WHERE waits AND not due),
+        count(*) FILTER (WHERE NOT waits),
+        coalesce(sum(audio_seconds) FILTER (WHERE waits AND due), 0)::float,
+        coalesce(sum(audio_seconds) FILTER (WHERE NOT waits), 0)::float,
+        count(*) FILTER (WHERE waits AND due AND audio_seconds IS NULL),
+        coalesce(extract(epoch FROM now() - min(not_before) FILTER (WHERE waits AND due)), 0)::float
+    FROM jobs, LATERAL (SELECT not_before <= now() AS due, state <> 'running' AND lease_until IS NULL AS waits) AS clock
+    WHERE state IN ('fetching', 'queued', 'running')
 """)
 
 
@@ -90,7 +109,7 @@ async def claim(
     """Take up at most `count` jobs for `ttl` seconds: live calls first, teams by turns, each team's longest due first.
 
     Calls that are not live keep the share `backfill` (above 0, below 1) of the audio while live ones wait. Teams' turns
-    are by seconds of audio and priority: `migrations/sql/0007_queue.sql` has the rule. A job whose lease ran out counts
+    are by seconds of audio and priority: `migrations/sql/0012_marks.sql` has the rule. A job whose lease ran out counts
     a crash. Several workers may claim at once; no job goes to two of them.
 
     Jobs with `suspect_from` crashes or more may be what kills their worker: `suspects` claims those and no others, in
@@ -100,32 +119,61 @@ async def claim(
     values = {"worker": worker, "count": count, "ttl": ttl, "suspect_from": suspect_from}
     values |= {"suspects": suspects, "take_over": take_over, "held_back": HELD_BACK, "backfill": backfill}
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        taken = await connection.execute(_CLAIM, values)
-        ids = list(taken.scalars())
-        if not ids:
-            return []
-        rows = await connection.execute(
-            sa.select(jobs, *CALL_COLUMNS, calls.c.workspace_id, calls.c.metadata_version)
-            .join(calls, calls.c.id == jobs.c.call_pk)
-            .where(jobs.c.id.in_(ids))
-            .order_by(jobs.c.not_before, jobs.c.created_at)
-        )
-        return [_lease(row) for row in rows]
+        return await _leases(connection, await connection.execute(_CLAIM, values))
+
+
+async def claim_fetches(
+    database: Database,
+    worker: str,
+    count: int,
+    ttl: float,
+    per_workspace: int,
+    per_host: int,
+    take_over: bool = True,
+) -> list[Lease]:
+    """Take up at most `count` jobs whose recordings are to be fetched, for `ttl` seconds, all `Lease.fetching`.
+
+    The workspace that fetches least comes first; none holds more than `per_workspace` at once, nor more than there is
+    room left, nor more than `per_host` of one host. `migrations/sql` has the rule. See `claim` for `take_over`.
+    """
+    values = {"worker": worker, "count": count, "ttl": ttl, "take_over": take_over}
+    values |= {"per_workspace": per_workspace, "per_host": per_host}
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        return await _leases(connection, await connection.execute(_CLAIM_FETCHES, values))
+
+
+async def _leases(connection: AsyncConnection, taken: sa.CursorResult[Any]) -> list[Lease]:
+    ids = list(taken.scalars())
+    if not ids:
+        return []
+    rows = await connection.execute(
+        sa.select(jobs, *CALL_COLUMNS, calls.c.workspace_id, calls.c.metadata_version)
+        .join(calls, calls.c.id == jobs.c.call_pk)
+        .where(jobs.c.id.in_(ids))
+        .order_by(jobs.c.not_before, jobs.c.created_at)
+    )
+    return [_lease(row) for row in rows]
 
 
 async def renew(database: Database, leases: Sequence[Lease], ttl: float) -> set[UUID]:
     """Hold `leases` for `ttl` seconds from now; returns the ids of those jobs that are lost."""
     if not leases:
         return set()
-    held = {"ids": [lease.job.job_id for lease in leases], "runs": [lease.job.run for lease in leases], "ttl": ttl}
+    held: dict[str, Any] = {"ids": [lease.job.job_id for lease in leases], "ttl": ttl}
+    held |= {"runs": [lease.job.run for lease in leases], "fetching": [lease.fetching for lease in leases]}
     async with database.transaction(EVERY_WORKSPACE) as connection:
         kept = set((await connection.execute(_RENEW, held)).scalars())
     return {lease.job.job_id for lease in leases} - kept
 
 
 async def workers(database: Database) -> list[str]:
-    """Who holds running jobs, by the names given to `claim`."""
-    query = sa.select(jobs.c.worker).distinct().where(jobs.c.state == "running", jobs.c.worker.is_not(None))
+    """Who holds jobs, by the names given to `claim` and `claim_fetches`; not of leases that ran out a minute ago and
+    before.
+
+    Those can be claimed as they are, and a look at all of them would pass whatever a snapshot keeps of earlier ones.
+    """
+    recent = jobs.c.lease_until > sa.func.now() - sa.text("interval '1 minute'")
+    query = sa.select(jobs.c.worker).distinct().where(_LEASED, jobs.c.worker.is_not(None), recent)
     async with database.transaction(EVERY_WORKSPACE) as connection:
         return list((await connection.execute(query)).scalars())
 
@@ -134,7 +182,7 @@ async def abandon(database: Database, workers: Sequence[str]) -> None:
     """End the leases of `workers`, known to be dead: their jobs can be claimed at once, each counting a crash."""
     if not workers:
         return
-    held = sa.and_(jobs.c.state == "running", jobs.c.worker.in_(workers))
+    held = sa.and_(_LEASED, jobs.c.worker.in_(workers))
     async with database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(sa.update(jobs).where(held).values(lease_until=sa.func.now(), worker=None))
 
@@ -155,7 +203,7 @@ async def retry(database: Database, lease: Lease, error: CallError, delay: float
         await change(
             connection,
             lease,
-            **_queued(0 if _has_newer_address(row, lease, error) else delay),
+            **_waiting(lease, 0 if _has_newer_address(row, lease, error) else delay),
             **_reason(error),
             failures=jobs.c.failures + (1 if counts_as_failure else 0),
         )
@@ -165,7 +213,23 @@ async def release(database: Database, leases: Sequence[Lease]) -> None:
     """Back to the queue at once, nothing counted: the worker is leaving. Leases already lost are passed over."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
         for lease in sorted(leases, key=lambda lease: lease.job.job_id):
-            await connection.execute(sa.update(jobs).where(_held(lease)).values(**_queued(0)))
+            await connection.execute(sa.update(jobs).where(_held(lease)).values(**_waiting(lease, 0)))
+
+
+async def fetched(database: Database, lease: Lease, warnings: Sequence[str] = ()) -> None:
+    """The recordings are stored: the job waits for its turn to be worked on. Raises LeaseLost."""
+    async with database.transaction(lease.workspace_id) as connection:
+        await lock(connection, lease)
+        later = _waiting(lease, 0) | {"state": "queued", "fetch_warnings": list(warnings)}
+        await change(connection, lease, **later, attempts=jobs.c.attempts - 1)  # fetching was part of this attempt
+
+
+async def fetch_again(database: Database, lease: Lease) -> None:
+    """The recordings are not in the store: back to those that are fetched. Raises LeaseLost."""
+    async with database.transaction(lease.workspace_id) as connection:
+        await lock(connection, lease)
+        later = _waiting(lease, 0) | {"state": "fetching"}
+        await change(connection, lease, **later, attempts=jobs.c.attempts - 1)
 
 
 async def fail(database: Database, lease: Lease, error: CallError) -> None:
@@ -179,12 +243,13 @@ async def fail(database: Database, lease: Lease, error: CallError) -> None:
     async with database.transaction(lease.workspace_id) as connection:
         row = await lock(connection, lease)
         if _has_newer_address(row, lease, error):
-            await change(connection, lease, **_queued(0), **_reason(error))
+            await change(connection, lease, **_waiting(lease, 0), **_reason(error))
             return
         if lease.job.kind == "analyze" and row.metadata_version != lease.metadata_version:
-            await change(connection, lease, **_queued(0), **_reason(error), failures=0)
+            await change(connection, lease, **_waiting(lease, 0), **_reason(error), failures=0)
             return
         await change(connection, lease, **_ended("failed"), **_reason(error))
+        await _drop_voices(connection, lease)
         if lease.job.kind == "analyze":
             warning = f"The analysis after a change of the call's data failed, its findings are older: {error.message}"
             changes: dict[str, Any] = {"analysis_warnings": [warning]}
@@ -196,6 +261,17 @@ async def fail(database: Database, lease: Lease, error: CallError) -> None:
         )
 
 
+async def _drop_voices(connection: AsyncConnection, lease: Lease) -> None:
+    """Drop what failed work left of voices: nobody will use it, and another job makes it again.
+
+    An "analyze" job leaves alone what the call's record rests on.
+    """
+    left = sa.and_(stage_results.c.call_pk == lease.call_pk, stage_results.c.stage.in_(VOICES))
+    if lease.job.kind == "analyze":
+        left &= stage_results.c.job_id == lease.job.job_id
+    await connection.execute(sa.delete(stage_results).where(left))
+
+
 async def refresh(database: Database, lease: Lease) -> Lease:
     """The same lease with the call as it is now: for the analysis of a call whose metadata changed meanwhile.
 
@@ -203,7 +279,7 @@ async def refresh(database: Database, lease: Lease) -> Lease:
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await lock(connection, lease)
-        return Lease(lease.job, to_call(row), lease.workspace_id, lease.call_pk, row.metadata_version)
+        return Lease(lease.job, to_call(row), lease.workspace_id, lease.call_pk, row.metadata_version, lease.clock)
 
 
 async def depth(database: Database) -> Depth:
@@ -266,7 +342,8 @@ def lost(lease: Lease) -> LeaseLost:
 
 
 def _held(lease: Lease) -> sa.ColumnElement[bool]:
-    return sa.and_(jobs.c.id == lease.job.job_id, jobs.c.run == lease.job.run, jobs.c.state == "running")
+    run, state = (jobs.c.fetch_run, "fetching") if lease.fetching else (jobs.c.run, "running")
+    return sa.and_(jobs.c.id == lease.job.job_id, run == lease.job.run, jobs.c.state == state)
 
 
 def _has_newer_address(row: sa.Row[Any], lease: Lease, error: CallError) -> bool:
@@ -276,9 +353,11 @@ def _has_newer_address(row: sa.Row[Any], lease: Lease, error: CallError) -> bool
     return isinstance(error, RecordingError) and (now.recording_url, now.recording_url2) != tried
 
 
-def _queued(delay: float) -> dict[str, Any]:
+def _waiting(lease: Lease, delay: float) -> dict[str, Any]:
+    """In the queue that the lease was claimed from."""
     later = sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, delay)
-    return {"state": "queued", "queued_at": sa.func.now(), "not_before": later, "lease_until": None, "worker": None}
+    state = "fetching" if lease.fetching else "queued"
+    return {"state": state, "queued_at": sa.func.now(), "not_before": later, "lease_until": None, "worker": None}
 
 
 def _ended(state: str) -> dict[str, Any]:
@@ -290,10 +369,11 @@ def _reason(error: CallError) -> dict[str, Any]:
 
 
 def _lease(row: sa.Row[Any]) -> Lease:
+    fetching = row.state == "fetching"
     job = Job(
         job_id=row.id,
         kind=row.kind,
-        run=row.run,
+        run=row.fetch_run if fetching else row.run,
         attempts=row.attempts,
         failures=row.failures,
         crashes=row.crashes,
@@ -301,4 +381,10 @@ def _lease(row: sa.Row[Any]) -> Lease:
         tried_since=row.tried_since,
         started_at=row.started_at,
     )
-    return Lease(job, to_call(row), row.workspace_id, row.call_pk, row.metadata_version)
+    warnings = tuple(row.fetch_warnings)
+    first = row.kind == "process" and row.run == 1
+    turn = None if fetching else Turn(row.team_id, row.live, row.audio_seconds if first else 0.0)
+    clock = Clock(row.started_at)  # the moment of the claim
+    return Lease(
+        job, to_call(row), row.workspace_id, row.call_pk, row.metadata_version, clock, fetching, warnings, turn
+    )

@@ -22,6 +22,7 @@ from pipeline.errors import UnknownTeam
 
 SCOPES = frozenset({"submit", "read"})
 SECRET_BYTES = 32
+SECRET_LENGTH = 52  # "sb_", 43 characters of 32 random bytes, and 6 of a checksum over what stands before them
 PREFIX_LENGTH = 9  # of the secret, shown to recognise a key by: "sb_" and six characters
 
 
@@ -50,7 +51,8 @@ async def create(
     wanted = set(scopes)
     if not wanted or not wanted <= SCOPES:
         raise ValueError(f"the scopes of a key are one or more of {', '.join(sorted(SCOPES))}")
-    secret = "sb_" + secrets.token_urlsafe(SECRET_BYTES)
+    drawn = "sb_" + secrets.token_urlsafe(SECRET_BYTES)
+    secret = drawn + _checksum(drawn)
     values = {
         "workspace_id": workspace_id,
         "team_id": team_id,
@@ -65,6 +67,16 @@ async def create(
     except IntegrityError as error:
         raise UnknownTeam from error
     return _info(row), secret
+
+
+def is_no_key(secret: str) -> bool:
+    """Whether a secret has the length of ours and a checksum that does not fit: mistyped, cut, or guessed.
+
+    The checksum is no protection, for anybody can compute it. It spares the database the look-up.
+    """
+    if len(secret) != SECRET_LENGTH:  # of another kind: only the database knows
+        return False
+    return secret[-6:] != _checksum(secret[:-6])
 
 
 async def find(database: Database, secret: str) -> Sender | None:
@@ -102,6 +114,10 @@ _SHOWN = tuple(
 )
 
 _FIND = "SELECT key_id, workspace_id, team_id, scopes, default_country FROM find_key(%s)"
+
+
+def _checksum(drawn: str) -> str:
+    return sha256(b"switchboard key " + drawn.encode("utf-8", "surrogatepass")).hexdigest()[:6]
 
 
 def _digest(secret: str) -> bytes:

@@ -1,6 +1,12 @@
-"""Brings a database to the schema of this version. Several nodes may do so at once: an advisory lock lets one in."""
+"""Brings a database to the schema of this version. Several nodes may do so at once: an advisory lock lets one in.
 
-from collections.abc import Iterator
+Calls are taken in meanwhile. A change of a table waits for everybody who reads it, and everybody who comes later waits
+for the change: so it waits for moments only, and tries again until the long readers are done.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,13 +16,22 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
-from psycopg.errors import InsufficientPrivilege
+from psycopg.errors import InsufficientPrivilege, LockNotAvailable
+from sqlalchemy.exc import OperationalError
 
 from db.database import CONNECT_SECONDS, WORKSPACE_SETTING, sqlalchemy_url
 from db.migrations import SQL
 
 OLDEST_POSTGRES = 14
 ADVISORY_LOCK = 0x5317C4B0A4D  # any number that nobody else in the database uses
+
+
+LOCK_MILLISECONDS = 500  # that a migration may wait for a table, and others for the migration
+PAUSE_SECONDS = 1.0  # between two attempts, in which those others go on
+TURN_SECONDS = 0.1  # between two questions whether another process still migrates
+PATIENCE_SECONDS = 600.0  # for all attempts at one migration together
+
+log = logging.getLogger(__name__)
 
 
 class DatabaseUnfit(Exception):
@@ -26,17 +41,17 @@ class DatabaseUnfit(Exception):
 def migrate(url: str) -> None:
     """Apply what is missing. Raises `DatabaseUnfit`, or SQLAlchemy's OperationalError where nobody answers."""
     with _connection(url) as connection:
-        connection.execute(sa.text("SELECT pg_advisory_lock(:key)"), {"key": ADVISORY_LOCK})
-        connection.commit()  # the lock belongs to the session, not to this transaction
+        _our_turn(connection)
         _check(connection)
         config = _config()
         config.attributes["connection"] = connection
         # What a migration does to rows it does to all of them.
         connection.execute(sa.text("SELECT set_config(:name, '*', false)"), {"name": WORKSPACE_SETTING})
+        connection.execute(sa.text(f"SET lock_timeout = {LOCK_MILLISECONDS}"))
         connection.commit()
         try:
-            command.upgrade(config, "head")
-            _make_service_role(connection)
+            _patiently(connection, lambda: command.upgrade(config, "head"))
+            _patiently(connection, lambda: _make_service_role(connection))
         except CommandError as error:
             raise DatabaseUnfit(f"The database was migrated by another version of Switchboard: {error}") from error
         except InsufficientPrivilege as error:
@@ -44,6 +59,52 @@ def migrate(url: str) -> None:
                 f"PostgreSQL refuses: {error.diag.message_primary}. The user needs CREATE in this database, and the "
                 "extension must be there: let a superuser run CREATE EXTENSION vector in it once."
             ) from error
+
+
+def _our_turn(connection: sa.Connection) -> None:
+    """Wait until no other process migrates; closing the connection ends the turn.
+
+    Asked for again and again: a statement that waits is a transaction, and whoever builds an index concurrently waits
+    for all transactions that were there before, so that the two would wait for each other.
+    """
+    ask = sa.text("SELECT pg_try_advisory_lock(:key)")
+    while not connection.execute(ask, {"key": ADVISORY_LOCK}).scalar():
+        connection.commit()
+        time.sleep(TURN_SECONDS)
+    connection.commit()  # the lock belongs to the session, not to this transaction
+
+
+def _patiently(connection: sa.Connection, step: Callable[[], None]) -> None:
+    """Run a step, again and again while others hold its tables. Raises `DatabaseUnfit` that names who does."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return step()
+        except (OperationalError, LockNotAvailable) as error:
+            if not isinstance(getattr(error, "orig", error), LockNotAvailable):
+                raise
+            connection.rollback()
+            holders = _long_transactions(connection)
+            if time.monotonic() > deadline:
+                raise DatabaseUnfit(
+                    f"The schema could not be changed within {PATIENCE_SECONDS:.0f} s: other sessions hold its tables "
+                    f"({holders}). End them and run `switchboard migrate` again; nothing is half done."
+                ) from error
+            log.warning("migration waits for other sessions: %s", holders)
+            time.sleep(PAUSE_SECONDS)
+
+
+def _long_transactions(connection: sa.Connection) -> str:
+    """The oldest transactions of other sessions in this database, for people."""
+    found = connection.execute(
+        sa.text(
+            "SELECT pid, application_name, extract(epoch FROM now() - xact_start)::int FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+            " ORDER BY xact_start LIMIT 3"
+        )
+    ).all()
+    connection.commit()
+    return "; ".join(f"process {pid} {name or 'without a name'}, {age} s" for pid, name, age in found) or "none now"
 
 
 def is_current(url: str) -> bool:

@@ -1,7 +1,8 @@
 """How much sound waits for which stage, how fast stages are, and how many replicas there are to do it.
 
 A call is counted once for each engine that still has to hear it: a queued one with what its sender declared, one that
-was heard with what it really has. What waits for its recording is not work yet, and counts nowhere but in `later`.
+was heard with what it really has. What is being fetched is work for Conductors alone: a server that hands recordings
+out slowly, or never, starts no engine. What is to be tried later counts nowhere but in `later`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,6 +36,7 @@ class Group:
     audio_seconds: float  # of those whose length is known
     unknown: int  # calls of unknown length among them
     team_id: UUID | None = None  # only where teams were asked for
+    fetching: bool = False  # their recordings are not here yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,9 @@ _WHAT = ("kind", "live", "channels", "recognized", "told_apart")
 
 def _groups(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Reads the live jobs only, by a partial index, and no other table."""
-    columns = [sa.literal_column("(state = 'running')").label("running"), *(jobs.c[name] for name in _WHAT), *more]
+    running: sa.ColumnElement[bool] = sa.literal_column("(state = 'running')").label("running")
+    fetching: sa.ColumnElement[bool] = sa.literal_column("(state = 'fetching')").label("fetching")
+    columns = [running, fetching, *(jobs.c[name] for name in _WHAT), *more]
     due: sa.ColumnElement[bool] = sa.literal_column("(state = 'running' OR not_before <= now())").label("due")
     return (
         sa.select(
@@ -124,7 +128,7 @@ def _groups(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
             sa.func.coalesce(sa.func.sum(jobs.c.audio_seconds), 0.0).label("audio_seconds"),
             sa.func.count().filter(jobs.c.audio_seconds.is_(None)).label("unknown"),
         )
-        .where(jobs.c.state.in_([sa.literal_column("'queued'"), sa.literal_column("'running'")]))
+        .where(jobs.c.state.in_([sa.literal_column(f"'{state}'") for state in ("fetching", "queued", "running")]))
         .group_by(due, *columns)
     )
 
@@ -160,6 +164,25 @@ async def lanes(database: Database) -> tuple[Backlog, tuple[Lane, ...]]:
     return whole, tuple(sorted(found, key=lambda lane: (lane.workspace, lane.team, str(lane.team_id), not lane.live)))
 
 
+async def full_workspaces(database: Database, limit: int) -> frozenset[UUID]:
+    """The workspaces of which `limit` calls or more wait, for their recording or their turn, or are worked on."""
+    waits = [
+        sa.select(jobs.c.team_id, sa.func.count().label("calls"))
+        .where(sa.literal_column(f"state = '{state}'"))  # as the index has it
+        .group_by(jobs.c.team_id)
+        for state in ("fetching", "queued", "running")
+    ]
+    by_team = sa.union_all(*waits).subquery()
+    query = (
+        sa.select(teams.c.workspace_id)
+        .join(by_team, by_team.c.team_id == teams.c.id)
+        .group_by(teams.c.workspace_id)
+        .having(sa.func.sum(by_team.c.calls) >= limit)
+    )
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        return frozenset((await connection.execute(query)).scalars())
+
+
 async def place(database: Database, job_id: UUID) -> Place | None:
     """Where a job stands; None where it waits for no engine: it has ended, or is to be tried later."""
     mine, other = jobs.alias("mine"), jobs.alias("other")
@@ -174,8 +197,8 @@ async def place(database: Database, job_id: UUID) -> Place | None:
         .where(
             other.c.live == mine.c.live,
             other.c.team_id == mine.c.team_id,
-            mine.c.state == "queued",
-            sa.literal_column("other.state = 'queued'"),
+            mine.c.state.in_(["fetching", "queued"]),
+            sa.literal_column("other.state IN ('fetching', 'queued')"),
             sa.tuple_(other.c.not_before, other.c.created_at) < sa.tuple_(mine.c.not_before, mine.c.created_at),
         )
         .scalar_subquery()
@@ -186,7 +209,9 @@ async def place(database: Database, job_id: UUID) -> Place | None:
         mine.c.team_id, mine.c.live, running, length.label("audio_seconds"), before.label("before")
     ).where(
         mine.c.id == job_id,
-        sa.literal_column("(mine.state = 'running' OR mine.state = 'queued' AND mine.not_before <= now())"),
+        sa.literal_column(
+            "(mine.state = 'running' OR mine.state IN ('fetching', 'queued') AND mine.not_before <= now())"
+        ),
     )
     async with database.transaction(EVERY_WORKSPACE) as connection:
         row = (await connection.execute(query)).one_or_none()

@@ -19,7 +19,7 @@ from db.database import Database
 from db.jobs import Lease
 from db.tables import calls, recordings, stage_results
 from pipeline.domain.call import Call
-from pipeline.domain.speech import STAGES, Recording
+from pipeline.domain.speech import BY_VOICE, STAGES, Recording, Transcript
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +28,15 @@ LEGS = "legs"
 one, and is loaded as a tuple of all there are. "fetch" is recorded when no other is awaited any longer."""
 
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(cast(Any, kind)) for name, kind in STAGES.items()}
+
+
+_KEEP_VOICES = sa.text("""
+    UPDATE stage_results SET result = jsonb_set(result, '{voiceprints}', coalesce((
+        SELECT jsonb_object_agg(voice.key, voice.value) FROM jsonb_each(result -> 'voiceprints') AS voice
+        WHERE voice.key = ANY (CAST(:members AS text[]))
+    ), '{}'))
+    WHERE call_pk = :call AND content_key = :key AND stage = 'diarization' AND result -> 'voiceprints' <> '{}'
+""")
 
 
 def content_key(fetched: Sequence[Recording], call: Call) -> str:
@@ -100,6 +109,20 @@ async def record(database: Database, lease: Lease, stage: str, result: Any) -> N
             .values(call_pk=lease.call_pk, content_key=content_key(fetched, lease.call), stage=stage, **values)
             .on_conflict_do_update(index_elements=["call_pk", "content_key", "stage"], set_=values)
         )
+
+
+async def drop_voices(connection: AsyncConnection, lease: Lease, call: Call, transcript: Transcript) -> None:
+    """Drop voices that no member's profile may use, in the transaction that completes the call.
+
+    What stays is the rep's: of separated channels by the channel, in a mixed recording only a voice that fitted a
+    member's profile. What other recordings of the call left is dropped as a whole, and made again if one comes back.
+    """
+    fetched, _ = await _legs(connection, lease)
+    own, key = stage_results.c.call_pk == lease.call_pk, content_key(fetched, call)
+    voices = stage_results.c.stage.in_(jobs.VOICES)
+    await connection.execute(sa.delete(stage_results).where(own, voices, stage_results.c.content_key != key))
+    members = [speaker.label for speaker in transcript.speakers if speaker.role_reason == BY_VOICE]
+    await connection.execute(_KEEP_VOICES, {"call": lease.call_pk, "key": key, "members": members})
 
 
 def _left(stage: str, result: Any) -> dict[str, Any]:

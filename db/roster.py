@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.database import Database
 from db.jobs import Lease
-from db.tables import calls, contacts, members, voice_centroids, voiceprints, workspaces
+from db.tables import call_contacts, calls, contacts, members, voice_centroids, voiceprints, workspaces
 from pipeline.domain.insight import Contact, Member, MemberVoiceprint, Roster
 from pipeline.domain.speech import Voiceprint
 
@@ -24,7 +24,7 @@ async def load(database: Database, lease: Lease) -> Roster:
         row = (
             await connection.execute(
                 sa.select(
-                    *(workspaces.c[name] for name in ("default_country", "time_zone", "terms")),
+                    *(workspaces.c[name] for name in ("default_country", "time_zone", "terms", "keep_digits")),
                     *(calls.c[name] for name in ("from_e164", "to_e164")),
                 )
                 .join(calls, calls.c.workspace_id == workspaces.c.id)
@@ -39,6 +39,7 @@ async def load(database: Database, lease: Lease) -> Roster:
             time_zone=row.time_zone,
             terms=tuple(row.terms),
             rep=await _named_by_a_person(connection, lease),
+            keep_digits=row.keep_digits,
         )
 
 
@@ -76,13 +77,20 @@ async def _voiceprints(connection: AsyncConnection, lease: Lease) -> tuple[Membe
 
 async def _contacts(connection: AsyncConnection, workspace_id: UUID, numbers: list[str | None]) -> tuple[Contact, ...]:
     is_party = sa.func.coalesce(contacts.c.phone.in_([n for n in numbers if n]), sa.false())
+    told = sa.exists().where(
+        call_contacts.c.contact_id == contacts.c.id,
+        calls.c.id == call_contacts.c.call_pk,
+        calls.c.outgoing.is_not(None),
+    )
+    # Asked of those alone that the call's numbers lead to: nothing else depends on it.
+    inferred = sa.and_(is_party, contacts.c.source == "call", sa.not_(told)).label("inferred")
     rows = await connection.execute(
-        sa.select(contacts)
+        sa.select(contacts, inferred)
         .where(contacts.c.workspace_id == workspace_id)
         .order_by(is_party.desc(), contacts.c.updated_at.desc())
         .limit(MOST_CONTACTS)
     )
-    return tuple(Contact(str(row.id), row.name, row.company, row.email, row.phone) for row in rows)
+    return tuple(Contact(str(row.id), row.name, row.company, row.email, row.phone, bool(row.inferred)) for row in rows)
 
 
 def _of_team(lease: Lease) -> sa.ColumnElement[bool]:

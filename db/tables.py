@@ -58,6 +58,8 @@ workspaces = sa.Table(
     _now("created_at"),
     sa.Column("priority", sa.Double, nullable=False, server_default="1"),
     sa.Column("live_seconds", sa.Integer, nullable=False, server_default="3600"),
+    sa.Column("keep_digits", sa.Boolean, nullable=False, server_default="false"),
+    sa.Column("allowed_hosts", ARRAY(sa.Text), nullable=False, server_default="{}"),
 )
 
 teams = sa.Table(
@@ -169,7 +171,7 @@ jobs = sa.Table(
     _id(),
     _call(),
     _text("kind"),
-    _text("state", default="queued"),
+    _text("state", default="fetching"),
     sa.Column("run", sa.Integer, nullable=False, server_default="0"),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     sa.Column("failures", sa.Integer, nullable=False, server_default="0"),
@@ -192,12 +194,26 @@ jobs = sa.Table(
     sa.Column("channels", sa.SmallInteger),
     sa.Column("recognized", sa.Boolean, nullable=False, server_default="false"),
     sa.Column("told_apart", sa.Boolean, nullable=False, server_default="false"),
+    sa.Column("fetch_run", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("hosts", ARRAY(sa.Text), nullable=False, server_default="{}"),
+    sa.Column("fetch_warnings", ARRAY(sa.Text), nullable=False, server_default="{}"),
     sa.Index(
-        "jobs_lanes_idx",
+        "jobs_fetch_idx",
+        "team_id",
+        "not_before",
+        "created_at",
+        postgresql_where=sa.text("state = 'fetching' AND lease_until IS NULL"),
+    ),
+    sa.Index(
+        "jobs_fetching_idx", "lease_until", postgresql_where=sa.text("state = 'fetching' AND lease_until IS NOT NULL")
+    ),
+    sa.Index(
+        "jobs_queue_idx",
         "live",
         "team_id",
         "not_before",
         "created_at",
+        "id",
         postgresql_where=sa.text("state = 'queued'"),
     ),
     sa.Index("jobs_running_idx", "lease_until", postgresql_where=sa.text("state = 'running'")),
@@ -213,6 +229,12 @@ turns = sa.Table(
     sa.Column("live", sa.Boolean, primary_key=True),
     sa.Column("began", sa.Double, nullable=False),
     sa.Column("ended", sa.Double, nullable=False),
+    sa.Column("generation", sa.BigInteger, primary_key=True, autoincrement=False, server_default="0"),
+    _time("seen_not_before"),
+    _time("seen_created_at"),
+    sa.Column("seen_id", UUID),
+    _time("look_at"),
+    _time("looked_at"),
 )
 
 paces = sa.Table(
@@ -244,7 +266,8 @@ submissions = sa.Table(
     sa.Column("body", JSONB, nullable=False),
     sa.Column("job_id", UUID),
     sa.Column("received_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.text("clock_timestamp()")),
-    sa.Index("submissions_call_idx", "call_pk", "id"),
+    sa.Column("token", UUID),
+    sa.Index("submissions_token_key", "call_pk", "token", unique=True),
 )
 
 recordings = sa.Table(
@@ -324,6 +347,7 @@ call_contacts = sa.Table(
     metadata,
     _call(primary_key=True),
     sa.Column("contact_id", UUID, sa.ForeignKey("contacts.id", ondelete="CASCADE"), primary_key=True),
+    sa.Index("call_contacts_contact_idx", "contact_id"),
 )
 
 voiceprints = sa.Table(

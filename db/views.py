@@ -10,7 +10,9 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from db import changed_back
 from db.database import EVERY_WORKSPACE, Database
+from db.recording_urls import shown
 from db.rows import dump_json
 from db.tables import call_contacts, calls, contacts, findings, jobs, recordings, submissions, tasks, transcripts
 from pipeline.domain.call import CallState
@@ -89,7 +91,7 @@ class CallRecord:
     job_id: UUID | None
     from_e164: str | None
     to_e164: str | None
-    recording_url: str | None  # without signature
+    recording_url: str | None  # without signature, `?...` for what else may open the door to it
     recording_url2: str | None
     layout: Layout | None
     transcript: Transcript | None
@@ -156,7 +158,7 @@ async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID 
 
 _JOB_FIELDS = (
     *(jobs.c[name] for name in ("id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes")),
-    *(jobs.c[name] for name in ("created_at", "queued_at", "started_at", "not_before", "finished_at")),
+    *(jobs.c[name] for name in ("created_at", "queued_at", "started_at", "not_before", "lease_until", "finished_at")),
     *(jobs.c[name] for name in ("error_code", "error_message", "error_retryable")),
 )
 _JOBS = sa.select(calls.c.call_id, *_JOB_FIELDS).join(calls, calls.c.id == jobs.c.call_pk)
@@ -179,6 +181,7 @@ _SUMMARY = (
         _latest_job.c.stage,
         _latest_job.c.attempts,
         _latest_job.c.not_before,
+        _latest_job.c.lease_until,
         _latest_job.c.state.label("job_state"),
         transcripts.c.language,
     )
@@ -201,26 +204,26 @@ async def _record(connection: AsyncConnection, row: Any) -> CallRecord:
     heard = transcript is not None  # findings of a recording that has been replaced are not shown
     of_call = await connection.execute(_JOBS.where(jobs.c.call_pk == row.id).order_by(jobs.c.created_at, jobs.c.id))
     all_jobs = tuple(_job(job) for job in of_call)
-    times = await connection.execute(
-        sa.select(submissions.c.received_at, submissions.c.job_id)
-        .where(submissions.c.call_pk == row.id)
-        .order_by(submissions.c.id)
+    columns = (submissions.c.received_at, submissions.c.job_id, submissions.c.body)
+    sent = await connection.execute(
+        sa.select(*columns).where(submissions.c.call_pk == row.id).order_by(submissions.c.id)
     )
-    submitted = [Event(at, "submitted", about) for at, about in times]
+    bodies = sent.all()
+    submitted = [Event(at, "submitted", about) for at, about, _ in bodies]
     return CallRecord(
         call=_summary(row),
         job_id=row.job_id,
         from_e164=row.from_e164,
         to_e164=row.to_e164,
-        recording_url=row.recording_identity,
-        recording_url2=row.recording_identity2,
+        recording_url=row.recording_identity and shown(row.recording_identity),
+        recording_url2=row.recording_identity2 and shown(row.recording_identity2),
         layout=transcript.layout if transcript else None,
         transcript=transcript,
         findings=await _findings(connection, row.id) if heard else (),
         tasks=await _tasks(connection, row.id) if heard else (),
         contacts=await _contacts(connection, row.id) if heard else (),
         recordings=await _recordings(connection, row.job_id),
-        warnings=(*row.warnings, *row.analysis_warnings),
+        warnings=(*row.warnings, *row.analysis_warnings, *changed_back.warnings((at, body) for at, _, body in bodies)),
         submissions=len(submitted),
         jobs=all_jobs,
         timeline=_timeline(row, submitted, all_jobs),
@@ -285,6 +288,11 @@ def _timeline(row: sa.Row[Any], submitted: list[Event], all_jobs: Sequence[JobSu
     return tuple(sorted(events, key=lambda event: event.at))
 
 
+def _waits(state: str | None, lease_until: datetime | None) -> bool:
+    """Whether a job is in a queue."""
+    return state == "queued" or (state == "fetching" and lease_until is None)
+
+
 def _failure(code: str | None, message: str | None, retryable: bool | None) -> Failure | None:
     return None if code is None else Failure(code, message or "", bool(retryable))
 
@@ -302,8 +310,8 @@ def _job(row: sa.Row[Any]) -> JobSummary:
         crashes=row.crashes,
         created_at=row.created_at,
         started_at=row.started_at,
-        queued_since=row.queued_at if row.state == "queued" else None,
-        next_try=row.not_before if row.state == "queued" else None,
+        queued_since=row.queued_at if _waits(row.state, row.lease_until) else None,
+        next_try=row.not_before if _waits(row.state, row.lease_until) else None,
         finished_at=row.finished_at,
         error=_failure(row.error_code, row.error_message, row.error_retryable),
     )
@@ -323,7 +331,7 @@ def _summary(row: Any) -> CallSummary:
         state=CallState(row.state),
         stage=row.stage,
         attempts=row.attempts or 0,
-        next_try=row.not_before if row.job_state == "queued" else None,
+        next_try=row.not_before if _waits(row.job_state, row.lease_until) else None,
         failure=_failure(row.failure_code, row.failure_message, row.failure_retryable),
         language=row.language,
         created_at=row.created_at,

@@ -5,6 +5,7 @@ in scratch files; a replica reads what it needs of them when it needs it.
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -15,7 +16,15 @@ from typing import Any, TypeVar
 
 import ray
 from ray import serve
-from ray.exceptions import ActorDiedError, ActorUnavailableError, ObjectLostError, RayTaskError, WorkerCrashedError
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayTaskError,
+    WorkerCrashedError,
+)
 from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
@@ -33,6 +42,8 @@ log = logging.getLogger("ray.serve")
 TRIES_BESIDE_OTHERS = 2  # deaths of its replica after which a request is tried with nothing else at work
 TRIES_ALONE = 2  # deaths in which nothing else was at work, after which it is to blame
 CLUSTER_SECONDS = 5.0  # for which what the cluster has is taken to stay the same
+TRIES_OF_A_TASK = 2  # for a CPU task whose process dies
+KILLED_SECONDS = 10.0  # for a task to be gone that was cancelled
 AHEAD = 1  # batches of recognition whose sound is read and whose features are made while the device is busy
 READERS = 8  # chunks of a batch read at once: an object store answers each after a while
 
@@ -115,9 +126,11 @@ class RayWorkers:
     replica died twice, the request may be the cause, or have stood beside it: from then on it has a replica to itself.
     If that dies twice more, the request is to blame: `WorkerLost`. Others are tried for as long as it takes.
 
-    Ray itself runs a CPU task again whose worker dies, once; then it is `TaskLost`, a failure of this call alone, for
-    nothing else is in such a worker. No more CPU tasks are handed to Ray than this process's part of the cluster can
-    run, and one to wait (`pipeline.slots` says why); `beside` tells how many processes the cluster is divided among.
+    A CPU task whose worker dies is run again, once; then it is `TaskLost`, a failure of this call alone, for nothing
+    else is in such a worker. Ray itself never runs one again: it would also do so when nobody waits any longer. When
+    whoever asked leaves (a deadline, a superseded call, a lost lease), a task is killed with its process, and what of a
+    request has no place in a batch yet is dropped. No more CPU tasks are handed to Ray than this process's part of the
+    cluster can run, and one to wait (`pipeline.slots` says why); `beside` tells how many processes share the cluster.
     """
 
     def __init__(
@@ -129,8 +142,8 @@ class RayWorkers:
     ) -> None:
         self._transcriber = transcriber
         self._diarizer = diarizer
-        self._compute = ray.remote(num_cpus=cpus_per_task, max_retries=1)(_run)
-        self._hold = ray.remote(num_cpus=cpus_per_task, max_retries=1, num_returns=2)(_run_and_tell)
+        self._compute = ray.remote(num_cpus=cpus_per_task, max_retries=0)(_run)
+        self._hold = ray.remote(num_cpus=cpus_per_task, max_retries=0, num_returns=2)(_run_and_tell)
         self._pause = pause
         self._cpus_per_task = cpus_per_task
         self._sharing = 1
@@ -156,12 +169,21 @@ class RayWorkers:
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         async with self._slots:
-            return await _unwrapped(self._compute.remote(fn, *map(_inside, args)))
+            for _ in range(TRIES_OF_A_TASK - 1):
+                with contextlib.suppress(TaskLost):
+                    return await _or_killed(self._compute.remote(fn, *map(_inside, args)))
+            return await _or_killed(self._compute.remote(fn, *map(_inside, args)))
 
     async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
         async with self._slots:
-            result, done = self._hold.remote(fn, *map(_inside, args))
-            await _unwrapped(done)
+            for _ in range(TRIES_OF_A_TASK - 1):
+                with contextlib.suppress(TaskLost):
+                    return await self._held(fn, args)
+            return await self._held(fn, args)
+
+    async def _held(self, fn: Callable[..., Any], args: Sequence[Any]) -> Held:
+        result, done = self._hold.remote(fn, *map(_inside, args))
+        await _or_killed(done)
         return Held(result)
 
     async def transcribe(
@@ -183,7 +205,7 @@ class RayWorkers:
             begun = False
             try:
                 if beside_others < TRIES_BESIDE_OTHERS:
-                    return await _unwrapped(getattr(replicas, method).remote(*args))
+                    return await _or_dropped(getattr(replicas, method).remote(*args))
                 async for word in _streamed(replicas.options(stream=True).alone.remote(method, *args)):
                     if begun:
                         return word
@@ -223,6 +245,31 @@ def _run_and_tell(fn: Callable[..., T], *args: Any) -> tuple[T, None]:
     return fn(*args), None
 
 
+async def _or_killed(task: Any) -> Any:
+    """What a CPU task answers. When the caller is cancelled, the task's process is killed and its place is free."""
+    try:
+        return await _unwrapped(task)
+    except asyncio.CancelledError:
+        ray.cancel(task, force=True)
+        await asyncio.wait([asyncio.ensure_future(_ended(task))], timeout=KILLED_SECONDS)
+        raise
+
+
+async def _ended(task: Any) -> None:
+    with contextlib.suppress(Exception):
+        await task
+
+
+async def _or_dropped(response: Any) -> Any:
+    """What a replica answers. When the caller is cancelled, so is the request: Serve does not see to that itself."""
+    try:
+        return await _unwrapped(response)
+    except asyncio.CancelledError:
+        if hasattr(response, "cancel"):
+            response.cancel()
+        raise
+
+
 def _inside(arg: Any) -> Any:
     return arg.inside if isinstance(arg, Held) else arg
 
@@ -244,8 +291,9 @@ async def _unwrapped(awaitable: Awaitable[T]) -> T:
         cause = error.cause if isinstance(error.cause, Exception) else error
         if isinstance(cause, CallError | ActorDiedError | ActorUnavailableError):
             raise cause from None
-        raise EngineError(f"{type(cause).__name__} in the pipeline: {cause}") from error
-    except WorkerCrashedError as error:
+        log.error("a task or an engine failed", exc_info=error)
+        raise EngineError(f"Unexpected {type(cause).__name__} in the pipeline.") from error
+    except (WorkerCrashedError, OutOfMemoryError, NodeDiedError) as error:
         raise TaskLost("The process of a CPU task died each time it was tried: is memory short?") from error
     except ObjectLostError as error:
         raise EngineLost("What a lost node held of this call is gone; it is made anew.") from error

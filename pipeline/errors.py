@@ -10,14 +10,16 @@ CallError
 │   ├── AddressForbidden                not an address we fetch from (SSRF guard, scheme, port)
 │   │   └── RedirectInsecure            from https to http
 │   ├── TooManyRedirects
-│   ├── RecordingTooLarge
+│   ├── RecordingTooLarge               more bytes, samples or decoded sound than the limits
 │   ├── RecordingTooLong
 │   ├── RecordingEmpty                  zero bytes
 │   ├── RecordingTruncated      retry   the body ended before its declared length
 │   ├── RecordingEncoded                compressed in a way that was not asked for
-│   └── NotAudio                        HTML, text, or nothing that a decoder understands
+│   ├── NotAudio                        HTML, text, or nothing that a decoder understands
+│   └── DecoderFailed                   it crashes the decoder, or takes more memory or work than its size explains
 ├── EngineError                 retry   recognition or diarization failed on this input
 │   ├── EngineLost              retry   its process died
+│   ├── TimedOut                retry   a stage took longer than the length of the audio explains
 │   ├── CheckpointMissing               neither hub nor cache nor path has the model
 │   └── CheckpointDamaged               a model's files are not what its checksums say
 ├── StorageError                retry   our own storage cannot be written or read
@@ -26,6 +28,7 @@ CallError
 │   ├── CallOfOtherTeam                 a team-scoped key names another team's call
 │   ├── KeyRevoked                      the key was revoked
 │   └── StateUnavailable        retry   PostgreSQL cannot take the call now
+├── NotFetched                  retry   the recordings are to be fetched first, or again
 ├── LeaseLost                           the job belongs to somebody else now, or was superseded: nothing may be written
 └── WorkerLost                          the job's worker died each time it was taken up
 
@@ -55,6 +58,14 @@ class CallError(Exception):
     @property
     def message(self) -> str:
         return str(self.args[0])
+
+
+def told(error: BaseException) -> str:
+    """What a record or an event may say of a failure: our own sentence, of anything else its class alone.
+
+    The text of others' exceptions may hold addresses, secrets or words of the call: it belongs in the log.
+    """
+    return error.message if isinstance(error, CallError) else f"unexpected {type(error).__name__}."
 
 
 class RecordingError(CallError):
@@ -150,6 +161,12 @@ class NotAudio(RecordingError):
     code = "not_audio"
 
 
+class DecoderFailed(RecordingError):
+    """The recording makes the decoder fail."""
+
+    code = "decoder_failed"
+
+
 class EngineError(CallError):
     """A recognition or diarization engine failed on this call."""
 
@@ -161,6 +178,12 @@ class EngineLost(EngineError):
     """The process of an engine died while it worked on this call."""
 
     code = "engine_lost"
+
+
+class TimedOut(EngineError):
+    """A stage took longer than the length of the audio explains."""
+
+    code = "timed_out"
 
 
 class CheckpointMissing(EngineError):
@@ -212,6 +235,13 @@ class StateUnavailable(SubmissionError):
     """The state store cannot take the call at the moment."""
 
     code = "state_unavailable"
+    retryable = True
+
+
+class NotFetched(CallError):
+    """The recordings are not in the store, and this attempt is not one that fetches."""
+
+    code = "not_fetched"
     retryable = True
 
 

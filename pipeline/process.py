@@ -24,6 +24,7 @@ from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import DecodeOptions
 from pipeline.audio.fetch import FetchOptions
 from pipeline.audio.storage import all_stored, flaw_of
+from pipeline.deadlines import DeadlineOptions, deadline
 from pipeline.domain.access import Access
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding, Material, Roster
@@ -41,7 +42,7 @@ from pipeline.domain.speech import (
     Transcript,
     Voiceprint,
 )
-from pipeline.errors import RecordingError, StorageError
+from pipeline.errors import NotFetched, RecordingError, StorageError, TimedOut, told
 from pipeline.legs import LEGS, Legs
 from pipeline.recognise import recognise, with_sound
 from pipeline.speakers import gate
@@ -82,6 +83,7 @@ class ProcessOptions(BaseModel):
     language: LanguageOptions = Field(default_factory=LanguageOptions)
     safety: SafetyOptions = Field(default_factory=SafetyOptions)
     analysis: AnalysisOptions = Field(default_factory=AnalysisOptions)
+    deadlines: DeadlineOptions = Field(default_factory=DeadlineOptions)
 
     @property
     def scratch_folder(self) -> str:
@@ -109,6 +111,7 @@ class Outcome:
     findings: tuple[Finding, ...]
     spoken: Spoken  # what the findings rest on; the rep's voiceprint is in here
     warnings: tuple[str, ...]
+    late: TimedOut | None = None  # why there are no findings: there was no end to the analysis
 
 
 async def _record_nothing(_stage: str, _result: Any) -> None: ...
@@ -127,15 +130,19 @@ async def process(
     options: ProcessOptions | None = None,
     last_try: bool = False,
     access: Access | None = None,
+    fetched: tuple[str, ...] | None = None,
 ) -> Outcome:
     """Everything from the recording's address to the findings.
 
     `last_try`: of two files, one that still cannot be had is given up and the call goes on with the other.
     `access`: the credentials of the workspace for recording servers; they never leave this process.
-    Raises `CallError`: its class says whether another attempt can help.
+    `fetched`: the warnings of `fetch_recordings`, which has fetched before; nobody is asked for a recording then.
+    Raises `CallError`: its class says whether another attempt can help. `NotFetched` with `fetched` only.
     """
     options = options or ProcessOptions()
     walk = _Walk(call, workers, roster, record, recall, options, last_try, access)
+    if fetched is not None:
+        walk.may_fetch, walk.warnings = False, fetched
     try:
         spoken = await _listen(walk)
     finally:
@@ -143,12 +150,32 @@ async def process(
     return await conclude(call, workers, roster, spoken, record, options)
 
 
+async def fetch_recordings(
+    call: Call,
+    workers: Workers,
+    record: Record = _record_nothing,
+    recall: Recall = _recall_nothing,
+    options: ProcessOptions | None = None,
+    last_try: bool = False,
+    access: Access | None = None,
+) -> tuple[str, ...]:
+    """Fetch the recordings of a call, those excepted that an earlier attempt stored and that are still whole.
+
+    Returns warnings for the record. See `process`, which does this itself where nobody did so before.
+    """
+    walk = _Walk(call, workers, Roster(), record, recall, options or ProcessOptions(), last_try, access)
+    walk.recordings = await walk.stage("fetch", walk.fetch)
+    await walk.make_whole()
+    return walk.warnings
+
+
 async def _listen(walk: "_Walk") -> Spoken:
     """The stages that need sound."""
     walk.recordings = await walk.stage("fetch", walk.fetch)
     if walk.call.recording_url2 and len(walk.recordings) == 1 and not walk.warnings:  # an earlier attempt gave it up
         walk.warnings = ("One of the two recordings could not be had.",)
-    heard = await walk.stage("audio", walk.hear)
+    heard = await walk.stage("audio", walk.hear, walk.audio_seconds)
+    walk.seconds = heard.duration
     words, sound = walk.stage("asr", lambda: walk.recognise(heard)), walk.prosody(heard)
     if heard.layout.kind.separated:
         (recognized, voiceprint), sounded = await _both(_then_voice(walk, heard, words), sound)
@@ -176,23 +203,49 @@ async def conclude(
 ) -> Outcome:
     """Speakers and analysis: cheap, and depending on metadata, so they run anew whenever metadata changes."""
     options = options or ProcessOptions()
-    transcript: Transcript = await workers.compute(
-        attribute,
-        spoken.heard,
-        spoken.recognized,
-        spoken.diarization,
-        spoken.voiceprint,
-        roster,
-        str(call.user_id) if call.user_id else None,
-        options.turns,
-        options.roles,
-        options.language,
-    )
+    async with deadline("speakers", options.deadlines.of("speakers", spoken.heard.duration)):
+        transcript: Transcript = await workers.compute(
+            attribute,
+            spoken.heard,
+            spoken.recognized,
+            spoken.diarization,
+            spoken.voiceprint,
+            roster,
+            str(call.user_id) if call.user_id else None,
+            options.turns,
+            options.roles,
+            options.language,
+        )
     await record("speakers", transcript)
     speech = _speech_by_speaker(spoken, transcript, options.speech.padding_ms / 1000)
-    material = Material(call, transcript, roster, speech, prosody=spoken.prosody)
-    findings = await workers.compute(analysis.analyze, material, options.analysis)
-    return Outcome(transcript, findings, spoken, (*spoken.warnings, *spoken.heard.warnings))
+    material = Material(
+        call, transcript, roster, speech, prosody=spoken.prosody, tone_by_voice=options.analysis.tone_by_voice
+    )
+    findings, late = await _analyzed(workers, material, options, spoken.heard.duration)
+    undone = spoken.recognized.undone
+    left = (f"{undone} doubtful windows were not decoded again: too many of this call are.",) if undone else ()
+    unfinished = (late.message,) if late else ()
+    warnings = (*spoken.warnings, *spoken.heard.warnings, *left, *unfinished, *_unmatched(spoken, options))
+    return Outcome(transcript, findings, spoken, warnings, late)
+
+
+async def _analyzed(
+    workers: Workers, material: Material, options: ProcessOptions, seconds: float
+) -> tuple[tuple[Finding, ...], TimedOut | None]:
+    """The findings, or why there are none: the transcript is not withheld for that."""
+    try:
+        async with deadline("analysis", options.deadlines.of("analysis", seconds)):
+            return await workers.compute(analysis.analyze, material, options.analysis), None
+    except TimedOut as error:
+        return (), error
+
+
+def _unmatched(spoken: Spoken, options: ProcessOptions) -> tuple[str, ...]:
+    """Why nobody is recognized by voice, where that is for want of a calibration."""
+    made = [spoken.voiceprint] if spoken.voiceprint else []
+    made += spoken.diarization.voiceprints.values() if spoken.diarization else []
+    unknown = sorted({one.model for one in made if options.roles.calibration_of(one.model) is None})
+    return tuple(f"Voices are not matched: there is no calibration for {model!r}." for model in unknown)
 
 
 async def _both(first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
@@ -223,18 +276,32 @@ class _Walk:
     warnings: tuple[str, ...] = ()
     _audio: asyncio.Task[Held] | None = field(default=None)
     _decoding: asyncio.Future[Held] | None = field(default=None)
+    may_fetch: bool = True
     _fresh: bool = False  # the recordings were fetched, or looked at, on this walk
     _name: str = field(default_factory=sound.new_name)  # of its folder of decoded sound
+    seconds: float = 0.0  # of the call's audio, once it is known
 
-    async def stage(self, name: str, run: Callable[[], Awaitable[T]]) -> T:
+    async def stage(self, name: str, run: Callable[[], Awaitable[T]], seconds: Callable[[], float] | None = None) -> T:
+        """`seconds`: of the audio, where it is not the call's; the deadline follows from it."""
         known = await self.recall(name)
         if known is not NOT_RECORDED:
             return known  # type: ignore[no-any-return]
-        result = await run()
+        if name == "fetch":  # has its own, for each recording
+            result = await run()
+        else:
+            async with deadline(name, self.options.deadlines.of(name, self.seconds if seconds is None else seconds())):
+                result = await run()
         await self.record(name, result)
         return result
 
+    def audio_seconds(self) -> float:
+        """The most that the recordings can hold, before anybody has looked inside."""
+        sizes = [recording.size_bytes for recording in self.recordings]
+        return sum(self.options.decode.most_seconds(size) for size in sizes)
+
     async def fetch(self) -> tuple[Recording, ...]:
+        if not self.may_fetch:
+            raise NotFetched
         known = await self.recall(LEGS)
         return await self._fetched(() if known is NOT_RECORDED else known)
 
@@ -254,7 +321,7 @@ class _Walk:
         if not fetched:
             raise failures[0] if failures else RecordingError("The call has no recording to fetch.")
         self.warnings += asked.warnings
-        self.warnings += tuple(f"One of the two recordings could not be had: {failure}" for failure in failures)
+        self.warnings += tuple(f"One of the two recordings could not be had: {told(failure)}" for failure in failures)
         self._fresh = True
         return fetched
 
@@ -265,7 +332,12 @@ class _Walk:
     async def hear(self) -> Heard:
         recognition = await self.workers.recognition()
         return await self.workers.compute(  # type: ignore[no-any-return]
-            hear.examine, await self.audio(), self.options.speech, recognition.max_chunk_seconds, recognition.packing
+            hear.examine,
+            await self.audio(),
+            self.options.speech,
+            recognition.max_chunk_seconds,
+            recognition.packing,
+            self.roster.keep_digits,
         )
 
     async def recognise(self, heard: Heard) -> Recognized:
@@ -298,7 +370,10 @@ class _Walk:
         if not clean:
             return None
         made = await self.workers.voiceprint(await self.audio(), REP, clean)
-        return gate.judged(made, heard, self.options.roles.prints)
+        if made is None:
+            return None
+        roles = self.options.roles
+        return gate.judged(made, heard, roles.calibration_of(made.model), roles.prints)
 
     async def prosody(self, heard: Heard) -> Prosody | None:
         """A failure is a warning: no call waits for its tone. Not recorded then, so that another job tries again."""
@@ -306,10 +381,11 @@ class _Walk:
         if known is not NOT_RECORDED:
             return known  # type: ignore[no-any-return]
         try:
-            found = await self._measure_prosody(heard)
+            async with deadline("prosody", self.options.deadlines.of("prosody", heard.duration)):
+                found = await self._measure_prosody(heard)
         except Exception as error:
-            log.warning("call %s: prosody failed: %s", self.call.call_id, error, exc_info=True)
-            self.warnings += (f"How the voices sounded could not be measured: {error}",)
+            log.warning("call %s: prosody failed", self.call.call_id, exc_info=True)
+            self.warnings += (f"How the voices sounded could not be measured: {told(error)}",)
             return None
         if found is not None:
             await self.record("prosody", found)
@@ -317,11 +393,21 @@ class _Walk:
 
     async def _measure_prosody(self, heard: Heard) -> Prosody | None:
         """None where the stored sound is gone: nobody is asked for a recording again for the sake of its tone."""
-        if not any(heard.speech):
-            return Prosody(prosody.SLICE, (Slices(),) * len(heard.speech))
+        judged = self._judged_speech(heard)
+        if not any(judged):
+            return Prosody(prosody.SLICE, (Slices(),) * len(judged))
         if self._audio is None and not await self.workers.compute(all_stored, self.recordings):
             return None
-        return await self.workers.compute(with_sound, await self.audio(), prosody.measure, heard.speech)  # type: ignore[no-any-return]
+        return await self.workers.compute(with_sound, await self.audio(), prosody.measure, judged)  # type: ignore[no-any-return]
+
+    def _judged_speech(self, heard: Heard) -> tuple[tuple[Span, ...], ...]:
+        """The speech of each channel whose voice may be judged: nothing else is measured."""
+        whose = self.options.analysis.tone_by_voice
+        if whose == "nobody":
+            return ((),) * len(heard.speech)
+        if whose == "customers" and heard.layout.kind.separated:
+            return tuple(spans if channel == CUSTOMER else () for channel, spans in enumerate(heard.speech))
+        return heard.speech
 
     async def audio(self) -> Held:
         """The decoded samples, loaded once and only when a stage needs them."""
@@ -330,14 +416,20 @@ class _Walk:
         return await asyncio.shield(self._audio)
 
     async def _load(self) -> Held:
-        if not self._fresh and any(await asyncio.gather(*(self._flaw(one) for one in self.recordings))):
-            await self._fetch_again()
+        await self.make_whole()
         files = 2 if self.call.recording_url2 else 1
         held = self.workers.hold(
             hear.load, self.recordings, self.options.decode, files, self.options.scratch_folder, self._name
         )
-        self._decoding = asyncio.ensure_future(held)  # goes on where the walk is cancelled: nothing stops a decoder
+        self._decoding = asyncio.ensure_future(held)  # ends, where the walk is cancelled, when nothing more is written
         return await asyncio.shield(self._decoding)
+
+    async def make_whole(self) -> None:
+        """Fetch again what the store has lost since an earlier attempt fetched it."""
+        if not self._fresh and any(await asyncio.gather(*(self._flaw(one) for one in self.recordings))):
+            if not self.may_fetch:
+                raise NotFetched
+            await self._fetch_again()
 
     async def _flaw(self, recording: Recording) -> str | None:
         return await self.workers.compute(flaw_of, recording)  # type: ignore[no-any-return]
@@ -354,13 +446,14 @@ class _Walk:
     def stop(self) -> None:
         """Nobody waits for the samples any longer. Their removal is not waited for, and its failure fails no call.
 
-        A decoder that is still at work may write more: what it leaves is removed when it is done.
+        A decoder that is still at work is stopped; what it wrote until then is removed when it has ended.
         """
         if self._audio is None:
             return
         self._audio.cancel()
         self._remove_sound()
         if self._decoding is not None and not self._decoding.done():
+            self._decoding.cancel()
             self._decoding.add_done_callback(self._remove_sound)
 
     def _remove_sound(self, decoded: "asyncio.Future[Held] | None" = None) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.cancel import cancellable
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 
 Samples = npt.NDArray[np.float32]
@@ -50,7 +51,8 @@ class Workers(Protocol):
         """Run a CPU function elsewhere than in the event loop; `Held` arguments arrive as what they hold."""
 
     async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
-        """Like `compute`, but the result stays there and a handle comes back."""
+        """Like `compute`, but the result stays there and a handle comes back. Cancelled, it ends when `fn` has ended:
+        what that wrote can be removed then."""
 
     async def transcribe(
         self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False
@@ -89,10 +91,24 @@ class LocalWorkers:
         return Recognition(engine.name, engine.max_chunk_seconds, engine.packing)
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
-        return await asyncio.to_thread(fn, *(_open(arg) for arg in args))
+        """A function that asks `is_cancelled` stops when whoever waits leaves; another one goes on in its thread."""
+        with cancellable() as left:
+            try:
+                return await asyncio.to_thread(fn, *map(_open, args))
+            except asyncio.CancelledError:
+                left.set()
+                raise
 
     async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
-        return Held(await self.compute(fn, *args))
+        with cancellable() as left:
+            work = asyncio.ensure_future(asyncio.to_thread(fn, *map(_open, args)))
+            try:
+                return Held(await asyncio.shield(work))
+            except asyncio.CancelledError:
+                left.set()
+                await asyncio.wait([work])
+                work.cancelled() or work.exception()  # nobody is left who would want it
+                raise
 
     async def transcribe(
         self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False

@@ -41,7 +41,13 @@ class ConductorReplica:
         workers = RayWorkers(transcriber, diarizer, settings.scaling.task_cpus)
         sealer = settings.sealer()
         self._loop = Conducting(
-            self._database, workers, settings.processing, settings.process_options(), sealer, workers.beside
+            self._database,
+            workers,
+            settings.processing,
+            settings.process_options(),
+            sealer,
+            workers.beside,
+            settings.url_sealer(),
         )
         # Connections of its own: many receivers that answer at once must not keep a lease from being renewed.
         self._events_database = await Database.open(settings.require_database_url(), pool_size=EVENTS_POOL_SIZE)

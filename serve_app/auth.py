@@ -18,28 +18,41 @@ Find = Callable[[str], Awaitable[Sender | None]]
 _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,256}=*) *", re.ASCII | re.IGNORECASE)
 
 
-class Guesses:
-    """Bounds the look-ups of keys that turn out not to exist: `per_second`, ten seconds' worth at once."""
+class UnknownKeyLimiter:
+    """Bounds the look-ups of keys that this replica has not seen: for each address `per_second`, ten seconds' worth at
+    once. A look-up is charged before it begins, so that many at once cannot outrun the bound, and refunded if the key
+    is good. Addresses do not share: who guesses keeps nobody else out.
+    """
 
     BURST_SECONDS = 10.0
+    MOST_SOURCES = 4096  # remembered; the one that asked longest ago is forgotten
 
     def __init__(self, per_second: float, retry_after: int) -> None:
         self._per_second = per_second
         self._most = max(1.0, per_second * self.BURST_SECONDS)
         self._retry_after = retry_after
-        self._left, self._since = self._most, time.monotonic()
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, when
 
-    def check(self) -> None:
-        """Raises `Unavailable` while there are none left: whether the key is good is not known then."""
-        now = time.monotonic()
-        self._left = min(self._most, self._left + (now - self._since) * self._per_second)
-        self._since = now
-        if self._left < 1.0:
+    def charge(self, source: str) -> None:
+        """Raises `Unavailable` while nothing is left: whether the key is good is not known then."""
+        left = self._left(source)
+        self._keep(source, left - 1.0 if left >= 1.0 else left)
+        if left < 1.0:
             raise Unavailable(self._retry_after)
 
-    def missed(self) -> None:
-        """A look-up found nobody."""
-        self._left -= 1.0
+    def refund(self, source: str) -> None:
+        """The key was good, or the look-up failed."""
+        self._keep(source, min(self._most, self._left(source) + 1.0))
+
+    def _left(self, source: str) -> float:
+        level, since = self._levels.get(source, (self._most, time.monotonic()))
+        return min(self._most, level + (time.monotonic() - since) * self._per_second)
+
+    def _keep(self, source: str, level: float) -> None:
+        self._levels[source] = (level, time.monotonic())
+        self._levels.move_to_end(source)
+        if len(self._levels) > self.MOST_SOURCES:
+            self._levels.popitem(last=False)
 
 
 class Authenticator:
@@ -47,8 +60,8 @@ class Authenticator:
 
     Only hashes are remembered. A revoked key is refused at the latest when the call is recorded: the database looks
     again, in the transaction of the submission. That there is no such key is remembered for a moment, so that a sender
-    who goes on with a wrong one costs no look-up each time; a key made in that moment works after it. Whoever tries
-    ever new ones meets `guesses`, which keys that were in use lately do not.
+    who goes on with a wrong one costs no look-up each time; a key made in that moment works after it. Who tries ever
+    new ones meets `limiter`, which keys that were in use lately do not; what `is_no_key` knows at once costs nothing.
     """
 
     def __init__(
@@ -57,23 +70,25 @@ class Authenticator:
         remember_seconds: float = 5.0,
         remember_keys: int = 1024,
         unknown_seconds: float = 1.0,
-        guesses: Guesses | None = None,
+        limiter: UnknownKeyLimiter | None = None,
+        is_no_key: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._find = find
         self._seconds = remember_seconds
         self._keys = remember_keys
         self._unknown_seconds = unknown_seconds
-        self._guesses = guesses or Guesses(50.0, 5)
+        self._limiter = limiter or UnknownKeyLimiter(50.0, 5)
+        self._is_no_key = is_no_key
         self._known: OrderedDict[bytes, tuple[Sender, float]] = OrderedDict()
         self._unknown: OrderedDict[bytes, float] = OrderedDict()
 
-    async def sender(self, headers: Sequence[str], scope: str = SUBMIT) -> Sender:
-        """The sender behind the values of the request's Authorization headers.
+    async def sender(self, headers: Sequence[str], source: str, scope: str = SUBMIT) -> Sender:
+        """The sender behind the values of the request's Authorization headers; `source` is the address it came from.
 
         Raises `NotAuthenticated`, `ScopeMissing` for a key that is in use but lacks `scope`, `Unavailable` where the
         key cannot be looked up now.
         """
-        sender = await self._sender(_secret(headers))
+        sender = await self._sender(_secret(headers), source)
         if scope not in sender.scopes:
             raise ScopeMissing
         return sender
@@ -83,22 +98,30 @@ class Authenticator:
         for digest in [digest for digest, (known, _) in self._known.items() if known.key_id == sender.key_id]:
             del self._known[digest]
 
-    async def _sender(self, secret: str) -> Sender:
+    async def _sender(self, secret: str, source: str) -> Sender:
         digest = hashlib.sha256(secret.encode()).digest()
         remembered = self._known.get(digest)
         if remembered and remembered[1] > time.monotonic():
             return remembered[0]
-        if self._unknown.get(digest, 0.0) > time.monotonic():
+        if self._unknown.get(digest, 0.0) > time.monotonic() or self._is_no_key(secret):
             raise NotAuthenticated
-        if remembered is None:
-            self._guesses.check()
-        found = await self._find(secret)
+        found = await (self._find(secret) if remembered else self._find_charged(secret, source))
         if found is None:
-            self._guesses.missed()
             self._known.pop(digest, None)
             self._remember(self._unknown, digest, time.monotonic() + self._unknown_seconds)
             raise NotAuthenticated
         self._remember(self._known, digest, (found, time.monotonic() + self._seconds))
+        return found
+
+    async def _find_charged(self, secret: str, source: str) -> Sender | None:
+        self._limiter.charge(source)
+        try:
+            found = await self._find(secret)
+        except BaseException:
+            self._limiter.refund(source)
+            raise
+        if found is not None:
+            self._limiter.refund(source)
         return found
 
     def _remember(self, memory: OrderedDict[bytes, T], digest: bytes, what: T) -> None:

@@ -9,30 +9,26 @@ import asyncio
 import contextlib
 import logging
 import math
-import os
-import socket
 import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
-import psutil
-
-from db import calls, credentials, jobs, queue, results, roster
+from db import calls, credentials, directory, jobs, queue, results, roster, turns
 from db.database import OUTAGES, Database
 from db.jobs import Lease
+from db.recording_urls import UrlSealer
 from db.sealing import Sealer
 from pipeline.domain.access import Access, Credential
-from pipeline.domain.call import Job
+from pipeline.domain.call import Call, Job
 from pipeline.domain.speech import STAGES
-from pipeline.errors import CallError, EngineError, LeaseLost, WorkerLost
-from pipeline.process import NOT_RECORDED, Outcome, ProcessOptions, conclude, process
+from pipeline.errors import CallError, EngineError, LeaseLost, NotFetched, StorageError, WorkerLost
+from pipeline.process import NOT_RECORDED, Outcome, ProcessOptions, conclude, fetch_recordings, process
 from pipeline.speakers.policy import Voices
 from pipeline.workers import Workers
+from serve_app.machine import is_dead, worker_name
 from serve_app.pace import CALL, Paces
 from serve_app.retry import ProcessingOptions, decide, is_last_try
 
@@ -59,15 +55,17 @@ class Conducting:
         process_options: ProcessOptions,
         sealer: Sealer | None = None,
         on_company: Callable[[int], None] = lambda _: None,
+        urls: UrlSealer | None = None,
     ) -> None:
         """`on_company` is told every so often how many Conductors are at work, this one included."""
         self._database = database
         self._on_company = on_company
         self._sealer = sealer or Sealer()  # opens the credentials of recording servers
+        self._urls = urls or UrlSealer()  # opens those of recordings
         self._workers = workers
         self._options = options
         self._process_options = process_options
-        self._name = f"{_host()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+        self._name = worker_name()
         self._running: dict[uuid.UUID, tuple[Lease, asyncio.Task[None]]] = {}
         self._wake = asyncio.Event()
         self._suspect: uuid.UUID | None = None  # a job that may kill its worker: nothing else is begun beside it
@@ -77,6 +75,7 @@ class Conducting:
         self._ended = asyncio.Event()  # a job has
         self._looked_at = self._told_at = -math.inf
         self._paces = Paces()
+        self._held: list[turns.Held] = []  # by jobs that ended since `_told_at`
         self.heartbeat = time.monotonic()
 
     async def start(self) -> None:
@@ -135,7 +134,8 @@ class Conducting:
             self._wake.clear()
             await self._renew()
             await self._look_round()
-            if not await self._claim() or not self._room:
+            claimed = await self._claim() and self._room
+            if not (await self._claim_fetches() and self._fetch_room) and not claimed:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), self._pause())
 
@@ -145,7 +145,7 @@ class Conducting:
             return
         self._looked_at = time.monotonic()
         workers = await jobs.workers(self._database)
-        dead = [name for name in workers if _is_dead(name)]
+        dead = [name for name in workers if is_dead(name)]
         await jobs.abandon(self._database, dead)
         self._on_company(len({self._name, *workers} - set(dead)))
         if self._looked_at - self._told_at > PACE_SECONDS:
@@ -160,6 +160,8 @@ class Conducting:
         there = await queue.replicas(self._database)
         shares = {name: max(1, count) / max(1, conductors) for name, count in there.items() if name != "Conductor"}
         await queue.note_paces(self._database, self._paces.take(shares))
+        held, self._held = self._held, []
+        await turns.settle(self._database, held)
 
     async def _claim(self) -> bool:
         """Begin what there is room for; whether anything was."""
@@ -168,17 +170,62 @@ class Conducting:
             self._begin(lease)
         return bool(leases)
 
+    async def _claim_fetches(self) -> bool:
+        """Begin the fetches that there is room for: what hands recordings out slowly keeps nobody from being worked on.
+
+        Whether any was begun.
+        """
+        options = self._options
+        leases = (
+            await jobs.claim_fetches(
+                self._database,
+                self._name,
+                self._fetch_room,
+                options.lease_seconds,
+                options.fetch_per_workspace,
+                options.fetch_per_host,
+                self._in_touch,
+            )
+            if self._fetch_room
+            else []
+        )
+        for lease in leases:
+            self._begin(lease)
+        return bool(leases)
+
+    @property
+    def _in_touch(self) -> bool:
+        """Whether the database has been there for so long that holders of leases could renew them."""
+        return time.monotonic() - self._contact_since > self._options.lease_seconds
+
     async def _leases(self, count: int, suspects: bool) -> list[Lease]:
         options, ttl = self._options, self._options.lease_seconds
-        in_touch = time.monotonic() - self._contact_since > ttl
         return await jobs.claim(
-            self._database, self._name, count, ttl, options.suspect_from, suspects, in_touch, options.backfill_share
+            self._database,
+            self._name,
+            count,
+            ttl,
+            options.suspect_from,
+            suspects,
+            self._in_touch,
+            options.backfill_share,
         )
 
     @property
     def _room(self) -> int:
         """How many more jobs may be begun now."""
-        return 0 if self._stopping or self._suspect else self._options.concurrency - len(self._running)
+        return 0 if self._stopping or self._suspect else self._options.concurrency - self._worked_on
+
+    @property
+    def _fetch_room(self) -> int:
+        """How many more fetches may be begun now."""
+        fetching = len(self._running) - self._worked_on
+        return 0 if self._stopping else self._options.fetch_concurrency - fetching
+
+    @property
+    def _worked_on(self) -> int:
+        """Calls, those excepted whose recordings are being fetched."""
+        return sum(not lease.fetching for lease, _ in self._running.values())
 
     def _pause(self) -> float:
         return min(self._options.poll_seconds, self._options.lease_seconds / 3)
@@ -213,17 +260,58 @@ class Conducting:
         """One job to its end: completed, put back for later, failed, or lost to somebody else."""
         started = time.monotonic()
         try:
-            await self._process(lease)
-            log.info("call %s completed in %.1f s", lease.call.call_id, time.monotonic() - started)
+            await (self._fetch(lease) if lease.fetching else self._process(lease))
+            done = "fetched" if lease.fetching else "completed"
+            log.info("call %s %s in %.1f s", lease.call.call_id, done, time.monotonic() - started)
         except LeaseLost:
             log.info("call %s: job %s was taken over or superseded", lease.call.call_id, lease.job.job_id)
+        except NotFetched:
+            await self._to_be_fetched(lease)
         except CallError as error:
             await self._give_back(lease, error)
         except Exception as error:
             log.exception("call %s: unexpected failure", lease.call.call_id)
             await self._give_back(lease, InternalError(f"Unexpected {type(error).__name__} while processing the call."))
         finally:
-            self._paces.leave(lease.job.job_id)
+            self._settle(lease, self._paces.leave(lease.job.job_id))
+
+    def _settle(self, lease: Lease, worked: float) -> None:
+        """Note what the job held, however it ended, for its lane to pay."""
+        if lease.turn is not None and worked > 0:
+            self._held.append(turns.Held(lease.turn, worked))
+
+    async def _fetch(self, lease: Lease) -> None:
+        """The recordings of one call; then it waits for its turn to be worked on."""
+        journal = _Journal(self._database, lease, self._patiently, self._paces)
+        own = await self._patiently(lambda: directory.allowed_hosts(self._database, lease.workspace_id))
+        fetch = self._process_options.fetch
+        allowed = fetch.model_copy(update={"allowed_hosts": (*fetch.allowed_hosts, *own)})
+        warnings = await fetch_recordings(
+            self._opened(lease.call),
+            self._workers,
+            journal.record,
+            journal.recall,
+            self._process_options.model_copy(update={"fetch": allowed}),
+            is_last_try(lease.job, lease.clock.now(), self._options),
+            self._access(lease),
+        )
+        await self._patiently(lambda: jobs.fetched(self._database, lease, warnings))
+
+    def _opened(self, call: Call) -> Call:
+        """The call with the URLs that its sender sent, which leave this process as requests only. Raises
+        `SecretSealed`."""
+        first, second = (url and self._urls.open(url) for url in (call.recording_url, call.recording_url2))
+        return replace(call, recording_url=first, recording_url2=second)
+
+    async def _to_be_fetched(self, lease: Lease) -> None:
+        """What was stored is gone: the recordings are asked for again, where it takes nobody's place."""
+        if lease.job.kind != "process":
+            await self._give_back(
+                lease, StorageError("The stored recording is gone, so nothing of it can be made again.")
+            )
+            return
+        with contextlib.suppress(LeaseLost):
+            await self._patiently(lambda: jobs.fetch_again(self._database, lease))
 
     async def _process(self, lease: Lease) -> None:
         if lease.job.crashes >= self._options.max_crashes:
@@ -234,7 +322,7 @@ class Conducting:
         journal = _Journal(self._database, lease, self._patiently, self._paces)
 
         known = await self._patiently(lambda: roster.load(self._database, lease))
-        last_try = is_last_try(lease.job, datetime.now(UTC), self._options)
+        last_try = is_last_try(lease.job, lease.clock.now(), self._options)
         outcome = await process(
             lease.call,
             self._workers,
@@ -243,8 +331,10 @@ class Conducting:
             journal.recall,
             self._process_options,
             last_try,
-            self._access(lease),
+            fetched=lease.warnings,
         )
+        if outcome.late is not None and lease.job.kind == "analyze":
+            raise outcome.late  # the call keeps the findings that it has
         while (changed := await self._complete(lease, outcome)) is not None:
             lease = replace(lease, call=changed)  # a submission changed the call while it was worked on
             known = await self._patiently(partial(roster.load, self._database, lease))
@@ -252,7 +342,7 @@ class Conducting:
                 changed, self._workers, known, outcome.spoken, journal.record, self._process_options
             )
         if lease.job.kind == "process":
-            self._paces.end(CALL, lease.job.job_id, *journal.heard)
+            self._settle(lease, self._paces.end(CALL, lease.job.job_id, *journal.heard))
 
     def _access(self, lease: Lease) -> Access:
         """Credentials are looked up for the one server that is asked, and stay in this process."""
@@ -266,7 +356,7 @@ class Conducting:
 
     async def _be_alone(self, lease: Lease) -> None:
         """Wait for the other calls to end, so that none of them dies along if this one kills the process again."""
-        while len(self._running) > 1:
+        while self._worked_on > 1:
             self._ended.clear()
             await self._ended.wait()
         await self._patiently(lambda: jobs.stage(self._database, lease, "alone"))
@@ -285,7 +375,7 @@ class Conducting:
         )
 
     async def _give_back(self, lease: Lease, error: CallError) -> None:
-        decision = decide(error, lease.job, datetime.now(UTC), self._options)
+        decision = decide(error, lease.job, lease.clock.now(), self._options)
         log.warning("call %s: %s (%s), %s", lease.call.call_id, error.message, error.code, decision)
         with contextlib.suppress(LeaseLost):
             if decision.retry_in is None:
@@ -304,31 +394,6 @@ class Conducting:
                 log.warning("database not reachable, waiting: %s", _first_line(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 3.0)
-
-
-def _host() -> str:
-    """This machine and process namespace: two containers of one name do not see each other's processes."""
-    try:
-        namespace = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:  # not Linux: the name has to do
-        namespace = ""
-    return f"{socket.gethostname()}{namespace}"
-
-
-def _is_dead(worker: str) -> bool:
-    """True when `worker` was a process of this machine that is no more; a name of another form says nothing."""
-    host, _, process = worker.removesuffix(":" + worker.rpartition(":")[2]).rpartition(":")
-    return host == _host() and process.isdecimal() and not _alive(int(process))
-
-
-def _alive(pid: int) -> bool:
-    """A process that ended and that nobody has taken leave of yet still has its number."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.AccessDenied:
-        return True
 
 
 class _Journal:

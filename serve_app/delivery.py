@@ -9,7 +9,6 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 
 from db import event_upkeep, event_views, events
 from db.database import OUTAGES, Database
@@ -142,7 +141,7 @@ class Delivering:
             answer = await self._attempt(delivery)
         except Exception as error:  # of ours, and of this event: it must not be tried without end
             log.exception("event %s: unexpected failure", payload.message_id(delivery.event.event_id))
-            answer = _unsent(f"Unexpected {type(error).__name__} before it was sent.")
+            answer = _unsent(delivery, f"Unexpected {type(error).__name__} before it was sent.")
         decision = judge(answer, delivery.failures, self._options)
         with contextlib.suppress(LeaseLost):  # somebody else has it by now, or it went with its call
             await self._note(delivery, answer, decision)
@@ -156,8 +155,8 @@ class Delivering:
             secrets = [self._sealer.open(sealed) for sealed in delivery.sealed_secrets]
         except SecretSealed as error:
             log.error("events: endpoint %s: %s", delivery.endpoint_id, error.message)
-            return _unsent(error.message)
-        return await self._poster.post(delivery.url, message_id, body, secrets)
+            return _unsent(delivery, error.message)
+        return await self._poster.post(delivery.url, message_id, body, secrets, delivery.clock)
 
     async def _note(self, delivery: Delivery, answer: Answer, decision: Decision) -> None:
         """Wait out a database that is away: what was taken must not be sent again if that can be helped."""
@@ -173,8 +172,8 @@ class Delivering:
                 pause = min(pause * 2, 3.0)
 
 
-def _unsent(outcome: str) -> Answer:
-    return Answer(Attempt(datetime.now(UTC), 0.0, None, outcome))
+def _unsent(delivery: Delivery, outcome: str) -> Answer:
+    return Answer(Attempt(delivery.clock.now(), 0.0, None, outcome))
 
 
 def _tell(delivery: Delivery, answer: Answer, decision: Decision) -> None:

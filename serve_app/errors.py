@@ -11,6 +11,7 @@ Refusal
 ├── BodyTooLarge         413
 ├── MediaTypeRefused     415
 ├── TooManyRequests      429   with Retry-After, RateLimit and RateLimit-Policy
+├── BacklogFull          429   too many calls of the workspace wait; with Retry-After
 ├── Broken               500   says nothing about why
 └── Unavailable          503   with Retry-After
 
@@ -127,6 +128,15 @@ class TooManyRequests(Refusal):
         super().__init__(None, {"Retry-After": str(retry_after), **headers})
 
 
+class BacklogFull(Refusal):
+    """Too many recordings of this workspace wait to be worked on; retry later, nothing was recorded."""
+
+    status, kind, title = 429, "backlog-full", "Too many calls wait"
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(None, {"Retry-After": str(retry_after)})
+
+
 class Broken(Refusal):
     """The service failed on this request. Retrying with the same callId is safe."""
 
@@ -153,6 +163,7 @@ REFUSALS: tuple[type[Refusal], ...] = (
     BodyTooLarge,
     MediaTypeRefused,
     TooManyRequests,
+    BacklogFull,
     Broken,
     Unavailable,
 )

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from fastapi import FastAPI
 from ray import serve
 
+from serve_app.ingress import SOURCE_HEADER
 from serve_app.settings import Settings
 
 
@@ -23,7 +24,7 @@ class IntakeReplica:
         from serve_app.submit import Ledger, build_api
 
         settings = Settings()
-        url, limits = settings.require_database_url(), settings.limits
+        url, limits, urls = settings.require_database_url(), settings.limits, settings.url_sealer()
 
         def opened() -> AbstractAsyncContextManager[Ledger]:
             return open_ledger(
@@ -32,10 +33,14 @@ class IntakeReplica:
                 settings.signing_parameters,
                 together=limits.together,
                 waiting=limits.concurrency,
+                backlog=limits.backlog,
+                urls=urls,
             )
 
         # Serve stamps X-Request-Id on every answer itself.
-        return build_api(limits, opened, stamp=False, noop=self._noop)
+        behind_haproxy = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
+        header = SOURCE_HEADER if behind_haproxy else None
+        return build_api(limits, opened, stamp=False, noop=self._noop, source_header=header)
 
     async def check_health(self) -> None:
         """Reached through the replica's event loop: a stuck loop fails it. PostgreSQL away is no fault of ours."""

@@ -1,19 +1,27 @@
 """The ledger of production: keys and calls in PostgreSQL."""
 
+import asyncio
 import logging
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
-from db import keys
+from db import keys, queue
+from db.calls import UNSEALED
 from db.database import OUTAGES, Database
 from db.grouping import MOST, WAITING, Grouping
 from db.identity import SIGNING_PARAMETERS
+from db.recording_urls import UrlSealer
+from db.sealing import KEYS_SETTING
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
+from serve_app.limits import LimitOptions
 from serve_app.submit import Accepted
 
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
+COUNT_SECONDS = 5.0  # between two counts of what waits
 log = logging.getLogger("switchboard.intake")
 
 
@@ -21,6 +29,7 @@ class PostgresLedger:
     """`submit.Ledger` over a `Database`. Whatever PostgreSQL's absence raises becomes `StateUnavailable`."""
 
     def __init__(self, database: Database, grouping: Grouping, signing_parameters: Sequence[str]) -> None:
+        self._full: frozenset[UUID] = frozenset()
         self._database = database
         self._grouping = grouping
         self._signing = signing_parameters
@@ -39,6 +48,20 @@ class PostgresLedger:
             log.warning("PostgreSQL cannot take a call: %s", type(error).__name__)
             raise StateUnavailable from None
 
+    def is_full(self, workspace_id: UUID) -> bool:
+        return workspace_id in self._full
+
+    async def count_backlogs(self, limit: int) -> None:
+        """Keep counting what waits, until cancelled. What was counted last holds while PostgreSQL is away."""
+        while True:
+            try:
+                self._full = await queue.full_workspaces(self._database, limit)
+            except UNAVAILABLE as error:
+                log.warning("PostgreSQL cannot count what waits: %s", type(error).__name__)
+            except Exception:
+                log.exception("what waits could not be counted")
+            await asyncio.sleep(COUNT_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 (replicas must not count at once)
+
 
 @asynccontextmanager
 async def open_ledger(
@@ -48,14 +71,23 @@ async def open_ledger(
     *,
     together: int = MOST,
     waiting: int = WAITING,
+    backlog: int = LimitOptions().backlog,
+    urls: UrlSealer = UNSEALED,
 ) -> AsyncIterator[PostgresLedger]:
     """Open the database for as long as the block lasts. It need not be there yet: until then calls are refused.
 
     `signing_parameters`: URLs that differ only in these name the same recording. `together`, `waiting`: see `Grouping`.
+    `backlog`: how many calls of a workspace may wait. `urls` seals those of recordings.
     """
     database = await Database.open(url, pool_size=pool_size)
-    grouping = Grouping(database, together, waiting)
+    if not urls.seals:
+        log.warning("%s is not set: recording URLs are stored with their signatures and passwords", KEYS_SETTING)
+    grouping = Grouping(database, together, waiting, urls)
+    ledger = PostgresLedger(database, grouping, signing_parameters)
+    counting = asyncio.create_task(ledger.count_backlogs(backlog))
     try:
-        yield PostgresLedger(database, grouping, signing_parameters)
+        yield ledger
     finally:
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
         await database.close()

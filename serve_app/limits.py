@@ -38,9 +38,17 @@ class LimitOptions(BaseModel):
     unknown_keys_per_second: float = Field(
         50.0,
         gt=0,
-        description="Look-ups of keys that do not exist, for each replica; ten seconds' worth at once. Beyond it, "
-        "keys that the replica has not seen get 503 for a while: guesses must not keep PostgreSQL busy.",
+        description="Look-ups of keys that do not exist, of one address at each replica; ten seconds' worth at once. "
+        "Beyond it, keys that the replica has not seen get 503 from there for a while: guesses must not keep "
+        "PostgreSQL busy.",
     )
+    backlog: int = Field(
+        100_000,
+        ge=1,
+        description="Calls of one workspace that may wait for their recording or their turn; further ones with a "
+        "recording get 429. Counted every few seconds, so that a burst may go beyond it.",
+    )
+    backlog_retry_seconds: int = Field(60, ge=1, description="Retry-After of such a 429.")
     retry_after_seconds: int = Field(5, ge=1, description="Retry-After of a 503.")
 
 

@@ -159,6 +159,8 @@ def _sample(kind: type[Refusal]) -> Refusal:
         return errors.BodyRefused(faults)
     if kind is errors.TooManyRequests:
         return errors.TooManyRequests(1)
+    if kind is errors.BacklogFull:
+        return errors.BacklogFull(LimitOptions().backlog_retry_seconds)
     if kind is errors.Unavailable:
         return errors.Unavailable(LimitOptions().retry_after_seconds)
     return kind()

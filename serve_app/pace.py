@@ -62,21 +62,24 @@ class Paces:
         """`call` comes into `stage`."""
         self._clocks.setdefault(stage, Clock(self._now)).begin(call)
 
-    def end(self, stage: str, call: object, channels: int = 0, audio_seconds: float = 0.0) -> None:
-        """`call` leaves `stage`, with so much audio done; 0: it failed, which says nothing of the pace."""
+    def end(self, stage: str, call: object, channels: int = 0, audio_seconds: float = 0.0) -> float:
+        """`call` leaves `stage`, with so much audio done; 0: it failed, which says nothing of the pace.
+
+        Returns the seconds that it worked there; 0 where it is not in the stage.
+        """
         clock = self._clocks.get(stage)
         worked = clock.end(call) if clock else None
         if worked is None or audio_seconds <= 0:
-            return
+            return worked or 0.0
         done = self._sums.get((stage, channels), Pace(stage, channels, 0.0, 0.0, 0.0))
         self._sums[stage, channels] = Pace(
             stage, channels, done.calls + 1, done.audio_seconds + audio_seconds, done.worked_seconds + worked
         )
+        return worked
 
-    def leave(self, call: object) -> None:
-        """`call` is in no stage any longer."""
-        for stage in self._clocks:
-            self.end(stage, call)
+    def leave(self, call: object) -> float:
+        """`call` is in no stage any longer. Returns the seconds that it worked in `CALL` without an end."""
+        return {stage: self.end(stage, call) for stage in self._clocks}.get(CALL, 0.0)
 
     def take(self, shares: Mapping[str, float]) -> list[Pace]:
         """All that was measured, which is forgotten here. `shares`: by deployment, the replicas that worked for this
@@ -151,7 +154,7 @@ class Estimate:
     def _waits(name: str, group: Group) -> bool:
         if name == "Conductor":
             return True
-        if group.kind != "process":
+        if group.kind != "process" or group.fetching:
             return False
         return not (group.recognized if name == "Transcriber" else group.told_apart)
 

@@ -22,6 +22,16 @@ class ProcessingOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     concurrency: int = Field(4, ge=1, description="Calls that one Conductor works on at once.")
+    fetch_concurrency: int = Field(
+        128, ge=1, description="Calls whose recordings one Conductor fetches at once, beside those it works on."
+    )
+    fetch_per_workspace: int = Field(
+        32,
+        ge=1,
+        description="Of these, calls of one workspace, in the whole cluster; never more than there is room left, so "
+        "that others find some.",
+    )
+    fetch_per_host: int = Field(16, ge=1, description="Of these, a workspace's calls whose recordings lie on one host.")
     pool_size: int = Field(8, ge=2, description="Database connections of one Conductor.")
     lease_seconds: float = Field(10.0, gt=1, description="A job whose Conductor is silent for so long is taken over.")
     poll_seconds: float = Field(1.0, gt=0, description="How often to look for work when no notification arrives.")
@@ -70,7 +80,10 @@ class Decision:
 
 
 def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions) -> Decision:
-    """Retry if the error is passing and patience (for sender and store) or attempts (for the engines) remain."""
+    """Retry if the error is passing and patience (for sender and store) or attempts (for the engines) remain.
+
+    `now` is by the database's clock, as the moments of `job` are.
+    """
     if not error.retryable:
         return Decision(None)
     if isinstance(error, WAITED_FOR):
@@ -78,8 +91,8 @@ def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions
             return Decision(None)
         left = (_patience_ends(job, options) - now).total_seconds()
         wished = max(_backoff(job.attempts, options), _asked_for(error, options))
-        # The last attempt falls on the end of the patience. One that lasted beyond it, or seems to by our clock (which
-        # may be ahead of the database's), is followed after the usual pause: never does one follow upon the other.
+        # The last attempt falls on the end of the patience. One that lasted beyond it is followed after the usual
+        # pause: never does one follow upon the other.
         return Decision(min(wished, left) if left > 0 else wished)
     if job.failures + 1 >= options.max_failures:
         return Decision(None)
@@ -89,9 +102,9 @@ def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions
 def is_last_try(job: Job, now: datetime, options: ProcessingOptions) -> bool:
     """True when the patience for a recording is over, so that what cannot be had now is given up.
 
-    What `decide` takes for the last try always is one, also where the database's clock is ahead of ours.
+    `now` as for `decide`.
     """
-    return max(now, job.started_at) >= _patience_ends(job, options)
+    return now >= _patience_ends(job, options)
 
 
 def _patience_ends(job: Job, options: ProcessingOptions) -> datetime:

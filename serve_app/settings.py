@@ -12,23 +12,36 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, SerializationInfo, field_serializer, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    SerializationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from rapidfuzz import fuzz, process
 
 from db.identity import SIGNING_PARAMETERS
+from db.recording_urls import UrlSealer
 from db.sealing import Sealer
+from pipeline import voice_calibration
 from pipeline.analysis.engine import REVEAL, AnalysisOptions
 from pipeline.asr.engine import AsrOptions
 from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import DecodeOptions
 from pipeline.audio.fetch import FetchOptions
+from pipeline.deadlines import DeadlineOptions
 from pipeline.diarization.engine import DiarizationOptions
 from pipeline.speakers.language import LanguageOptions
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.turns import TurnOptions
+from serve_app import folder_key
 from serve_app.limits import LimitOptions
 from serve_app.retry import ProcessingOptions
 from serve_app.scaling import ScalingOptions
@@ -50,6 +63,11 @@ class HttpOptions(BaseModel):
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(8000, ge=1, le=65535, description="Port to listen on.")
+    connections_per_source: int = Field(
+        1024,
+        ge=1,
+        description="Connections that one address may hold, of the ingress's 4,096. Raise it behind a load balancer.",
+    )
 
 
 class Settings(BaseSettings):
@@ -76,6 +94,11 @@ class Settings(BaseSettings):
         description="Folder that keeps decoded sound while a call is worked on, as an fsspec URL that every node sees; "
         "left out: decoded/ in the recordings' folder.",
     )
+    checkpoints: Path | None = Field(
+        None,
+        description="The checkpoint store, filled by `switchboard checkpoints fetch`; left out: "
+        "switchboard/checkpoints in the user's data folder (~/.local/share).",
+    )
     route_prefix: str = Field("/", description="Path of base_url: /v1 makes it POST /v1/submit.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Least severity that is logged."
@@ -86,8 +109,9 @@ class Settings(BaseSettings):
     )
     secrets_keys: tuple[SecretStr, ...] = Field(
         (),
-        description="Keys that seal stored secrets (credentials of recording servers, secrets of webhooks), each of "
-        "32 bytes in base64 (`openssl rand -base64 32`): the first seals, all open. Left out: stored unsealed.",
+        description="Keys that seal stored secrets (recording URLs, credentials of recording servers, secrets of "
+        "webhooks), each of 32 bytes in base64 (`openssl rand -base64 32`): the first seals, all open. Left out: with "
+        "the embedded database a key that is made in data_dir (secrets.key), else stored unsealed.",
     )
     http: HttpOptions = Field(default_factory=HttpOptions)
     limits: LimitOptions = Field(default_factory=LimitOptions)
@@ -104,6 +128,17 @@ class Settings(BaseSettings):
     turns: TurnOptions = Field(default_factory=TurnOptions)
     roles: RoleOptions = Field(default_factory=RoleOptions)
     analysis: AnalysisOptions = Field(default_factory=AnalysisOptions)
+    deadlines: DeadlineOptions = Field(default_factory=DeadlineOptions)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _engines_share_the_store(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Hand the checkpoint store to both engines: absolute, since replicas run elsewhere."""
+        if data.get("checkpoints") is None:
+            return data
+        folder = Path(data["checkpoints"]).expanduser().absolute()
+        shared = {name: _with_default(data.get(name), "checkpoints", folder) for name in ("asr", "diarization")}
+        return data | shared | {"checkpoints": folder}
 
     def model_post_init(self, _: Any) -> None:
         _warn_of_unknown_variables(os.environ)
@@ -146,8 +181,23 @@ class Settings(BaseSettings):
         return self.storage or (self.data_dir.expanduser().resolve() / "recordings").as_uri()
 
     def sealer(self) -> Sealer:
-        """Seals and opens stored secrets with the keys that are set."""
-        return Sealer([key.get_secret_value() for key in self.secrets_keys])
+        """Seals and opens stored secrets. See `with_folder_key` for the keys."""
+        return Sealer(self._keys())
+
+    def url_sealer(self) -> UrlSealer:
+        """Seals and opens recording URLs with the same keys."""
+        return UrlSealer(self._keys())
+
+    def with_folder_key(self) -> "Settings":
+        """The same, and for an embedded database with the key of its folder: behind the keys that are set, where it has
+        one; where none is set it is made."""
+        if self.database_url is not None:
+            return self
+        key = folder_key.find_key(self.data_dir) if self.secrets_keys else folder_key.make_key(self.data_dir)
+        return self.model_copy(update={"secrets_keys": (*self.secrets_keys, SecretStr(key))}) if key else self
+
+    def _keys(self) -> list[str]:
+        return [key.get_secret_value() for key in self.with_folder_key().secrets_keys]
 
     def require_database_url(self) -> str:
         """The database's URL, in a process that cannot start an embedded one: a replica, a policy."""
@@ -157,6 +207,13 @@ class Settings(BaseSettings):
                 "a service that is started in another way needs a server of its own."
             )
         return self.database_url
+
+    def role_options(self) -> RoleOptions:
+        """`roles`, with the calibration that lies in the diarization pipeline's folder where none is set."""
+        beside = Path(self.diarization.pipeline).expanduser() / voice_calibration.FILE
+        if self.roles.calibration is not None or not beside.is_file():
+            return self.roles
+        return self.roles.model_copy(update={"calibration": beside.absolute()})
 
     def process_options(self) -> "ProcessOptions":
         """What the stages need to know."""
@@ -169,11 +226,19 @@ class Settings(BaseSettings):
             decode=self.decode,
             speech=self.speech,
             turns=self.turns,
-            roles=self.roles,
+            roles=self.role_options(),
             language=self.language,
             safety=self.safety,
             analysis=self.analysis,
+            deadlines=self.deadlines,
         )
+
+
+def _with_default(group: Any, name: str, value: Any) -> Any:
+    """A group of settings, a mapping or a model, with `name` set where it is not."""
+    if isinstance(group, BaseModel):
+        return group if getattr(group, name) is not None else group.model_copy(update={name: value})
+    return {name: value} | {key: given for key, given in (group or {}).items() if key != name or given is not None}
 
 
 class Documented(NamedTuple):

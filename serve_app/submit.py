@@ -6,6 +6,7 @@ A 202 is a promise, so it is written only after the ledger has committed; everyt
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ipaddress import ip_network
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -13,11 +14,12 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
+from db.keys import is_no_key
 from pipeline.domain.call import CallState, Sender, Submission
 from pipeline.errors import CallError, KeyRevoked, StateUnavailable
 from serve_app import errors
-from serve_app.auth import Authenticator, Guesses
-from serve_app.errors import Unavailable
+from serve_app.auth import Authenticator, UnknownKeyLimiter
+from serve_app.errors import BacklogFull, Unavailable
 from serve_app.limits import Allowance, Buckets, Gate, LimitOptions, check_media_type, read_body
 from serve_app.schemas import ParsedBody, parse_body
 
@@ -44,6 +46,9 @@ class Ledger(Protocol):
         Gives up at once when it is cancelled, without waiting for the database to notice.
         """
 
+    def is_full(self, workspace_id: UUID) -> bool:
+        """Whether more calls of a workspace wait than `LimitOptions.backlog`. Answers at once."""
+
 
 OpenLedger = Callable[[], AbstractAsyncContextManager[Ledger]]
 
@@ -51,8 +56,9 @@ OpenLedger = Callable[[], AbstractAsyncContextManager[Ledger]]
 class Submit:
     """The handler of the one route."""
 
-    def __init__(self, limits: LimitOptions) -> None:
+    def __init__(self, limits: LimitOptions, source_header: str | None) -> None:
         self._limits = limits
+        self._source_header = source_header
         self._gate = Gate(limits.concurrency, limits.retry_after_seconds)
         self._buckets = Buckets(limits.per_minute, limits.burst)
         self._ledger: Ledger
@@ -65,17 +71,29 @@ class Submit:
             self._find_key,
             limits.key_seconds,
             unknown_seconds=limits.unknown_key_seconds,
-            guesses=Guesses(limits.unknown_keys_per_second, limits.retry_after_seconds),
+            limiter=UnknownKeyLimiter(limits.unknown_keys_per_second, limits.retry_after_seconds),
+            is_no_key=is_no_key,
         )
 
     async def handle(self, request: Request) -> Response:
         headers = request.headers
         with self._gate.passage():
-            sender = await self._keys.sender(headers.getlist("authorization"))
+            sender = await self._keys.sender(headers.getlist("authorization"), self._source(request))
             left = self._buckets.take(sender.key_id)
             check_media_type(headers.getlist("content-type"), headers.getlist("content-encoding"))
             parsed = parse_body(await read_body(request, self._limits), sender)
+            if parsed.submission.recording_url and self._ledger.is_full(sender.workspace_id):
+                raise BacklogFull(self._limits.backlog_retry_seconds)
             return _reply(parsed.submission.call_id, await self._record(sender, parsed), left)
+
+    def _source(self, request: Request) -> str:
+        """The address that the request came from; of IPv6 the network, of which one sender has all addresses."""
+        told = request.headers.get(self._source_header) if self._source_header else None
+        address = told or (request.client.host if request.client else "")
+        try:
+            return str(ip_network((address, 64 if ":" in address else 32), strict=False).network_address)
+        except ValueError:
+            return address
 
     async def _find_key(self, secret: str) -> Sender | None:
         """Raises `Unavailable` at the time limit, without waiting for the database to notice that it is given up."""
@@ -118,13 +136,21 @@ def _reply(call_id: UUID, accepted: Accepted, left: Allowance) -> Response:
     return Response(text, 202, left.headers(), "application/json")
 
 
-def build_api(limits: LimitOptions, open_ledger: OpenLedger, *, stamp: bool = True, noop: bool = False) -> FastAPI:
+def build_api(
+    limits: LimitOptions,
+    open_ledger: OpenLedger,
+    *,
+    stamp: bool = True,
+    noop: bool = False,
+    source_header: str | None = None,
+) -> FastAPI:
     """An application with exactly one route, POST /submit: no pages, no schema, no redirects.
 
     `open_ledger` is entered when the application starts and left when it stops. `stamp`: write X-Request-Id (see
-    `errors.RequestIds`). `noop` adds POST /noop, which answers at once: for measurements only.
+    `errors.RequestIds`). `source_header`: the header in which our own proxy, and nobody else, tells the
+    sender's address; None: it is the connection's. `noop` adds POST /noop, which answers at once: for measurements.
     """
-    submit = Submit(limits)
+    submit = Submit(limits, source_header)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -17,7 +17,7 @@ def serving(**environment: str) -> Iterator[None]:
     import ray
     from ray import serve
 
-    environment = {"PYTHONPATH": str(ROOT), "RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"} | environment
+    environment = {"PYTHONPATH": str(ROOT), "RAY_worker_niceness": "0"} | environment
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     patiently(lambda: ray.init("local", **CLUSTER))

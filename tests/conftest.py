@@ -1,10 +1,28 @@
+import os
 from typing import Any
 
+import hypothesis
 import pytest
+
+from serve_app import ray_access, run_folder
 
 pytest_plugins = ["tests.postgres", "tests.engines", "tests.llm_server"]
 
+# The same examples each time: what fails, fails for whoever made the change. HYPOTHESIS_PROFILE=explore tries others.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("explore", deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
 WITH_THE_SERVICE = ("tests/acceptance/", "tests/chaos/")
+
+
+def pytest_configure() -> None:
+    """Clusters of this process are for this machine and its token alone: Ray reads that when it is imported."""
+    os.environ.update(ray_access.own_ray(run_folder.own().path))
+
+
+def pytest_unconfigure() -> None:
+    run_folder.discard_own()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -102,7 +102,12 @@ class World:
         return Submission(**(plain | fields))
 
     async def claim(self, count: int = 1, ttl: float = 60.0, worker: str = "w1") -> list[jobs.Lease]:
+        """Jobs to be worked on, as if the recordings of all had been fetched."""
+        await self.all_fetched()
         return await jobs.claim(self.database, worker, count, ttl)
+
+    async def all_fetched(self) -> None:
+        await self.execute("UPDATE jobs SET state = 'queued' WHERE state = 'fetching' AND lease_until IS NULL")
 
     async def one(self) -> jobs.Lease:
         (lease,) = await self.claim()

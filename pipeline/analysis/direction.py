@@ -75,8 +75,12 @@ def _probability(weight: float) -> float:
 
 
 def _of_numbers(material: Material) -> Iterator[Cue]:
-    """A contact's number on one side and not on the other. Numbers are compared as sent, by their digits."""
-    known = {_digits(contact.phone) for contact in material.roster.contacts if contact.phone}
+    """A contact's number on one side and not on the other. Numbers are compared as sent, by their digits.
+
+    Contacts that an inferred direction made do not count: one wrong inference would bear itself out for good.
+    """
+    contacts = material.roster.contacts
+    known = {_digits(contact.phone) for contact in contacts if contact.phone and not contact.inferred}
     caller, callee = _digits(material.call.from_number) in known, _digits(material.call.to_number) in known
     if caller != callee:
         yield Cue("contact_placed" if caller else "contact_received", -CONTACT if caller else CONTACT, None)

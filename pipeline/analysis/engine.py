@@ -15,7 +15,7 @@ from pydantic import (
     field_validator,
 )
 
-from pipeline.domain.insight import Finding, Material
+from pipeline.domain.insight import Finding, Material, ToneByVoice
 
 REVEAL = "reveal_secrets"  # key of a serialization context under which `api_key` is written out
 
@@ -71,6 +71,12 @@ class AnalysisOptions(BaseModel):
     )
     retries: int = Field(
         2, ge=0, le=10, description="Further attempts after a refused connection, 408, 429, 502, 503 or 504."
+    )
+    tone_by_voice: ToneByVoice = Field(
+        "customers",
+        description="Whose voice, beside their words, says how strongly they mean it: customers, nobody or everybody. "
+        "What emotions employees have must not be inferred from their voices in the European Union (AI Act, Article "
+        "5(1)(f)): of reps, and of whoever is not surely a customer, only words count unless this says everybody.",
     )
     language: str | None = Field(
         None,

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.domain.insight import Evidence, Finding
-from pipeline.domain.speech import Transcript, Turn
+from pipeline.domain.speech import Transcript, Turn, places_of, text_of
 
 TOLERANCE = 0.01  # s: times are rounded when they are stored
 _KEYS = {"turn", "start", "end", "quote"}
@@ -13,14 +13,11 @@ _KEYS = {"turn", "start", "end", "quote"}
 def quote(turn: Turn, first: int = 0, last: int | None = None) -> Evidence:
     """The whole words that the characters `first`..`last` of `turn.text` touch, with their seconds."""
     last = len(turn.text) if last is None else last
-    touched, at = [], 0
-    for word in turn.words:
-        if at < last and at + len(word.text) > first:
-            touched.append(word)
-        at += len(word.text) + 1
+    places = places_of(turn.words)
+    touched = [word for word, (begin, end) in zip(turn.words, places, strict=True) if begin < last and end > first]
     if not touched:
         return Evidence(turn.index, turn.start, turn.end, turn.text)
-    return Evidence(turn.index, touched[0].start, touched[-1].end, " ".join(word.text for word in touched))
+    return Evidence(turn.index, touched[0].start, touched[-1].end, text_of(touched))
 
 
 def fault(evidence: Evidence, transcript: Transcript) -> str | None:

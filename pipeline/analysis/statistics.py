@@ -59,7 +59,14 @@ class Statistics:
             "interactivity_per_minute": rounded(_ratio(floor.changes, duration / 60)),
             "parties": _parties(material, spoken, floor, crossed),
         }
-        return Finding(self.name, self.version, value, note=None if spoken else "nobody speaks in this call")
+        return Finding(self.name, self.version, value, note=_note(material, spoken))
+
+
+def _note(material: Material, spoken: Spoken) -> str | None:
+    """What keeps the figures from being those of the whole call."""
+    if any(own and all(label.kind is LabelKind.GAP for label in own) for own in material.transcript.labels):
+        return "one party's recording is missing: shares and silences are of the other party alone"
+    return None if spoken else "nobody speaks in this call"
 
 
 Crossed = list[tuple[str, Kind, float]]  # who came in, as what, for how many seconds both spoke

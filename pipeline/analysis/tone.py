@@ -12,7 +12,7 @@ from pipeline.analysis.talk import Said, read, roles, rounded
 from pipeline.analysis.turning import Change, change
 from pipeline.analysis.turntone import Likely
 from pipeline.analysis.valence import Valence, valence
-from pipeline.analysis.voice import Voice, voices
+from pipeline.analysis.voice import Voice, judged_speakers, voices
 from pipeline.domain.insight import Evidence, Finding, Material, Tone
 from pipeline.domain.speech import Role
 
@@ -54,10 +54,10 @@ class Spoken:
 
 
 class ToneOfVoice:
-    """Per turn, per party, over time and overall, where it went and turned; `basis` says what it was read from."""
+    """Per turn, per party, over time and overall, where it went and turned; `basis` and the note say by what."""
 
     name = "tone"
-    version = 4
+    version = 5
 
     def run(self, material: Material) -> Finding:
         said = read(material)
@@ -72,8 +72,21 @@ class ToneOfVoice:
         parties = {label: _party(own, spoken, weights) for label, own in by_party.items()}
         turned = [found for own in by_party.values() if (found := _turning_point(own))]
         value = _value(_overall(parties), parties, [_turn(one) for one in spoken], turned)
-        note = None if sounded else "read from the words alone: how the voices usually sound is not known"
-        return Finding(self.name, self.version, value, tuple(_telling(spoken)), _confidence(parties), note)
+        return Finding(
+            self.name, self.version, value, tuple(_telling(spoken)), _confidence(parties), _note(spoken, material)
+        )
+
+
+def _note(spoken: Sequence[Spoken], material: Material) -> str:
+    """What the tone was read from."""
+    heard = dict.fromkeys(one.said.turn.speaker for one in spoken if one.voice)
+    if heard:
+        return f"read from the words of everybody and the voice of {' and '.join(heard)}"
+    if material.tone_by_voice == "nobody":
+        return "read from the words alone: no voice is to be judged"
+    if not judged_speakers(material):
+        return "read from the words alone: nobody is surely a customer, and no other voice is judged"
+    return "read from the words alone: how the voices usually sound is not known"
 
 
 def tone(score: float, basis: tuple[str, ...] = ("words",)) -> Tone:

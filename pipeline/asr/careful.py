@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.asr.plausible import longest
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText
 
 FRAME = 800  # samples, 50 ms
@@ -17,6 +18,7 @@ LOUD_DB = 25.0  # a frame at most this far below the chunk's loud ones carries s
 REACH = 0.15  # seconds around a word that count as covered: word times are no better
 SHORTEST_PART = 1.0  # seconds; a chunk is split only into parts that are longer
 PLAIN_COMPRESSION = 2.4  # among suspect texts, one that does not repeat itself is better
+PATIENCE = 2  # variations in a row that bring nothing better, after which a window is left as it is
 COVERAGE_WEIGHT = 1.0  # how many units of mean log probability full coverage is worth against none
 
 
@@ -43,8 +45,9 @@ def listen(
     """The best of what the ways give. `decode` must give the same text for the same input.
 
     Alone and in two parts are always tried (words can be missing from a text that looks sound); the rest, piece by
-    piece first, only while all so far are suspect. The best is one that is not suspect; among those, by mean log
-    probability and by how much of the loud sound has words.
+    piece first, only while all so far are suspect, and until `PATIENCE` variations in a row bring nothing better. The
+    best is one that is not suspect; among those, by mean log probability and by how much of the loud sound has words.
+    Its `decodings` are those of all ways.
     """
     tried: list[ChunkText] = []
     for text in _attempts(samples, chunk, decode, vocabulary):
@@ -52,13 +55,16 @@ def listen(
     joints = [round(part.start * SAMPLE_RATE) for part in chunk.parts[1:]]
     if joints and all(map(suspect, tried)):  # pieces that share a window may have led each other astray
         tried.append(joined(tried[0], _of_parts(samples, chunk, joints, decode, tried[0].language)))
+    in_vain = 0
     for way in (Way(False, no_repeat=True), *(Way(False, temperature=t) for t in temperatures if t > 0)):
-        if not all(map(suspect, tried)):
+        if in_vain == PATIENCE or not all(map(suspect, tried)):
             break
-        tried.append(decode(samples, chunk, way))
+        text = decode(samples, chunk, way)
+        in_vain = 0 if _rank(text, samples) > max(_rank(other, samples) for other in tried) else in_vain + 1
+        tried.append(text)
     sound = [text for text in tried if not suspect(text)]
-    best = max(sound or tried, key=lambda text: (_plain(text), _worth(text, samples)))
-    return replace(best, careful=True)
+    best = max(sound or tried, key=lambda text: _rank(text, samples))
+    return replace(best, careful=True, decodings=sum(text.decodings for text in tried))
 
 
 def _attempts(samples: npt.NDArray[np.float32], chunk: Chunk, decode: Decode, vocabulary: bool) -> Iterator[ChunkText]:
@@ -94,7 +100,14 @@ def joined(alone: ChunkText, parts: Sequence[ChunkText]) -> ChunkText:
         mean_log_probability=mean,
         no_speech_probability=min(part.no_speech_probability for part in parts),
         compression=max(part.compression for part in parts),
+        decodings=sum(part.decodings for part in parts),
+        supports=_joined_supports(parts),
     )
+
+
+def _joined_supports(parts: Sequence[ChunkText]) -> tuple[float, ...]:
+    known = all(len(part.supports) == len(part.words) for part in parts)
+    return tuple(share for part in parts for share in part.supports) if known else ()
 
 
 def quietest_moment(samples: npt.NDArray[np.float32]) -> int | None:
@@ -118,16 +131,13 @@ def coverage(text: ChunkText, samples: npt.NDArray[np.float32]) -> float:
     times = np.array([text.chunk.moment((i + 0.5) * FRAME / SAMPLE_RATE) for i in range(len(levels))])
     covered = np.zeros(len(levels), dtype=bool)
     for word in text.words:
-        covered |= (times >= word.start - REACH) & (times <= word.end + REACH)
+        end = min(word.end, word.start + longest(word.text))
+        covered |= (times >= word.start - REACH) & (times <= end + REACH)
     return float(covered[loud].mean())
 
 
-def _worth(text: ChunkText, samples: npt.NDArray[np.float32]) -> float:
-    return text.mean_log_probability + COVERAGE_WEIGHT * coverage(text, samples)
-
-
-def _plain(text: ChunkText) -> bool:
-    return text.compression <= PLAIN_COMPRESSION
+def _rank(text: ChunkText, samples: npt.NDArray[np.float32]) -> tuple[bool, float]:
+    return text.compression <= PLAIN_COMPRESSION, text.mean_log_probability + COVERAGE_WEIGHT * coverage(text, samples)
 
 
 def _levels(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

@@ -1,15 +1,15 @@
 """Encoder output to tokens, by CTranslate2: beam search for a batch, or one window drawn at a temperature."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.asr import sampling
+from pipeline.asr.words import in_words
 
-MAX_INITIAL_TIMESTAMP = 1.0  # seconds; OpenAI's default: text begins at most this far into a window
 NO_REPEAT = {"repetition_penalty": 1.1, "no_repeat_ngram_size": 3}
 MAX_PASSES = 8  # of a sampled window: each costs a decoding
 
@@ -22,43 +22,58 @@ class Decoding:
     mean_log_probability: float
     no_speech_probability: float
     compression: float
+    passes: int = 1  # of the decoder over the window
+    hypotheses: tuple[tuple[tuple[str, ...], float], ...] = ()  # words and log probability of all, this one among them
 
 
 def beam(
-    model: Any, tokenizers: Sequence[Any], encoded: Any, terms: Sequence[Sequence[int]], size: int, no_repeat: bool
+    model: Any,
+    tokenizers: Sequence[Any],
+    encoded: Any,
+    terms: Sequence[Sequence[int]],
+    size: int,
+    no_repeat: bool,
+    time_tokens: bool = False,
 ) -> list[Decoding]:
     """Beam search for all rows of `encoded` at once, each in the language of its tokenizer.
 
+    `time_tokens`: for a checkpoint that learned no text without them; they are dropped. Asked for them, real Whisper
+    stops after the last segment that ends inside a window and loses what comes after.
     `model` is a faster-whisper `WhisperModel`, `terms` the tokens of names and terms of each row, as many for each:
     CTranslate2 wants prompts of one length with <|startoftranscript|> at one place. Raises what CTranslate2 raises.
     """
     from faster_whisper.transcribe import get_suppressed_tokens
 
     before = [[tokenizers[0].sot_prev, *row] if row else [] for row in terms]
+    prompts = [
+        model.get_prompt(tokenizer, previous_tokens=[], without_timestamps=not time_tokens) for tokenizer in tokenizers
+    ]
     results = model.model.generate(
         encoded,
-        [[*b, *model.get_prompt(t, previous_tokens=[])] for b, t in zip(before, tokenizers, strict=True)],
+        [[*b, *prompt] for b, prompt in zip(before, prompts, strict=True)],
         max_length=model.max_length,
         return_scores=True,
         return_no_speech_prob=True,
         suppress_blank=True,
         suppress_tokens=get_suppressed_tokens(tokenizers[0], [-1]),
-        max_initial_timestamp_index=round(MAX_INITIAL_TIMESTAMP / model.time_precision),
         beam_size=size,
+        num_hypotheses=size,  # those that the search ends with: they say which words are sure, and cost nothing
         patience=1,
         **(NO_REPEAT if no_repeat else {}),
     )
-    return [
-        _decoding(tokenizer, list(result.sequences_ids[0]), result.scores[0], result.no_speech_prob)
-        for tokenizer, result in zip(tokenizers, results, strict=True)
-    ]
+    found = []
+    for tokenizer, result in zip(tokenizers, results, strict=True):
+        best = _decoding(tokenizer, list(result.sequences_ids[0]), result.scores[0], result.no_speech_prob)
+        every = zip(result.sequences_ids, result.scores, strict=True)
+        hypotheses = tuple((_words(tokenizer, tokens), score * len(tokens)) for tokens, score in every)
+        found.append(replace(best, hypotheses=hypotheses))
+    return found
 
 
 def drawn(model: Any, tokenizer: Any, encoded: Any, temperature: float, seed: int) -> Decoding:
     """The only row of `encoded`, drawn at a temperature above 0; the same text for the same seed.
 
-    Without Whisper's time tokens, since CTranslate2 cannot go on with a text that has some. Raises what CTranslate2
-    raises.
+    Raises what CTranslate2 raises.
     """
     from faster_whisper.transcribe import get_suppressed_tokens
 
@@ -83,16 +98,22 @@ def drawn(model: Any, tokenizer: Any, encoded: Any, temperature: float, seed: in
     longest = model.max_length // 2 - len(start)
     sample = sampling.sample(greedy, tokenizer.eot, temperature, seed, longest, MAX_PASSES)
     mean = sample.log_probability / max(1, len(sample.tokens))
-    return _decoding(tokenizer, list(sample.tokens), mean, no_speech[0])
+    return replace(_decoding(tokenizer, list(sample.tokens), mean, no_speech[0]), passes=len(no_speech))
 
 
 def _decoding(tokenizer: Any, tokens: list[int], score: float, no_speech: float) -> Decoding:
     """`score` is the mean over the tokens, as CTranslate2 gives it; Whisper's counts the end of text as one more."""
     from faster_whisper.transcribe import get_compression_ratio
 
-    text = tokenizer.decode(tokens).strip()
     mean = score * len(tokens) / (len(tokens) + 1)
-    return Decoding(tokens, mean, no_speech, get_compression_ratio(text) if text else 0.0)
+    said = [token for token in tokens if token < tokenizer.eot]  # nothing keeps a time token from coming unasked
+    text = tokenizer.decode(said).strip()
+    return Decoding(said if text else [], mean, no_speech, get_compression_ratio(text) if text else 0.0)
+
+
+def _words(tokenizer: Any, tokens: Sequence[int]) -> tuple[str, ...]:
+    units, _ = tokenizer.split_tokens_on_unicode([token for token in tokens if token < tokenizer.eot])
+    return tuple(written.text for written in in_words(units))
 
 
 def _array(view: Any) -> npt.NDArray[np.float32]:

@@ -4,6 +4,9 @@ The aligner places edges in steps of 20 ms by the decoder's attention, which wan
 level says better where a pause is: a start that lies in one is moved to the onset within its word, an end that lies in
 one back to the offset, and an end that cuts sound off is moved on to the offset, at most `REACH` and never into the
 next word. Between words without a pause nothing changes.
+
+A word that lasts longer than anybody needs for it was stretched over sound that has no words: it keeps its beginning,
+or its end where that is louder, so that what lies beneath it is seen to have no words.
 """
 
 from bisect import bisect_right
@@ -13,12 +16,15 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.asr.plausible import longest
 from pipeline.domain.speech import SAMPLE_RATE, Span, Word
 
 FRAME = 160  # samples, 10 ms
 SPEECH_DB = 30.0  # a frame this far below the chunk's loud ones lies in a pause
 FLOOR_DB = 6.0  # as does one this close to the chunk's floor
+QUIETEST_DB = -120.0
 REACH = 0.4  # seconds by which an end may be moved on
+LOUDER_DB = 3.0  # by which the end of a stretched word is louder than its beginning, where it was said at its end
 
 
 def snapped(words: Sequence[Word], samples: npt.NDArray[np.float32], parts: Sequence[Span]) -> tuple[Word, ...]:
@@ -27,7 +33,9 @@ def snapped(words: Sequence[Word], samples: npt.NDArray[np.float32], parts: Sequ
     `samples` are the chunk's sound, shape (n,), and times count in it; `parts` are its pieces there (`Chunk.parts`),
     which no edge is moved out of.
     """
-    loud = _loud(samples)
+    db = _levels(samples)
+    loud = _loud(db)
+    words = [_shortened(word, db) for word in words]
     borders = [part.end for part in parts]
     result = []
     for i, word in enumerate(words):
@@ -64,11 +72,31 @@ def _offset(loud: npt.NDArray[np.bool_], first: int, last: int, limit: int) -> i
     return None
 
 
-def _loud(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+def _shortened(word: Word, db: npt.NDArray[np.float64]) -> Word:
+    """A word as long as it can be: its beginning, or its end where that is louder."""
+    most = longest(word.text)
+    if word.end - word.start <= most:
+        return word
+    head, tail = (_mean(db, start, start + most) for start in (word.start, word.end - most))
+    return replace(word, start=word.end - most) if tail > head + LOUDER_DB else replace(word, end=word.start + most)
+
+
+def _mean(db: npt.NDArray[np.float64], start: float, end: float) -> float:
+    """The level between two times, by power; -120 dB without sound."""
+    power = 10 ** (db[max(0, _frame(start)) : max(0, _frame(end))] / 10)
+    return 10 * float(np.log10(power.mean())) if len(power) else QUIETEST_DB
+
+
+def _levels(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Of each whole frame, in dB of full scale."""
     frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
-    if not len(frames):
+    db: npt.NDArray[np.float64] = 10 * np.log10(np.mean(frames**2, axis=1) + 10 ** (QUIETEST_DB / 10))
+    return db
+
+
+def _loud(db: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    if not len(db):
         return np.zeros(0, dtype=np.bool_)
-    db = 10 * np.log10(np.mean(frames**2, axis=1) + 1e-12)
     loud: npt.NDArray[np.bool_] = db > max(np.quantile(db, 0.95) - SPEECH_DB, np.quantile(db, 0.05) + FLOOR_DB)
     return loud
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -27,7 +28,10 @@ class Engine(Protocol):
     batches_at_once: int  # of different threads that its device works on together; further ones wait for it
 
     def detect_languages(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
-        """For each chunk, the probability of each language (ISO 639-1); `samples[i]` belongs to `chunks[i]`."""
+        """Return, for each chunk, the probability of each language (ISO 639-1); `samples[i]` belongs to `chunks[i]`.
+
+        Empty where the model knows one language only: it cannot tell whether that is spoken.
+        """
 
     def transcribe(
         self,
@@ -37,6 +41,9 @@ class Engine(Protocol):
         careful: bool = False,
     ) -> list[ChunkText]:
         """Recognise chunks, in the order given; a chunk whose language is None has it detected.
+
+        A model that knows one language only takes every chunk for that: `languages` is empty and `language_probability`
+        0, since nothing was detected.
 
         `vocabularies[i]` holds names and terms to listen for in `chunks[i]`; an engine that cannot use them passes
         them over. `careful`: each chunk alone, with every fallback the engine has, and the same result each time.
@@ -60,8 +67,12 @@ class AsrOptions(BaseModel):
     engine: str = Field("faster-whisper", description="Which engine of `ENGINES`.")
     model: str = Field(
         "auto",
-        description="A Whisper size, a repository of the Hugging Face hub, a folder, auto (large-v3-turbo on a GPU, "
-        "small on a CPU), or demo (the shipped checkpoint: synthetic speech only, no use on real voices).",
+        description="A Whisper size, a repository of the Hugging Face hub (owner/name@commit pins it), a folder "
+        "(/..., ./..., ~/...), or auto "
+        "(large-v3-turbo on a GPU, small on a CPU).",
+    )
+    checkpoints: Path | None = Field(
+        None, description="Folder of the checkpoint store for recognition; none given: SWITCHBOARD_CHECKPOINTS."
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where to compute; auto takes a GPU if there is."
@@ -115,7 +126,7 @@ class AsrOptions(BaseModel):
     vocabulary: Literal["auto", "on", "off"] = Field(
         "auto",
         description="Whether names and terms are given to the model as a prompt. auto: where the checkpoint's manifest "
-        "says that this was measured to help, else not; bench/vocabulary.py measures it.",
+        "says that this was measured to help, else not; bench/real/vocabulary.py measures it.",
     )
 
 

@@ -1,8 +1,7 @@
 """Whisper through faster-whisper and CTranslate2, with batches that cross calls and languages.
 
 faster-whisper's own batched pipeline takes one file in one language at a time. Here one `encode` and one `generate`
-serve chunks of any calls: every prompt carries its own language. Its post-processing (segments, word times) is
-used as it is.
+serve chunks of any calls: every prompt carries its own language.
 """
 
 import json
@@ -20,17 +19,18 @@ import numpy.typing as npt
 
 from pipeline import checkpoints
 from pipeline.asr import careful as careful_listening
-from pipeline.asr import decoding, edges, memory, vocabulary, words
+from pipeline.asr import decoding, doubt, edges, memory, vocabulary, words
 from pipeline.asr.careful import Way
 from pipeline.asr.decoding import Decoding
 from pipeline.asr.engine import AsrOptions, Samples
-from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
+from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word, text_of
 from pipeline.errors import EngineError
 
 CPU_BATCH, MOST_IN_A_BATCH = 4, 64
 CPU_AT_ONCE, GPU_AT_ONCE = 2, 2
 THREADS_EACH = 4  # by default, as CTranslate2 chooses: more in one forward pass bring little
 KEPT_LANGUAGES = 5
+ONLY_LANGUAGE = "en"  # of a Whisper that is not multilingual
 
 Vocabulary = tuple[int, ...]  # the tokens of the terms to listen for
 
@@ -63,7 +63,7 @@ class FasterWhisper:
         compute_type = options.compute_type
         if compute_type == "auto":
             compute_type = "float16" if device == "cuda" else "int8"
-        checkpoint = checkpoints.resolve(options.model, checkpoints.RECOGNITION, device)
+        checkpoint = checkpoints.resolve(options.model, checkpoints.RECOGNITION, device, options.checkpoints)
         threads = options.cpu_threads or _cores()
         self.batches_at_once = options.batches_at_once or (
             GPU_AT_ONCE if device == "cuda" else min(CPU_AT_ONCE, threads)
@@ -82,6 +82,7 @@ class FasterWhisper:
         self.batch_size = options.batch_size or self._batch_size(device, checkpoint.folder, compute_type)
         self._languages = checkpoint.languages
         self._word_delay = checkpoint.word_delay
+        self._time_tokens = checkpoint.time_tokens
         self._takes_vocabulary = options.vocabulary == "on" or (options.vocabulary == "auto" and checkpoint.vocabulary)
         self._tokenizers: dict[str, Any] = {}
         self.name = f"faster-whisper {checkpoint.name} {compute_type}"
@@ -144,10 +145,13 @@ class FasterWhisper:
         return tuple(vocabulary.tokens(terms, self._tokenizer("en").encode))
 
     def _listen(self, samples: Samples, chunk: Chunk, terms: Vocabulary) -> ChunkText:
-        """One chunk in every way; see `careful.listen`."""
+        """One chunk in every way, encoded once; see `careful.listen`."""
+        with self._device:
+            whole = self._encode([self._features(samples, chunk)])
 
         def decode(x: Samples, part: Chunk, way: Way) -> ChunkText:
-            return self._transcribe_batch([x], [part], [terms if way.vocabulary else ()], way)[0]
+            encoded = whole if x is samples else None
+            return self._transcribe_batch([x], [part], [terms if way.vocabulary else ()], way, encoded)[0]
 
         return careful_listening.listen(
             samples, chunk, decode, self._text_suspect, self._options.temperatures, bool(terms)
@@ -162,13 +166,21 @@ class FasterWhisper:
         )
 
     def _transcribe_batch(
-        self, samples: Sequence[Samples], chunks: Sequence[Chunk], terms: Sequence[Vocabulary], way: Way
+        self,
+        samples: Sequence[Samples],
+        chunks: Sequence[Chunk],
+        terms: Sequence[Vocabulary],
+        way: Way,
+        encoded: Any = None,
     ) -> list[ChunkText]:
-        features = [self._features(x, chunk) for x, chunk in zip(samples, chunks, strict=True)]
+        """`encoded`: what `_encode` made of the chunks, if they have been through it."""
+        features = (
+            [] if encoded is not None else [self._features(x, chunk) for x, chunk in zip(samples, chunks, strict=True)]
+        )
         with self._device:
-            encoded = self._encode(features)
+            encoded = self._encode(features) if encoded is None else encoded
             windows = self._windows(chunks, encoded)
-            decodings = self._decode(encoded, windows, features, terms, way)
+            decodings = self._decode(encoded, windows, samples, terms, way)
             spoken = [i for i, found in enumerate(decodings) if not self._silent(found)]
             timed = self._align(encoded, windows, decodings, spoken)
             del encoded  # its memory is the device's
@@ -186,6 +198,8 @@ class FasterWhisper:
                 languages=_likeliest(window.languages),
                 compression=_compression(found, heard, window.chunk),
                 temperature=way.temperature,
+                decodings=found.passes,
+                supports=doubt.supports([word.text for word in heard], found.hypotheses),
             )
             for window, found, heard in zip(windows, decodings, placed, strict=True)
         ]
@@ -205,12 +219,14 @@ class FasterWhisper:
         try:
             return self._model.encode(np.stack(features))
         except RuntimeError as error:
-            raise EngineError(f"Recognition failed: {error}") from error
+            raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
 
     def _windows(self, chunks: Sequence[Chunk], encoded: Any) -> list[Window]:
         windows = []
         for chunk, languages in zip(chunks, self._languages_of(encoded), strict=True):
-            if chunk.language is not None:
+            if not self._model.model.is_multilingual:
+                language, probability = ONLY_LANGUAGE, 0.0
+            elif chunk.language is not None:
                 language, probability = chunk.language, 1.0
             else:
                 language, probability = max(languages.items(), key=lambda item: item[1])
@@ -219,7 +235,7 @@ class FasterWhisper:
 
     def _languages_of(self, encoded: Any) -> list[dict[str, float]]:
         if not self._model.model.is_multilingual:
-            return [{"en": 1.0} for _ in range(encoded.shape[0])]
+            return [{} for _ in range(encoded.shape[0])]
         found = []
         for ranked in self._model.model.detect_language(encoded):
             probabilities = {token[2:-2]: float(p) for token, p in ranked}
@@ -234,7 +250,7 @@ class FasterWhisper:
         self,
         encoded: Any,
         windows: Sequence[Window],
-        features: Sequence[npt.NDArray[np.float32]],
+        samples: Sequence[Samples],
         terms: Sequence[Vocabulary],
         way: Way,
     ) -> list[Decoding]:
@@ -242,11 +258,13 @@ class FasterWhisper:
         tokenizers = [self._tokenizer(window.language) for window in windows]
         try:
             if way.temperature > 0:
-                seed = zlib.crc32(features[0].tobytes())
+                seed = zlib.crc32(samples[0].tobytes())
                 return [decoding.drawn(self._model, tokenizers[0], encoded, way.temperature, seed)]
-            return decoding.beam(self._model, tokenizers, encoded, terms, self._options.beam_size, way.no_repeat)
+            return decoding.beam(
+                self._model, tokenizers, encoded, terms, self._options.beam_size, way.no_repeat, self._time_tokens
+            )
         except RuntimeError as error:
-            raise EngineError(f"Recognition failed: {error}") from error
+            raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
 
     def _silent(self, found: Decoding) -> bool:
         return (
@@ -256,31 +274,27 @@ class FasterWhisper:
 
     def _align(
         self, encoded: Any, windows: Sequence[Window], decodings: Sequence[Decoding], spoken: Sequence[int]
-    ) -> dict[int, tuple[Any, ...]]:
+    ) -> dict[int, tuple[Word, ...]]:
         """Words with times for the windows in `spoken`; one pass per language, as `align` takes one start sequence."""
         by_language: dict[str, list[int]] = defaultdict(list)
-        segments = {}
         for i in spoken:
-            window = windows[i]
-            tokenizer = self._tokenizer(window.language)
-            segments[i] = words.segments(self._model, tokenizer, decodings[i].tokens, window.chunk.seconds)
-            if words.text_tokens(segments[i], tokenizer):
-                by_language[window.language].append(i)
-        timed: dict[int, tuple[Any, ...]] = {}
+            if decodings[i].tokens:
+                by_language[windows[i].language].append(i)
+        timed: dict[int, tuple[Word, ...]] = {}
         for language, rows in by_language.items():
             tokenizer = self._tokenizer(language)
             try:
                 alignments = self._model.model.align(
                     decoding.rows_of(encoded, rows),
                     tokenizer.sot_sequence,
-                    [words.text_tokens(segments[i], tokenizer) for i in rows],
+                    [decodings[i].tokens for i in rows],
                     [words.frames(self._model, windows[i].chunk.seconds) for i in rows],
                     median_filter_width=7,
                 )
             except RuntimeError as error:
-                raise EngineError(f"Recognition failed: {error}") from error
+                raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
             for i, alignment in zip(rows, alignments, strict=True):
-                timed[i] = words.timed(self._model, tokenizer, segments[i], alignment, windows[i].chunk.seconds)
+                timed[i] = words.timed(tokenizer, decodings[i].tokens, alignment, self._model.tokens_per_second)
         return timed
 
     def _placed(self, found: tuple[Word, ...], samples: Samples, chunk: Chunk) -> tuple[Word, ...]:
@@ -312,7 +326,7 @@ def _compression(found: Decoding, heard: Sequence[Word], chunk: Chunk) -> float:
 
     if not chunk.pieces:
         return found.compression
-    said = [" ".join(word.text for word in heard if p.start <= word.start < p.end) for p in chunk.pieces]
+    said = [text_of(word for word in heard if p.start <= word.start < p.end) for p in chunk.pieces]
     return max((get_compression_ratio(text) for text in said if text), default=0.0)
 
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.asr import verdicts
+from pipeline.asr import doubt, verdicts
+from pipeline.asr.doubt import DoubtCalibration
 from pipeline.asr.plausible import plain
 from pipeline.asr.verdicts import REASONS, Verdict
 from pipeline.asr.words import in_pieces
-from pipeline.domain.speech import Audio, ChunkText, Doubt, Heard, Span, Word
+from pipeline.domain.speech import Audio, ChunkText, Doubt, Heard, Span, Word, text_of
 
 __all__ = ["REASONS", "SafetyOptions", "Suspect", "review", "settle"]
 
@@ -48,6 +49,12 @@ class SafetyOptions(BaseModel):
     )
     agreement: float = Field(
         0.5, ge=0, le=1, description="Share of words that a second text must have in common with an improbable first."
+    )
+    doubtful_from: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Probability of being wrong from which a word is marked; left out: the recognizer's calibration's.",
     )
     echo_share: float = Field(
         0.5,
@@ -81,13 +88,15 @@ def settle(
     texts: Sequence[ChunkText],
     again: Mapping[int, ChunkText],
     options: SafetyOptions | None = None,
+    calibration: DoubtCalibration | None = None,
 ) -> tuple[tuple[ChunkText, ...], tuple[Doubt, ...]]:
     """The texts to keep, in the order of `texts`, and what is not sure about them, by channel and time.
 
     `again[i]` is the second decoding of `texts[i]`: taken if it is in another language (it was asked for because of
     that), if fewer reasons speak against it, or if as many do and it is at least as probable; one without words only if
     fewer reasons do, and what it drops is in a doubt. Word times of a channel rise, do not overlap, and lie in their
-    chunk. Raises ValueError for an index that `texts` lacks.
+    chunk. With a `calibration`, words that are probably wrong are marked one by one. Raises ValueError for an index
+    that `texts` lacks.
     """
     options = options or SafetyOptions()
     if any(not 0 <= i < len(texts) for i in again):
@@ -101,6 +110,8 @@ def settle(
     for first, text, was, verdict in zip(texts, chosen, before, judged, strict=True):
         if not was.found.isdisjoint(UNSURE_OF_ITSELF) and agreement(first, text) < options.agreement:
             verdict.doubt("unstable", range(len(text.words)))
+        if calibration is not None:
+            verdict.doubt("unsure", _unsure(text, calibration, options))
     settled = [_mark(text, verdict) for text, verdict in zip(chosen, judged, strict=True)]
     doubts = [d for text, verdict in zip(chosen, judged, strict=True) for d in _doubts(text, verdict)]
     doubts += [
@@ -109,6 +120,12 @@ def settle(
         if text.words and not taken.words
     ]
     return _in_order(settled), tuple(sorted(doubts, key=lambda d: (d.channel, d.start, d.end, d.kept)))
+
+
+def _unsure(text: ChunkText, calibration: DoubtCalibration, options: SafetyOptions) -> list[int]:
+    """The words that are probably wrong, by index."""
+    threshold = calibration.threshold if options.doubtful_from is None else options.doubtful_from
+    return [i for i, risk in enumerate(doubt.risks(text, calibration)) if risk >= threshold]
 
 
 def _choose(
@@ -140,12 +157,10 @@ def _rank(verdict: Verdict, text: ChunkText) -> tuple[int, float]:
 
 
 def _mark(text: ChunkText, verdict: Verdict) -> ChunkText:
-    words = tuple(
-        replace(word, doubtful=True) if i in verdict.doubtful else word
-        for i, word in enumerate(text.words)
-        if i not in verdict.withheld
-    )
-    return replace(text, words=words)
+    kept = [i for i in range(len(text.words)) if i not in verdict.withheld]
+    words = tuple(replace(text.words[i], doubtful=True) if i in verdict.doubtful else text.words[i] for i in kept)
+    known = len(text.supports) == len(text.words)
+    return replace(text, words=words, supports=tuple(text.supports[i] for i in kept) if known else ())
 
 
 def _doubts(text: ChunkText, verdict: Verdict) -> list[Doubt]:
@@ -162,7 +177,7 @@ def _doubts(text: ChunkText, verdict: Verdict) -> list[Doubt]:
 
 
 def _doubt(text: ChunkText, words: Sequence[Word], reasons: tuple[str, ...], kept: bool) -> Doubt:
-    return Doubt(text.chunk.channel, words[0].start, words[-1].end, reasons, _text(words), kept)
+    return Doubt(text.chunk.channel, words[0].start, words[-1].end, reasons, text_of(words), kept)
 
 
 def _runs(indices: Sequence[int]) -> list[list[int]]:
@@ -174,10 +189,6 @@ def _runs(indices: Sequence[int]) -> list[list[int]]:
         else:
             runs.append([i])
     return runs
-
-
-def _text(words: Sequence[Word]) -> str:
-    return " ".join(word.text for word in words)
 
 
 def _in_order(texts: Sequence[ChunkText]) -> tuple[ChunkText, ...]:

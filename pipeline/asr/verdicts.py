@@ -20,6 +20,7 @@ REASONS: dict[str, str] = {
     "improbable": "The recogniser itself holds the text improbable.",
     "compressible": "The text repeats itself: it compresses more than speech does.",
     "unstable": "The recogniser held its first text improbable, and its second has little in common with it.",
+    "unsure": "The recogniser is so unsure of these words that they are probably wrong.",
     "loop": "The same words follow each other again and again.",
     "no_speech": "The recogniser gave words though it took the stretch for no speech.",
     "too_many_words": "More words than anybody speaks in the seconds of speech that were heard.",

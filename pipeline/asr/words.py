@@ -1,85 +1,116 @@
-"""From decoded tokens and their alignment to words, by faster-whisper's own post-processing.
+"""From decoded tokens and their alignment to words.
 
-`WhisperModel.find_alignment` and `add_word_timestamps` ask their `self` for one alignment and a few constants; they are
-handed just those, so that an alignment made in a batch of many calls goes through the code that a single file would.
+A word is what stands between two spaces, with its punctuation: Whisper's tokens "post" and "-mortem", "1" and ",000" or
+"maria", ".lopez" and "@example" are one word each. In a script without spaces (Chinese, Japanese, Thai, ...) a word is
+the least that the tokenizer gives, and is marked as joined to the one before it.
 """
 
-import math
+import unicodedata
 from collections.abc import Sequence
-from dataclasses import replace
-from types import SimpleNamespace
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from pipeline.domain.speech import Chunk, Span, Word
 
-PREPENDED, APPENDED = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"  # faster-whisper's defaults: punctuation joined to words
+OPENING = frozenset("\"'“‘¿¡([{«-–—")  # a mark that stands alone belongs to the word after it,
+CLOSING = frozenset("\"'”’.。,，!！?？:：;；)]}»、…")  # one of these to the word before it
+BRACKETS = frozenset("「『《〈（【〔")  # these open something, where no space is written before them
+UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "MYANMAR", "KHMER", "TIBETAN")  # as Unicode names characters
 SHORTEST = 0.02  # seconds; the aligner's own step, and it gives some words none
 
 
-def segments(model: Any, tokenizer: Any, tokens: list[int], seconds: float) -> list[dict[str, Any]]:
-    """Whisper's segments of one window, split at its time tokens; times in seconds within the window."""
-    split, _, _ = model._split_segments_by_timestamps(
-        tokenizer=tokenizer,
-        tokens=tokens,
-        time_offset=0.0,
-        segment_size=frames(model, seconds),
-        segment_duration=seconds,
-        seek=0,
-    )
-    taken = sum(len(segment["tokens"]) for segment in split)
-    if taken < len(tokens):  # faster-whisper would come back for an unfinished segment; a chunk is decoded once
-        begin = split[-1]["end"] if split else 0.0
-        split.append({"seek": 0, "start": begin, "end": max(begin, seconds), "tokens": tokens[taken:]})
-    return [segment for segment in split if tokenizer.decode(segment["tokens"]).strip()]
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A word as text, and the units first..last (exclusive) that are said: marks at its ends take no time."""
 
-
-def text_tokens(segments: Sequence[dict[str, Any]], tokenizer: Any) -> list[int]:
-    """The tokens of the segments that carry text."""
-    return [token for segment in segments for token in segment["tokens"] if token < tokenizer.eot]
+    text: str
+    first: int
+    last: int
+    joined: bool = False  # no space before it
 
 
 def frames(model: Any, seconds: float) -> int:
     """Mel frames of a window that hold sound (100 a second)."""
-    return min(math.ceil(seconds) * int(model.frames_per_second), int(model.feature_extractor.nb_max_frames))
+    return min(round(seconds * int(model.frames_per_second)), int(model.feature_extractor.nb_max_frames))
 
 
-def timed(
-    model: Any, tokenizer: Any, segments: list[dict[str, Any]], alignment: Any, seconds: float
-) -> tuple[Word, ...]:
-    """The words of one window that holds so many seconds of sound, in its own time."""
-    from faster_whisper import WhisperModel
+def timed(tokenizer: Any, tokens: Sequence[int], alignment: Any, tokens_per_second: float) -> tuple[Word, ...]:
+    """The words of one window in its own time; `tokens` are those of text that `alignment` was asked for.
 
-    found = WhisperModel.find_alignment(
-        SimpleNamespace(
-            model=SimpleNamespace(align=lambda *_, **__: [alignment]), tokens_per_second=model.tokens_per_second
-        ),
-        tokenizer,
-        [text_tokens(segments, tokenizer)],
-        None,
-        None,
-    )
-    WhisperModel.add_word_timestamps(
-        SimpleNamespace(find_alignment=lambda *_, **__: found, frames_per_second=model.frames_per_second),
-        [segments],
-        tokenizer,
-        None,
-        None,
-        PREPENDED,
-        APPENDED,
-        last_speech_timestamp=0.0,
-    )
-    return within([word for segment in segments for word in segment.get("words", ())], seconds)
+    `alignment` is CTranslate2's: pairs of token and time, and the probability of each token. A word's confidence is
+    that of its least probable token.
+    """
+    units, held = tokenizer.split_tokens_on_unicode(list(tokens))
+    edges = np.concatenate([[0], np.cumsum([len(unit) for unit in held])]).astype(int)
+    pairs = np.asarray(alignment.alignments)
+    begins = pairs[np.concatenate([[True], np.diff(pairs[:, 0]) > 0]), 1] / tokens_per_second  # the end of text is last
+    probabilities = alignment.text_token_probs
+    found = []
+    for written in in_words(units):
+        first, last = edges[written.first], edges[written.last]
+        confidence = min(1.0, max(0.0, float(min(probabilities[first:last]))))
+        found.append(
+            Word(float(begins[first]), float(begins[last]), written.text, round(confidence, 4), joined=written.joined)
+        )
+    return tuple(found)
 
 
-def within(words: Sequence[dict[str, Any]], seconds: float) -> tuple[Word, ...]:
-    """The aligner's words, kept inside 0..seconds and in order; those without text are dropped."""
-    placed = []
+def in_words(units: Sequence[str]) -> list[Written]:
+    """The words of a text that is given in pieces (`units`); with spaces between those not joined, they are that text.
+
+    Runs of white space count as one space.
+    """
+    found: list[Written] = []
+    spaced = True  # white space since the last word
+    for i, unit in enumerate(units):
+        text = " ".join(unit.split())
+        spaced = spaced or unit[:1].isspace()
+        if not text:
+            continue
+        word = Written(text, i, i + 1, joined=not spaced)
+        if spaced or _apart(found[-1].text, text):
+            found.append(word)
+        else:
+            found[-1] = _one(found[-1], word)
+        spaced = unit[-1].isspace()
+    return _with_marks(found)
+
+
+def _apart(before: str, after: str) -> bool:
+    """Whether two texts without a space between them are two words: in a script that writes none."""
+    letters = [c for c in before if c.isalnum()]
+    if not letters:
+        return False
+    return after[0] in BRACKETS or (after[0].isalnum() and (_unspaced(letters[-1]) or _unspaced(after[0])))
+
+
+def _unspaced(character: str) -> bool:
+    return unicodedata.name(character, "").startswith(UNSPACED)
+
+
+def _with_marks(words: Sequence[Written]) -> list[Written]:
+    """Marks that stand between spaces go to the word they belong to: "- Yes", "Vraiment ?"."""
+    found: list[Written] = []
     for word in words:
-        text = word["word"].strip()
-        if text:
-            confidence = min(1.0, max(0.0, float(word["probability"])))
-            placed.append(Word(float(word["start"]), float(word["end"]), text, round(confidence, 4)))
-    return in_order(placed, 0.0, seconds)
+        if found and (OPENING.issuperset(found[-1].text) or CLOSING.issuperset(word.text)):
+            found[-1] = _one(found[-1], word)
+        else:
+            found.append(word)
+    return found
+
+
+def _one(before: Written, after: Written) -> Written:
+    text = before.text + ("" if after.joined else " ") + after.text
+    if _said(before.text) == _said(after.text):
+        return Written(text, before.first, after.last, before.joined)
+    said = before if _said(before.text) else after
+    return Written(text, said.first, said.last, before.joined)
+
+
+def _said(text: str) -> bool:
+    return any(map(str.isalnum, text))
 
 
 def recorded(words: Sequence[Word], chunk: Chunk) -> tuple[Word, ...]:
@@ -140,7 +171,9 @@ def in_order(words: Sequence[Word], first: float, last: float) -> tuple[Word, ..
     ends: list[float] = []
     for i, word in enumerate(words):  # what must come after still has to fit
         latest = last - shortest * (len(words) - i)
-        start = min(max(word.start, ends[-1] if ends else first), max(first, latest))
+        before = ends[-1] if ends else first
+        # `latest` may be less than `before` by an error of rounding, and a millisecond less when both are rounded.
+        start = max(before, min(max(word.start, before), max(first, latest)))
         ends.append(min(max(word.end, start + shortest), max(start, latest + shortest)))
         starts.append(start)
     digits = 3 if shortest >= 0.002 else 9  # milliseconds would make crammed words last no time

@@ -1,5 +1,4 @@
-"""From the sender's URL to channels, spans of speech and chunks."""
+"""From the sender's URL to channels, spans of speech and chunks.
 
-from pipeline.audio.hear import Loaded, examine, load
-
-__all__ = ["Loaded", "examine", "load"]
+Imports nothing: the process that decodes (`sandbox`) starts with every recording.
+"""

@@ -8,12 +8,14 @@ import asyncio
 import ipaddress
 import re
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 import httpx
+import psutil
 
 from pipeline.errors import AddressForbidden, RecordingUnreachable
 
@@ -29,6 +31,16 @@ REFUSED_PORTS = (
     *(2049, 2375, 2376, 2379, 2380, 6443, 10250, 15672),  # file service, orchestration, queues
     *(3389, 5900, 5985, 6000),  # remote control
 )
+
+# What listens here on nodes of a cluster runs commands, or hands out state: Ray's GCS, dashboard, client and agents,
+# its workers (10002-19999), the ingress's own ports. Closed on every address that is not on the open Internet.
+SERVICE_PORTS = frozenset((6379, 8076, 8077, 8265, 8404, 10001, 44217, 44227, 52365, 52366)).union(
+    range(8500, 8600), range(9101, 9201), range(10002, 20000), range(30000, 31000)
+)
+HOW_TO_ALLOW = (
+    "allow it: `switchboard workspaces hosts` for one workspace, SWITCHBOARD_FETCH__ALLOWED_HOSTS for all of them"
+)
+OWN_SECONDS = 60.0  # for which this machine's addresses are taken to stay the same
 
 # Clouds hand out credentials here. Refused even for an allowed host name: only the literal address opens them.
 METADATA = frozenset(
@@ -106,11 +118,24 @@ def is_public(ip: IP) -> bool:
     return not any(ip in network for network in REFUSED_NETWORKS)
 
 
+def own_addresses() -> frozenset[IP]:
+    """The addresses of this machine's interfaces."""
+    return _own_addresses(int(time.monotonic() / OWN_SECONDS))
+
+
+@lru_cache(maxsize=1)
+def _own_addresses(_period: int) -> frozenset[IP]:
+    found = (one.address.partition("%")[0] for some in psutil.net_if_addrs().values() for one in some)
+    return frozenset(ip for text in found if (ip := _literal(text)) is not None)
+
+
 class Guard:
     """Decides by URL and by address; every refusal is an `AddressForbidden` that names the host and nothing more.
 
     `allowed_hosts`: host names, addresses and networks (CIDR) inside one's own network, each perhaps with a port.
-    `ports`: single ports and ranges ("443", "1024-65535"); `refused_ports` are taken out of them.
+    `ports`: single ports and ranges ("443", "1024-65535"); `refused_ports` are taken out of them. This machine's own
+    addresses (`own`) are allowed only where an entry is just that host or address, or names the port; `SERVICE_PORTS`
+    inside one's own network only where an entry names the port.
     """
 
     def __init__(
@@ -119,11 +144,13 @@ class Guard:
         ports: Sequence[str] = ("80", "443"),
         refused_ports: Sequence[int] = (),
         resolver: Resolver = resolve,
+        own: Callable[[], frozenset[IP]] = own_addresses,
     ) -> None:
         self._allowed = [parse_allowed(entry) for entry in allowed_hosts]
         self._ports = [parse_ports(entry) for entry in ports]
         self._refused_ports = frozenset(refused_ports)
         self._resolve = resolver
+        self._own = own
 
     def check(self, url: str) -> Target:
         """The URL as text: scheme, user-info, host, port. Raises `AddressForbidden`."""
@@ -181,8 +208,14 @@ class Guard:
         return port not in self._refused_ports and any(port in span for span in self._ports)
 
     def _address_allowed(self, host: str, port: int, ip: IP) -> bool:
-        if is_public(ip):
+        with_port = any(rule.port == port and rule.covers(host, ip) for rule in self._allowed)
+        own = ip.is_loopback or ip in self._own()
+        if is_public(ip) and not own:
             return True
+        if port in SERVICE_PORTS and not with_port:
+            return False
+        if own and not with_port:
+            return ip not in METADATA and any(rule.is_just(host, ip) for rule in self._allowed)
         rules = [rule for rule in self._allowed if rule.port in (None, port)]
         if any(rule.network is not None and ip in rule.network for rule in rules):
             return True
@@ -196,6 +229,15 @@ class AllowRule:
     name: str | None
     network: ipaddress.IPv4Network | ipaddress.IPv6Network | None
     port: int | None
+
+    def covers(self, host: str, ip: IP) -> bool:
+        """True where the rule speaks of `host`, or of its address."""
+        return ip in self.network if self.network is not None else self.name == host
+
+    def is_just(self, host: str, ip: IP) -> bool:
+        """True where the rule speaks of this host or this one address, with any port."""
+        one = self.network is None or self.network.num_addresses == 1
+        return self.port is None and one and self.covers(host, ip)
 
     def names(self, host: str) -> bool:
         """True where the rule speaks of `host` as written in a URL."""
@@ -234,7 +276,7 @@ def parse_ports(entry: str) -> range:
 def _forbidden(host: str) -> AddressForbidden:
     return AddressForbidden(
         f"{host} leads to an address that recordings are not fetched from. "
-        "If it is a host of your own network, list it in SWITCHBOARD_FETCH__ALLOWED_HOSTS."
+        f"If it is a host of your own network, {HOW_TO_ALLOW}."
     ).with_facts(host=host)
 
 

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.audio import compare
-from pipeline.audio.bleed import padded
-from pipeline.audio.levels import Heard, Samples, in_band
+from pipeline.audio.levels import Heard, Samples, in_band, padded
 from pipeline.domain.speech import SAMPLE_RATE, Audio
 
 SECONDS = (4.0, 2.0)  # of a window; the shorter where there are few of the longer
@@ -86,9 +85,17 @@ class Line:
     def agreed(self) -> bool:
         """Enough of them. What both legs hold at one level may have been played to each at its own time: only where
         nearly everything is the same in both does it name a moment."""
-        alike = bool(self.votes) and abs(np.median([vote.gain_db for vote in self.votes])) < ALIKE_DB
-        share = ALIKE_SHARE if alike else LEAST_SHARE
+        share = ALIKE_SHARE if self._alike else LEAST_SHARE
         return len(self.votes) >= max(LEAST_AGREEING, share * self.cast)
+
+    def confirms(self, other: "Line") -> bool:
+        """A few votes are enough for the moment that the other leg names: the echoes of both make them late."""
+        late = -(self.shift + other.shift) if self.votes and other.agreed else -1.0
+        return -AGREE <= late <= BOTH_WAYS and len(self.votes) >= LEAST_AGREEING and not self._alike
+
+    @property
+    def _alike(self) -> bool:
+        return bool(self.votes) and bool(abs(np.median([vote.gain_db for vote in self.votes])) < ALIKE_DB)
 
     @property
     def shift(self) -> float:
@@ -98,19 +105,36 @@ class Line:
 
 def align(legs: Sequence[Audio], heard: Sequence[Heard]) -> Alignment:
     """Compare two legs of one channel each; `heard` says where each is loud. Reads at most some minutes at a time."""
-    lines = [agreeing(_votes(legs, heard, source), legs[1 - source].duration) for source in (0, 1)]
+    votes = by_speaker([_votes(legs, heard, source) for source in (0, 1)])
+    lines = [agreeing(votes[source], legs[1 - source].duration) for source in (0, 1)]
     cast = sum(line.cast for line in lines)
-    sure = [line for line in lines if line.agreed]
+    sure = [line for line, other in zip(lines, reversed(lines), strict=True) if line.agreed or line.confirms(other)]
     none = Alignment(False, 0.0, 0.0, max(len(line.votes) for line in lines), cast, (lines[0].cast, lines[1].cast))
     if not sure or (len(sure) == 2 and abs(lines[0].shift + lines[1].shift) > BOTH_WAYS):
         return none
     # What leg 0 says of leg 1, leg 1 says of leg 0 with the other sign.
-    says = [(line, sign) for line, sign in zip(lines, (1, -1), strict=True) if line.agreed]
+    says = [(line, sign) for line, sign in zip(lines, (1, -1), strict=True) if line in sure]
     drifts = [sign * drift for line, sign in says if (drift := drift_of(line.votes))]
     drift = float(np.mean(drifts)) if drifts else 0.0
     # What agrees in the middle of the call would not agree at its beginning if the legs run at different paces.
     begins = [sign * _median(line.votes, sign * drift) for line, sign in says]
     return Alignment(True, float(np.mean(begins)), drift, sum(len(line.votes) for line in sure), cast)
+
+
+def by_speaker(votes: Sequence[Sequence[Vote]]) -> list[list[Vote]]:
+    """The votes of either leg, each under the leg whose party is heard in it.
+
+    What is louder in the other leg is that leg's own party, whose echo the window holds. Either party's echo is late in
+    its own way: under one leg they would name two moments, and neither would have enough votes.
+    """
+    placed: list[list[Vote]] = [[], []]
+    for leg, cast in enumerate(votes):
+        for vote in cast:
+            if vote.shift is None or vote.gain_db <= ALIKE_DB:
+                placed[leg].append(vote)
+            else:
+                placed[1 - leg].append(Vote(vote.moment - vote.shift, -vote.shift, -vote.gain_db))
+    return placed
 
 
 def _median(votes: Sequence[Vote], drift: float = 0.0) -> float:
@@ -224,7 +248,8 @@ def agreeing(votes: Sequence[Vote], other_seconds: float) -> Line:
     if not chosen:
         return Line((), len(votes))
     places = [vote.moment - _median(chosen) for vote in votes]
-    return Line(chosen, sum(0 <= place <= other_seconds - SECONDS[-1] for place in places))
+    within = sum(0 <= place <= other_seconds - SECONDS[-1] for place in places)
+    return Line(chosen, max(len(chosen), within))  # a window at the very edge may be found and lie beyond it
 
 
 def drift_of(votes: Sequence[Vote]) -> float:

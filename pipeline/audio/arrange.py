@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.audio.sound import in_all
 from pipeline.audio.suppress import BLOCK, Floats, Path, suppress
-from pipeline.domain.speech import Audio
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Span
 
 Samples = npt.NDArray[np.int16]
 SCALE = np.float32(32768)
@@ -17,7 +18,7 @@ SCALE = np.float32(32768)
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One channel of the call: the sum of `rows`, each (index of the source, its channel).
+    """One channel of the call: the sum of `rows`, each (index of the source, its channel); without any it is a gap.
 
     Sample n of the call lies at (n - start) * pace of the rows; where that is outside them, there is silence.
     """
@@ -68,6 +69,8 @@ class Arranged(Audio):
     def _plain(self, channel: int, first: int, last: int) -> Samples:
         """Samples `first` to `last` before suppression, silence outside the call."""
         track = self.tracks[channel]
+        if not track.rows:
+            return np.zeros(last - first, np.int16)
         if track.pace == 1.0:
             rows = [_padded(self.sources[i], row, first - track.start, last - track.start) for i, row in track.rows]
             return rows[0] if len(rows) == 1 else _as_int16(np.sum(rows, axis=0, dtype=np.int32))
@@ -77,13 +80,21 @@ class Arranged(Audio):
         rows = [_padded(self.sources[i], row, begin, int(whole[-1]) + 3) for i, row in track.rows]
         return _as_int16(_between(np.sum(rows, axis=0, dtype=np.float64), whole - begin, positions - whole))
 
+    def gaps(self, channel: int) -> tuple[Span, ...]:
+        track = self.tracks[channel]
+        if not track.rows:
+            return (Span(0.0, self.duration),)
+        start, pace = track.start / SAMPLE_RATE, track.pace
+        lacking = in_all([self.sources[source].gaps(row) for source, row in track.rows])
+        return tuple(Span(start + gap.start / pace, start + gap.end / pace) for gap in lacking)
+
     def extent(self, channel: int) -> tuple[int, int]:
         """The samples (first, last exclusive) of the call that a channel's source covers."""
         track = self.tracks[channel]
         return track.start, track.start + self._samples_of(track)
 
     def _samples_of(self, track: Track) -> int:
-        longest = max(self.sources[source].length for source, _ in track.rows)
+        longest = max((self.sources[source].length for source, _ in track.rows), default=0)
         return longest if track.pace == 1.0 else int(longest / track.pace)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pipeline.audio import compare
 from pipeline.audio.compare import Stretch
-from pipeline.audio.levels import FRAME, Heard, in_band
+from pipeline.audio.levels import FRAME, Heard, in_band, padded
 from pipeline.audio.suppress import BANDS, BLOCK, REACH, Floats, Path, in_bands, spectra
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Bleed
 
@@ -151,15 +151,6 @@ def _tonal(power: Floats) -> bool:
     """True for ringing, keys and sung notes: they are alike wherever they are heard, at any delay."""
     strongest = max(1, round(len(power) * TONE_BINS))
     return float(np.partition(power, -strongest)[-strongest:].sum()) > TONE_SHARE * float(power.sum())
-
-
-def padded(audio: Audio, channel: int, first: int, last: int) -> npt.NDArray[np.int16]:
-    """Samples `first` to `last`, with silence for what lies outside the recording."""
-    inside = audio.read(channel, first, last)
-    if len(inside) == last - first:
-        return inside
-    before = min(max(0, -first), last - first)
-    return np.pad(inside, (before, last - first - before - len(inside)))
 
 
 def _deviation(curve: npt.NDArray[np.float64]) -> float:

@@ -12,6 +12,11 @@ from pipeline.errors import RecordingEncoded, RecordingTooLarge, RecordingTooSlo
 
 INFLATED_BYTES = 1 << 20  # that one step of decompression may yield
 SURPLUS_WAIT = 0.2  # seconds to see whether more comes than was declared
+READ = frozenset({"gzip", "x-gzip", "deflate"})
+UNREAD = frozenset(
+    {"br", "zstd", "dcb", "dcz", "compress", "x-compress", "bzip2", "x-bzip2", "xz", "lzma", "lz4", "snappy", "exi",
+     "pack200-gzip", "aes128gcm"}
+)  # fmt: skip
 GZIP = b"\x1f\x8b"
 
 
@@ -36,13 +41,20 @@ class Pace:
 
 
 def check_encoding(headers: httpx.Headers) -> bool:
-    """Whether the body is compressed. Raises `RecordingEncoded` for what cannot be read."""
-    encoding = headers.get("content-encoding", "identity").strip().lower()
-    if encoding in ("identity", ""):
+    """Whether the body is compressed. Raises `RecordingEncoded` for what cannot be read.
+
+    What is no compression changes no byte, whatever a server or an object store's metadata calls it: a character set, a
+    form of transfer, `none`. Whether audio came is seen in the body.
+    """
+    named = headers.get("content-encoding", "").lower().split(",")
+    compressions = [name for name in map(str.strip, named) if name in READ or name in UNREAD]
+    if not compressions:
         return False
-    if encoding in ("gzip", "x-gzip", "deflate"):  # not asked for, but object stores send what they hold
+    if len(compressions) == 1 and compressions[0] in READ:  # not asked for, but object stores send what they hold
         return True
-    raise RecordingEncoded("The server sent the recording in a compression that it was not asked for.")
+    raise RecordingEncoded(
+        f"The server sent the recording in a compression that it was not asked for: {', '.join(compressions)}."
+    )
 
 
 async def plain(response: httpcore.Response, headers: httpx.Headers, limit: int, pace: Pace) -> AsyncIterator[bytes]:

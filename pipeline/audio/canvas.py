@@ -1,5 +1,6 @@
 """Labels are painted, the later over the earlier, on frames of 20 ms; so they can neither overlap nor leave gaps."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -12,7 +13,7 @@ from pipeline.audio.detector import FRAME, Probabilities
 from pipeline.audio.evidence import Mask, frame_of, widened
 from pipeline.audio.frames import HOP, STEP, Frames
 from pipeline.audio.music import runs
-from pipeline.domain.speech import SAMPLE_RATE, Label, LabelKind
+from pipeline.domain.speech import SAMPLE_RATE, Label, LabelKind, Span
 
 QUIET = -50.0  # dBFS; below it nobody would call it noise
 HUM = 6.0  # dB by which what lies below the telephone band is louder
@@ -95,6 +96,12 @@ def paint_number(canvas: Canvas, number: Sequence[keys.Key], speech: Mask) -> No
     for part in parts:
         where = slice(frame_of(part[0].start), frame_of(part[-1].end) + 1)
         canvas.paint(where, LabelKind.DTMF, 0.95, "".join(key.digit for key in part))
+
+
+def paint_gaps(canvas: Canvas, gaps: Sequence[Span]) -> None:
+    """What the recording lacks, in whole frames."""
+    for gap in gaps:
+        canvas.paint(slice(math.ceil(gap.start * STEP), math.floor(gap.end * STEP)), LabelKind.GAP, 1.0)
 
 
 def paint_speech(canvas: Canvas, kept: Mask, probabilities: Probabilities) -> None:

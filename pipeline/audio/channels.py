@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio import overlap
+from pipeline.audio import contained, overlap, taking_turns
 from pipeline.audio.align import Alignment, align
 from pipeline.audio.arrange import Arranged, Track
 from pipeline.audio.compare import Match, compare, complete, fuller
@@ -22,26 +22,27 @@ from pipeline.domain.speech import SAMPLE_RATE, Audio, Layout, LayoutKind
 
 SAME_SHARE = 0.8  # of the windows must match for the channels to count as the same
 APART_WINDOWS, APART_SHARE = 3, 0.04  # so many windows with different sounds, and the channels are two
+APART_ALONE = 2  # windows, where what one channel holds is all in the other
 TOGETHER = 0.005  # seconds between the beginnings of two legs that nobody need be told of
 TURN_SECONDS = 10.0  # a party on the line is heard about so often, if only by a word
 
 
-def separate(decoded: Sequence[Decoded], expected_files: int | None = None) -> tuple[Audio, Layout]:
+def separate(decoded: Sequence[Decoded], leg: int | None = None) -> tuple[Audio, Layout]:
     """The channels that go on (channel 0 is always the rep) and how they were told apart.
 
-    `decoded`: one or two files, the sender's own line first. `expected_files`: how many were submitted, if more than
-    could be had. The audio is a view over the files' (`Arranged`) that takes bleed out as it is read. Raises ValueError
+    `decoded`: one or two files, the sender's own line first. `leg`: which of two legs the only file is, where the other
+    could not be had; it keeps its channel, and the other channel is a gap.
+    The audio is a view over the files' (`Arranged`) that takes bleed out as it is read. Raises ValueError
     for any other number of files, and what reading the files raises.
     """
     if len(decoded) == 2:
         audio, layout = _two_files(decoded[0], decoded[1])
     elif len(decoded) == 1:
         audio, layout = _one_file(decoded[0].audio, decoded[0].source_channels)
+        if leg is not None and not layout.kind.separated:
+            audio, layout = _one_leg(decoded[0], leg)
     else:
         raise ValueError(f"one or two files make a call, not {len(decoded)}")
-    if expected_files == 2 and len(decoded) == 1 and not layout.kind.separated:
-        reason = "Only one of the two files could be had; it is treated as one mixed recording."
-        layout = replace(layout, kind=LayoutKind.ONE_SIDED, reason=reason)
     choices = [file.choice for file in decoded if file.choice]
     return audio, replace(layout, reason=" ".join([*choices, layout.reason]))
 
@@ -58,11 +59,16 @@ def _one_file(sound: Audio, source_channels: int) -> tuple[Arranged, Layout]:
     else:
         match = compare(rows, heard[0].frames | heard[1].frames)
         evidence |= as_evidence(match)
-        if is_same(match) and complete(heard):
+        if is_same(match) and complete(heard) and not _party_alone(rows, heard, match):
             audio, layout = _identical(rows, source_channels, heard, match, evidence)
         else:
             audio, layout = _apart(rows, source_channels, heard, match, evidence)
     return audio, layout
+
+
+def _party_alone(rows: Arranged, heard: tuple[Heard, Heard], match: Match) -> bool:
+    """Whether one channel holds one party and the other both, though that party speaks nearly all the time."""
+    return match.apart >= APART_ALONE and contained.find(rows, heard, match) is not None
 
 
 def _one_sided(
@@ -95,7 +101,9 @@ def _apart(
     rows: Arranged, source_channels: int, heard: tuple[Heard, Heard], match: Match, evidence: dict[str, float]
 ) -> tuple[Arranged, Layout]:
     found = overlap.find(rows, heard, match)
-    if is_same(match):
+    if found.party is not None:
+        reason = f"Channel {found.party} holds one party, channel {1 - found.party} both."
+    elif is_same(match):
         reason = "The two channels differ: much of what is heard on one is missing from the other."
     else:
         reason = (
@@ -121,8 +129,11 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
     evidence = {f"heard_seconds_{channel}": one.seconds for channel, one in enumerate(heard)}
     evidence |= {f"seconds_{channel}": leg.duration for channel, leg in enumerate(legs)}
     alignment = align(legs, heard)
-    evidence |= alignment.as_evidence()
-    rows = _placed(legs, alignment)
+    guess = (
+        None if alignment.aligned else taking_turns.guess((heard[0], heard[1]), (legs[0].duration, legs[1].duration))
+    )
+    evidence |= alignment.as_evidence() | (guess.as_evidence() if guess else {})
+    rows = _placed(legs, replace(alignment, offset=guess.offset) if guess else alignment)
     starts = tuple(track.start / SAMPLE_RATE for track in rows.tracks)
     placed = hear(rows, 0), hear(rows, 1)
     match = Match((), 0.0)
@@ -136,18 +147,29 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
     # Legs that share no speech have no bleed; music or tones that both hold are alike by chance.
     found = overlap.NOTHING if alignment.unrelated else overlap.find(rows, placed, match)
     # A silent leg stays a leg: unlike a dead channel it was recorded for one party alone.
-    sentences = ("One file per leg was sent.", _aligned(alignment), *found.sentences())
+    began = guess.sentence if guess else _aligned(alignment)
+    sentences = ("One file per leg was sent.", began, *found.sentences())
     layout = Layout(
         LayoutKind.TWO_FILES,
         2,
         source_channels,
-        confidence(match) if match.windows else 1.0,
+        min(confidence(match) if match.windows else 1.0, guess.confidence if guess else 1.0),
         evidence | found.as_evidence(),
         " ".join(sentences),
         found.bleed,
         starts,
     )
     return replace(rows, paths=found.paths), layout
+
+
+def _one_leg(file: Decoded, leg: int) -> tuple[Arranged, Layout]:
+    """The only one of two files that could be had is still of one party."""
+    tracks = [Track(()), Track(())]
+    tracks[leg] = _as_leg(file.audio, 0)
+    whose, lost = ("the rep's", "the customer's") if leg == 0 else ("the customer's", "the rep's")
+    reason = f"One file per leg was sent; only file {leg + 1} could be had: it is {whose} line, and {lost} is missing."
+    layout = Layout(LayoutKind.TWO_FILES, 2, file.source_channels, 1.0, {}, reason, starts=(0.0, 0.0))
+    return Arranged((file.audio,), tuple(tracks)), layout
 
 
 def _covered(rows: Arranged, count: int) -> npt.NDArray[np.bool_]:
@@ -184,8 +206,6 @@ def _placed(legs: Sequence[Arranged], alignment: Alignment) -> Arranged:
 
 
 def _aligned(alignment: Alignment) -> str:
-    if not alignment.aligned:
-        return "They share too little speech to tell whether they began together; they are taken to have."
     if abs(alignment.offset) < TOGETHER:
         begun = "They began together"
     else:

@@ -15,8 +15,7 @@ from pipeline.domain.speech import SAMPLE_RATE, Audio, Chunk, Span
 __all__ = ["SpeechOptions", "cut", "find_speech"]
 
 QUIET_FRAME = 800  # samples, 50 ms: what counts as a moment
-CLOSE_PAUSE = 2.0  # seconds: a longer pause ends a chunk; long silence is where recognisers invent words
-KEPT_PAUSE = 1.0  # seconds: where pauses are left out of a chunk, shorter ones stay, for they belong to the sentence
+CLOSE_PAUSE = 2.0  # seconds: a longer pause ends a chunk or is left out; long silence is where recognisers invent words
 
 
 def find_speech(audio: Audio, options: SpeechOptions) -> tuple[tuple[Span, ...], ...]:
@@ -41,25 +40,25 @@ def cut(
     audio: Audio | None = None,
     longest_left_out: float = 0.0,
     events: Sequence[Sequence[Span]] = (),
-    max_pause: float | None = None,
+    max_pause: float = CLOSE_PAUSE,
+    gaps: Sequence[Sequence[Span]] = (),
 ) -> tuple[Chunk, ...]:
     """Chunks of at most `max_seconds` of sound that hold all speech, channel by channel, in order of time.
 
-    Spans of a channel with pauses of at most `max_pause` seconds between them (`CLOSE_PAUSE` left out: where pauses
-    are left out, `KEPT_PAUSE`) share a chunk while they fit, the pause with them. Where a pause is longer, but not than
+    Spans of a channel with pauses of at most `max_pause` seconds between them share a chunk while they fit, the pause
+    with them. Where a pause is longer, but not than
     `longest_left_out`, and holds none of the channel's `events`, they share one as well, the pause left out: the chunk
-    has pieces. A chunk ends inside a span only where that span alone is longer than `max_seconds`: at its quietest
+    has pieces. No chunk goes on over one of the channel's `gaps`.
+    A chunk ends inside a span only where that span alone is longer than `max_seconds`: at its quietest
     moment if `audio` is given, else in equal parts. Raises ValueError for a `max_seconds` of 1 s or less.
     """
     if max_seconds <= 1:
         raise ValueError(f"chunks of {max_seconds} s are too short to recognise")
-    if max_pause is None:
-        max_pause = KEPT_PAUSE if longest_left_out > 0 else CLOSE_PAUSE
     chunks: list[Chunk] = []
     for channel, spans in enumerate(speech):
         pieces = [piece for span in _joined(spans) for piece in _pieces(span, max_seconds, channel, audio)]
-        own = events[channel] if channel < len(events) else ()
-        for held in _gathered(pieces, max_seconds, max_pause, longest_left_out, own):
+        between = tuple(one[channel] if channel < len(one) else () for one in (events, gaps))
+        for held in _gathered(pieces, max_seconds, max_pause, longest_left_out, *between):
             packed = tuple(held) if len(held) > 1 else ()
             chunks.append(Chunk(channel, held[0].start, held[-1].end, pieces=packed))
     return tuple(chunks)
@@ -96,13 +95,20 @@ def _pieces(span: Span, max_seconds: float, channel: int, audio: Audio | None) -
 
 
 def _gathered(
-    pieces: Sequence[Span], max_seconds: float, max_pause: float, longest_left_out: float, events: Sequence[Span]
+    pieces: Sequence[Span],
+    max_seconds: float,
+    max_pause: float,
+    longest_left_out: float,
+    events: Sequence[Span],
+    gaps: Sequence[Span],
 ) -> list[list[Span]]:
     """The pieces of each chunk."""
     gathered: list[list[Span]] = []
     seconds = 0.0  # of sound in the last one
     for piece in pieces:
         pause = piece.start - gathered[-1][-1].end if gathered else math.inf
+        if gathered and _holds(gaps, gathered[-1][-1].end, piece.start):
+            pause = math.inf
         if pause <= max_pause and seconds + pause + piece.duration <= max_seconds:
             gathered[-1][-1] = Span(gathered[-1][-1].start, piece.end)
             seconds += pause + piece.duration

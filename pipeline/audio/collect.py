@@ -1,10 +1,11 @@
 """Decoded frames of any form brought to int16 at 16 kHz, block by block."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio.sound import Sink
-from pipeline.domain.speech import SAMPLE_RATE, Audio
+from pipeline.domain.speech import SAMPLE_RATE
 
 Floats = npt.NDArray[np.float32]
 
@@ -36,11 +37,11 @@ def with_channels(block: Floats, channels: int) -> Floats:
 
 
 class Collector:
-    """Takes frames in order, resamples them (soxr, high quality) and hands int16 on to a sink."""
+    """Takes frames in order, resamples them (soxr, high quality) and hands int16 of shape (n, channels) on."""
 
-    def __init__(self, channels: int, rate: int, sink: Sink) -> None:
+    def __init__(self, channels: int, rate: int, write: Callable[[npt.NDArray[np.int16]], None]) -> None:
         self._channels = channels
-        self._sink = sink
+        self._write = write
         self._pending: list[Floats] = []
         self._pending_length = 0
         self.length = 0  # samples handed on so far
@@ -62,10 +63,7 @@ class Collector:
         return self.length / SAMPLE_RATE + self._pending_length / self._rate
 
     def add(self, block: Floats, rate: int) -> None:
-        """Add a block of shape (n, channels of the file) at `rate` Hz; the rate may change on the way.
-
-        May raise `StorageError`, as `finish` may.
-        """
+        """Add a block of shape (n, channels of the file) at `rate` Hz; the rate may change on the way."""
         if rate != self._rate:
             self._flush(last=True)
             self._use_rate(rate)
@@ -74,15 +72,14 @@ class Collector:
         if self._pending_length >= BLOCK:
             self._flush(last=False)
 
-    def finish(self) -> Audio:
-        """Everything that was added."""
+    def finish(self) -> None:
+        """Hand on what the resampler still holds."""
         self._flush(last=True)
-        return self._sink.finish()
 
     def _flush(self, last: bool) -> None:
         block = np.concatenate(self._pending) if self._pending else np.empty((0, self._channels), np.float32)
         self._pending, self._pending_length = [], 0
         if self._resampler is not None:
             block = self._resampler.resample_chunk(block, last=last)
-        self._sink.write(np.clip(np.rint(block * np.float32(32768)), -32768, 32767).astype(np.int16))
+        self._write(np.clip(np.rint(block * np.float32(32768)), -32768, 32767).astype(np.int16))
         self.length += len(block)

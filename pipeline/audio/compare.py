@@ -6,12 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio.levels import FRAME, LIVE_SECONDS, Floats, Heard, in_band
+from pipeline.audio.levels import FRAME, LIVE_SECONDS, Floats, Heard, in_band, padded
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Span
 
 WINDOW = 2.0  # seconds
 MAX_WINDOWS = 600  # spread over the call; 20 minutes of it say enough about six hours
 MAX_SHIFT = 1600  # samples, 100 ms: what one leg of a recorder may lag behind the other
+FAR_SHIFT = 11200  # samples, 700 ms: what trunks, satellites and jitter buffers may add to that
+SAME_LAG = 160  # samples within which two windows in a row have one far shift
+QUIETER_DB = 25.0  # below its loudest moment within reach, a channel holds nothing that could be matched
 MATCH = 0.6  # correlation above which a window of both channels holds the same sound
 GAIN_DB = 2.0  # how far the gain of a matching window may lie from the call's
 LOST_DB = -80.0  # dB of full scale; a moment below it is missing from a channel: no line is so quiet
@@ -56,7 +59,7 @@ class Match:
 
 def compare(audio: Audio, heard: npt.NDArray[np.bool_]) -> Match:
     """Compare channels 0 and 1 in the windows where `heard` (20 ms frames) says that there is sound."""
-    windows = tuple(_match(audio, first, last) for first, last in spread(audio.length, heard))
+    windows = _matches(audio, spread(audio.length, heard))
     if not windows:
         return Match((), 0.0)
     correlations = np.array([window.correlation for window in windows])
@@ -115,6 +118,50 @@ def spread(
         loud = [(max(0, centre - size // 4), min(length, centre + size))]
     step = max(1.0, len(loud) / most)
     return [loud[int(index * step)] for index in range(min(len(loud), most))]
+
+
+def _matches(audio: Audio, places: Sequence[tuple[int, int]]) -> tuple[Window, ...]:
+    """Each window where it matches best: within `MAX_SHIFT`, else within `FAR_SHIFT` where a neighbor says the same.
+
+    So many shifts are tried that one window alone may match by chance: two vowels of one pitch do.
+    """
+    near = [_match(audio, first, last) for first, last in places]
+    far = [None if abs(window.correlation) >= MATCH else _far_match(audio, window) for window in near]
+    best = [one or window for one, window in zip(far, near, strict=True)]
+
+    def borne_out(index: int) -> bool:
+        beside = [best[other] for other in (index - 1, index + 1) if 0 <= other < len(best)]
+        return any(
+            abs(other.correlation) >= MATCH and abs(other.shift - best[index].shift) <= SAME_LAG for other in beside
+        )
+
+    return tuple(
+        window if far[index] is None or not borne_out(index) else best[index] for index, window in enumerate(near)
+    )
+
+
+def _far_match(audio: Audio, window: Window) -> Window | None:
+    """The window where the second channel matches it within `FAR_SHIFT`, if it does."""
+    from scipy.fft import irfft, next_fast_len, rfft
+
+    a = in_band(audio.read(0, window.first, window.last))
+    b = in_band(padded(audio, 1, window.first - FAR_SHIFT, window.last + FAR_SHIFT))
+    energy_a = float(a @ a)
+    sums = np.concatenate([[0.0], np.cumsum(b.astype(np.float64) ** 2)])
+    energy_b = sums[len(a) :] - sums[: len(sums) - len(a)]  # of b, by shift
+    loudest = float(energy_b.max(initial=0.0))
+    if min(energy_a, loudest) < 1e-9:
+        return None
+    size = next_fast_len(len(a) + len(b), real=True)
+    matched = irfft(rfft(b, size) * np.conj(rfft(a, size)), size)[: len(energy_b)]
+    held = energy_b >= loudest * 10 ** (-QUIETER_DB / 10)
+    correlations = np.where(held, matched / np.sqrt(energy_a * np.maximum(energy_b, 1e-12)), 0.0)
+    best = int(np.argmax(np.abs(correlations)))
+    correlation = float(correlations[best])
+    if abs(correlation) < MATCH:
+        return None
+    gain = 10 * float(np.log10(energy_b[best] / energy_a))
+    return Window(window.first, window.last, correlation, gain, float(best - FAR_SHIFT))
 
 
 def _match(audio: Audio, first: int, last: int) -> Window:

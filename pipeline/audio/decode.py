@@ -1,27 +1,43 @@
 """Decode a recording in any codec and container of telephony to int16 at 16 kHz.
 
-`container.py` opens the file and hands out its frames; here they become one or two channels of sound.
+FFmpeg works in a process of its own (`sandbox`), which has nothing but the file; here its samples become one or two
+channels of sound, and its numbers the sentences of the record.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import contextlib
+import io
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.audio import mp4, several, sniff, sound, wav
-from pipeline.audio.collect import Collector, Floats
-from pipeline.audio.container import Progress, Reader, blocks, open_container
+from pipeline.audio import several, sniff, sound
+from pipeline.audio.container import HEADERLESS
+from pipeline.audio.sandbox import runner, wire
+from pipeline.audio.sandbox.wire import Facts, Kind, Malformed, Order, Why
 from pipeline.audio.storage import open_stored
-from pipeline.domain.speech import Audio, Recording
-from pipeline.errors import NotAudio, RecordingEmpty, RecordingTooLong
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Recording, Span
+from pipeline.errors import (
+    DecoderFailed,
+    NotAudio,
+    RecordingEmpty,
+    RecordingError,
+    RecordingTooLarge,
+    RecordingTooLong,
+    StorageError,
+)
 
-KNOWS_ITS_LENGTH = ("flac", "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm")  # the others estimate it
-OTHER_FORMS = (b"RIFF", b"OggS", b"fLaC", b"ID3", b"#!AMR", b"\x1aE\xdf\xa3")  # no MP4, whatever follows
-LOWEST_RATE, HIGHEST_RATE = 4000, 384_000  # Hz
+START_SECONDS = 20  # of a processor, whatever the file
+FEWEST_BYTES_PER_SECOND = 600  # of sound in any codec of telephony
+SLOWEST = 25.0  # seconds of sound that are decoded in one of a processor; a slow one does 200
+CROWDED = 5.0  # by how much other work on the machine may stretch that
+SPOOL_BYTES = 1 << 20
+NAMED_GAPS = 5  # of missing audio, in a warning; all of them are labels
 
 
 class DecodeOptions(BaseModel):
@@ -30,6 +46,30 @@ class DecodeOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_seconds: float = Field(6 * 3600.0, gt=0, description="Longest recording, in seconds of decoded audio.")
+    memory_bytes: int = Field(
+        1 << 30, ge=1 << 26, description="Memory that the decoder of one recording may ask for, beyond its start."
+    )
+    max_samples: int = Field(
+        4_200_000_000,
+        gt=0,
+        description="Largest recording in samples: channels x rate x seconds, all tracks together, by what the file "
+        "declares before it is decoded and by what comes while it is. The default is 6 hours of stereo at 96 kHz, or "
+        "45 minutes of 8 channels at 192 kHz.",
+    )
+    max_decoded_bytes: int = Field(
+        2 << 30,
+        gt=0,
+        description="Most that one decoded recording may take in the scratch folder: 115 MB per hour and channel that "
+        "is not silent.",
+    )
+
+    def most_seconds(self, size: int) -> float:
+        """Of sound, all tracks together, that a file of `size` bytes can hold."""
+        return min(size / FEWEST_BYTES_PER_SECOND, 2 * self.max_seconds)
+
+    def processor_seconds(self, size: int) -> int:
+        """That decoding a file of `size` bytes may take, at most."""
+        return START_SECONDS + int(self.most_seconds(size) / SLOWEST)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,8 +102,11 @@ class Decoded:
 def decode(recording: Recording, options: DecodeOptions, folder: str | None = None) -> Decoded:
     """Decode a fetched recording into scratch files in `folder` (an fsspec address), or into memory if none is given.
 
-    Raises `NotAudio` (nothing in it can be decoded), `RecordingEmpty`, `RecordingTooLong`, `StorageError`, and then
-    leaves no scratch file. What can be decoded of a damaged or truncated file counts, with a warning.
+    Raises `NotAudio` (nothing in it can be decoded), `RecordingEmpty`, `RecordingTooLong`, `RecordingTooLarge` (more
+    samples, or more bytes of decoded sound, than the limits), `DecoderFailed` (it crashes
+    the decoder, or takes more memory or work than its size explains), `StorageError`, and `EngineLost` or `TimedOut`
+    where another try may help; and then leaves no scratch file. What can be decoded of a damaged or truncated file
+    counts, with a warning.
     """
     with open_stored(recording.uri) as file:
         return decode_file(file, options, recording.media_type, folder)
@@ -76,103 +119,178 @@ def decode_file(
     if isinstance(source, Path | str):
         with Path(source).open("rb") as file:
             return decode_file(file, options, media_type, folder)
-    reader = Reader(source)
-    if not reader.head:
-        raise RecordingEmpty("The recording has zero bytes.")
-    found = sniff.what_it_is(reader.head)
-    if found:
-        raise NotAudio(f"The recording is not audio but {found}.")
-    if not reader.head.startswith(OTHER_FORMS) and mp4.has_absurd_tables(reader, reader.size):
-        raise NotAudio("The recording declares more pieces of sound than it has bytes: it is made up, or damaged.")
-    header = wav.read_header(reader, reader.size) if reader.head[:4] == b"RIFF" else None
-    with open_container(reader, header, media_type) as container:
-        return _decode(container, header, options, reader, folder)
+    with _local(source) as file:
+        file.seek(0)
+        head = file.read(sniff.HEAD_BYTES)
+        if not head:
+            raise RecordingEmpty("The recording has zero bytes.")
+        found = sniff.what_it_is(head)
+        if found:
+            raise NotAudio(f"The recording is not audio but {found}.")
+        return _decode(file, options, (media_type or "").partition(";")[0].strip().lower(), folder)
 
 
-def _decode(
-    container: Any, header: wav.WavHeader | None, options: DecodeOptions, reader: Reader, folder: str | None
-) -> Decoded:
-    stream = container.streams.audio[0]
-    if stream.codec_context is None:
-        raise NotAudio("The recording's audio is in a codec that cannot be decoded.")
-    progress = Progress()
-    tracks = _tracks(blocks(container, progress, reader), options, folder, progress)
-    audio, choice = several.choose(tracks)
-    codec = stream.codec_context
-    promised = _promised(container, stream, header, reader.head)
+@contextlib.contextmanager
+def _local(source: IO[bytes]) -> Iterator[IO[bytes]]:
+    """`source` as a file that another process can read: itself, or a copy of what lies in an object store."""
+    try:
+        source.fileno()
+    except (AttributeError, OSError):
+        with tempfile.TemporaryFile() as copy:
+            _copy(source, copy)
+            yield copy
+    else:
+        yield source
+
+
+def _copy(source: IO[bytes], target: IO[bytes]) -> None:
+    try:
+        source.seek(0)
+        while data := source.read(SPOOL_BYTES):
+            target.write(data)
+        target.flush()
+    except Exception as error:  # each object store has its own exceptions
+        raise StorageError(f"A stored recording cannot be read ({type(error).__name__}).") from error
+
+
+@dataclass(slots=True)
+class _Tracks:
+    """The sound of each track, as it comes."""
+
+    folder: str | None
+    most: int  # samples of a track
+    allowance: sound.Allowance
+    sinks: dict[int, sound.Sink] = field(default_factory=dict)
+    channels: dict[int, int] = field(default_factory=dict)
+    lengths: dict[int, int] = field(default_factory=dict)
+
+    def begin(self, track: int, data: bytearray) -> None:
+        if len(data) != 1 or track in self.sinks or not 1 <= data[0] + sum(self.channels.values()) <= several.MOST:
+            raise Malformed("track")
+        self.channels[track], self.lengths[track] = data[0], 0
+        self.sinks[track] = sound.sink(self.folder, data[0], self.allowance)
+
+    def add(self, track: int, data: bytearray) -> None:
+        if track not in self.sinks or len(data) % (2 * self.channels[track]):
+            raise Malformed("samples")
+        samples = np.frombuffer(data, "<i2").reshape(-1, self.channels[track])
+        self.lengths[track] += len(samples)
+        if self.lengths[track] > self.most:
+            raise Malformed("too many samples")
+        self.sinks[track].write(samples)
+
+    def finish(self, gaps: Sequence[tuple[int, float, float]]) -> list[Audio]:
+        """`gaps`: (track, from, to) of what is missing, in seconds."""
+        lacking = {track: tuple(Span(start, end) for of, start, end in gaps if of == track) for track in self.sinks}
+        tracks = [self.sinks[track].finish(lacking[track]) for track in sorted(self.sinks)]
+        return [audio for audio in tracks if audio.length]
+
+    def abort(self) -> None:
+        for sink in self.sinks.values():
+            sink.abort()
+
+
+def _decode(file: IO[bytes], options: DecodeOptions, media_type: str, folder: str | None) -> Decoded:
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    processor = options.processor_seconds(size)
+    forced = media_type if media_type in HEADERLESS else None
+    order = Order(options.max_seconds, options.max_samples, forced, options.memory_bytes, processor)
+    most = int((options.max_seconds + 60) * SAMPLE_RATE)
+    tracks = _Tracks(folder, most, sound.Allowance(options.max_decoded_bytes))
+    try:
+        with contextlib.closing(runner.messages(file.fileno(), order, 60 + CROWDED * processor)) as said:
+            facts = _taken(said, tracks, options)
+        sources = tracks.finish(facts.gaps)
+        if not sources:
+            raise NotAudio(SENTENCES[Why.NOTHING])
+        audio, choice = several.choose(sources)
+        if isinstance(audio, several.Picked):
+            audio.drop_the_rest()
+    except BaseException:
+        tracks.abort()
+        raise
     return Decoded(
         audio,
-        source_rate=codec.sample_rate,
-        source_channels=sum(progress.channels.values()),
-        codec=codec.name,
-        container=container.format.name,
-        warnings=(*((choice,) if choice else ()), *_warnings(progress, audio.duration, promised)),
+        source_rate=facts.source_rate,
+        source_channels=sum(facts.channels),
+        codec=facts.codec,
+        container=facts.container,
+        warnings=(*((choice,) if choice else ()), *_warnings(facts, audio.duration)),
         choice=choice,
     )
 
 
-def _tracks(
-    pieces: Iterator[tuple[int, int, Floats]], options: DecodeOptions, folder: str | None, progress: Progress
-) -> list[Audio]:
-    """Each track at 16 kHz, in scratch files or in memory. Raises as `decode` does; no file is left behind then."""
-    sinks: list[sound.Sink] = []
-    collectors: dict[int, Collector] = {}
+def _taken(said: Iterator[runner.Message], tracks: _Tracks, options: DecodeOptions) -> Facts:
+    """Put the samples where they belong; the facts at the end."""
     try:
-        for track, rate, block in pieces:
-            if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-                raise NotAudio(f"The recording declares {rate} samples per second, which no recording of speech has.")
-            if track not in progress.channels:
-                room = several.MOST - sum(progress.channels.values())
-                progress.channels[track] = block.shape[1]
-                if room > 0:
-                    sinks.append(sound.sink(folder, min(block.shape[1], room)))
-                    collectors[track] = Collector(min(block.shape[1], room), rate, sinks[-1])
-            progress.channels_change |= block.shape[1] != progress.channels[track]
-            if track in collectors:
-                _add(collectors[track], rate, block, options)
-        tracks = [collectors[track].finish() for track in sorted(collectors)]
-        tracks = [audio for audio in tracks if audio.length]
-        if not tracks:
-            raise NotAudio("Nothing in the recording could be decoded.")
-    except BaseException:
-        for sink in sinks:
-            sink.abort()
-        raise
-    return tracks
+        for kind, track, data in said:
+            if kind is Kind.TRACK:
+                tracks.begin(track, data)
+            elif kind is Kind.SAMPLES:
+                tracks.add(track, data)
+            elif kind is Kind.DONE:
+                return wire.facts(bytes(data))
+            else:
+                raise _refused(*wire.refused(bytes(data)), options)
+        raise Malformed("no end")
+    except Malformed:
+        raise DecoderFailed("The recording makes the decoder fail.") from None
 
 
-def _add(collector: Collector, rate: int, block: Floats, options: DecodeOptions) -> None:
-    collector.add(block, rate)
-    if collector.seconds > options.max_seconds:
-        raise RecordingTooLong(f"The recording is longer than the limit of {options.max_seconds:g} s.").with_facts(
-            limit=options.max_seconds
-        )
+SENTENCES: dict[Why, str] = {
+    Why.TABLES: "The recording declares more pieces of sound than it has bytes: it is made up, or damaged.",
+    Why.NO_TRACK: "The recording holds no audio track.",
+    Why.NO_FORMAT: "The recording is in no audio format that can be decoded.",
+    Why.NO_CODEC: "The recording's audio is in a codec that cannot be decoded.",
+    Why.NOTHING: "Nothing in the recording could be decoded.",
+}
 
 
-def _promised(container: Any, stream: Any, header: wav.WavHeader | None, head: bytes) -> float | None:
-    """The length in seconds that the file declares, if it declares one."""
-    if header is not None:
-        return header.promised
-    counted_mp3 = container.format.name == "mp3" and (b"Xing" in head or b"Info" in head)
-    if container.format.name not in KNOWS_ITS_LENGTH and not counted_mp3:
-        return None
-    if stream.duration:
-        return float(stream.duration * stream.time_base)
-    return container.duration / 1e6 if container.duration else None
+def _refused(why: Why, number: float, options: DecodeOptions) -> RecordingError | StorageError:
+    if why is Why.TOO_LONG:
+        message = f"The recording is longer than the limit of {options.max_seconds:g} s."
+        return RecordingTooLong(message).with_facts(limit=options.max_seconds)
+    if why is Why.SAMPLES:
+        message = f"The recording has more samples (channels x rate x seconds) than the limit of {options.max_samples}."
+        return RecordingTooLarge(message).with_facts(limit=options.max_samples)
+    if why is Why.MEMORY:
+        return DecoderFailed("Decoding the recording takes far more memory than any recording of speech does.")
+    if why is Why.STORAGE:
+        return StorageError("A stored recording cannot be read.")
+    if why is Why.RATE:
+        return NotAudio(f"The recording declares {number:.0f} samples per second, which no recording of speech has.")
+    return NotAudio(SENTENCES[why])
 
 
-def _warnings(progress: Progress, seconds: float, promised: float | None) -> tuple[str, ...]:
+def _warnings(facts: Facts, seconds: float) -> tuple[str, ...]:
     found = []
-    if sum(progress.channels.values()) > several.MOST:
-        found.append(f"The recording has {sum(progress.channels.values())} channels; the first {several.MOST} count.")
-    if progress.channels_change:
+    if sum(facts.channels) > several.MOST:
+        found.append(f"The recording has {sum(facts.channels)} channels; the first {several.MOST} count.")
+    if facts.channels_change:
         found.append("The number of channels changes within the recording.")
-    if progress.filled:
-        found.append(f"{progress.filled:.1f} s of audio are missing within the recording; silence stands in for them.")
+    if facts.late_tracks:
+        found.append("A track begins in the middle of the recording; it is left out.")
+    if facts.jumps:
+        found.append(f"{facts.jumps} timestamps lie too far apart to be true and were passed over.")
+    if facts.filled:
+        found.append(
+            f"{facts.filled:.1f} s of audio are missing within the recording ({_places(facts)}); silence stands in for "
+            "them."
+        )
+    promised = facts.promised
     if promised is not None and seconds < promised - max(0.25, 0.01 * promised):
         found.append(f"The recording is incomplete: it declares {promised:.1f} s and {seconds:.1f} s are there.")
-    elif progress.broke_off:
+    elif facts.broke_off:
         found.append(f"The recording is damaged: it breaks off after {seconds:.1f} s.")
-    if progress.damaged:
-        found.append(f"{progress.damaged} damaged pieces of the recording were passed over.")
+    if facts.damaged:
+        found.append(f"{facts.damaged} damaged pieces of the recording were passed over.")
     return tuple(found)
+
+
+def _places(facts: Facts) -> str:
+    """Where audio is missing, the longest gaps by name."""
+    longest = sorted(facts.gaps, key=lambda gap: gap[1] - gap[2])[:NAMED_GAPS]
+    named = ", ".join(f"{start:.1f} to {end:.1f} s" for _, start, end in sorted(longest, key=lambda gap: gap[1:]))
+    more = len(facts.gaps) - len(longest)
+    return f"{named} and in {more} more places" if more else named

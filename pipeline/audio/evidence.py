@@ -31,10 +31,11 @@ class Evidence:
     numbers: tuple[Number, ...]  # keys that follow each other
     tone: Mask  # tones and keys that no voice can have made
     playing: Mask  # music
+    humming: Mask  # machines whose lines stay as those of music do
 
     def sounding(self) -> Mask:
         """Where any of it is heard."""
-        return self.playing | self.tone | _sounding(self.signals, len(self.tone))
+        return self.playing | self.humming | self.tone | _sounding(self.signals, len(self.tone))
 
 
 def gather(audio: Audio, channel: int, frames: Frames, spoken: Mask) -> Evidence:
@@ -49,7 +50,8 @@ def gather(audio: Audio, channel: int, frames: Frames, spoken: Mask) -> Evidence
     playing = music.find(frames, (spoken & ~tone) | _sounding(apart, count) | _pressed(sure, count))
     signals = [s for s in signals if s in apart or not _within(s, playing)]
     numbers = [number for number in numbers if not playing[frame_of(number[0].start)]]
-    return Evidence(tuple(signals), tuple(numbers), tone & ~playing, playing)
+    humming = music.machines(frames, playing)
+    return Evidence(tuple(signals), tuple(numbers), tone & ~playing, playing & ~humming, humming)
 
 
 def steady(frames: Frames) -> Mask:

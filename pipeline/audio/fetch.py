@@ -54,8 +54,9 @@ class FetchOptions(BaseModel):
     insecure_redirects: bool = Field(False, description="Whether redirects from https to http are followed.")
     allowed_hosts: tuple[str, ...] = Field(
         (),
-        description="Hosts inside one's own network that may be fetched from: names, addresses, networks (CIDR), "
-        "each perhaps with a port (pbx.local:8088). Everything else must be on the open Internet.",
+        description="Hosts inside one's own network that every workspace's recordings may be fetched from: names, "
+        "addresses, networks (CIDR), each perhaps with a port (pbx.local:8088). Everything else must be on the open "
+        "Internet. Where workspaces belong to different people, give each its own: `switchboard workspaces hosts`.",
     )
     ports: tuple[str, ...] = Field(
         ("80", "443", "1024-65535"), description="Ports that may be fetched from: single ones and ranges."

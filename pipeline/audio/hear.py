@@ -4,11 +4,13 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.audio import channels, chunks, labels, sound
+from pipeline.audio import channels, chunks, labels, sound, typed
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import Decoded, DecodeOptions, decode
 from pipeline.domain.speech import Audio, Heard, Layout, Recording
 from pipeline.errors import RecordingError, StorageError
+
+LEAST_SECONDS = 0.5  # of a whole recording; of less, Whisper writes "you" or "Sorry" whatever it holds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,31 +63,47 @@ def _load(
     if len(ordered) == 2 or (ordered and ordered[0].channel == 1):
         expected_files = 2  # also where the second file is alone: the first could not be had
     decoded: list[Decoded] = []
+    usable: list[int] = []  # the channels of what could be decoded
     failures: list[RecordingError] = []
     warnings: list[str] = []
     for recording in ordered:
         prefix = f"File {recording.channel + 1}: " if expected_files == 2 else ""
         try:
             decoded.append(decode(recording, decode_options, folder))
+            usable.append(recording.channel)
         except RecordingError as error:
             failures.append(error)
-            warnings.append(f"{prefix}{error}")
+            warnings.append(f"{prefix}{error.message}")
         else:
             warnings += [f"{prefix}{warning}" for warning in decoded[-1].warnings]
     if not decoded:
         raise failures[0]
-    audio, layout = channels.separate(decoded, expected_files)
+    audio, layout = channels.separate(decoded, usable[0] if expected_files == 2 and len(usable) == 1 else None)
     return Loaded(audio, layout, tuple(warnings), folder)
 
 
-def examine(loaded: Loaded, speech_options: SpeechOptions, max_chunk_seconds: float, packing: bool = False) -> Heard:
+def examine(
+    loaded: Loaded,
+    speech_options: SpeechOptions,
+    max_chunk_seconds: float,
+    packing: bool = False,
+    keep_digits: bool = False,
+) -> Heard:
     """Label every second of each channel; cut what is speech into chunks of at most `max_chunk_seconds`.
 
-    `packing`: whether pauses may be left out of a chunk, up to the longest that the options allow.
+    `packing`: whether pauses may be left out of a chunk, up to the longest that the options allow. `keep_digits`:
+    whether labels say which keys were pressed, and not only how many; `typed` has the exceptions. A recording of less
+    than `LEAST_SECONDS` has no chunks, and a warning.
     """
     audio = loaded.audio
+    warnings = loaded.warnings
     labelled = labels.label(audio, speech_options)
     speech = tuple(labels.speech_of(channel) for channel in labelled)
     left_out = speech_options.longest_left_out if packing else 0.0
-    cut = chunks.cut(speech, max_chunk_seconds, audio, left_out, tuple(map(labels.events_of, labelled)))
-    return Heard(loaded.layout, audio.duration, speech, cut, loaded.warnings, labelled)
+    events, gaps = (tuple(map(of, labelled)) for of in (labels.events_of, labels.gaps_of))
+    cut = chunks.cut(speech, max_chunk_seconds, audio, left_out, events, gaps=gaps)
+    if audio.duration < LEAST_SECONDS:
+        cut = ()
+        warnings += (f"The recording is {audio.duration:.2f} s long: too short to hold a word; nothing is recognized.",)
+    kept = typed.without_digits(labelled, keep_digits)
+    return Heard(loaded.layout, audio.duration, speech, cut, warnings, kept)

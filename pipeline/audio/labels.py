@@ -8,12 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.audio import detector, evidence, music, voice
-from pipeline.audio.canvas import Canvas, paint_ground, paint_number, paint_signal, paint_speech
+from pipeline.audio import detector, evidence, voice
+from pipeline.audio.canvas import Canvas, paint_gaps, paint_ground, paint_number, paint_signal, paint_speech
 from pipeline.audio.detector import SpeechOptions
 from pipeline.audio.evidence import mask_of
 from pipeline.audio.frames import measure
 from pipeline.domain.speech import Audio, Label, LabelKind, Span
+
+BETWEEN_WORDS = 0.5  # seconds of missing audio: over less a word may go on
 
 
 def label(audio: Audio, options: SpeechOptions) -> tuple[tuple[Label, ...], ...]:
@@ -36,9 +38,18 @@ def events_of(labels: Sequence[Label]) -> tuple[Span, ...]:
     return tuple(Span(label.start, label.end) for label in labels if label.kind not in ground)
 
 
+def gaps_of(labels: Sequence[Label]) -> tuple[Span, ...]:
+    """The gaps that no word lasts through."""
+    gaps = (label for label in labels if label.kind is LabelKind.GAP)
+    return tuple(Span(gap.start, gap.end) for gap in gaps if gap.end - gap.start >= BETWEEN_WORDS)
+
+
 def _label_channel(audio: Audio, channel: int, options: SpeechOptions) -> tuple[Label, ...]:
     if not audio.length:
         return ()
+    gaps = audio.gaps(channel)
+    if gaps == (Span(0.0, audio.duration),):  # the recording of this leg could not be had
+        return (Label(0.0, audio.duration, LabelKind.GAP),)
     frames = measure(audio, channel)
     probabilities = detector.activity(audio, channel)
     spoken = mask_of(detector.spans(probabilities, audio.length, options), len(frames))
@@ -52,10 +63,12 @@ def _label_channel(audio: Audio, channel: int, options: SpeechOptions) -> tuple[
     paint_ground(canvas, frames, speech | found.sounding())
     if found.playing.any():
         canvas.paint(found.playing, LabelKind.MUSIC, float(np.mean(frames.lines[found.playing])) * 1.5)
-        canvas.paint(music.drones(frames, found.playing), LabelKind.NOISE, 0.6, "hum")
+    canvas.paint(found.humming, LabelKind.NOISE, 0.6, "hum")
     for signal in found.signals:
         paint_signal(canvas, signal, speech, frames)
     for number in found.numbers:
         paint_number(canvas, number, speech)
+    paint_gaps(canvas, [gap for gap in gaps if gap.duration < BETWEEN_WORDS])
     paint_speech(canvas, speech, probabilities)
+    paint_gaps(canvas, [gap for gap in gaps if gap.duration >= BETWEEN_WORDS])  # padding does not reach into them
     return canvas.labels(audio.duration)

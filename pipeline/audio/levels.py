@@ -72,6 +72,15 @@ def frame_levels(audio: Audio, channel: int) -> Floats:
     return np.concatenate(levels).astype(np.float32) if levels else np.zeros(0, np.float32)
 
 
+def padded(audio: Audio, channel: int, first: int, last: int) -> npt.NDArray[np.int16]:
+    """Samples `first` to `last`, with silence for what lies outside the recording."""
+    inside = audio.read(channel, first, last)
+    if len(inside) == last - first:
+        return inside
+    before = min(max(0, -first), last - first)
+    return np.pad(inside, (before, last - first - before - len(inside)))
+
+
 def in_band(samples: Samples) -> Floats:
     """Samples as floats in -1..1 between 250 and 3400 Hz (Butterworth, second order on each side)."""
     from scipy.signal import sosfilt

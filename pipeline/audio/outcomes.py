@@ -1,8 +1,6 @@
 """What a server's answer, or the lack of one, means for a recording."""
 
-import email.utils
 import ssl
-import time
 import zlib
 from typing import Any
 
@@ -18,8 +16,7 @@ from pipeline.errors import (
     RecordingTruncated,
     RecordingUnreachable,
 )
-
-LONGEST_RETRY_AFTER = 24 * 3600.0
+from pipeline.retry_after import retry_after
 
 # 202 and 204 are how some telephony systems say "still being written"; the others are theirs for "not published yet".
 NOT_READY = frozenset({202, 204, 401, 403, 404, 409, 423, 425, 429})
@@ -43,7 +40,7 @@ def check_status(status: int, headers: httpx.Headers, host: str, known_as: str |
     if status == 200:
         return
     facts: dict[str, Any] = {"status": status}
-    wait = retry_after(headers.get("retry-after"))
+    wait = retry_after(headers)
     if wait is not None:
         facts["retry_after"] = wait
     error = _unauthorized(host, known_as) if status == 401 else _by_status(status, host)
@@ -77,24 +74,6 @@ def _by_status(status: int, host: str) -> RecordingError:
     if status == 206:
         return RecordingTruncated(f"{host} sent only a part of the recording (status 206).")
     return RecordingError(f"{host} refused to hand out the recording (status {status}).")
-
-
-def retry_after(value: str | None, now: float | None = None) -> float | None:
-    """Seconds to wait as a Retry-After header says (seconds or an HTTP date), at most a day; None if it says nothing.
-
-    `now` is in seconds since the epoch.
-    """
-    if value is None:
-        return None
-    value = value.strip()
-    if value.isascii() and value.isdigit():
-        seconds = float(value)
-    else:
-        try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - (time.time() if now is None else now)
-        except (ValueError, OverflowError):
-            return None
-    return min(max(0.0, seconds), LONGEST_RETRY_AFTER)
 
 
 def translate(error: Exception, host: str) -> CallError:

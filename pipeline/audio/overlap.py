@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.audio import bleed
+from pipeline.audio import bleed, contained
 from pipeline.audio.compare import MATCH, Match, Stretch, stretches
-from pipeline.audio.levels import Heard, in_band
+from pipeline.audio.levels import Heard, in_band, padded
 from pipeline.audio.suppress import HOP, Path
 from pipeline.domain.speech import REP, SAMPLE_RATE, Audio, Bleed
 
@@ -30,6 +30,7 @@ class Overlap:
     found: tuple[bleed.Found, ...]
     shared: tuple[Stretch, ...]
     paths: tuple[Path, ...]
+    party: int | None = None  # the channel of the one party that the other channel, the mix of both, holds as well
 
     @property
     def bleed(self) -> tuple[Bleed, ...]:
@@ -65,6 +66,9 @@ def find(audio: Audio, heard: Sequence[Heard], match: Match) -> Overlap:
     """What channels 0 and 1 have in common; `match`: their comparison in windows."""
     if not (heard[0].live and heard[1].live):
         return NOTHING
+    party = contained.find(audio, heard, match)
+    if party:
+        return Overlap((party,), (), (party.path,), party.bleed.source)
     runs = tuple(run for run in stretches(match.windows) if abs(run.gain_db) <= FAINTER_DB)
     # Bleed goes on outside the runs of matching windows; what they alone hold is shared.
     outside = bleed.find(audio, heard, runs)
@@ -104,7 +108,7 @@ def _widened(audio: Audio, run: Stretch) -> Stretch:
 
 def _alike(audio: Audio, run: Stretch, first: int, last: int) -> bool:
     shift = round(run.shift)
-    a = in_band(bleed.padded(audio, 0, first, last))
-    b = in_band(bleed.padded(audio, 1, first + shift, last + shift))
+    a = in_band(padded(audio, 0, first, last))
+    b = in_band(padded(audio, 1, first + shift, last + shift))
     energy = float(np.sqrt((a @ a) * (b @ b)))
     return energy > 0 and abs(float(a @ b)) >= MATCH * energy

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.domain.speech import SAMPLE_RATE, Audio
+from pipeline.audio.sound import in_all, keep_only
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Span
 
 Matrix = npt.NDArray[np.float64]
 
@@ -41,6 +42,14 @@ class Picked(Audio):
     @property
     def length(self) -> int:
         return max(source.length for source in self.sources)
+
+    def drop_the_rest(self) -> None:
+        """Remove the scratch files of what is in no row."""
+        for at, source in enumerate(self.sources):
+            keep_only(source, {channel for row in self.rows for of, channel in row if of == at})
+
+    def gaps(self, channel: int) -> tuple[Span, ...]:
+        return in_all([self.sources[source].gaps(row) for source, row in self.rows[channel]])
 
     def read(self, channel: int, first: int, last: int) -> npt.NDArray[np.int16]:
         first, last = max(0, first), min(last, self.length)

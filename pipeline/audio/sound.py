@@ -6,7 +6,7 @@ each channel. What killed processes left behind is swept after a day.
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
@@ -19,23 +19,28 @@ import numpy.typing as npt
 from fsspec.implementations.local import LocalFileSystem
 
 from pipeline.audio.storage import ABANDONED_AFTER
-from pipeline.domain.speech import Audio, AudioInMemory
-from pipeline.errors import StorageError
+from pipeline.domain.speech import Audio, AudioInMemory, Span
+from pipeline.errors import RecordingTooLarge, StorageError
 
 Samples = npt.NDArray[np.int16]
 
 SAMPLE = np.dtype("<i2")
 BUFFER = 1 << 20  # bytes gathered before the disk is asked
 PART = 8 << 20  # bytes of one part of an upload: an object store's writer holds so much per channel
+SILENT = ""  # in place of the address of a file
 NAME_LENGTH = 32  # of a load's folder, hexadecimal: only such folders are ever swept
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAudio(Audio):
-    """Sound in scratch files, one per channel. Small and picklable: it is read wherever the storage is seen."""
+    """Sound in scratch files, one per channel that is not `SILENT`.
+
+    Small and picklable: it is read wherever the storage is seen.
+    """
 
     uris: tuple[str, ...]
     samples: int  # in each channel
+    lacking: tuple[Span, ...] = ()  # see `gaps`
 
     @property
     def channels(self) -> int:
@@ -45,11 +50,14 @@ class StoredAudio(Audio):
     def length(self) -> int:
         return self.samples
 
+    def gaps(self, channel: int) -> tuple[Span, ...]:
+        return self.lacking
+
     def read(self, channel: int, first: int, last: int) -> Samples:
         """See `Audio.read`. Raises `StorageError` where the file is gone, shorter than it was, or cannot be read."""
         first, last = max(0, first), min(last, self.samples)
-        if last <= first:
-            return np.empty(0, np.int16)
+        if last <= first or self.uris[channel] == SILENT:
+            return np.zeros(max(0, last - first), np.int16)
         try:
             found = _read(self.uris[channel], first, last)
         except FileNotFoundError as error:
@@ -70,14 +78,30 @@ def _read(uri: str, first: int, last: int) -> Samples:
     return np.frombuffer(data[: len(data) // 2 * 2], SAMPLE).astype(np.int16, copy=False)
 
 
+class Allowance:
+    """Bytes of decoded sound that one recording may take, all of its channels together."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._taken = limit, 0
+
+    def take(self, size: int) -> None:
+        """Raises `RecordingTooLarge` where so many bytes more are beyond the limit."""
+        self._taken += size
+        if self._taken > self._limit:
+            raise RecordingTooLarge(
+                f"Decoded, the recording takes more than the limit of {self._limit} bytes: it has too many channels "
+                "that hold sound for its length."
+            ).with_facts(limit=self._limit)
+
+
 class Sink(Protocol):
     """Takes decoded sound in order."""
 
     def write(self, block: Samples) -> None:
         """The next samples, shape (n, channels)."""
 
-    def finish(self) -> Audio:
-        """All that was written."""
+    def finish(self, lacking: tuple[Span, ...] = ()) -> Audio:
+        """All that was written; `lacking`: where it is silence for want of sound."""
 
     def abort(self) -> None:
         """Leave nothing behind."""
@@ -86,56 +110,76 @@ class Sink(Protocol):
 class MemorySink:
     """Keeps the sound as an array: for tests, notebooks and short files."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, allowance: Allowance) -> None:
         self._blocks: list[Samples] = [np.empty((0, channels), np.int16)]
+        self._allowance = allowance
 
     def write(self, block: Samples) -> None:
+        self._allowance.take(block.nbytes)
         self._blocks.append(block)
 
-    def finish(self) -> AudioInMemory:
+    def finish(self, lacking: tuple[Span, ...] = ()) -> AudioInMemory:
         samples, self._blocks = np.concatenate(self._blocks).T, []
-        return AudioInMemory(np.ascontiguousarray(samples))
+        return AudioInMemory(np.ascontiguousarray(samples), lacking)
 
     def abort(self) -> None:
         self._blocks = []
 
 
 class ScratchSink:
-    """Writes one file per channel into a load's folder. Every method but `abort` may raise `StorageError`."""
+    """Writes one file per channel into a load's folder. Every method but `abort` may raise `StorageError`.
 
-    def __init__(self, folder: str, channels: int) -> None:
-        self._files: list[IO[bytes]] = []
+    A channel has no file before it holds something: digital silence takes no room.
+    """
+
+    def __init__(self, folder: str, channels: int, allowance: Allowance) -> None:
+        self._files: list[IO[bytes] | None] = [None] * channels
         self._paths: list[str] = []
         self._samples = 0
+        self._allowance = allowance
         token = uuid4().hex  # a load that is run again must not meet what its forerunner wrote
         try:
             self._fs, root = fsspec.core.url_to_fs(folder)
             self._fs.makedirs(root, exist_ok=True)
             for channel in range(channels):
                 self._paths.append(f"{root.rstrip('/')}/{token}-{channel}.s16le")
-                self._files.append(_open_for_writing(self._fs, self._paths[-1]))
         except Exception as error:  # each object store has its own exceptions
             self.abort()
             raise _unwritable(error) from error
 
     def write(self, block: Samples) -> None:
-        try:
-            for file, column in zip(self._files, block.T, strict=True):
-                file.write(column.astype(SAMPLE).tobytes())
-        except Exception as error:
-            raise _unwritable(error) from error
+        for channel, column in enumerate(block.T):
+            if self._files[channel] is None and not column.any():
+                continue
+            before = self._samples if self._files[channel] is None else 0
+            self._allowance.take((before + len(column)) * SAMPLE.itemsize)
+            try:
+                self._append(channel, before, column)
+            except Exception as error:
+                raise _unwritable(error) from error
         self._samples += len(block)
 
-    def finish(self) -> StoredAudio:
+    def _append(self, channel: int, before: int, column: Samples) -> None:
+        """`before`: samples of silence that were not written."""
+        file = self._files[channel]
+        if file is None:
+            file = self._files[channel] = _open_for_writing(self._fs, self._paths[channel])
+        for first in range(0, before, BUFFER):
+            file.write(bytes(min(BUFFER, before - first) * SAMPLE.itemsize))
+        file.write(column.astype(SAMPLE).tobytes())
+
+    def finish(self, lacking: tuple[Span, ...] = ()) -> StoredAudio:
         try:
-            for file in self._files:
+            for file in filter(None, self._files):
                 file.close()
         except Exception as error:
             raise _unwritable(error) from error
-        return StoredAudio(tuple(self._fs.unstrip_protocol(path) for path in self._paths), self._samples)
+        written = [self._fs.unstrip_protocol(path) for path in self._paths]
+        uris = (uri if file else SILENT for uri, file in zip(written, self._files, strict=True))
+        return StoredAudio(tuple(uris), self._samples, lacking)
 
     def abort(self) -> None:
-        for file in self._files:
+        for file in filter(None, self._files):
             with contextlib.suppress(Exception):
                 file.discard() if hasattr(file, "discard") else file.close()
         for path in self._paths:
@@ -154,9 +198,20 @@ def _unwritable(error: Exception) -> StorageError:
     return StorageError(f"The decoded sound could not be written: {reason}.")
 
 
-def sink(folder: str | None, channels: int) -> Sink:
+def sink(folder: str | None, channels: int, allowance: Allowance) -> Sink:
     """Where a file with so many channels is decoded to: a load's folder, or memory if none is given."""
-    return MemorySink(channels) if folder is None else ScratchSink(folder, channels)
+    return MemorySink(channels, allowance) if folder is None else ScratchSink(folder, channels, allowance)
+
+
+def keep_only(audio: Audio, channels: Collection[int]) -> None:
+    """Remove the scratch files of all other channels. What cannot be removed goes with the load's folder."""
+    if not isinstance(audio, StoredAudio):
+        return
+    for channel, uri in enumerate(audio.uris):
+        if channel not in channels and uri != SILENT:
+            with contextlib.suppress(Exception):
+                fs, path = fsspec.core.url_to_fs(uri)
+                fs.rm_file(path)
 
 
 def new_name() -> str:
@@ -210,3 +265,14 @@ def everything(audio: Audio) -> Samples:
         return audio.samples
     rows: Sequence[Samples] = [audio.read(channel, 0, audio.length) for channel in range(audio.channels)]
     return np.stack(rows)
+
+
+def in_all(gaps: Sequence[Sequence[Span]]) -> tuple[Span, ...]:
+    """What lies in a gap of every one of several rows: where their sum is silent."""
+    if not gaps:
+        return ()
+    common = tuple(gaps[0])
+    for others in gaps[1:]:
+        pairs = ((max(one.start, two.start), min(one.end, two.end)) for one in common for two in others)
+        common = tuple(Span(start, end) for start, end in pairs if start < end)
+    return common

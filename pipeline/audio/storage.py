@@ -129,7 +129,7 @@ class Store:
         try:
             self._fs, self._root = fsspec.core.url_to_fs(folder)
         except (ImportError, ValueError, OSError) as error:
-            raise StorageError(f"The recording storage cannot be used: {error}.") from error
+            raise StorageError(f"The recording storage cannot be used ({type(error).__name__}).") from error
         self._is_local = isinstance(self._fs, LocalFileSystem)
 
     @contextlib.contextmanager

@@ -87,7 +87,7 @@ def frames_of(
                     kept[first + a : first + b] = False
     other = widened(evidence.sounding(), 2)
     kept |= _missed(kept | other | steady(frames), judged, frames, widened(evidence.playing, BESIDE_MUSIC))
-    return _reaching(kept, frames, other)
+    return _reaching(kept, frames, other, widened(evidence.playing, 2))
 
 
 def _missed(known: Mask, judged: npt.NDArray[np.float32], frames: Frames, beside_music: Mask) -> Mask:
@@ -128,15 +128,22 @@ def _closed(mask: Mask, gap: int) -> Mask:
     return filled
 
 
-def _reaching(kept: Mask, frames: Frames, other: Mask) -> Mask:
-    """With the sound that is joined to speech on either side: the detector misses first and last syllables."""
+def _reaching(kept: Mask, frames: Frames, other: Mask, playing: Mask) -> Mask:
+    """With the sound that is joined to speech on either side: the detector misses first and last syllables.
+
+    Music is judged over seconds, so its edge may lie inside the first word: where a pause divides that word from the
+    piece, the word is speech.
+    """
     reached = kept.copy()
     reach = round(REACH * STEP)
-    joined = (frames.level > np.maximum(QUIETEST, _ground(frames.level) + LOUDER)) & ~other
+    loud = frames.level > np.maximum(QUIETEST, _ground(frames.level) + LOUDER)
+    apart = loud & (~other | playing)  # what may be reached where a pause ends it
+    joined = loud & ~other
     for first, last in music.runs(kept):
         for step, edge in ((-1, first - 1), (1, last)):
-            at = edge
-            while 0 <= at < len(kept) and abs(at - edge) < reach and joined[at]:
-                reached[at] = True
-                at += step
+            within = np.arange(edge, edge + step * reach, step)
+            within = within[(within >= 0) & (within < len(kept))]
+            divided = len(within) > 0 and not loud[within].all()
+            taken = np.logical_and.accumulate((apart if divided else joined)[within])
+            reached[within[taken]] = True
     return reached

@@ -1,15 +1,19 @@
 """What a WAV header says about its samples, and whether it can be believed.
 
 Recorders write the header first and the lengths last; when they are killed, or write to a pipe, the lengths stay at
-zero, at a placeholder or at whatever was true then.
+zero, at a placeholder or at whatever was true then. Others write a call in several chunks, or put files together.
 """
 
+import io
 import struct
 from dataclasses import dataclass
 from typing import Protocol
 
 PLACEHOLDER_FROM = 0x7FFF0000  # the usual "unknown" lengths lie between here and 2**32 - 1
 HEADER_LIMIT = 1 << 20  # bytes to look for the data chunk in
+MOST_PARTS = 1000  # stretches of samples in one file
+
+Range = tuple[int, int]  # bytes, the last exclusive
 
 
 class Bytes(Protocol):
@@ -22,10 +26,44 @@ class Bytes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WavHeader:
-    """`promised`: seconds that the header declares, None where it declares none. `lies`: samples go on past them."""
+    """`promised`: seconds that the headers declare, None where one declares none. `lies`: samples go on past them.
+
+    `parts`: for each stretch of samples the bytes that, joined, are a WAV file of it alone. `more`: there are more than
+    `MOST_PARTS`. Only the last one can be without an end.
+    """
 
     promised: float | None
     lies: bool
+    parts: tuple[tuple[Range, ...], ...] = ()
+    more: bool = False
+
+
+class Part(io.RawIOBase):
+    """Ranges of a file's bytes, read as one file."""
+
+    def __init__(self, file: Bytes, ranges: tuple[Range, ...]) -> None:
+        self._file, self._ranges, self._at = file, ranges, 0
+        self._size = sum(last - first for first, last in ranges)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes; fewer where a range ends, none at the end."""
+        begin = 0
+        for first, last in self._ranges:
+            if self._at < begin + last - first:
+                place = first + self._at - begin
+                self._file.seek(place)
+                data = self._file.read(last - place if size < 0 else min(size, last - place))
+                self._at += len(data)
+                return data
+            begin += last - first
+        return b""
 
 
 def read_header(file: Bytes, size: int) -> WavHeader | None:
@@ -37,33 +75,58 @@ def read_header(file: Bytes, size: int) -> WavHeader | None:
         file.seek(0)
 
 
+@dataclass(slots=True)
+class _Form:
+    """The RIFF form that begins at `start`."""
+
+    start: int
+    bytes_per_second: int = 0
+    head_end: int | None = None  # where its first data chunk begins
+    data: int = 0  # where its last one does
+
+    def part(self, last: int) -> tuple[Range, ...]:
+        """The last data chunk, up to `last`, with what its samples are read by."""
+        if self.data == self.head_end:
+            return ((self.start, last),)
+        return ((self.start, self.head_end or 0), (self.data, last))
+
+
 def _read(file: Bytes, size: int) -> WavHeader | None:
-    riff = file.read(12)
-    if riff[:4] != b"RIFF" or riff[8:12] != b"WAVE":
+    if not _is_wave(file, 0):
         return None
-    position, bytes_per_second = 12, 0
-    while position < min(size, HEADER_LIMIT):
+    form, position = _Form(0), 12
+    parts: list[tuple[Range, ...]] = []
+    promised = 0.0
+    while position + 8 <= size and (form.head_end or position < form.start + HEADER_LIMIT):
         file.seek(position)
         name, length = _chunk(file)
-        if name == b"fmt ":
-            bytes_per_second = struct.unpack_from("<I", file.read(16).ljust(16, b"\0"), 8)[0]
+        start = position + 8
         if name == b"data":
-            return _judge(file, size, position + 8, length, bytes_per_second)
-        position += 8 + length + length % 2
-    return None
+            if len(parts) == MOST_PARTS:
+                return WavHeader(promised, False, tuple(parts), more=True)
+            form.head_end, form.data = form.head_end or position, position
+            if length == 0 or length >= PLACEHOLDER_FROM or not form.bytes_per_second:
+                return WavHeader(None, length == 0 and size > start, (*parts, form.part(size)))
+            parts.append(form.part(min(start + length, size)))
+            promised += length / form.bytes_per_second
+        elif form.head_end is None:
+            if name == b"fmt ":
+                form.bytes_per_second = struct.unpack_from("<I", file.read(16).ljust(16, b"\0"), 8)[0]
+        elif name == b"RIFF" and _is_wave(file, position):
+            form, position = _Form(position), position + 12
+            continue
+        elif not _is_chunk_name(name) or start + length > size:
+            return WavHeader(None, True, (*parts[:-1], form.part(size)))
+        position = start + length
+        if length % 2 and not _is_wave(file, position):  # some writers leave the byte out that makes lengths even
+            position += 1
+    return WavHeader(promised, False, tuple(parts)) if parts else None
 
 
-def _judge(file: Bytes, size: int, start: int, length: int, bytes_per_second: int) -> WavHeader:
-    if length == 0 or length >= PLACEHOLDER_FROM or not bytes_per_second:
-        return WavHeader(None, lies=length == 0 and size > start)
-    position = start + length
-    while position + 8 <= size:
-        file.seek(position + position % 2)
-        name, extent = _chunk(file)
-        if not _is_chunk_name(name) or position + extent > size:
-            return WavHeader(None, lies=True)
-        position += 8 + extent + extent % 2
-    return WavHeader(length / bytes_per_second, lies=False)
+def _is_wave(file: Bytes, position: int) -> bool:
+    file.seek(position)
+    head = file.read(12)
+    return head[:4] == b"RIFF" and head[8:] == b"WAVE"
 
 
 def _chunk(file: Bytes) -> tuple[bytes, int]:

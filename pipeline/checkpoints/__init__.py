@@ -1,4 +1,4 @@
-"""From a model's name to a folder with its files: the shipped demo checkpoints, a path, the hub's cache, the hub."""
+"""From a model's name to a folder with its files: a path, the hub's cache, the hub."""
 
 from pipeline.checkpoints.manifest import Checkpoint
 from pipeline.checkpoints.resolve import DIARIZATION, RECOGNITION, Kind, resolve

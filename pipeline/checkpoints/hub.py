@@ -1,4 +1,7 @@
-"""A snapshot of a Hugging Face repository, from the cache if it is whole there, else downloaded with progress shown."""
+"""A snapshot of a Hugging Face repository, from the cache if it is whole there, else downloaded with progress shown.
+
+A repository is "owner/name", or "owner/name@revision": a commit, at which it stays whatever its owner does later.
+"""
 
 import io
 import logging
@@ -14,13 +17,21 @@ ANSWER_TIMEOUT = 10.0  # seconds to wait for the hub's first answer
 logger = logging.getLogger(__name__)
 
 
+def pinned(repository: str) -> tuple[str, str | None]:
+    """The repository's name, and the revision that it is pinned to, if it is."""
+    name, _, revision = repository.partition("@")
+    return name, revision or None
+
+
 def cached(repository: str, patterns: Sequence[str], required: Sequence[str]) -> Path | None:
     """The cached snapshot that holds all `required` files, or None. Never touches the network."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
+    name, revision = pinned(repository)
     try:
-        folder = Path(snapshot_download(repository, allow_patterns=list(patterns), local_files_only=True))
+        found = snapshot_download(name, revision=revision, allow_patterns=list(patterns), local_files_only=True)
+        folder = Path(found)
     except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError):
         return None
     return folder if all((folder / name).is_file() for name in required) else None
@@ -34,10 +45,18 @@ def download(repository: str, patterns: Sequence[str]) -> Path:
     """
     from huggingface_hub import HfApi, snapshot_download
 
-    HfApi().repo_info(repository, timeout=ANSWER_TIMEOUT)
+    name, revision = pinned(repository)
+    HfApi().repo_info(name, revision=revision, timeout=ANSWER_TIMEOUT)
     logger.info("Downloading %s from the Hugging Face hub ...", repository)
     bar = {} if sys.stderr.isatty() else {"tqdm_class": _log_progress()}
-    return Path(snapshot_download(repository, allow_patterns=list(patterns), etag_timeout=ANSWER_TIMEOUT, **bar))
+    folder = Path(
+        snapshot_download(name, revision=revision, allow_patterns=list(patterns), etag_timeout=ANSWER_TIMEOUT, **bar)
+    )
+    if revision is None:
+        logger.warning(
+            "%s is not pinned: its owner may replace it. %s@%s names what was downloaded.", name, name, folder.name
+        )
+    return folder
 
 
 def why(error: BaseException) -> str:
@@ -50,7 +69,7 @@ def why(error: BaseException) -> str:
         chain.append(current)
         current = current.__cause__ or current.__context__
     if any(isinstance(e, GatedRepoError) for e in chain):
-        return "the hub wants its licence accepted and a token first"
+        return "the hub wants its license accepted and a token first"
     if any(isinstance(e, RepositoryNotFoundError) for e in chain):
         return "the hub knows no such repository, or does not show it without a token"
     if any(isinstance(e, OfflineModeIsEnabled) for e in chain):

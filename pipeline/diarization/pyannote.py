@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from pipeline import checkpoints
 from pipeline.diarization.engine import DiarizationOptions, Samples
+from pipeline.diarization.weights import weights_only
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, SpeakerSpan, Voiceprint
 from pipeline.errors import CheckpointMissing, EngineError
+from pipeline.voice_calibration import calibration_of
 
 if TYPE_CHECKING:
     from pipeline.diarization.steps import Heard
@@ -42,13 +44,14 @@ class Pyannote:
         device = options.device
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        checkpoint = checkpoints.resolve(options.pipeline, checkpoints.DIARIZATION, device)
+        checkpoint = checkpoints.resolve(options.pipeline, checkpoints.DIARIZATION, device, options.checkpoints)
         batch = GPU_BATCH if device == "cuda" else CPU_BATCH
-        self._pipeline = _load(checkpoint, torch.device(device))
+        self.name = f"pyannote {checkpoint.name}"
+        with weights_only(checkpoint.name, options.trust_checkpoint):
+            self._pipeline = _load(checkpoint, self.name, torch.device(device))
         self._pipeline.segmentation_batch_size = self.batch_size = options.segmentation_batch_size or batch
         self._pipeline.embedding_batch_size = options.embedding_batch_size or batch
         self._options = options
-        self.name = f"pyannote {checkpoint.name}"
 
     def diarize(self, sound: Samples | Audio) -> Diarization:
         """See `pipeline.diarization.Engine`."""
@@ -67,7 +70,7 @@ class Pyannote:
         try:
             return list(self._pipeline.hear(parts))
         except (RuntimeError, ValueError, MemoryError) as error:
-            raise EngineError(f"Diarization failed: {error}") from error
+            raise EngineError(f"Diarization failed ({type(error).__name__}).") from error
 
     def conclude(self, heard: "Sequence[Heard]") -> Diarization:
         """See `pipeline.diarization.Engine`."""
@@ -77,7 +80,7 @@ class Pyannote:
             with _quiet():
                 output = self._pipeline.conclude(heard, self._options.min_speakers, self._options.max_speakers)
         except (RuntimeError, ValueError, MemoryError) as error:
-            raise EngineError(f"Diarization failed: {error}") from error
+            raise EngineError(f"Diarization failed ({type(error).__name__}).") from error
         return self._diarization(output)
 
     def _diarization(self, output: Any) -> Diarization:
@@ -114,7 +117,7 @@ class Pyannote:
             waveform, _ = embedding.model_.audio.downmix_and_resample(waveform, SAMPLE_RATE)
             vector = np.asarray(embedding(waveform[None])[0], dtype=np.float64)
         except (RuntimeError, ValueError) as error:
-            raise EngineError(f"The voice could not be embedded: {error}") from error
+            raise EngineError(f"The voice could not be embedded ({type(error).__name__}).") from error
         return vector / (np.linalg.norm(vector) or 1.0)
 
     def _voiceprint(self, vector: npt.NDArray[np.floating] | None, seconds: float) -> Voiceprint | None:
@@ -140,7 +143,7 @@ def _agreement(vectors: npt.NDArray[np.float64]) -> float | None:
     return round(float(cosines.min()), 4)
 
 
-def _load(checkpoint: checkpoints.Checkpoint, device: Any) -> Any:
+def _load(checkpoint: checkpoints.Checkpoint, name: str, device: Any) -> Any:
     with warnings.catch_warnings():
         # pyannote is handed samples and never decodes a file itself; its message begins with a line break
         warnings.filterwarnings("ignore", message=r"\s*torchcodec is not installed correctly", category=UserWarning)
@@ -148,21 +151,12 @@ def _load(checkpoint: checkpoints.Checkpoint, device: Any) -> Any:
         warnings.filterwarnings("ignore", message=r"std\(\): degrees of freedom", category=UserWarning)
         # TF32 is switched off, as pyannote would at every call: nearly equal voices would change places
         warnings.filterwarnings("ignore", message=r"TensorFloat-32", category=UserWarning)
-        from pyannote.audio import Pipeline
         from pyannote.audio.pipelines import SpeakerDiarization
         from pyannote.audio.utils.reproducibility import fix_reproducibility
 
         from pipeline.diarization.steps import take_apart
 
-        try:
-            pipeline: Any = Pipeline.from_pretrained(checkpoint.folder)
-        except OSError as error:  # a part of the pipeline that lies in another repository of the hub
-            raise CheckpointMissing(
-                f"The diarization pipeline {checkpoint.name!r} needs a model that is not here: {error}. Take "
-                "one whose parts lie in one folder (pyannote/speaker-diarization-community-1), or set HF_TOKEN to the "
-                "token of an account that accepted the licences of all parts; the setting is "
-                "SWITCHBOARD_DIARIZATION__PIPELINE."
-            ) from error
+        pipeline = _assembled(checkpoint, name) if checkpoint.parts else _from_folder(checkpoint)
         if not isinstance(pipeline, SpeakerDiarization):
             raise CheckpointMissing(f"{checkpoint.name!r} is no pyannote speaker diarization pipeline.")
         try:
@@ -171,8 +165,36 @@ def _load(checkpoint: checkpoints.Checkpoint, device: Any) -> Any:
             raise CheckpointMissing(f"{checkpoint.name!r} cannot be used: {error}.") from error
         pipeline.to(device)
         fix_reproducibility(device)
-        assert pipeline._embedding.min_num_samples > 0  # probed here once, under the filter above
+        # probed here once, under the filters above
+        assert pipeline._embedding.min_num_samples > 0
+        logger.debug("embeds all speakers of a window at once: %s", pipeline.takes_weights_per_speaker)
     return pipeline
+
+
+def _from_folder(checkpoint: checkpoints.Checkpoint) -> Any:
+    from pyannote.audio import Pipeline
+
+    try:
+        return Pipeline.from_pretrained(checkpoint.folder)
+    except OSError as error:  # a part of the pipeline that lies in another repository of the hub
+        raise CheckpointMissing(
+            f"The diarization pipeline {checkpoint.name!r} needs a model that is not here: {error}. Take "
+            "one whose parts lie in one folder (pyannote/speaker-diarization-community-1), or set HF_TOKEN to the "
+            "token of an account that accepted the licences of all parts; the setting is "
+            "SWITCHBOARD_DIARIZATION__PIPELINE."
+        ) from error
+
+
+def _assembled(checkpoint: checkpoints.Checkpoint, name: str) -> Any:
+    """The pipeline of the store's parts. How it is put together was measured with its calibration."""
+    from pipeline.diarization.assemble import assemble
+
+    calibration = calibration_of(name)
+    if calibration is None or calibration.pipeline is None:
+        raise CheckpointMissing(
+            f"The diarization pipeline {checkpoint.name!r} was not calibrated: it has no parameters."
+        )
+    return assemble(checkpoint.parts["segmentation"], checkpoint.parts["embedding"], calibration.pipeline)
 
 
 _print_lock = threading.Lock()

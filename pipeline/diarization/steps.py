@@ -114,7 +114,7 @@ class InSteps(SpeakerDiarization):  # type: ignore[misc]
 
     def _embed(self, voices: Sequence[torch.Tensor], masks: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """One embedding per window and local speaker, shape (windows, speakers, dimension)."""
-        if not self._shares_trunk:
+        if not self.takes_weights_per_speaker:
             return self._embed_one_by_one(voices, masks)
         found = np.broadcast_to(self._of_nobody, (*masks.shape[:2], len(self._of_nobody))).copy()
         spoken = np.flatnonzero(masks.any(axis=(1, 2)))
@@ -140,11 +140,10 @@ class InSteps(SpeakerDiarization):  # type: ignore[misc]
         return np.concatenate(found).reshape(len(voices), speakers, -1)
 
     @cached_property
-    def _shares_trunk(self) -> bool:
-        """Whether the embedding is a pyannote model that pools with weights per speaker."""
-        from pyannote.audio.models.embedding import WeSpeakerResNet34, XVectorMFCC, XVectorSincNet
-
-        return isinstance(getattr(self._embedding, "model_", None), WeSpeakerResNet34 | XVectorMFCC | XVectorSincNet)
+    def takes_weights_per_speaker(self) -> bool:
+        """Whether the embedding network serves all speakers of a window in one pass: tried once, on noise."""
+        model = getattr(self._embedding, "model_", None)
+        return model is not None and _takes_weights_per_speaker(model, self._embedding)
 
     @cached_property
     def _of_nobody(self) -> npt.NDArray[np.float32]:
@@ -167,6 +166,21 @@ class _Bounded:
             rows = np.linspace(0, len(embeddings) - 1, MOST_CLUSTERED).astype(np.intp)
             embeddings, windows, speakers = embeddings[rows], windows[rows], speakers[rows]
         return embeddings, windows, speakers
+
+
+def _takes_weights_per_speaker(model: Any, embedding: Any) -> bool:
+    """Whether weights of (batch, speakers, frames) give for each speaker what weights of (batch, frames) give."""
+    seeded = torch.Generator().manual_seed(0)
+    noise = torch.randn(2, 1, 2 * embedding.sample_rate, generator=seeded).to(embedding.device)
+    weights = torch.ones(2, 3, 100, device=embedding.device)
+    weights[:, 1, 50:], weights[1, 2, :50] = 0, 0
+    with torch.inference_mode():
+        try:
+            together = model(noise, weights=weights)
+            alone = torch.stack([model(noise, weights=weights[:, speaker]) for speaker in range(3)], dim=1)
+        except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
+            return False
+    return together.shape == alone.shape and bool(torch.allclose(together, alone, atol=1e-3, equal_nan=True))
 
 
 def take_apart(pipeline: Any) -> Any:

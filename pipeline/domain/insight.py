@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import date, time
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.domain.call import Call
 from pipeline.domain.speech import Prosody, Span, Transcript, Voiceprint
@@ -57,13 +57,17 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """A person the workspace knows. Numbers are E.164."""
+    """A person the workspace knows. Numbers are E.164.
+
+    `inferred`: known from calls alone of which no sender said who placed them, so that `phone` may be our own number.
+    """
 
     contact_id: str
     name: str | None = None
     company: str | None = None
     email: str | None = None
     phone: str | None = None
+    inferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,10 @@ class Roster:
     time_zone: str = "UTC"  # IANA name, to resolve "tomorrow"
     terms: tuple[str, ...] = ()  # the workspace's own words, to listen for: products, places, jargon
     rep: str | None = None  # the member whose voice a person said it is in this call
+    keep_digits: bool = False  # of keys pressed; the workspace asks for them
+
+
+ToneByVoice = Literal["customers", "nobody", "everybody"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,8 @@ class Material:
     """What an analysis step may look at. `findings` holds the results of the steps before it, by name.
 
     `speech` holds, per speaker label, the spans with voice activity; without it the turns' own times count.
-    `prosody` holds how each channel's voice sounded; None where that is not known.
+    `prosody` holds how each channel's voice sounded; None where that is not known. `tone_by_voice` says whose voice
+    may say in what tone they speak.
     """
 
     call: Call
@@ -110,3 +119,4 @@ class Material:
     speech: dict[str, tuple[Span, ...]] = field(default_factory=dict)
     findings: dict[str, Finding] = field(default_factory=dict)
     prosody: Prosody | None = None
+    tone_by_voice: ToneByVoice = "customers"

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -29,9 +30,9 @@ class LayoutKind(StrEnum):
 
     MONO = "mono"  # one channel, everybody in it
     IDENTICAL = "identical"  # stereo whose channels carry the same audio: treated as mono
-    ONE_SIDED = "one_sided"  # stereo with one dead channel, or one of two files: treated as mono
+    ONE_SIDED = "one_sided"  # stereo with one dead channel: treated as mono
     STEREO = "stereo"  # one file, distinct channels: channel 0 rep, channel 1 customer
-    TWO_FILES = "two_files"  # one file per leg: channel 0 rep, channel 1 customer
+    TWO_FILES = "two_files"  # one file per leg, also where one is missing: channel 0 rep, channel 1 customer
 
     @property
     def separated(self) -> bool:
@@ -96,6 +97,10 @@ class Audio(ABC):
         """Samples `first` to `last` (exclusive) of one channel, shape (n,); what lies outside the recording is left
         out. May raise `StorageError`."""
 
+    def gaps(self, channel: int) -> tuple[Span, ...]:
+        """Where a channel is silent because the recording lacks its sound, in order and not overlapping."""
+        return ()
+
     @property
     def duration(self) -> float:
         """Seconds."""
@@ -116,6 +121,10 @@ class AudioInMemory(Audio):
     """Samples held as an array, int16 of shape (channels, n): for tests, notebooks and short pieces."""
 
     samples: npt.NDArray[np.int16]
+    lacking: tuple[Span, ...] = ()  # see `gaps`
+
+    def gaps(self, channel: int) -> tuple[Span, ...]:
+        return self.lacking
 
     @property
     def channels(self) -> int:
@@ -136,11 +145,12 @@ class LabelKind(StrEnum):
     SILENCE = "silence"
     RINGBACK = "ringback"  # the far telephone rings
     BUSY = "busy"  # busy or congestion tone
-    DTMF = "dtmf"  # keys pressed; `detail` holds the digits
+    DTMF = "dtmf"  # keys pressed: `keys` says how many
     MUSIC = "music"  # hold music
     ANNOUNCEMENT = "announcement"  # a machine speaks
     VOICEMAIL = "voicemail"  # an answering machine's greeting
     BEEP = "beep"  # a single short tone
+    GAP = "gap"  # nothing: the recording lacks this stretch, and silence stands in for it
     NOISE = "noise"  # hum, hiss, rumble, clicks: sound that is none of the above
 
     @property
@@ -157,7 +167,8 @@ class Label:
     end: float
     kind: LabelKind
     confidence: float = 1.0  # 0..1, not calibrated
-    detail: str | None = None  # digits of DTMF, frequencies of a tone, words that gave a machine away
+    detail: str | None = None  # frequencies of a tone, words that gave a machine away, digits where they may be kept
+    keys: int | None = None  # pressed, of DTMF
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +234,22 @@ class Word:
     end: float
     text: str
     confidence: float
-    doubtful: bool = False  # a window that stayed suspect after it was decoded again
+    doubtful: bool = False  # probably wrong, or of a window that stayed suspect after it was decoded again
+    joined: bool = False  # written without a space after the word before it, as in Chinese or Thai
+
+
+def text_of(words: Iterable[Word]) -> str:
+    """Return the words as text: single spaces between them, none before one that is joined."""
+    return "".join(word.text if word.joined else f" {word.text}" for word in words).strip()
+
+
+def places_of(words: Sequence[Word]) -> list[tuple[int, int]]:
+    """Return where each word lies in `text_of(words)`: its first character and the one after its last."""
+    found: list[tuple[int, int]] = []
+    for word in words:
+        first = found[-1][1] + (0 if word.joined else 1) if found else 0
+        found.append((first, first + len(word.text)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +258,7 @@ class ChunkText:
 
     chunk: Chunk
     language: str
-    language_probability: float
+    language_probability: float  # 1: it was asked for; 0: the recognizer knows no other
     words: tuple[Word, ...]
     mean_log_probability: float
     no_speech_probability: float
@@ -240,6 +266,13 @@ class ChunkText:
     compression: float = 0.0  # characters by gzipped bytes: text that repeats itself is above 2.4
     temperature: float = 0.0  # at which it was decoded
     careful: bool = False  # decoded again, alone
+    decodings: int = 1  # passes of the decoder over this window, all ways together
+    supports: tuple[float, ...] = ()  # for each word, the share of the hypotheses that have it, 0..1; empty: not known
+
+    @property
+    def language_detected(self) -> bool:
+        """False where the recognizer knows one language only."""
+        return bool(self.languages) or self.language_probability > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +307,7 @@ class LanguageStretch:
     start: float
     end: float
     language: str  # ISO 639-1
-    probability: float  # 0..1
+    probability: float | None  # 0..1; None: the recognizer knows no other
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +318,7 @@ class Recognized:
     engine: str
     doubts: tuple[Doubt, ...] = ()
     languages: tuple[LanguageStretch, ...] = ()  # by channel and time
+    undone: int = 0  # suspect windows that were not decoded again, for want of budget
 
 
 class Role(StrEnum):
@@ -295,6 +329,10 @@ class Role(StrEnum):
     UNKNOWN = "unknown"
 
 
+BY_VOICE = "voiceprint"
+"""The reason of a role that a voice gave, by a member's profile."""
+
+
 @dataclass(frozen=True, slots=True)
 class Speaker:
     """One voice of a call. `label` is unique in the call ("rep", "customer", "A", "B", ...)."""
@@ -302,7 +340,7 @@ class Speaker:
     label: str
     role: Role
     role_confidence: float  # 0..1; 1.0 where the channel says it
-    role_reason: str  # "channel", "voiceprint", "talk", ...
+    role_reason: str  # "channel", BY_VOICE, "talk", ...
     user_id: str | None = None  # the member, if known
 
 
@@ -320,8 +358,8 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """The words with single spaces between them."""
-        return " ".join(word.text for word in self.words)
+        """Its words; see `text_of`."""
+        return text_of(self.words)
 
 
 @dataclass(frozen=True, slots=True)

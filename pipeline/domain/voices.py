@@ -62,4 +62,4 @@ class VoicePolicy(Protocol):
         """The member whose voice it is by cosines to all members' centroids; None where that is not clear."""
 
     def fit(self, model: str) -> float:
-        """The cosine from which two voices of a model may be one."""
+        """The cosine from which two voices of a model may be one; infinite where its embedder has no calibration."""

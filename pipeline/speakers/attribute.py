@@ -42,7 +42,8 @@ def attribute(
     """
     texts = recognized.texts
     user_id = user_id or roster.rep
-    labels = machines.refine(heard.labels, texts)
+    spans = diarization.spans if diarization else ()
+    labels = machines.refine(heard.labels, texts, spans)
     if heard.layout.kind.separated:
         speakers, joined = _separated(texts, labels, rep_voiceprint, roster, user_id, turn_options, role_options)
     else:
@@ -74,11 +75,12 @@ def _separated(
     turn_options: TurnOptions | None,
     role_options: RoleOptions | None,
 ) -> tuple[tuple[Speaker, ...], tuple[Turn, ...]]:
-    if user_id is None:
+    if user_id is None and rep_voiceprint is not None:
+        options = role_options or RoleOptions()
         known: dict[str, list[Voiceprint]] = defaultdict(list)
         for entry in roster.voiceprints:
             known[entry.user_id].append(entry.voiceprint)
-        found = match(rep_voiceprint, known, (role_options or RoleOptions()).voice)
+        found = match(rep_voiceprint, known, options.calibration_of(rep_voiceprint.model), options.voice)
         user_id = found.name if found else None
     speakers = roles.by_channel(user_id)
     words = turns.by_channel(texts, [speaker.label for speaker in speakers], labels)

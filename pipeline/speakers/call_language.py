@@ -8,12 +8,17 @@ from pipeline.domain.speech import ChunkText
 from pipeline.speakers.language import LanguageOptions, of_chunk
 from pipeline.speakers.language_names import name
 
+FOREIGN = -0.6  # mean log probability of a token: tiny.en gave English telephone speech -0.39 and more, Spanish and
+REPETITIVE = 2.4  # French -0.67 and less, or loops: text that gzip shrinks by more than this
 WORTH_SAYING = 2.0  # seconds: a language that the parties speak for less is not mentioned beside the call's
 
 
 @dataclass(frozen=True, slots=True)
 class CallLanguage:
-    """`probability` is the mean over the seconds in `code`; both None where nothing was said. `note`: see `decide`."""
+    """`probability` is the mean over the seconds in `code`; both None where nothing was said. `note`: see `decide`.
+
+    `probability` is also None where the recognizer knows no other language than `code`.
+    """
 
     code: str | None
     probability: float | None
@@ -26,7 +31,8 @@ def decide(
     """The language that the parties speak for most seconds; `seconds` tells how much of a chunk is theirs.
 
     Announcements and voicemail greetings count only where no party says anything. The note says what makes the language
-    doubtful: too little speech, another language about as probable, or several that are spoken.
+    doubtful: too little speech, another language about as probable, several that are spoken, or a recognizer that knows
+    one only.
     """
     options = options or LanguageOptions()
     spoken = [(text, seconds(text)) for text in texts if text.words]
@@ -39,9 +45,11 @@ def decide(
     for text, weight in spoken:
         total[text.language] += weight
     code = min(total, key=lambda language: (-total[language], language))
+    notes = ["No party speaks; this is the language of an announcement."] if only_machines else []
+    if not any(text.language_detected for text, _ in spoken):
+        return CallLanguage(code, None, " ".join(notes + _not_detected(code, spoken)))
     mass = _mass([(text, weight) for text, weight in spoken if text.language == code])
     probability = min(1.0, mass.get(code, 0.0))
-    notes = ["No party speaks; this is the language of an announcement."] if only_machines else []
     notes += _notes(code, probability, mass, total, options)
     return CallLanguage(code, round(probability, 4), " ".join(notes) or None)
 
@@ -54,6 +62,16 @@ def _mass(spoken: Sequence[tuple[ChunkText, float]]) -> dict[str, float]:
         for code, probability in of_chunk(text).items():
             mass[code] += weight * probability / seconds
     return dict(mass)
+
+
+def _not_detected(code: str, spoken: Sequence[tuple[ChunkText, float]]) -> list[str]:
+    notes = [f"The recognizer knows {name(code)} only; the language was not detected."]
+    hopeless = sum(
+        weight for text, weight in spoken if text.mean_log_probability < FOREIGN or text.compression > REPETITIVE
+    )
+    if hopeless > sum(weight for _, weight in spoken) / 2:
+        notes.append(f"Most of its text is improbable or repeats itself: the call may not be in {name(code)}.")
+    return notes
 
 
 def _notes(

@@ -6,14 +6,15 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.speech import CUSTOMER, REP, Heard, Span, Voiceprint
-from pipeline.speakers.scales import scale
 from pipeline.speakers.seconds import Labels, machine_spans, without
+from pipeline.voice_calibration import VoiceCalibration
 
 FLAWS = {
     "little_speech": "too little clean speech of the rep",
     "several_voices": "its stretches do not sound like one voice",
     "one_stretch": "too short to tell whether it is one voice",
     "bleed": "the customer is heard in the rep's channel",
+    "not_calibrated": "there is no calibration for its embedder",
 }
 """Why a voiceprint does not teach, by name; what `profile.py` finds by comparing calls is in its `MISFITS`."""
 
@@ -34,7 +35,7 @@ class PrintOptions(BaseModel):
         None,
         ge=-1,
         le=1,
-        description="Least cosine of a stretch to the others, else voices are several; left out: the model's scale.",
+        description="Least cosine of a stretch to the others, else voices are several; left out: the calibration's.",
     )
     max_bleed_db: float = Field(
         -20.0, le=0, description="Bleed of the customer into the rep's channel above this keeps a print from teaching."
@@ -57,8 +58,16 @@ def clean_speech(heard: Heard, options: PrintOptions | None = None) -> tuple[Spa
     return tuple(piece for piece in pieces if piece.duration >= options.shortest_seconds)
 
 
-def judged(voiceprint: Voiceprint | None, heard: Heard, options: PrintOptions | None = None) -> Voiceprint | None:
-    """The print with its flaws: what it was made of must be enough, one voice, and nobody else's."""
+def judged(
+    voiceprint: Voiceprint | None,
+    heard: Heard,
+    calibration: VoiceCalibration | None,
+    options: PrintOptions | None = None,
+) -> Voiceprint | None:
+    """The print with its flaws: what it was made of must be enough, one voice, and nobody else's.
+
+    One whose embedder has no calibration cannot be judged, and says so.
+    """
     if voiceprint is None:
         return None
     options = options or PrintOptions()
@@ -67,9 +76,12 @@ def judged(voiceprint: Voiceprint | None, heard: Heard, options: PrintOptions | 
         flaws.append("little_speech")
     elif voiceprint.agreement is None:
         flaws.append("one_stretch")
-    least = scale(voiceprint.model).agreement if options.agreement is None else options.agreement
-    if voiceprint.agreement is not None and voiceprint.agreement < least:
-        flaws.append("several_voices")
+    if calibration is None:
+        flaws.append("not_calibrated")
+    elif voiceprint.agreement is not None:
+        least = calibration.agreement if options.agreement is None else options.agreement
+        if voiceprint.agreement < least:
+            flaws.append("several_voices")
     if any(one.source == CUSTOMER and one.level_db > options.max_bleed_db for one in heard.layout.bleed):
         flaws.append("bleed")
     return replace(voiceprint, flaws=tuple(flaws))

@@ -86,8 +86,8 @@ def stretches(texts: Sequence[ChunkText], options: LanguageOptions | None = None
     """The languages of each channel, by channel and time; nothing for a channel without words.
 
     A stretch lasts from the start of its first chunk with words to the end of its last. Its probability is the mean
-    over its chunks, weighted by their seconds. Where the engine gives no `languages`, that in
-    which it decoded counts.
+    over its chunks, weighted by their seconds; None where the engine knows no other language. Where the engine gives no
+    `languages`, that in which it decoded counts.
     """
     looks = [Look(text.chunk, of_chunk(text)) for text in texts if text.words]
     return _stretches(looks, options or LanguageOptions())
@@ -166,5 +166,5 @@ def _stretch(looks: Sequence[Look], code: str) -> LanguageStretch:
         start=looks[0].chunk.start,
         end=max(look.chunk.end for look in looks),
         language=code,
-        probability=round(min(1.0, mass), 4),
+        probability=round(min(1.0, mass), 4) if any(any(look.probabilities.values()) for look in looks) else None,
     )

@@ -1,224 +1,292 @@
 """Speech that a machine speaks: announcements and the greetings of answering machines.
 
-Words alone do not tell: a person, too, says "please leave a message". A machine is known by what it says and by how it
-stands in the call: nobody has answered it yet, or a beep follows. In doubt it stays a person's speech, whose words
-count.
+The words of a channel are cut into pieces where a sentence, a pause or another party's words end them. Each piece is
+judged by what it says (`announced.py`) and by where it stands: beside music, a ring, a beep or keys, before anybody has
+spoken, right before an answer. The likeliest sequence of person and machine is found over all pieces (Viterbi), so that
+a doubtful piece follows its neighbors, and a change costs less where the words leave a pause. In doubt it stays a
+person's speech, whose words count.
 """
 
-import json
-import re
-import unicodedata
-from collections.abc import Mapping, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
+from itertools import groupby, pairwise
 
-from pipeline.domain.speech import ChunkText, Label, LabelKind, Word
-from pipeline.speakers.plain import plain
-from pipeline.speakers.roles import PHRASES
+from pipeline.domain.speech import ChunkText, Label, LabelKind, SpeakerSpan, Word, text_of
+from pipeline.speakers.announced import Evidence, evidence
 
-KINDS = ("after_the_tone", "voicemail", "announcement", "recording_notice")
-TOGETHER = 1.5  # seconds of pause inside what one machine says without a break
-PARAGRAPH = 4.0  # seconds of pause inside what it says before the words that give it away
-BEEP_WITHIN = 4.0  # seconds from the end of a greeting to its beep
-ANSWERED_WITHIN = 3.0  # seconds in which a person is answered
-BESIDE = 3.0  # seconds between music, or a busy tone, and the machine that ends it or is ended by it
+PAUSE = 0.3  # seconds between two words that end a piece
+LETS_GO = 0.6  # seconds of pause after which another may speak
+LONG_PAUSE = 2.0  # seconds of pause around what stands alone
+PARAGRAPH = 4.0  # seconds of pause inside what one machine says
+LIKELY_LANGUAGE = 0.2  # probability from which a chunk may be in a language
+SENTENCE = (".", "!", "?", "…")
+BESIDE = 3.0  # seconds between a sound of the network and a machine that it belongs to
 AFTER_A_RING = 6.0  # seconds: who answers may do so in the cadence's pause, of 4 s in most countries and 5 s in some
+BEEP_WITHIN = 4.0  # seconds from the end of a greeting to its beep
+ANSWERED_WITHIN = 1.5  # seconds in which a person is answered
 PASSING = 0.6  # seconds; a shorter sound in the other channel is no answer
-MACHINE_SOUNDS = (LabelKind.RINGBACK, LabelKind.BUSY, LabelKind.MUSIC)
+SOUNDS = (LabelKind.RINGBACK, LabelKind.BUSY, LabelKind.MUSIC, LabelKind.BEEP, LabelKind.DTMF)
+
+# All of the following are log odds for a machine.
+UNTOLD = -0.8  # a piece that says nothing telling
+BEFORE_ANYBODY = 0.8  # nobody has spoken yet, in any channel
+BESIDE_SOUND = 1.0  # music, a ring, a busy tone, a beep or keys right before or after
+BEEP_AFTER = 2.5  # a beep ends a greeting
+ONLY_A_NOTICE = -3.0  # that the call is recorded, beside words of a person, or where one channel holds everybody
+ANSWERED = -0.6  # the other party speaks right after
+STANDS_ALONE = 0.5  # a pause of `LONG_PAUSE`, or the end of the call, before and after
+BEGINS, BEGINS_AT_ONCE = -2.2, -4.0  # a machine begins to speak, after a pause or without one
+ENDS, ENDS_SENTENCE, ENDS_AT_ONCE = -0.2, -1.0, -2.0  # it has spoken: before a pause, after a full stop, else
+GOES_ON_AFTER_OTHERS = -1.5  # a machine speaks again after another party, or after `PARAGRAPH`
+VOICE = 2.0  # at most, by what else the same voice says, where voices are separated
+SURE_VOICE_WORDS = 12  # words of one voice from which that counts in full
 
 Labels = tuple[tuple[Label, ...], ...]
-Phrases = Mapping[str, Sequence[str]]  # kind -> phrases, plain
 
 
 @dataclass(frozen=True, slots=True)
-class _Passage:
-    """Speech labels `first` to `last` (exclusive) of a channel that follow each other with no break."""
+class Piece:
+    """Words of a channel that one speaker says without a break. `voice` is the diarizer's label, if there is one."""
 
-    first: int
-    last: int
+    words: tuple[Word, ...]
+    said: Evidence
+    voice: str | None = None
+
+    @property
+    def start(self) -> float:
+        return self.words[0].start
+
+    @property
+    def end(self) -> float:
+        return self.words[-1].end
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What a machine says from `start` to `end`, with the seconds where it may be cut from what lies beside it."""
+
+    pieces: tuple[Piece, ...]
     start: float
     end: float
+    score: float
 
 
-def refine(labels: Labels, texts: Sequence[ChunkText], phrases: Phrases | None = None) -> Labels:
+def refine(labels: Labels, texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan] = ()) -> Labels:
     """The labels, with `ANNOUNCEMENT` and `VOICEMAIL` in place of `SPEECH` where a machine speaks.
 
-    `labels` by channel: two channels are two parties; one holds both, and then only a ring, music or a beep right
-    beside tells. `phrases`: by kind (`KINDS`); left out, those of every language in `phrases/`. The new labels'
-    `detail` holds the words that gave the machine away. Times do not change.
+    `labels` by channel: two channels are two parties; one holds both, and then `spans` say whose voice is heard where,
+    if the voices were separated. A label is cut in two where only a part of it is a machine's. The new labels' `detail`
+    holds the words that gave the machine away.
     """
-    known = all_phrases() if phrases is None else phrases
-    return tuple(
-        _refine_channel(
-            own,
-            None if len(labels) < 2 else labels[1 - channel],
-            sorted((w for t in texts if t.chunk.channel == channel for w in t.words), key=lambda w: w.start),
-            known,
-        )
-        for channel, own in enumerate(labels)
-    )
-
-
-@cache
-def all_phrases() -> Phrases:
-    """What machines say, of every language, in the form of `plain.plain`."""
-    found: dict[str, list[str]] = {kind: [] for kind in KINDS}
-    for path in sorted(Path(PHRASES).glob("*.json")):
-        lists: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
-        for kind in KINDS:
-            found[kind] += [plain(phrase) for phrase in lists.get(kind, ())]
-    return found
-
-
-@cache
-def _by_persons() -> re.Pattern[str]:
-    """How persons say who they are, or offer help, in every language; on text in the form of `plain.plain`."""
-    patterns: list[str] = []
-    for path in sorted(Path(PHRASES).glob("*.json")):
-        lists: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
-        patterns += [_without_accents(pattern) for pattern in lists["presents_company"]]
-        patterns += [rf"\b{re.escape(plain(phrase))}\b" for phrase in lists["in_person"]]
-    return re.compile("|".join(patterns))
-
-
-def _without_accents(pattern: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFD", pattern) if not unicodedata.combining(c))
-
-
-def _in_person(words: Sequence[Word]) -> bool:
-    return bool(_by_persons().search(plain(" ".join(word.text for word in words))))
-
-
-def _between(words: Sequence[Word], start: float, end: float) -> list[Word]:
-    return [word for word in words if start <= (word.start + word.end) / 2 <= end]
-
-
-def _refine_channel(
-    own: tuple[Label, ...], other: tuple[Label, ...] | None, words: Sequence[Word], phrases: Phrases
-) -> tuple[Label, ...]:
-    refined = list(own)
-    taken = 0  # labels before it are decided
-    for passage in _passages(own, other):
-        first = max(taken, _beginning(passage, own, other))
-        said = _between(words, passage.start, passage.end)
-        in_person = _in_person(_between(words, own[first].start, passage.end))
-        found = _judge(passage, own, other, said, in_person, phrases)
-        if found is None:
-            continue
-        kind, confidence, detail = found
-        for i in range(first, passage.last):
-            if own[i].kind is LabelKind.SPEECH:
-                refined[i] = replace(own[i], kind=kind, confidence=confidence, detail=detail)
-        taken = passage.last
+    pieces = [_pieces([t for t in texts if t.chunk.channel == channel], spans) for channel in range(len(labels))]
+    refined = []
+    for channel, own in enumerate(labels):
+        other = [piece for at, one in enumerate(pieces) if at != channel for piece in one]
+        passages = _passages(pieces[channel], own, None if len(labels) == 1 else other)
+        refined.append(_painted(own, passages))
     return tuple(refined)
 
 
-def _passages(own: Sequence[Label], other: Sequence[Label] | None) -> list[_Passage]:
-    """Speech with pauses of at most `TOGETHER`, in which no other sound comes and the other party says nothing."""
-    passages: list[_Passage] = []
-    for i, label in enumerate(own):
-        if label.kind is not LabelKind.SPEECH:
-            continue
-        before = passages[-1] if passages else None
-        if before and label.start - before.end <= TOGETHER and _unbroken(own, other, before.last, i):
-            passages[-1] = _Passage(before.first, i + 1, before.start, label.end)
+def _pieces(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan]) -> list[Piece]:
+    """The words of a channel, cut where a sentence or a voice ends, or a pause begins."""
+    runs: list[tuple[frozenset[str], str | None, list[Word]]] = []
+    heard = sorted(
+        ((_languages(text), word) for text in texts for word in text.words), key=lambda one: (one[1].start, one[1].end)
+    )
+    for languages, word in heard:
+        voice = _voice(word, spans)
+        before = runs[-1] if runs else None
+        if (
+            before is None
+            or (not word.joined and (before[0], before[1]) != (languages, voice))
+            or before[2][-1].text.rstrip("\"'”»").endswith(SENTENCE)
+            or word.start - before[2][-1].end >= PAUSE
+        ):
+            runs.append((languages, voice, [word]))
         else:
-            passages.append(_Passage(i, i + 1, label.start, label.end))
-    return passages
+            before[2].append(word)
+    return [
+        Piece(tuple(words), max((evidence(text_of(words), code) for code in languages), key=lambda e: e.score), voice)
+        for languages, voice, words in runs
+    ]
 
 
-def _unbroken(own: Sequence[Label], other: Sequence[Label] | None, first: int, last: int) -> bool:
-    between = own[first:last]
-    if any(label.kind not in (LabelKind.SILENCE, LabelKind.NOISE) for label in between):
-        return False
-    return not between or not _speaks(other, between[0].start, between[-1].end)
+def _languages(text: ChunkText) -> frozenset[str]:
+    """The language of a chunk, and others that its sound makes likely: a short prompt may be in another one."""
+    return frozenset({text.language, *(code for code, p in text.languages.items() if p >= LIKELY_LANGUAGE)})
 
 
-def _speaks(other: Sequence[Label] | None, start: float, end: float) -> bool:
-    """Whether the other party says more than a passing sound between two times."""
-    spoken = [label for label in other or () if label.kind is LabelKind.SPEECH]
-    return any(min(end, label.end) - max(start, label.start) >= min(PASSING, end - start) > 0 for label in spoken)
+def _voice(word: Word, spans: Sequence[SpeakerSpan]) -> str | None:
+    middle = (word.start + word.end) / 2
+    nearest = min(spans, key=lambda span: max(span.start - middle, middle - span.end, 0.0), default=None)
+    return nearest.speaker if nearest else None
 
 
-def _judge(
-    passage: _Passage,
-    own: Sequence[Label],
-    other: Sequence[Label] | None,
-    said: Sequence[Word],
-    in_person: bool,
-    phrases: Phrases,
-) -> tuple[LabelKind, float, str] | None:
-    """Kind, confidence and the words that tell; None where a person may speak.
+def _passages(pieces: Sequence[Piece], own: Sequence[Label], party: Sequence[Piece] | None) -> list[Passage]:
+    """What machines say in a channel; `party` are the pieces of the other party's, None where one holds everybody.
 
-    That calls are recorded is said by persons too: by one who says their name or offers help `in_person`.
+    Where voices are separated, it is found twice: once more with what each voice says besides.
     """
-    found = {kind: match for kind in KINDS if (match := _found(said, phrases.get(kind, ())))}
-    if not found:
-        return None
-    beep = any(
-        label.kind is LabelKind.BEEP and passage.end - 0.5 <= label.start <= passage.end + BEEP_WITHIN for label in own
-    )
-    detail = "; ".join(found.values())
-    greeting = "after_the_tone" in found or "voicemail" in found
-    if other is None:
-        return _judge_mixed(found, greeting, beep, _beside(passage, own), detail)
-    if greeting and beep:
-        return LabelKind.VOICEMAIL, 0.95, detail
-    in_dialogue = _speaks(other, 0.0, passage.end)
-    answered = _speaks(other, passage.end, passage.end + ANSWERED_WITHIN)
-    only_a_notice = not greeting and "announcement" not in found
-    if in_dialogue or (answered and "after_the_tone" not in found) or (only_a_notice and in_person):
-        return None
-    if greeting:
-        return LabelKind.VOICEMAIL, 0.8, detail
-    return LabelKind.ANNOUNCEMENT, 0.6 if only_a_notice else 0.8, detail
+    other = party or ()
+    places = [_place(pieces, at, own, other) for at in range(len(pieces))]
+    for at, piece in enumerate(pieces):
+        if _only_a_notice(piece) and (party is None or _in_person(pieces, at)):
+            places[at] += ONLY_A_NOTICE
+    machine = _likeliest(pieces, places, other)
+    if any(piece.voice for piece in pieces):
+        voices = _by_voice(pieces, machine)
+        places = [place + voices[piece.voice] for place, piece in zip(places, pieces, strict=True)]
+        machine = _likeliest(pieces, places, other)
+    _take_beginning(pieces, machine, other)
+    runs = [list(run) for is_machine, run in groupby(range(len(pieces)), lambda at: machine[at]) if is_machine]
+    return [_passage(pieces, run, sum(places[at] + pieces[at].said.score for at in run)) for run in runs]
 
 
-def _judge_mixed(
-    found: Mapping[str, str], greeting: bool, beep: bool, beside: bool, detail: str
-) -> tuple[LabelKind, float, str] | None:
-    """Of one channel that holds everybody: the words, and a sound that only machines are beside."""
-    if greeting and (beep or (beside and "after_the_tone" in found)):
-        return LabelKind.VOICEMAIL, 0.9 if beep else 0.6, detail
-    if "announcement" in found and beside:
-        return LabelKind.ANNOUNCEMENT, 0.7, detail
-    return None
+def _take_beginning(pieces: Sequence[Piece], machine: list[bool], other: Sequence[Piece]) -> None:
+    """A greeting begins before the words that tell it ("This is Ann Berg."), where nobody has spoken yet."""
+    first = machine.index(True) if True in machine else 0
+    if first and pieces[first].said.counts.get("voicemail"):
+        pauses = [b.start - a.end for a, b in pairwise(pieces[: first + 1])]
+        if max(pauses) <= PARAGRAPH and not any(one.start < pieces[first].start for one in other):
+            machine[:first] = [True] * first
 
 
-def _beside(passage: _Passage, own: Sequence[Label]) -> bool:
-    """Whether it rings or music plays right before, or music or a busy tone right after."""
+def _in_person(pieces: Sequence[Piece], at: int) -> bool:
+    """Whether what is said right before or after is what persons say: a rep, too, has to read the notice."""
+    near = [pieces[i] for i in (at - 1, at + 1) if 0 <= i < len(pieces)]
+    piece = pieces[at]
     return any(
-        -0.5 <= passage.start - label.end <= (AFTER_A_RING if label.kind is LabelKind.RINGBACK else BESIDE)
-        or -0.5 <= label.start - passage.end <= BESIDE
-        for label in own
-        if label.kind in MACHINE_SOUNDS
+        one.said.counts.get("person") and max(one.start - piece.end, piece.start - one.end) <= PARAGRAPH for one in near
     )
 
 
-def _found(said: Sequence[Word], phrases: Sequence[str]) -> str | None:
-    """The longest of the phrases that was said, in the words as recognised; None if none was."""
-    tokens = [(token, i) for i, word in enumerate(said) for token in plain(word.text).split()]
-    best: tuple[int, int] | None = None
-    for phrase in phrases:
-        wanted = phrase.split()
-        for at in range(len(tokens) - len(wanted) + 1):
-            if [token for token, _ in tokens[at : at + len(wanted)]] == wanted:
-                if best is None or len(wanted) > best[1] - best[0]:
-                    best = (at, at + len(wanted))
-                break
-    if best is None:
-        return None
-    return " ".join(word.text.strip() for word in said[tokens[best[0]][1] : tokens[best[1] - 1][1] + 1])
+def _only_a_notice(piece: Piece) -> bool:
+    return bool(piece.said.counts.get("recording_notice")) and not any(
+        piece.said.counts.get(kind) for kind in ("sure", "likely", "voicemail")
+    )
 
 
-def _beginning(passage: _Passage, own: Sequence[Label], other: Sequence[Label] | None) -> int:
-    """The first label of what the machine says: it may have spoken before the words that give it away."""
-    first = passage.first
-    for i in range(passage.first - 1, -1, -1):
-        label = own[i]
-        if label.kind is LabelKind.SPEECH and not _speaks(other, label.start, own[first].start):
-            first = i
-        elif label.kind not in (LabelKind.SILENCE, LabelKind.NOISE) or label.end - label.start > PARAGRAPH:
-            break
-    return first
+def _passage(pieces: Sequence[Piece], run: Sequence[int], score: float) -> Passage:
+    """It reaches to the middle of the pauses beside it."""
+    first, last = run[0], run[-1]
+    start, end = pieces[first].start, pieces[last].end
+    before = pieces[first - 1].end if first else 0.0
+    after = pieces[last + 1].start if last + 1 < len(pieces) else math.inf
+    return Passage(tuple(pieces[first : last + 1]), (before + start) / 2 if first else 0.0, (end + after) / 2, score)
+
+
+def _place(pieces: Sequence[Piece], at: int, own: Sequence[Label], other: Sequence[Piece]) -> float:
+    """What the place of a piece says, in log odds for a machine."""
+    piece = pieces[at]
+    odds = UNTOLD if piece.said.score <= 0 else 0.0
+    if piece.said.score > 0 and _tells(piece):
+        odds += BESIDE_SOUND * _beside(piece, own)
+        odds += BEFORE_ANYBODY * (at == 0 and not any(one.start < piece.start for one in other))
+        odds += ANSWERED * any(
+            -0.2 <= one.start - piece.end <= ANSWERED_WITHIN and one.end - one.start >= PASSING for one in other
+        )
+        before = pieces[at - 1].end if at else -LONG_PAUSE
+        after = pieces[at + 1].start if at + 1 < len(pieces) else piece.end + LONG_PAUSE
+        odds += STANDS_ALONE * (piece.start - before >= LONG_PAUSE and after - piece.end >= LONG_PAUSE)
+    if piece.said.counts.get("voicemail") or piece.said.counts.get("sure"):
+        odds += BEEP_AFTER * _beep_after(piece, own)
+    return odds
+
+
+def _tells(piece: Piece) -> bool:
+    """Whether it says more than what a rep who answers a call says as well ("Thank you for calling.")."""
+    return any(piece.said.counts.get(kind) for kind in ("sure", "likely", "voicemail", "recording_notice"))
+
+
+def _beside(piece: Piece, own: Sequence[Label]) -> bool:
+    return any(
+        -0.5 <= piece.start - label.end <= (AFTER_A_RING if label.kind is LabelKind.RINGBACK else BESIDE)
+        or -0.5 <= label.start - piece.end <= BESIDE
+        for label in own
+        if label.kind in SOUNDS
+    )
+
+
+def _beep_after(piece: Piece, own: Sequence[Label]) -> bool:
+    return any(label.kind is LabelKind.BEEP and -0.5 <= label.start - piece.end <= BEEP_WITHIN for label in own)
+
+
+def _by_voice(pieces: Sequence[Piece], machine: Sequence[bool]) -> dict[str | None, float]:
+    """For each voice, log odds for a machine by the share of its words that were taken for a machine's."""
+    all_words: dict[str | None, int] = defaultdict(int)
+    by_machine: dict[str | None, int] = defaultdict(int)
+    for piece, is_machine in zip(pieces, machine, strict=True):
+        all_words[piece.voice] += len(piece.words)
+        by_machine[piece.voice] += len(piece.words) * is_machine
+    return {
+        voice: VOICE * min(1.0, words / SURE_VOICE_WORDS) * (2 * by_machine[voice] / words - 1)
+        for voice, words in all_words.items()
+    }
+
+
+def _likeliest(pieces: Sequence[Piece], places: Sequence[float], other: Sequence[Piece]) -> list[bool]:
+    """For each piece, whether it is a machine's, in the likeliest sequence."""
+    if not pieces:
+        return []
+    person, machine = 0.0, BEGINS + places[0] + pieces[0].said.score
+    came_from: list[tuple[bool, bool]] = []  # for person and machine at each piece, whether a machine came before
+    for at in range(1, len(pieces)):
+        begins, ends, goes_on = _changes(pieces[at - 1], pieces[at], other)
+        to_person = (person, machine + ends)
+        to_machine = (person + begins, machine + goes_on)
+        came_from.append((to_person[1] > to_person[0], to_machine[1] > to_machine[0]))
+        person = max(to_person)
+        machine = max(to_machine) + places[at] + pieces[at].said.score
+    path = [machine > person]
+    for from_person, from_machine in reversed(came_from):
+        path.append(from_machine if path[-1] else from_person)
+    return path[::-1]
+
+
+def _changes(before: Piece, after: Piece, other: Sequence[Piece]) -> tuple[float, float, float]:
+    """Log odds of: a machine begins, a machine ends, a machine goes on, between two pieces of a channel."""
+    gap = after.start - before.end
+    answered = any(before.end - 0.1 <= (one.start + one.end) / 2 <= after.start + 0.1 for one in other)
+    goes_on = GOES_ON_AFTER_OTHERS if answered or gap > PARAGRAPH else 0.0
+    if answered or gap >= LETS_GO or before.voice != after.voice:
+        return BEGINS, ENDS, goes_on
+    ends = ENDS_SENTENCE if before.words[-1].text.endswith(SENTENCE) else ENDS_AT_ONCE
+    return (BEGINS if gap >= PAUSE else BEGINS_AT_ONCE), ends, goes_on
+
+
+def _painted(own: Sequence[Label], passages: Sequence[Passage]) -> tuple[Label, ...]:
+    """The labels with the passages in them."""
+    painted: list[Label] = []
+    for label in own:
+        if label.kind is not LabelKind.SPEECH:
+            painted.append(label)
+            continue
+        at = label.start
+        for passage in passages:
+            start, end = max(passage.start, at), min(passage.end, label.end)
+            if end - start <= 0 or not any(_overlaps(word, label) for piece in passage.pieces for word in piece.words):
+                continue
+            if start > at:
+                painted.append(replace(label, start=at, end=start))
+            kind, detail = _kind(passage)
+            confidence = round(min(0.95, 0.5 + 0.06 * passage.score), 2)
+            painted.append(Label(start, end, kind, max(0.5, confidence), detail))
+            at = end
+        if label.end > at:
+            painted.append(replace(label, start=at))
+    return tuple(painted)
+
+
+def _overlaps(word: Word, label: Label) -> bool:
+    return min(word.end, label.end) - max(word.start, label.start) > 0
+
+
+def _kind(passage: Passage) -> tuple[LabelKind, str]:
+    counts: dict[str, int] = defaultdict(int)
+    for piece in passage.pieces:
+        for kind, count in piece.said.counts.items():
+            counts[kind] += count
+    detail = "; ".join(piece.said.words for piece in passage.pieces if piece.said.words)
+    return (LabelKind.VOICEMAIL if counts["voicemail"] else LabelKind.ANNOUNCEMENT), detail

@@ -1,5 +1,6 @@
 """What is learnt from voices, by the settings: the policy that PostgreSQL's side of the house asks."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from pipeline.domain.speech import Voiceprint
@@ -7,6 +8,7 @@ from pipeline.domain.voices import Centroid, Profile, Sample
 from pipeline.speakers import profile
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.voiceprint import clearest
+from pipeline.voice_calibration import VoiceCalibration
 
 
 class Voices:
@@ -16,14 +18,19 @@ class Voices:
         self._options = options or RoleOptions()
 
     def centroids(self, samples: Sequence[Sample]) -> tuple[Centroid, ...]:
-        return profile.centroids_of(samples, self._options.profile)
+        return profile.centroids_of(samples, self._calibration(samples), self._options.profile)
 
     def learn(self, samples: Sequence[Sample], others: Mapping[str, Sequence[Voiceprint]]) -> Profile:
-        return profile.learn(samples, others, self._options.profile)
+        return profile.learn(samples, others, self._calibration(samples), self._options.profile)
 
     def whose(self, similarities: Mapping[str, float], model: str) -> str | None:
-        found = clearest(similarities, model, self._options.voice)
+        found = clearest(similarities, self._options.calibration_of(model), self._options.voice)
         return found.name if found else None
 
     def fit(self, model: str) -> float:
-        return self._options.profile.of(model).fit
+        calibration = self._options.calibration_of(model)
+        return math.inf if calibration is None else self._options.profile.of(calibration).fit
+
+    def _calibration(self, samples: Sequence[Sample]) -> VoiceCalibration | None:
+        """That of the one embedder that made them."""
+        return self._options.calibration_of(samples[0].voiceprint.model) if samples else None

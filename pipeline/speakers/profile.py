@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import Centroid, Profile, Sample, Standing, Verdict
-from pipeline.speakers.scales import scale
+from pipeline.voice_calibration import VoiceCalibration
 
 Vectors = npt.NDArray[np.float64]  # shape (samples, dimension), unit length
 
@@ -35,48 +35,57 @@ class ProfileOptions(BaseModel):
         None,
         ge=-1,
         le=1,
-        description="Mean cosine at which calls of one member are one voice; left out: the scale of the model.",
+        description="Mean cosine at which calls of one member are one voice; left out: the embedder's calibration.",
     )
     centroids: int = Field(3, ge=1, le=10, description="Most centroids of a member: a headset, a mobile, a desk phone.")
     related: float | None = Field(
         None,
         ge=-1,
         le=1,
-        description="Least cosine of a further centroid to the main one; left out: the scale of the model.",
+        description="Least cosine of a further centroid to the main one; left out: the embedder's calibration.",
     )
 
-    def of(self, model: str) -> "Limits":
-        """The limits that hold for a model's voiceprints."""
-        own = scale(model)
-        return Limits(own.fit if self.fit is None else self.fit, own.related if self.related is None else self.related)
+    def of(self, calibration: VoiceCalibration) -> "Limits":
+        """The limits that hold for an embedder's voiceprints."""
+        fit, related = calibration.fit, calibration.related
+        return Limits(fit if self.fit is None else self.fit, related if self.related is None else self.related)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Cosines as in `scales.Scale`."""
+    """Cosines as in `VoiceCalibration`."""
 
     fit: float
     related: float
 
 
 def learn(
-    samples: Sequence[Sample], others: Mapping[str, Sequence[Voiceprint]], options: ProfileOptions | None = None
+    samples: Sequence[Sample],
+    others: Mapping[str, Sequence[Voiceprint]],
+    calibration: VoiceCalibration | None,
+    options: ProfileOptions | None = None,
 ) -> Profile:
     """The profile that a member's samples make; all are of one model and one length of vector.
+
+    Without a calibration nothing teaches, vouched for or not.
 
     `others`: what other members sound like by their own calls alone (`centroids_of`), by member. A sample that fits
     one of them (`fit`), and better than its own member's other calls, does not teach: best match must be mutual.
     A sample that is vouched for teaches in spite of both, once calls enough agree that there is a profile.
     """
+    if calibration is None:
+        reasons = {s.key: tuple(dict.fromkeys((*s.voiceprint.flaws, "not_calibrated"))) for s in samples}
+        return Profile((), {key: Verdict(Standing.QUARANTINED, why) for key, why in reasons.items()})
     options = options or ProfileOptions()
+    limits = options.of(calibration)
     good = _in_order(samples)
     sound = {sample.key for sample in good}
     verdicts = {s.key: Verdict(Standing.QUARANTINED, s.voiceprint.flaws) for s in samples if s.key not in sound}
-    foreign = _foreign(good, [one for prints in others.values() for one in prints], options)
+    foreign = _foreign(good, [one for prints in others.values() for one in prints], limits.fit)
     refused = {s.key for s, away in foreign if away and not s.vouched}
     verdicts |= {key: Verdict(Standing.QUARANTINED, ("another_member",)) for key in refused}
     kept = [s for s in good if s.key not in refused]
-    groups = _teaching(kept, options)
+    groups = _teaching(kept, limits, options)
     taught = {s.key for group in groups for s in group}
     enough = bool(groups)
     for sample in kept:
@@ -89,9 +98,14 @@ def learn(
     return Profile(tuple(_centroid(group) for group in groups), verdicts)
 
 
-def centroids_of(samples: Sequence[Sample], options: ProfileOptions | None = None) -> tuple[Centroid, ...]:
+def centroids_of(
+    samples: Sequence[Sample], calibration: VoiceCalibration | None, options: ProfileOptions | None = None
+) -> tuple[Centroid, ...]:
     """What a member sounds like by their own calls, whoever else there is; empty while too few agree."""
-    return tuple(_centroid(group) for group in _teaching(_in_order(samples), options or ProfileOptions()))
+    if calibration is None:
+        return ()
+    options = options or ProfileOptions()
+    return tuple(_centroid(group) for group in _teaching(_in_order(samples), options.of(calibration), options))
 
 
 def _in_order(samples: Sequence[Sample]) -> list[Sample]:
@@ -99,14 +113,11 @@ def _in_order(samples: Sequence[Sample]) -> list[Sample]:
     return sorted((s for s in samples if s.vouched or not s.voiceprint.flaws), key=lambda s: s.key)
 
 
-def _foreign(
-    samples: Sequence[Sample], others: Sequence[Voiceprint], options: ProfileOptions
-) -> list[tuple[Sample, bool]]:
+def _foreign(samples: Sequence[Sample], others: Sequence[Voiceprint], fit: float) -> list[tuple[Sample, bool]]:
     """Whether each sample is like another member, and more so than like the rest of its own."""
     others = [one for one in others if samples and len(one.vector) == len(samples[0].voiceprint.vector)]
     if len(samples) < 2 or not others:
         return [(sample, False) for sample in samples]
-    fit = options.of(samples[0].voiceprint.model).fit
     own, theirs = _vectors([s.voiceprint for s in samples]), _vectors(others)
     total = own.sum(axis=0)
     found = []
@@ -119,14 +130,13 @@ def _foreign(
     return found
 
 
-def _teaching(samples: Sequence[Sample], options: ProfileOptions) -> list[list[Sample]]:
+def _teaching(samples: Sequence[Sample], limits: Limits, options: ProfileOptions) -> list[list[Sample]]:
     """The groups of samples that make centroids, the main one first; none while no group is large enough.
 
     The main group must hold more than half of the samples: where two voices share a member, neither is taken for it.
     """
     if not samples:
         return []
-    limits = options.of(samples[0].voiceprint.model)
     groups = sorted(_alike(samples, limits.fit), key=lambda group: (-len(group), group[0].key))
     if not _enough(groups[0], options) or 2 * len(groups[0]) <= len(samples):
         return []

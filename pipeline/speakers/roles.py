@@ -17,12 +17,13 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.insight import Roster
-from pipeline.domain.speech import CUSTOMER, REP, Role, Speaker, Turn, Voiceprint
+from pipeline.domain.speech import BY_VOICE, CUSTOMER, REP, Role, Speaker, Turn, Voiceprint
 from pipeline.speakers import named
 from pipeline.speakers.gate import PrintOptions
 from pipeline.speakers.plain import plain
 from pipeline.speakers.profile import ProfileOptions
-from pipeline.speakers.voiceprint import Match, MatchOptions, match
+from pipeline.speakers.voiceprint import Match, MatchOptions, clearest, match
+from pipeline.voice_calibration import VoiceCalibration, calibration_of
 
 PHRASES = Path(__file__).parent / "phrases"
 WEIGHTS = {
@@ -43,6 +44,7 @@ HABITS = {"yours": 0.5, "mine": -0.1, "ours": 0.45}
 MOST_HABIT = 6.0
 VOICE = 5.0
 """Log odds for a recognised voice: more than any one thing that is said, and less than all of it together."""
+FEW_OF_OTHERS = 0.05  # share of the words that further voices say, beside two parties
 FEW_WORDS = 50  # added to what somebody says, so that few words tell little
 
 
@@ -55,6 +57,15 @@ class RoleOptions(BaseModel):
     voice: MatchOptions = Field(default_factory=MatchOptions, description="When a voice of the roster is recognised.")
     prints: PrintOptions = Field(default_factory=PrintOptions, description="What a voiceprint is made of.")
     profile: ProfileOptions = Field(default_factory=ProfileOptions, description="When voiceprints make a profile.")
+    calibration: Path | None = Field(
+        None,
+        description="File that `switchboard voiceprints calibrate` wrote for an embedder, or a folder of them; left "
+        "out: calibration.toml in the diarization pipeline's folder, if it has one.",
+    )
+
+    def calibration_of(self, model: str) -> VoiceCalibration | None:
+        """The calibration for a model's voiceprints, or None. Raises `CalibrationInvalid`."""
+        return calibration_of(model, self.calibration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +100,36 @@ def assign(
     labels = list(dict.fromkeys(turn.speaker for turn in turns))
     said = [turn for turn in turns if not turn.machine]  # an announcement welcomes callers as a rep does
     names = named.names_of(roster)
-    talk = {label: judge([turn for turn in said if turn.speaker == label], names) for label in labels}
-    recognised = _recognised(labels, voiceprints, roster, user_id, options)
-    return _decided(labels, talk, recognised, user_id, options)
+    words = _words_by_speaker(said)
+    parties = _parties(words)
+    talk = {label: judge([turn for turn in said if turn.speaker == label], names) for label in parties}
+    recognised = _recognised(parties, voiceprints, roster, user_id, options)
+    decided = {speaker.label: speaker for speaker in _decided(parties, talk, recognised, user_id, options)}
+    return tuple(decided.get(label) or _no_party(label, words) for label in labels)
+
+
+def _words_by_speaker(turns: Sequence[Turn]) -> Counter[str]:
+    """In order of first appearance."""
+    words: Counter[str] = Counter()
+    for turn in turns:
+        words[turn.speaker] += len(turn.words)
+    return words
+
+
+def _parties(words: Counter[str]) -> list[str]:
+    """The speakers between whom roles are decided: all, or the two who say nearly everything.
+
+    A diarizer makes a voice of its own out of a laugh or a cough with a word in it.
+    """
+    two = [label for label, _ in words.most_common(2)]
+    rest = words.total() - sum(words[label] for label in two)
+    if len(words) > 2 and rest <= FEW_OF_OTHERS * words.total() and rest < min(words[label] for label in two):
+        return [label for label in words if label in two]
+    return list(words)
+
+
+def _no_party(label: str, words: Mapping[str, int]) -> Speaker:
+    return Speaker(label, Role.UNKNOWN, 0.0, "too few words beside the others'" if label in words else "a machine")
 
 
 def judge(turns: Sequence[Turn], names: named.Names | None = None) -> Talk:
@@ -134,14 +172,18 @@ def _recognised(
         known.setdefault(entry.user_id, []).append(entry.voiceprint)
     if user_id in known:
         known = {user_id: known[user_id]} if user_id is not None else known
-    found = {label: match(voiceprints.get(label), known, options.voice) for label in labels}
+    own = {label: voiceprints[label] for label in labels if label in voiceprints}
+    calibrations = {label: options.calibration_of(voiceprint.model) for label, voiceprint in own.items()}
+    found = {label: match(voiceprint, known, calibrations[label], options.voice) for label, voiceprint in own.items()}
     matches = sorted(((m.similarity, label, m) for label, m in found.items() if m), key=lambda t: (-t[0], t[1]))
     if not matches:
         return None
+    _, label, best = matches[0]
     # two voices of one call that both fit: clear only if one fits better by the margin
-    if len(matches) > 1 and matches[0][0] - matches[1][0] < options.voice.margin:
+    fits = {one: like for like, one, _ in matches}
+    if len(matches) > 1 and clearest(fits, calibrations[label], options.voice) is None:
         return None
-    return matches[0][1], matches[0][2]
+    return label, best
 
 
 def _decided(
@@ -174,7 +216,7 @@ def _speaker(
 ) -> Speaker:
     if label == rep:
         user = user_id or (by_voice.name if by_voice else None)
-        return Speaker(label, Role.REP, confidence, "voiceprint" if by_voice else _reason(talk), user)
+        return Speaker(label, Role.REP, confidence, BY_VOICE if by_voice else _reason(talk), user)
     if speakers == 2:
         why = "the other voice is the rep's" if by_voice else _reason(talk)
         return Speaker(label, Role.CUSTOMER, confidence, why)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.speech import ChunkText, SpeakerSpan, Turn, Word
+from pipeline.speakers.handover import voices_of
 from pipeline.speakers.seconds import Labels, by_machine
 
 
@@ -41,15 +42,19 @@ def by_channel(texts: Iterable[ChunkText], speakers: Sequence[str], labels: Labe
 
 
 def by_spans(texts: Iterable[ChunkText], spans: Sequence[SpeakerSpan], labels: Labels = ()) -> list[Spoken]:
-    """A mixed channel: a word belongs to the speaker span that it overlaps most, else to the nearest one.
+    """A mixed channel: the speaker of each word is the diarizer's, as `handover.voices_of` reads its spans.
 
     Without any span all words are said by "A".
     """
     machine = by_machine(labels)
+    said = sorted(
+        ((word, text.language, text.chunk.channel) for text in texts for word in text.words),
+        key=lambda one: (one[0].start, one[0].end),
+    )
+    voices = voices_of([word for word, _, _ in said], spans)
     return [
-        Spoken(word, _speaker_at(word, spans), text.language, machine(text.chunk.channel, word))
-        for text in texts
-        for word in text.words
+        Spoken(word, voice, language, machine(channel, word))
+        for (word, language, channel), voice in zip(said, voices, strict=True)
     ]
 
 
@@ -88,21 +93,6 @@ def _interrupted(before: Spoken, after: Spoken, heard: Sequence[Spoken]) -> bool
         if other.speaker != before.speaker and before.word.end <= middle <= after.word.start:
             return True
     return False
-
-
-def _speaker_at(word: Word, spans: Sequence[SpeakerSpan]) -> str:
-    if not spans:
-        return "A"
-    best = max(spans, key=lambda span: (_overlap(word, span), -_distance(word, span)))
-    return best.speaker
-
-
-def _overlap(word: Word, span: SpeakerSpan) -> float:
-    return max(0.0, min(word.end, span.end) - max(word.start, span.start))
-
-
-def _distance(word: Word, span: SpeakerSpan) -> float:
-    return max(span.start - word.end, word.start - span.end, 0.0)
 
 
 def _turn(index: int, run: Sequence[Spoken]) -> Turn:

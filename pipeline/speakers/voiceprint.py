@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.speech import Voiceprint
-from pipeline.speakers.scales import scale
+from pipeline.voice_calibration import VoiceCalibration
 
 
 class MatchOptions(BaseModel):
@@ -19,9 +19,14 @@ class MatchOptions(BaseModel):
         None,
         ge=-1,
         le=1,
-        description="Cosine that the best candidate must reach; left out: the scale of the model.",
+        description="Cosine that the best candidate must reach; left out: the embedder's calibration.",
     )
-    margin: float = Field(0.10, ge=0, le=2, description="How far the best candidate must lie above the second.")
+    margin: float | None = Field(
+        None,
+        ge=0,
+        le=2,
+        description="How far the best candidate must lie above the second; left out: the embedder's calibration.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +49,10 @@ def similarity(a: Voiceprint, b: Voiceprint) -> float | None:
 def match(
     voiceprint: Voiceprint | None,
     candidates: Mapping[str, Sequence[Voiceprint]],
+    calibration: VoiceCalibration | None,
     options: MatchOptions | None = None,
 ) -> Match | None:
-    """The candidate whose voice it is, or None: too unlike all, or too like two.
+    """The candidate whose voice it is, or None: too unlike all, too like two, or no calibration for its embedder.
 
     A candidate with several voiceprints counts by the most similar one. Those of other models are passed over.
     """
@@ -57,18 +63,21 @@ def match(
         found = [s for s in (similarity(voiceprint, other) for other in known) if s is not None]
         if found:
             best[name] = max(found)
-    return clearest(best, voiceprint.model, options)
+    return clearest(best, calibration, options)
 
 
-def clearest(similarities: Mapping[str, float], model: str, options: MatchOptions | None = None) -> Match | None:
-    """The candidate whose voice it is by its similarity, or None: too unlike all, or too like two."""
+def clearest(
+    similarities: Mapping[str, float], calibration: VoiceCalibration | None, options: MatchOptions | None = None
+) -> Match | None:
+    """The candidate whose voice it is by its similarity, or None as `match` says."""
     options = options or MatchOptions()
-    if not similarities:
+    if not similarities or calibration is None:
         return None
     ranked = sorted(similarities, key=lambda name: (-similarities[name], name))
     first = similarities[ranked[0]]
     second = similarities[ranked[1]] if len(ranked) > 1 else -1.0
-    threshold = scale(model).threshold if options.threshold is None else options.threshold
-    if first < threshold or first - second < options.margin:
+    threshold = calibration.threshold if options.threshold is None else options.threshold
+    margin = calibration.margin if options.margin is None else options.margin
+    if first < threshold or first - second < margin:
         return None
     return Match(ranked[0], first, first - second)

@@ -11,6 +11,12 @@ COMMANDS = (
     Entry("migrate", "serve_app.cli.migrate:migrate", "Bring the database up to date, before `serve deploy`.", "Run"),
     Entry("doctor", "serve_app.cli.doctor:doctor", "What is missing on this machine, and what to do about it.", "Run"),
     Entry(
+        "checkpoints",
+        "serve_app.cli.checkpoints:app",
+        "Model files from the package index: fetch, list, verify.",
+        "Run",
+    ),
+    Entry(
         "submit", "serve_app.cli.submit:submit", "Send recordings to the service, as a telephony system does.", "Calls"
     ),
     Entry(

@@ -16,6 +16,7 @@ from serve_app.cli.errors import FAILED, CommandError
 
 if TYPE_CHECKING:
     from db.database import Database
+    from db.resealing import Resealed
     from db.views import CallRecord, CallSummary
 
 WATCH_SECONDS = 1.0
@@ -131,6 +132,44 @@ def export(
     if record.transcript is None:
         raise CommandError(f"Call {record.call.call_id} has no transcript: it is {record.call.state}.", "", FAILED)
     print(formats.FORMATS[format_](record.transcript), end="")
+
+
+@app.command()
+def reseal(json_: Json = False) -> None:
+    """Seal the recording URLs of all calls with the first of SWITCHBOARD_SECRETS_KEYS, those kept unsealed included.
+
+    After a key was set or put before others, or an upgrade from a version that did not seal them. The service may run.
+
+    Example:
+
+      SWITCHBOARD_SECRETS_KEYS='["NEW", "OLD"]' switchboard calls reseal
+    """
+    from serve_app.settings import Settings
+
+    sealer = Settings().url_sealer()
+    if not sealer.seals:
+        raise CommandError(
+            "SWITCHBOARD_SECRETS_KEYS is not set: recording URLs are stored unsealed.",
+            "`openssl rand -base64 32` makes a key; set it on every node.",
+        )
+
+    async def work(database: "Database") -> "Resealed":
+        from db.resealing import reseal as reseal_all
+
+        return await reseal_all(database, sealer)
+
+    done = state.run(work)
+    if json_:
+        print_json({"resealed": done.changed, "unopened": done.unopened})
+    else:
+        out().print(f"{done.changed} calls and submissions have their recording URLs sealed anew.")
+    if done.unopened:
+        raise CommandError(
+            f"{done.unopened} more are sealed with a key that is not among SWITCHBOARD_SECRETS_KEYS.",
+            "Add that key behind the first one and run this again; without it their recordings can only be submitted "
+            "again.",
+            FAILED,
+        )
 
 
 def load(call_id: str, workspace: str | None) -> "CallRecord":

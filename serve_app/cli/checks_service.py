@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from serve_app.cli.checks import Check, bad, good, warn
+from serve_app.run_folder import running
 
 ENOUGH_SPACE = 5 << 30  # bytes: a day of a small team's recordings
 CONNECT_SECONDS = 5
@@ -107,10 +108,17 @@ def _server(url: str, origin: str) -> Iterator[Check]:
         with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
             version = connection.info.server_version
             row = connection.execute("select count(*) from pg_available_extensions where name = 'vector'").fetchone()
+            durable = connection.execute("SHOW synchronous_commit").fetchone() != ("off",)
     except psycopg.OperationalError as error:
         yield bad("database", f"{origin}: {str(error).strip().splitlines()[0]}", "Start PostgreSQL, or mend the url.")
         return
     yield good("database", f"PostgreSQL {version // 10000}.{version % 10000} ({origin})")
+    if not durable:
+        yield warn(
+            "durability",
+            "synchronous_commit is off: a crash of the server loses commits",
+            "Our connections switch it on for themselves; switch it on for whoever else writes.",
+        )
     if not row or not row[0]:
         yield bad(
             "pgvector", "not installed on the server", "Install pgvector for this PostgreSQL (postgresql-NN-pgvector)."
@@ -145,9 +153,17 @@ def _isolation(url: str) -> Check:
 
 
 def ray_and_ports(settings: Any) -> Iterator[Check]:
-    address = _ray_address()
-    if address is not None:
-        yield good("Ray", f"a cluster runs at {address}; `switchboard up` joins it")
+    from serve_app.cli.checks_access import ray_doors
+
+    own = {service.facts["ray_address"]: service for service in running() if "ray_address" in service.facts}
+    for address, service in own.items():
+        yield good("Ray", f"the service at {service.facts.get('url')} runs here, its Ray at {address}")
+        yield from ray_doors(address)
+    cluster = _ray_address()
+    if cluster is not None and cluster not in own:
+        yield good("Ray", f"a cluster runs at {cluster}; `switchboard up --address auto` joins it")
+        yield from ray_doors(cluster)
+    if own or cluster is not None:
         return
     yield good("Ray", "not running (`switchboard up` starts it)")
     ports = {settings.http.port: "the service", DASHBOARD_PORT: "Ray's dashboard", GCS_PORT: "Ray"}

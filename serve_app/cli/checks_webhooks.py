@@ -21,7 +21,7 @@ def endpoints(settings: Any) -> Iterator[Check]:
     troubled = [check for endpoint, standing in found for check in _trouble(endpoint, standing)]
     if found and not troubled:
         yield good("webhooks", f"{len(found)} endpoints take their events")
-    if found and not settings.secrets_keys:
+    if found and not settings.sealer().seals:
         yield warn(
             "webhooks",
             "their secrets are stored unsealed",

@@ -1,7 +1,9 @@
 """`switchboard demo`: the whole way of nine calls, on the components that production uses."""
 
 import asyncio
+import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,19 +13,26 @@ import httpx
 import typer
 
 from serve_app.cli.console import Json, err, out, print_json, table
-from serve_app.cli.errors import FAILED, CommandError
+from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from db.views import CallRecord
+    from pipeline.domain.speech import Label
     from serve_app.cli.handout import HandOut
     from serve_app.demo.samples import Sample
     from serve_app.service import Endpoints
     from serve_app.settings import Settings
 
-HELLO = """[bold]Switchboard demo[/bold]: PostgreSQL, Ray Serve, faster-whisper and pyannote, as in production.
-Recognition and diarization use the [yellow]demo checkpoints[/yellow], trained on synthetic speech only:
-they are no use on real voices.
+HELLO = """[bold]Switchboard demo[/bold]: PostgreSQL, Ray Serve and the engines, as in production.
+Recognition: Whisper base. Diarization: segmentation-3.0 and CAM++.
 """
+VOICES = {"real": "real", "synthetic": "TTS"}
+RECOGNITION, DIARIZATION = "base", "segmentation-3.0+campplus"
+ATTRIBUTION = """Real voices: LibriSpeech (V. Panayotov et al., CC BY 4.0); pyannote.audio (MIT);
+Asterisk prompts by Allison Smith, music by Macroform and Reno Project (CC BY-SA
+3.0). TTS: flite, espeak-ng. More: serve_app/demo/samples/README.md"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,10 @@ class Played:
 
 
 def demo(
+    calls: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CALL ...]", help="Beginnings of names, such as 01 04.", show_default="all nine"),
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the service running afterwards, until Ctrl-C.")] = False,
     data_dir: Annotated[Path, typer.Option(help="Where the demo keeps its state.")] = Path(".data/demo"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
@@ -45,19 +58,28 @@ def demo(
 ) -> None:
     """Start the service, send it the sample calls as a telephony system would, show the records.
 
-    Every word of the samples is known, so the last table says how many were heard wrong.
+    Every word of the samples is known, so the last table says how many were heard wrong. The first run fetches model
+    files (about 300 MB) and, with apt-get, the prompts and hold music of three calls (7 MB).
 
-    Example: switchboard demo --keep
+    Examples:
+
+      switchboard demo
+
+      switchboard demo 01 08 --keep
     """
+    from serve_app.children import adopt_orphans
     from serve_app.cli.handout import HandOut
-    from serve_app.demo.samples import load_samples
+    from serve_app.run_folder import discard_own, own
     from serve_app.service import Service
 
     console = err()
     console.print(HELLO)
-    samples = load_samples()
+    os.umask(0o077)
+    adopt_orphans()
+    settings = demo_settings(data_dir, port)
+    _fetch_checkpoints(settings)
+    samples = ready_samples(data_dir / "calls", tuple(calls or ()))
     with HandOut() as files:
-        settings = demo_settings(data_dir, port)
         service = Service(settings, "local", on_step=lambda step: console.print(f"[dim]{step} ...[/dim]"))
         try:
             endpoints = service.start()
@@ -77,14 +99,15 @@ def demo(
     if report["completed"] < len(samples):
         raise CommandError(
             f"{len(samples) - report['completed']} of {len(samples)} calls were not completed.",
-            "Their records above say why; Ray's logs are in /tmp/ray/session_latest/logs/serve.",
+            f"Their records above say why; Ray's logs are in {own().path}/ray/session_latest/logs/serve.",
             FAILED,
         )
+    discard_own()
 
 
 def demo_settings(data_dir: Path, port: int) -> "Settings":
     """Production's settings but for the checkpoints, the folder, the port, and 127.0.0.1 as a host to fetch from."""
-    from serve_app.service import free_port
+    from serve_app.ports import free_port
     from serve_app.settings import Settings
 
     settings = Settings()
@@ -94,11 +117,47 @@ def demo_settings(data_dir: Path, port: int) -> "Settings":
         "data_dir": data_dir.resolve(),
         "http": settings.http.model_copy(update={"host": "127.0.0.1", "port": port or free_port()}),
         "fetch": settings.fetch.model_copy(update={"allowed_hosts": ("127.0.0.1",)}),
-        "asr": settings.asr.model_copy(update={"model": "demo"}),
-        "diarization": settings.diarization.model_copy(update={"pipeline": "demo"}),
+        "asr": settings.asr.model_copy(update={"model": RECOGNITION}),
+        "diarization": settings.diarization.model_copy(update={"pipeline": DIARIZATION}),
         "processing": settings.processing.model_copy(update={"drain_seconds": 2.0}),
     }
     return settings.model_copy(update=changes)
+
+
+def ready_samples(folder: Path, chosen: tuple[str, ...] = ()) -> "list[Sample]":
+    """The samples whose names begin as `chosen` says (none: all), those with a recipe composed in `folder`.
+
+    Those whose sounds cannot be fetched are left out, and it is said which.
+    """
+    from serve_app.demo import sounds
+    from serve_app.demo.samples import load_samples
+
+    samples, fetched = [sample for sample in load_samples() if sample.name.startswith(chosen or "")], None
+    if not samples:
+        raise CommandError(f"No sample call begins with {', '.join(chosen)}.", "The demo's table has names.", USAGE)
+    if any(sample.needs_sounds for sample in samples):
+        try:
+            fetched = sounds.fetch()
+        except sounds.SoundsMissing as error:
+            lacking = [sample.name for sample in samples if sample.needs_sounds]
+            samples = [sample for sample in samples if not sample.needs_sounds]
+            err().print(
+                f"[yellow]Left out: {', '.join(lacking)}.[/yellow] Their prompts and hold music come from Debian's "
+                f"Asterisk packages. {error}"
+            )
+    return [sample.composed(folder, fetched) for sample in samples]
+
+
+def _fetch_checkpoints(settings: "Settings") -> None:
+    """Bring the demo's checkpoints into the store, with progress."""
+    from pipeline.checkpoints import DIARIZATION as DIARIZERS
+    from pipeline.checkpoints import RECOGNITION as RECOGNIZERS
+    from pipeline.checkpoints import store
+    from pipeline.checkpoints.fetch import fetch
+
+    parts = [*RECOGNIZERS.stored[RECOGNITION].values(), *DIARIZERS.stored[DIARIZATION].values()]
+    folder = settings.checkpoints or store.default_folder()
+    fetch(parts, folder, lambda line: err().print(line, style="dim", markup=False, soft_wrap=True))
 
 
 async def _prepare_workspace(database_url: str) -> str:
@@ -163,12 +222,12 @@ def _report(
     run_seconds: float,
 ) -> dict[str, Any]:
     """The figures of the run, JSON-able."""
-    from serve_app.demo.compare import WordErrors, compare
+    from serve_app.demo.compare import WordErrors, compare, turns_by_role
 
     rows, total = [], WordErrors(0, 0)
     for sample, one in zip(samples, played, strict=True):
         record = records[sample.name]
-        row: dict[str, Any] = {**asdict(one), "state": str(record.call.state)}
+        row: dict[str, Any] = {**asdict(one), "voices": sample.expected["voices"], "state": str(record.call.state)}
         if record.transcript is not None:
             errors = compare(sample.expected, turns_by_role(record.transcript), record.transcript.layout.kind.separated)
             total += errors
@@ -181,6 +240,8 @@ def _report(
                 "words_said": errors.said,
                 "words_doubtful": sum(word.doubtful for turn in record.transcript.turns for word in turn.words),
                 "doubts": len(record.transcript.doubts),
+                "channels": [_held(labels) for labels in record.transcript.labels],
+                "speakers": len({turn.speaker for turn in record.transcript.turns if not turn.machine}),
                 "tasks": len(record.tasks),
             }
         rows.append(row)
@@ -194,10 +255,13 @@ def _report(
     }
 
 
-def turns_by_role(transcript: Any) -> list[tuple[str, str]]:
-    """(role, text) of each turn."""
-    roles = {speaker.label: str(speaker.role) for speaker in transcript.speakers}
-    return [(roles[turn.speaker], turn.text) for turn in transcript.turns]
+def _held(labels: "Sequence[Label]") -> dict[str, float]:
+    """Seconds of each kind of sound in a channel."""
+    kinds = {label.kind for label in labels}
+    return {
+        str(kind): round(sum(label.end - label.start for label in labels if label.kind is kind), 1)
+        for kind in sorted(kinds)
+    }
 
 
 def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dict[str, Any]) -> None:
@@ -208,8 +272,27 @@ def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dic
         console.rule(f"[bold]{sample.name}[/bold]")
         render_call(records[sample.name], console)
     console.rule("[bold]What was heard, beside what was said[/bold]")
-    summary = table("!sample", "state", "layout", "language", "words wrong", "doubtful", "tasks")
-    for row in report["calls"]:
+    console.print(_summary(report["calls"]))
+    rate = report["words_wrong"] / max(1, report["words_said"])
+    console.print(
+        f"\n[bold]{report['completed']} of {len(samples)} calls completed[/bold] in {report['run_seconds']} s "
+        f"(service ready after {report['start_seconds']} s); {rate:.1%} of the words wrong."
+    )
+    console.print(ATTRIBUTION, style="dim")
+    console.print(
+        "\nNext:\n"
+        "  switchboard demo --keep       leave it running and send calls yourself\n"
+        "  switchboard process FILE      the pipeline on a recording of yours\n"
+        "  switchboard doctor            what this machine lacks for larger models\n"
+        "  README.md, 'To production'    your PostgreSQL, larger models, ray up"
+    )
+
+
+def _summary(calls: list[dict[str, Any]]) -> "Table":
+    """One row for each call; at most 80 columns wide."""
+    summary = table("!sample", "state", "layout", "language", "words\nwrong", "doubtful", "tasks", "voices")
+    summary.padding = (0, 1, 0, 0)
+    for row in calls:
         wrong = f"{row['words_wrong']} of {row['words_said']}" if "words_said" in row else "-"
         summary.add_row(
             row["name"],
@@ -219,20 +302,9 @@ def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dic
             wrong,
             str(row.get("words_doubtful", "-")),
             str(row.get("tasks", "-")),
+            VOICES[row["voices"]],
         )
-    console.print(summary)
-    rate = report["words_wrong"] / max(1, report["words_said"])
-    console.print(
-        f"\n[bold]{report['completed']} of {len(samples)} calls completed[/bold] in {report['run_seconds']} s "
-        f"(service ready after {report['start_seconds']} s); {rate:.1%} of the words wrong, by the demo checkpoints."
-    )
-    console.print(
-        "\nHow to go on:\n"
-        "  switchboard demo --keep           leave it running and send calls yourself\n"
-        "  switchboard process FILE          the pipeline on a recording of yours, in this process\n"
-        "  switchboard doctor                what this machine lacks for real checkpoints\n"
-        "  README.md, 'To production'        your PostgreSQL, real checkpoints, ray up"
-    )
+    return summary
 
 
 def _keep_running(endpoints: "Endpoints", key: str, data_dir: Path) -> None:

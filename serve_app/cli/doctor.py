@@ -43,6 +43,7 @@ def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
         ("torch and the GPU", checks_machine.torch_and_gpu),
         ("limits", checks_machine.open_files),
         ("HAProxy", checks_machine.haproxy),
+        ("decoder", checks_machine.decoder),
     ]
     settings, complaint = _settings()
     found.append(("settings", lambda: complaint))
@@ -58,6 +59,7 @@ def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
             ("models", lambda: checks_models.checkpoints(settings)),
             ("analysis", lambda: checks_analysis.endpoint(settings)),
             ("secrets", lambda: checks_secrets.sealing(settings)),
+            ("recording URLs", lambda: checks_secrets.recording_urls(settings)),
             ("webhooks", lambda: checks_webhooks.endpoints(settings)),
         ]
     return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pipeline.domain.speech import Transcript, Turn, Word
+from pipeline.domain.speech import Transcript, Turn, Word, text_of
 from serve_app.cli.render_sound import who
 
 LINE_SECONDS, LINE_CHARACTERS = 6.0, 80  # of one subtitle
@@ -15,7 +15,7 @@ def text(transcript: Transcript) -> str:
 def srt(transcript: Transcript) -> str:
     """SubRip."""
     return "".join(
-        f"{number}\n{_time(words[0].start, ',')} --> {_time(words[-1].end, ',')}\n{who(turn)}: {_text(words)}\n\n"
+        f"{number}\n{_time(words[0].start, ',')} --> {_time(words[-1].end, ',')}\n{who(turn)}: {text_of(words)}\n\n"
         for number, (turn, words) in enumerate(_lines(transcript), 1)
     )
 
@@ -23,7 +23,7 @@ def srt(transcript: Transcript) -> str:
 def vtt(transcript: Transcript) -> str:
     """WebVTT; speakers are voice tags."""
     cues = (
-        f"{_time(words[0].start, '.')} --> {_time(words[-1].end, '.')}\n<v {who(turn)}>{_escaped(_text(words))}\n\n"
+        f"{_time(words[0].start, '.')} --> {_time(words[-1].end, '.')}\n<v {who(turn)}>{_escaped(text_of(words))}\n\n"
         for turn, words in _lines(transcript)
     )
     return "WEBVTT\n\n" + "".join(cues)
@@ -38,17 +38,13 @@ def _lines(transcript: Transcript) -> list[tuple[Turn, list[Word]]]:
     for turn in transcript.turns:
         piece: list[Word] = []
         for word in turn.words:
-            if piece and (word.end - piece[0].start > LINE_SECONDS or len(_text([*piece, word])) > LINE_CHARACTERS):
+            if piece and (word.end - piece[0].start > LINE_SECONDS or len(text_of([*piece, word])) > LINE_CHARACTERS):
                 lines.append((turn, piece))
                 piece = []
             piece.append(word)
         if piece:
             lines.append((turn, piece))
     return lines
-
-
-def _text(words: list[Word]) -> str:
-    return " ".join(word.text for word in words)
 
 
 def _escaped(said: str) -> str:

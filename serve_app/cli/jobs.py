@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from db.failed import FailedJob, Retried
     from db.views import JobSummary
 
-STYLES = {"queued": "cyan", "running": "yellow", "done": "green", "failed": "bold red", "superseded": "dim"}
+STYLES = {
+    "fetching": "cyan",
+    "queued": "cyan",
+    "running": "yellow",
+    "done": "green",
+    "failed": "bold red",
+    "superseded": "dim",
+}
 
 app = typer.Typer(
     help="""Jobs: each promises to process a call.
@@ -89,7 +96,7 @@ def list_(
 def about(job: "JobSummary") -> str:
     """Stage and worker while it runs, the next try while it waits, and the last error."""
     parts = []
-    if job.state == "running":
+    if job.state == "running" or (job.state == "fetching" and not job.next_try):
         parts.append(f"{job.stage or 'starting'} on {job.worker}")
     if job.next_try and job.attempts:
         parts.append(f"next try {moment(job.next_try)}")

@@ -47,11 +47,11 @@ def process(
     time_zone: Annotated[str, typer.Option(help="IANA name.")] = "UTC",
     model: Annotated[
         str | None,
-        typer.Option(help="Whisper size, hub repository, folder, auto or demo.", show_default="SWITCHBOARD_ASR__MODEL"),
+        typer.Option(help="Whisper size, hub repository, folder or auto.", show_default="SWITCHBOARD_ASR__MODEL"),
     ] = None,
     pipeline: Annotated[
         str | None,
-        typer.Option(help="Diarization: repository, folder or demo.", show_default="SWITCHBOARD_DIARIZATION__PIPELINE"),
+        typer.Option(help="Diarization: repository, folder or auto.", show_default="SWITCHBOARD_DIARIZATION__PIPELINE"),
     ] = None,
     words: Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")] = False,
     json_: Json = False,
@@ -66,7 +66,7 @@ def process(
 
       switchboard process rep.wav --second customer.wav --outgoing --json
 
-      switchboard process serve_app/demo/samples/*/call.flac --model demo --pipeline demo
+      switchboard process serve_app/demo/samples/*/call.flac --model base
     """
     if second and len(files) > 1:
         raise CommandError("--second belongs to one call, but several files were given.", "", USAGE)

@@ -16,6 +16,7 @@ from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Word
 from serve_app.cli.console import duration, moment
 from serve_app.cli.render_findings import render_finding
 from serve_app.cli.render_sound import (
+    beside_speech,
     language_of,
     render_doubts,
     render_labels,
@@ -83,7 +84,10 @@ def render_transcript(transcript: Transcript, tones: Mapping[int, str], words: b
     lines.add_column(no_wrap=True)
     lines.add_column(no_wrap=True)
     lines.add_column(overflow="fold")
+    beside = beside_speech(transcript)
     for turn in transcript.turns:
+        while beside and beside[0][0] <= turn.start:
+            _add_sound(lines, *beside.pop(0))
         mark, mark_style = TONE_MARKS.get(tones.get(turn.index, ""), (" ", ""))
         said: RenderableType = render_said(turn)
         if words:
@@ -95,7 +99,14 @@ def render_transcript(transcript: Transcript, tones: Mapping[int, str], words: b
             Text(mark, style=mark_style),
             said,
         )
+    for start, what in beside:
+        _add_sound(lines, start, what)
     return lines
+
+
+def _add_sound(lines: Table, start: float, what: str) -> None:
+    """A line for what is no speech."""
+    lines.add_row(clock(start), "", "", Text(f"[{what}]", style="dim italic"))
 
 
 def speaker_styles(speakers: Sequence[Speaker]) -> dict[str, str]:

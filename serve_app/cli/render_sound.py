@@ -16,7 +16,18 @@ LAYOUTS = {
     "stereo": "stereo: left is the rep, right the customer",
     "two_files": "two files: the first is the rep, the second the customer",
 }
+BESIDE_SPEECH = {
+    LabelKind.MUSIC: "hold music",
+    LabelKind.RINGBACK: "ringback",
+    LabelKind.BUSY: "busy tone",
+    LabelKind.DTMF: "keys",
+    LabelKind.BEEP: "beep",
+}
+MOMENTS = (LabelKind.DTMF, LabelKind.BEEP)  # shown however short
+SHORTEST = 1.0  # seconds of the others
+LONGEST_GAP = 5.0  # seconds of silence within a stretch: from ring to ring in any country's cadence
 UNSURE = 0.4  # words the engine gave less than this are dimmed
+UNSURE_ONLY = ("unsure",)  # the reasons of a doubt about words that the recognizer is not sure of
 MARK = "~"  # around doubtful words: styles are lost in a pipe
 LEGEND = f"{MARK}words{MARK} are doubtful: see Doubts"
 ORDER = (LabelKind.SPEECH, LabelKind.VOICEMAIL, LabelKind.ANNOUNCEMENT, LabelKind.RINGBACK, LabelKind.BUSY)
@@ -28,7 +39,7 @@ def render_layout(layout: Layout) -> list[RenderableType]:
 
 
 def render_labels(transcript: Transcript) -> list[RenderableType]:
-    """A line for each channel: the seconds of what it holds, and the digits of keys."""
+    """A line for each channel: the seconds of what it holds, and how many keys were pressed."""
     separated = transcript.layout.kind.separated
     names = ["rep", "customer"] if separated else ["all"]
     return [
@@ -38,16 +49,59 @@ def render_labels(transcript: Transcript) -> list[RenderableType]:
 
 
 def held(labels: Sequence[Label]) -> str:
-    """What the labels of one channel add up to, such as `speech 61.0 s, ringback 12.0 s, keys "142"`."""
+    """What the labels of one channel add up to, such as `speech 61.0 s, ringback 12.0 s, 3 keys`."""
     seconds: dict[LabelKind, float] = defaultdict(float)
     for label in labels:
         seconds[label.kind] += label.end - label.start
     kinds = sorted(seconds, key=lambda kind: (ORDER.index(kind) if kind in ORDER else len(ORDER), -seconds[kind]))
-    digits = "".join(label.detail or "" for label in labels if label.kind is LabelKind.DTMF).replace(" ", "")
+    pressed = _pressed([label for label in labels if label.kind is LabelKind.DTMF])
     return ", ".join(
-        f'keys "{digits}"' if kind is LabelKind.DTMF and digits else f"{_said(kind)} {seconds[kind]:.1f} s"
-        for kind in kinds
+        pressed if kind is LabelKind.DTMF and pressed else f"{_said(kind)} {seconds[kind]:.1f} s" for kind in kinds
     )
+
+
+def _pressed(labels: Sequence[Label]) -> str:
+    """`3 keys`, with the digits where they were kept: `3 keys "142"`; empty where nobody counted."""
+    keys = sum(label.keys or 0 for label in labels)
+    if not keys:
+        return ""
+    digits = "".join(label.detail or "…" for label in labels) if any(label.detail for label in labels) else ""
+    return f"{keys} key{'s' if keys > 1 else ''}" + (f' "{digits}"' if digits else "")
+
+
+def beside_speech(transcript: Transcript) -> list[tuple[float, str]]:
+    """(second, what) of hold music, tones and keys, in order of time: (41.0, "hold music, 11 s").
+
+    Labels of one kind that only a short silence divides are one stretch: rings, keys of a number.
+    """
+    found = [
+        (stretch[0].start, _beside(stretch))
+        for labels in transcript.labels
+        for stretch in _stretches(labels)
+        if stretch[0].kind in MOMENTS or stretch[-1].end - stretch[0].start >= SHORTEST
+    ]
+    return sorted(found)
+
+
+def _stretches(labels: Sequence[Label]) -> Iterator[list[Label]]:
+    stretch: list[Label] = []
+    for label in labels:
+        if label.kind is LabelKind.SILENCE:
+            continue
+        if stretch and (label.kind is not stretch[-1].kind or label.start - stretch[-1].end > LONGEST_GAP):
+            yield stretch
+            stretch = []
+        if label.kind in BESIDE_SPEECH:
+            stretch.append(label)
+    if stretch:
+        yield stretch
+
+
+def _beside(stretch: Sequence[Label]) -> str:
+    kind, seconds = stretch[0].kind, stretch[-1].end - stretch[0].start
+    if kind is LabelKind.DTMF:
+        return held(stretch)
+    return BESIDE_SPEECH[kind] if kind in MOMENTS else f"{BESIDE_SPEECH[kind]}, {seconds:.0f} s"
 
 
 def _said(kind: LabelKind) -> str:
@@ -71,7 +125,7 @@ def render_languages(transcript: Transcript) -> list[RenderableType]:
         lines += [
             Text(
                 f"channel {stretch.channel}, {stretch.start:.1f} - {stretch.end:.1f} s: {stretch.language} "
-                f"({stretch.probability:.0%})",
+                + (f"({stretch.probability:.0%})" if stretch.probability is not None else "(not detected)"),
                 style="dim",
             )
             for stretch in transcript.languages
@@ -81,11 +135,14 @@ def render_languages(transcript: Transcript) -> list[RenderableType]:
 
 def render_said(turn: Turn) -> Text:
     """The words of a turn: those with little confidence dimmed, doubtful ones underlined and between marks."""
-    pieces = []
+    said = Text()
     for doubtful, words in groupby(turn.words, key=lambda word: word.doubtful):
-        piece = Text(" ").join(_word(word) for word in words)
-        pieces.append(Text.assemble((MARK, "yellow"), piece, (MARK, "yellow")) if doubtful else piece)
-    return Text(" ").join(pieces)
+        for i, word in enumerate(words):
+            said.append("" if word.joined or not said else " ")
+            said.append(MARK if doubtful and i == 0 else "", "yellow")
+            said.append_text(_word(word))
+        said.append(MARK if doubtful else "", "yellow")
+    return said
 
 
 def _word(word: Word) -> Text:
@@ -99,8 +156,14 @@ def who(turn: Turn) -> str:
 
 
 def render_doubts(transcript: Transcript) -> list[RenderableType]:
-    """Every doubt with its reasons; text that was taken out is shown here and nowhere else."""
-    lines: list[RenderableType] = [_doubt(doubt) for doubt in transcript.doubts]
+    """Every doubt with its reasons; text that was taken out is shown here and nowhere else.
+
+    Words that are only unsure are many and marked where they stand: one line says how many.
+    """
+    lines: list[RenderableType] = [_doubt(doubt) for doubt in transcript.doubts if doubt.reasons != UNSURE_ONLY]
+    if unsure := [doubt for doubt in transcript.doubts if doubt.reasons == UNSURE_ONLY]:
+        places = "1 place" if len(unsure) == 1 else f"{len(unsure)} places"
+        lines.append(Group(Text(f"? {places} above, not sure", style="yellow"), _why(UNSURE_ONLY)))
     if any(word.doubtful for turn in transcript.turns for word in turn.words):
         lines.append(Text(LEGEND, style="dim"))
     return lines
@@ -110,8 +173,11 @@ def _doubt(doubt: Doubt) -> RenderableType:
     where = f"channel {doubt.channel}, {doubt.start:.1f} - {doubt.end:.1f} s"
     what = "not sure" if doubt.kept else "taken out"
     said = f': "{doubt.text}"' if doubt.text else ""
-    reasons = " ".join(_sentences(doubt.reasons))
-    return Group(Text(f"? {where}, {what}{said}", style="yellow"), Text(f"  {reasons}", style="dim"))
+    return Group(Text(f"? {where}, {what}{said}", style="yellow"), _why(doubt.reasons))
+
+
+def _why(reasons: Iterable[str]) -> Text:
+    return Text(f"  {' '.join(_sentences(reasons))}", style="dim")
 
 
 def _sentences(reasons: Iterable[str]) -> Iterator[str]:

@@ -50,7 +50,7 @@ def running_embedded(settings: "Settings") -> str | None:
 async def _opened(url: str, work: Work[T]) -> T:
     from db.database import Database
 
-    database = await Database.open(url, pool_size=2)
+    database = await Database.open(url, pool_size=2, answer_seconds=None)
     try:
         return await work(database)
     finally:

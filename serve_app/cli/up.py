@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -28,20 +29,41 @@ def up(
 
     Example: switchboard up --port 8000
     """
+    from serve_app.run_folder import discard_own, own
     from serve_app.service import Service
     from serve_app.settings import Settings
+    from serve_app.supervisor import Supervisor
 
     settings = Settings()
     listen = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = settings.model_copy(update={"http": settings.http.model_copy(update=listen)})
-    service = Service(settings, address, dashboard, on_step=lambda step: err().print(f"[dim]{step} ...[/dim]"))
+
+    def step(sentence: str) -> None:
+        err().print(f"[dim]{sentence} ...[/dim]")
+
+    def serve(database_url: str, ready: Callable[[], None]) -> None:
+        within = settings.with_folder_key().model_copy(update={"database_url": database_url})
+        _serve(Service(within, address, dashboard, step), settings, as_json, ready)
+
+    os.umask(0o077)  # recordings, decoded sound, logs: for this user alone
+    state = Service(settings, address, on_step=step).refuse()
+    folder = own().path  # made here, so that it is this process's, and one for all that it starts
+    code = Supervisor(state, serve, settings.processing.drain_seconds, folder, step).run()
+    if code:
+        raise typer.Exit(code)
+    discard_own()
+
+
+def _serve(service: Any, settings: Any, as_json: bool, ready: Callable[[], None]) -> None:
+    """The service itself, in a process of its own, until a signal."""
     stopped = threading.Event()
     _stop_on_signals(stopped)
     try:
-        endpoints = service.start()
+        endpoints = service.start(_leave)
         _stop_on_signals(stopped)  # again: Ray has put a handler of its own in place, which ends the process after 3 s
         _say_ready(endpoints, settings, as_json)
         service.wait_for_engines()
+        ready()
         err().print(f"[green]Engines ready[/green]: {settings.asr.model}, {settings.diarization.pipeline}")
         if as_json:
             _event(event="engines_ready")
@@ -50,6 +72,14 @@ def up(
         pass
     finally:
         service.stop()
+
+
+def _leave(what: str) -> None:
+    """End at once, for the supervisor to start again: what waits for a Ray that has died may wait for a minute."""
+    from serve_app.supervisor import AGAIN
+
+    err().print(f"[yellow]Ray's {what} is gone.[/yellow]")
+    os._exit(AGAIN)
 
 
 class _Stopped(Exception):
@@ -76,7 +106,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
             ray_address=endpoints.ray_address,
             haproxy=endpoints.haproxy,
             seconds=round(endpoints.seconds, 2),
-            pid=os.getpid(),
+            pid=os.getppid(),  # the supervisor: who is to be signaled
         )
         return
     console = out()
@@ -85,7 +115,9 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     console.print(
         f"  ingress          {'HAProxy' if endpoints.haproxy else 'Ray Serve proxy (HAProxy is not installed)'}"
     )
-    console.print(f"  Ray              {endpoints.ray_address}")
+    console.print(
+        f"  Ray              {endpoints.ray_address}, for who has {os.environ.get('RAY_AUTH_TOKEN_PATH', 'the token')}"
+    )
     console.print(f"  state            {_where(settings)}")
     console.print(f"  recordings       {settings.storage_url}")
     console.print("  next             switchboard keys create   (then: switchboard submit FILE --key ...)")

@@ -2,6 +2,7 @@
 
 import getpass
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from serve_app.cli.errors import USAGE, CommandError
 if TYPE_CHECKING:
     from db.database import Database
     from db.voiceprints import VoiceprintRecord, VoiceprintSummary
+    from pipeline.domain.speech import Voiceprint
     from pipeline.domain.voices import VoicePolicy
 
 T = TypeVar("T")
@@ -169,11 +171,51 @@ def assign(
     _change("assign", call_id, workspace, json_, member)
 
 
+@app.command()
+def calibrate(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings of one voice each: SPEAKER/*.wav.")],
+    file: Annotated[Path, typer.Option("--out", help="The calibration to write.")],
+) -> None:
+    """Measure when the diarization pipeline's embedder takes two voices for one, on labeled recordings of yours.
+
+    Takes 10 speakers or more, each with two recordings or more, best of other days, with 7 s of speech or more.
+
+    Example:
+
+      switchboard voiceprints calibrate recordings --out community-1.toml
+    """
+    from pipeline import diarization
+    from pipeline.audio.chunks import find_speech
+    from pipeline.audio.decode import decode_file
+    from pipeline.calibrate_voices import CannotCalibrate, as_toml
+    from pipeline.calibrate_voices import calibrate as measured
+    from pipeline.workers import spoken
+    from serve_app.settings import Settings
+
+    settings = Settings()
+    engine = diarization.load(settings.diarization)
+    prints: dict[str, list[Voiceprint]] = {}
+    for path in sorted(path for path in folder.glob("*/*") if path.is_file()):
+        audio = decode_file(path, settings.decode).audio
+        made = engine.voiceprint(spoken(audio, 0, find_speech(audio, settings.speech)[0]))
+        if made is None:
+            err().print(f"{path}: too little speech; left out.", markup=False)
+        else:
+            prints.setdefault(path.parent.name, []).append(made)
+    try:
+        found = measured(prints)
+    except CannotCalibrate as error:
+        raise CommandError(str(error), f"{folder} holds SPEAKER/*.wav.") from error
+    file.write_text(as_toml(found), encoding="utf-8")
+    out().print(f"{file}: {found.basis}", markup=False, soft_wrap=True)
+    out().print(f"Set SWITCHBOARD_ROLES__CALIBRATION={file.absolute()}", markup=False, soft_wrap=True)
+
+
 def _change(action: str, call_id: str, workspace: str | None, json_: bool, member: UUID | None = None) -> None:
     from pipeline.speakers.policy import Voices
     from serve_app.settings import Settings
 
-    policy = Voices(Settings().roles)
+    policy = Voices(Settings().role_options())
 
     async def work(database: "Database") -> "VoiceprintSummary":
         return await _of_call(

@@ -111,9 +111,10 @@ def test(endpoint: Id, json_: Json = False) -> None:
         one = await find(database, endpoint)
         sealer = settings().sealer()
         secrets = [sealer.open(sealed) for sealed in await webhooks.sealed_secrets(database, one)]
-        event = payload.trial_event(one.endpoint_id)
+        clock = await database.clock()
+        event = payload.trial_event(one.endpoint_id, clock.now())
         body = payload.body(event, (), 1 << 20)
-        answer = await poster().post(one.url, payload.message_id(event.event_id), body, secrets)
+        answer = await poster().post(one.url, payload.message_id(event.event_id), body, secrets, clock)
         return payload.message_id(event.event_id), answer.attempt
 
     message_id, attempt = run(work)

@@ -149,6 +149,93 @@ def terms(
         err().print(f"{home.name} has no terms: `switchboard workspaces terms TERM ...` adds some.", markup=False)
 
 
+@app.command("digits")
+def digits(
+    keep: Annotated[
+        bool | None,
+        typer.Option("--keep/--drop", help="Without either, it is shown how it is.", show_default=False),
+    ] = None,
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Show or change whether it is kept which keys were pressed in a call, as menus are answered by.
+
+    Without it only how many is kept. Entries of 12 digits and more, in which a card number may be, and what is typed in
+    the two minutes behind them are never kept. `--drop` removes digits that earlier calls kept, too.
+
+    Example:
+
+      switchboard workspaces digits --keep --workspace acme
+    """
+
+    async def work(database: "Database") -> "Workspace":
+        from db import directory
+
+        home = await names.workspace(database, workspace)
+        return home if keep is None else await directory.set_keep_digits(database, home.workspace_id, keep)
+
+    home = state.run(work)
+    if json_:
+        print_json(home)
+        return
+    kept = "keeps which keys were pressed" if home.keep_digits else "keeps how many keys were pressed, not which"
+    out().print(f"{home.name} {kept}.", markup=False)
+
+
+@app.command("hosts")
+def hosts(
+    host: Annotated[
+        list[str] | None, typer.Argument(metavar="[HOST]...", help="Without any, they are shown.", show_default=False)
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take these away instead of adding them.")] = False,
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Show or change the hosts inside your own network that this workspace's recordings may be fetched from.
+
+    Names, addresses and networks (CIDR), each perhaps with a port. They hold for this workspace alone;
+    SWITCHBOARD_FETCH__ALLOWED_HOSTS holds for all of them. The open Internet needs no entry.
+
+    Examples:
+
+      switchboard workspaces hosts pbx.local:8088 --workspace acme
+
+      switchboard workspaces hosts 10.1.0.0/16 --remove --workspace acme
+    """
+    from pipeline.audio.address import parse_allowed
+
+    if remove and not host:
+        raise CommandError("--remove needs the hosts to take away.", "Name them before it.", USAGE)
+    for one in host or ():
+        try:
+            parse_allowed(one)
+        except ValueError:
+            raise CommandError(
+                f"{one!r} is neither a host name, nor an address, nor a network.",
+                "Write pbx.local, pbx.local:8088, 10.1.2.3 or 10.1.0.0/16.",
+                USAGE,
+            ) from None
+
+    async def work(database: "Database") -> "Workspace":
+        from db import directory
+
+        home = await names.workspace(database, workspace)
+        if not host:
+            return home
+        left = [one for one in home.allowed_hosts if one not in host]
+        changed = left if remove else [*home.allowed_hosts, *host]
+        return await directory.set_allowed_hosts(database, home.workspace_id, changed)
+
+    home = state.run(work)
+    if json_:
+        print_json(home)
+        return
+    for one in home.allowed_hosts:
+        out().print(one, markup=False)
+    if not home.allowed_hosts:
+        err().print(f"{home.name} has no hosts of its own: recordings come from the open Internet.", markup=False)
+
+
 @app.command("priority")
 def priority(
     value: Annotated[

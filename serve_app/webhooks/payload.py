@@ -186,10 +186,10 @@ def body(event: Event, include: Collection[str], max_bytes: int) -> bytes:
         omitted.append(too_large)
 
 
-def trial_event(endpoint_id: UUID) -> Event:
+def trial_event(endpoint_id: UUID, at: datetime) -> Event:
     """An event of no call."""
     data = {"endpointId": str(endpoint_id), "message": "Somebody asked for a test; nothing happened to any call."}
-    return Event(uuid4(), "webhook.test", datetime.now(UTC), data)
+    return Event(uuid4(), "webhook.test", at, data)
 
 
 def schema() -> dict[str, Any]:

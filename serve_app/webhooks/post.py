@@ -6,17 +6,18 @@ import time
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 
 import httpcore
 import httpx
 
+from db.clock import Clock
 from db.events import Attempt
-from pipeline.audio.address import REFUSED_PORTS, Guard, Resolver, Target, parse_allowed, resolve
-from pipeline.audio.outcomes import retry_after
+from pipeline.audio.address import HOW_TO_ALLOW, REFUSED_PORTS, Guard, Resolver, Target, parse_allowed, resolve
 from pipeline.audio.transport import GuardedBackend
 from pipeline.errors import AddressForbidden, CallError, RecordingUnreachable
+from pipeline.retry_after import retry_after
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.signing import sign
 
@@ -69,15 +70,18 @@ class Poster:
         except RecordingUnreachable as error:
             raise ValueError(error.message.removesuffix(".")) from None
 
-    async def post(self, url: str, message_id: str, body: bytes, secrets: Sequence[str]) -> Answer:
-        """Send `body`, signed with each of `secrets`; what came of it. Raises nothing that a receiver could cause."""
-        at, started = datetime.now(UTC), time.monotonic()
+    async def post(self, url: str, message_id: str, body: bytes, secrets: Sequence[str], clock: Clock) -> Answer:
+        """Send `body`, signed with each of `secrets`; what came of it. Raises nothing that a receiver could cause.
+
+        The signed time is that of `clock`: receivers refuse what is five minutes off, and a node's own clock may be.
+        """
+        at, started = clock.now(), time.monotonic()
         status: int | None = None
         wait: float | None = None
         answer = ""
         try:
             target = self.check(url)
-            headers = _headers(target, message_id, body, secrets)
+            headers = _headers(target, message_id, body, secrets, at)
             status, wait, answer = await self._exchange(target, headers, body)
             outcome = f"status {status}"
         except AddressForbidden as error:
@@ -102,7 +106,7 @@ class Poster:
                 response = await pool.handle_async_request(request)
             try:
                 found = httpx.Headers(response.headers)
-                return response.status, retry_after(found.get("retry-after")), await _beginning(response)
+                return response.status, retry_after(found), await _beginning(response)
             finally:
                 await response.aclose()
 
@@ -127,8 +131,10 @@ def clean(data: bytes) -> str:
     return " ".join(plain.split())[:ANSWER_CHARACTERS]
 
 
-def _headers(target: Target, message_id: str, body: bytes, secrets: Sequence[str]) -> list[tuple[bytes, bytes]]:
-    now = int(time.time())
+def _headers(
+    target: Target, message_id: str, body: bytes, secrets: Sequence[str], at: datetime
+) -> list[tuple[bytes, bytes]]:
+    now = int(at.timestamp())
     default = {"http": 80, "https": 443}[target.scheme]
     host = f"[{target.host}]" if ":" in target.host else target.host
     named = {
@@ -151,6 +157,7 @@ def _about_receivers(error: AddressForbidden) -> AddressForbidden:
     told = told.replace("that recordings are fetched from", "that events are sent to")
     told = told.replace("The recording's address", "The receiver's address")
     told = told.replace("of the recording's address", "of the receiver's address")
+    told = told.replace(HOW_TO_ALLOW, "list it in SWITCHBOARD_FETCH__ALLOWED_HOSTS")
     return AddressForbidden(told.replace("SWITCHBOARD_FETCH__", "SWITCHBOARD_WEBHOOKS__")).with_facts(**error.facts)
 
 

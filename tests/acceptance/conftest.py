@@ -28,7 +28,7 @@ def state_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def service(state_folder: Path) -> Iterator[RunningService]:
-    """The service on demo checkpoints."""
+    """The service on synthetic checkpoints."""
     url = embedded.start(state_folder / "state")
     migrate.migrate(url)
     running = RunningService(url, state_folder, free_port())

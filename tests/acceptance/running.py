@@ -21,13 +21,18 @@ import psutil
 from db import directory, keys, views
 from db.database import Database
 from db.views import CallRecord
+from tests import fixture_checkpoints
 
 ENDED = ("completed", "failed")
+SECRETS_KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
 
 @dataclass
 class RunningService:
-    """`switchboard up` in a process of its own, on demo checkpoints, with a workspace, a team and their keys."""
+    """`switchboard up` in a process of its own, on synthetic checkpoints, with a workspace, a team and their keys.
+
+    `database_url`: empty for the embedded PostgreSQL of `folder`.
+    """
 
     database_url: str
     folder: Path
@@ -42,11 +47,12 @@ class RunningService:
         """Returns when calls are taken in and worked on; raises with the end of the output when it comes to nothing."""
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))},
-            "SWITCHBOARD_DATABASE_URL": self.database_url,
+            **({"SWITCHBOARD_DATABASE_URL": self.database_url} if self.database_url else {}),
+            **({"SWITCHBOARD_SECRETS_KEYS": json.dumps([SECRETS_KEY])} if self.database_url else {}),
             "SWITCHBOARD_DATA_DIR": str(self.folder),
             "SWITCHBOARD_HTTP__PORT": str(self.port),
-            "SWITCHBOARD_ASR__MODEL": "demo",
-            "SWITCHBOARD_DIARIZATION__PIPELINE": "demo",
+            "SWITCHBOARD_ASR__MODEL": str(fixture_checkpoints.RECOGNITION),
+            "SWITCHBOARD_DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
             "SWITCHBOARD_FETCH__ALLOWED_HOSTS": '["127.0.0.1"]',
             "SWITCHBOARD_FETCH__MAX_BYTES": str(32 << 20),
             "SWITCHBOARD_FETCH__SLOW_SECONDS": "1.5",
@@ -59,6 +65,7 @@ class RunningService:
             "SWITCHBOARD_LIMITS__BURST": "10000",
             **self.extra,
         }
+        self._events = queue.Queue()
         with (self.folder / "up.log").open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "serve_app.cli", "up", "--json"],

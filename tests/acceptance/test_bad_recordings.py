@@ -10,8 +10,8 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from serve_app.demo.samples import load_samples
 from tests.acceptance.running import Client
+from tests.synthetic_calls import synthetic_calls
 
 
 def wav(seconds: float) -> bytes:
@@ -121,7 +121,7 @@ async def test_a_call_without_speech_completes_with_an_empty_transcript_and_a_re
 async def test_of_two_files_one_that_cannot_be_had_is_given_up_with_a_warning(
     client: Client, bad_server: str, files
 ) -> None:  # type: ignore[no-untyped-def]
-    good = files.add(load_samples()[-1].recordings[0])
+    good = files.add(synthetic_calls()[-1].recordings[0])
     sent = body(good, recordingUrl2=f"{bad_server}/gone")
     await client.accepted(sent)
     (record,) = await client.ended([str(sent["callId"])])

@@ -5,15 +5,15 @@ from standardwebhooks.webhooks import Webhook
 from db import webhooks
 from db.sealing import Sealer
 from serve_app.cli.handout import HandOut
-from serve_app.demo.samples import load_samples
 from serve_app.webhooks import payload, signing
 from tests.acceptance.running import Client
 from tests.receiver import receiving
+from tests.synthetic_calls import synthetic_calls
 
 
 async def test_a_call_arrives_as_received_transcribing_and_completed(client: Client, files: HandOut) -> None:
     secret = signing.new_secret()
-    sample = next(one for one in load_samples() if one.name.startswith("08"))
+    sample = next(one for one in synthetic_calls() if one.name.startswith("08"))
     async with receiving() as receiver:
         await webhooks.add(
             client.database, client.workspace_id, receiver.url, Sealer().seal(secret), include=["record", "transcript"]

@@ -12,10 +12,11 @@ import pytest
 
 from db import embedded
 from serve_app.cli.handout import HandOut
-from serve_app.demo.samples import Sample, load_samples
+from serve_app.demo.samples import Sample
 from tests.acceptance.running import Client, RunningService
+from tests.synthetic_calls import synthetic_calls
 
-SAMPLES: list[Sample] = load_samples()
+SAMPLES: list[Sample] = synthetic_calls()
 MOST_SECONDS = 90.0  # a bound against hanging, not a figure: bench/recovery.py measures
 
 

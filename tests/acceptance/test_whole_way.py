@@ -10,15 +10,15 @@ import pytest
 
 from db.database import EVERY_WORKSPACE
 from serve_app.app import HEAP
-from serve_app.cli.demo import turns_by_role
 from serve_app.cli.handout import HandOut
-from serve_app.demo.compare import compare
-from serve_app.demo.samples import Sample, load_samples
+from serve_app.demo.compare import compare, turns_by_role
+from serve_app.demo.samples import Sample
 from tests.acceptance.running import Client, RunningService
+from tests.synthetic_calls import FOLDER, synthetic_calls
 
-SAMPLES = {sample.name: sample for sample in load_samples()}
+SAMPLES = {sample.name: sample for sample in synthetic_calls()}
 SHORT = "08_flite_voices_stereo"
-MOST_WRONG = 0.25  # of the words of a call; the demo checkpoint is small, a real one does far better
+MOST_WRONG = 0.25  # of the words of a call; the synthetic checkpoint is small, a real one does far better
 
 
 def sample_of(layout: str) -> Sample:
@@ -51,6 +51,26 @@ async def test_every_sample_call_becomes_a_completed_record(client: Client, file
         assert {"statistics", "tone", "summary", "tasks", "contacts", "direction", "agent"} <= {
             finding.step for finding in record.findings
         }
+
+
+async def test_a_signed_url_is_fetched_as_it_was_sent_and_stored_sealed(client: Client) -> None:
+    import sqlalchemy as sa
+
+    from tests.unit.test_fetch import reply, serving
+
+    sample = SAMPLES[SHORT]
+    (file,) = [file for file in (FOLDER / SHORT).iterdir() if file.suffix == ".flac"]
+    async with serving(reply(file.read_bytes())) as server:
+        *_, body = sample.submissions(lambda _: f"http://127.0.0.1:{server.port}/a.flac?sig=hush5f1c%2b==&e=%7E")
+        await client.accepted(body)
+        (record,) = await client.ended([body["callId"]])
+    assert record.call.state == "completed", record.call.failure
+    assert [request.split(b" ")[1] for request in server.requests] == [b"/a.flac?sig=hush5f1c%2b==&e=%7E"]
+    async with client.database.transaction(EVERY_WORKSPACE) as connection:
+        of_call = "SELECT c::text || s::text FROM calls c JOIN submissions s ON s.call_pk = c.id WHERE c.call_id = :id"
+        stored = "".join((await connection.execute(sa.text(of_call), {"id": body["callId"]})).scalars())
+    assert "hush5f1c" not in stored
+    assert f"http://127.0.0.1:{server.port}/a.flac siv:" in stored
 
 
 async def test_a_voiceprint_of_the_rep_is_built_from_the_rep_channel(client: Client, files: HandOut) -> None:

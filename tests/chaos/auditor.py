@@ -147,7 +147,7 @@ def _fields(call: Row, submissions: Sequence[Row]) -> Iterator[Fault]:
 def _jobs(call: Row, submissions: Sequence[Row], jobs: Sequence[Row]) -> Iterator[Fault]:
     process = {job["id"]: job for job in jobs if job["kind"] == "process"}
     for kind in ("process", "analyze"):
-        live = [job for job in jobs if job["kind"] == kind and job["state"] in ("queued", "running")]
+        live = [job for job in jobs if job["kind"] == kind and job["state"] in ("fetching", "queued", "running")]
         if len(live) > 1:
             yield Fault("doubled", f"{len(live)} live {kind} jobs")
         elif live:

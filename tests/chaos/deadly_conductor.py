@@ -21,7 +21,10 @@ from serve_app.conductor import Conducting
 from serve_app.retry import ProcessingOptions
 from tests.chaos.deadly import LOUD, Deadly
 
-OPTIONS = ProcessingOptions(lease_seconds=1.5, poll_seconds=0.1, backoff_seconds=0.1)
+OPTIONS = ProcessingOptions(
+    lease_seconds=1.5, poll_seconds=0.1, backoff_seconds=0.1, max_backoff_seconds=0.5, patience_seconds=300
+)
+PAUSE = "SWITCHBOARD_TEST_PAUSE"  # seconds that each CPU task takes longer
 
 
 class DeadlyWorkers(LocalWorkers):
@@ -34,13 +37,17 @@ class DeadlyWorkers(LocalWorkers):
         loaded = [arg.inside for arg in args if isinstance(arg, Held) and isinstance(arg.inside, Loaded)]
         if any(abs(one.audio.cut(0, 0.0, 1.0)).max() > LOUD for one in loaded):
             os.kill(os.getpid(), signal.SIGKILL)
-        await asyncio.sleep(0.2)  # others are at work when it dies
+        await asyncio.sleep(float(os.environ.get(PAUSE, "0.2")))  # others are at work when it dies
         return await super().compute(fn, *args)
 
 
-async def main(url: str, storage: str) -> None:
+def conducting(database: Database, storage: str) -> Conducting:
     options = ProcessOptions(storage=storage, fetch=FetchOptions(allowed_hosts=("127.0.0.1",)))
-    await Conducting(await Database.open(url), DeadlyWorkers(), OPTIONS, options).start()
+    return Conducting(database, DeadlyWorkers(), OPTIONS, options)
+
+
+async def main(url: str, storage: str) -> None:
+    await conducting(await Database.open(url), storage).start()
     await asyncio.Event().wait()
 
 

@@ -19,6 +19,7 @@ from tests.receiver import Received, Receiver
 
 REFUSED = 0.1  # of what is sent: a receiver has its own troubles
 SETTLE_SECONDS = 120.0
+TOLERANCE_SECONDS = 300.0  # of Standard Webhooks
 SETTINGS = {
     "WEBHOOKS__ALLOWED_HOSTS": '["127.0.0.1"]',
     "WEBHOOKS__RETRY_SECONDS": str([0.5] * 50),  # a whole schedule of the standard takes days
@@ -56,6 +57,15 @@ async def audit(onlooker: Onlooker, taken: Sequence[Received]) -> list[Fault]:
 def _event_id(message_id: str) -> str:
     """The id in the database of what was sent as `evt_` and its digits."""
     return str(UUID(message_id.removeprefix("evt_")))
+
+
+def stale(taken: Iterable[Received]) -> list[Fault]:
+    """Events that a receiver would refuse that follows the standard: their signed time is too far from its own."""
+    return [
+        Fault("wrong", f"event {one.message_id} was signed {off:+.0f} s off the receiver's clock")
+        for one in taken
+        if abs(off := int(one.headers["webhook-timestamp"]) - one.at) > TOLERANCE_SECONDS
+    ]
 
 
 def faults(events: Iterable[Row], calls: Iterable[Row], taken: Sequence[str]) -> Iterator[Fault]:

@@ -1,22 +1,26 @@
 """The machines of a storm: a Ray cluster of two nodes and the service on it, in one process that can be killed whole.
 
-    python -m tests.chaos.host
+    python -m tests.chaos.host SECONDS FOLDER
 
 Settings come from the environment. Events go out on stdout as lines of JSON; commands come in on stdin, one a line:
-`lose_node` (SIGKILL for everything on the worker node), `add_node`, `stop`.
+`lose_node` (SIGKILL for everything on the worker node), `add_node SECONDS`, `stop`. The clock of everything on the
+worker node is SECONDS ahead; what that takes is built in FOLDER.
 """
 
 import contextlib
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psutil
-from ray.cluster_utils import Cluster
 
-from serve_app.service import Service, prepare_environment
+from serve_app.environment import prepare_environment
+from serve_app.run_folder import discard_own
+from serve_app.service import Service
 from serve_app.settings import Settings
+from tests.chaos.skew import skewed
 
 NODE = {"object_store_memory": 100 * 2**20, "include_dashboard": False}
 
@@ -24,28 +28,41 @@ NODE = {"object_store_memory": 100 * 2**20, "include_dashboard": False}
 def main() -> None:
     settings = Settings()
     prepare_environment(settings, settings.require_database_url())  # what raylets hand on to their workers
+    from ray.cluster_utils import Cluster  # reads the environment when it is imported
+
     cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **NODE}))
-    worker: Any = patiently(lambda: cluster.add_node(num_cpus=2, **NODE))
+    worker: Any = _add_node(cluster, int(sys.argv[1]))
     service = Service(settings, cluster.address, proxy_location="HeadOnly")  # two proxies cannot share one port
     endpoints = service.start()
-    _say("ready", submit_url=endpoints.submit_url, seconds=endpoints.seconds)
+    _say("ready", submit_url=endpoints.submit_url, seconds=endpoints.seconds, raylet=_raylet(worker))
     service.wait_for_engines()
     _say("engines_ready")
     for line in sys.stdin:
-        match line.strip():
-            case "lose_node" if worker is not None:
+        match line.split():
+            case ["lose_node"] if worker is not None:
                 pids = _kill_all(worker)
                 with contextlib.suppress(Exception):  # its processes are gone already
                     cluster.remove_node(worker, allow_graceful=False)
                 worker = None
                 _say("node_lost", killed=pids)
-            case "add_node" if worker is None:
-                worker = patiently(lambda: cluster.add_node(num_cpus=2, **NODE))
-                _say("node_added")
-            case "stop":
+            case ["add_node", seconds] if worker is None:
+                worker = _add_node(cluster, int(seconds))
+                _say("node_added", raylet=_raylet(worker))
+            case ["stop"]:
                 break
     service.stop()
     cluster.shutdown()
+    discard_own()
+
+
+def _add_node(cluster: Any, seconds: int) -> Any:
+    with skewed(seconds, Path(sys.argv[2])):
+        return patiently(lambda: cluster.add_node(num_cpus=2, **NODE))
+
+
+def _raylet(node: Any) -> int:
+    """The process that all workers of a node descend from."""
+    return int(node.all_processes["raylet"][0].process.pid)
 
 
 def patiently(start: Callable[[], Any]) -> Any:

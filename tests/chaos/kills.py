@@ -1,19 +1,27 @@
-"""Kills of every kind, and how long each was felt."""
+"""Kills and other faults of every kind, and how long each was felt.
+
+Beside those that kill: a process is frozen (SIGSTOP) for longer than a lease, a Conductor is cut off from the database
+without a word, and the worker node's clock is ten minutes off.
+"""
 
 import asyncio
+import contextlib
+import os
 import random
+import re
+import signal
 import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.chaos.ledger import ACCEPTED, Ledger
 from tests.chaos.stand import Onlooker, Stand
 from tests.chaos.wire import WAYS
 
-SHARES = {  # how often each kind comes, of 220; what takes long to come back comes seldom
+SHARES = {  # how often each kind comes, in parts; what takes long to come back comes seldom
     "task": 36,
     "intake": 28,
     "cut": 48,
@@ -26,25 +34,48 @@ SHARES = {  # how often each kind comes, of 220; what takes long to come back co
     "postgres": 8,
     "node": 5,
     "head": 2,
+    "freeze_conductor": 10,
+    "freeze_engine": 8,
+    "freeze_task": 8,
+    "partition": 14,
+    "clock": 5,
 }
 AT_ONCE = {"task": 2, "cut": 3, "backend": 2}  # recoveries of a kind under way at once; of the others one: what is down
 # already cannot be killed, and what is killed faster than it starts proves only that
+ALONE = ("head", "node", "clock")  # begin when nothing else is under way, and end before anything else begins
 ENGINE_STAGES = {"transcriber": "asr", "diarizer": "diarization"}
 LONGEST = 240.0  # seconds a recovery is waited for
 NODE_AWAY = 4.0  # seconds until a lost node is replaced
+# Seconds, beside a lease of 10: after the longest one Serve has replaced the replica meanwhile.
+FROZEN = (12.0, 14.0, 18.0, 45.0)
+SILENT = (1.0, 3.0, 14.0, 20.0)
 
 Witness = Callable[[], Awaitable[str]]  # sends a call that needs both engines, and returns its callId
+Hit = dict[Any, tuple[int, str]]  # run and worker of jobs, by id
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One kill. `recovered`: seconds until what it hit went on; None: not within `LONGEST`."""
+    """One kill, or another fault. `recovered`: seconds from its beginning until what it hit went on; None: not within
+    `LONGEST`."""
 
     kind: str
     at: float
     what: str
     recovered: float | None
     calls_hit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A fault as it begins. `hit`: the jobs it hit, None for all that were running; `back`: ends when what was frozen
+    or cut off is at work again."""
+
+    at: float
+    what: str
+    hit: Hit | None = None
+    back: Awaitable[object] | None = None
+    stage: str = ""  # that the jobs wait for, if they wait for an engine
 
 
 def schedule(count: int, rng: random.Random, kinds: Sequence[str] = tuple(SHARES)) -> list[str]:
@@ -68,25 +99,19 @@ class Killer:
 
     async def strike(self, kind: str) -> None:
         """One kill; returns when the next may follow."""
-        if kind in ("head", "node"):
+        if kind in ALONE:
             await self.settle()
         before = await self._running()
-        if kind in ENGINE_STAGES:
-            struck = await self._engine(kind)
-        else:
-            struck = await getattr(self, f"_{kind}", lambda: self._process(kind))()
+        struck = await getattr(self, f"_{kind}", lambda: self._process(kind))()
         if struck is None:
             self.skipped += 1
             return
-        at, what, hit = struck
-        if hit is None:
-            hit = before
         self.struck += 1
         self._under_way[kind] += 1
-        task = asyncio.create_task(self._watch(kind, at, what, hit))
+        task = asyncio.create_task(self._watch(kind, struck, before if struck.hit is None else struck.hit))
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
-        if kind in ("head", "node"):
+        if kind in ALONE:
             await task
 
     def busy(self, kind: str) -> bool:
@@ -98,23 +123,33 @@ class Killer:
         while self._watching:
             await asyncio.wait(self._watching)
 
-    # How each kind is struck: when, what, and which jobs it hit (None: all that were running)
+    # How each kind is struck; None where there is nothing to strike just now
 
-    async def _process(self, kind: str) -> tuple[float, str, Any] | None:
+    async def _process(self, kind: str) -> Struck | None:
         if kind == "task":
             await self._wait(lambda: self._stand.pids("task"), 10)
         at = time.time()
         pid = self._stand.kill_one(kind, self._rng)
-        if pid is None:
-            return None
-        hit = None
-        if kind == "conductor":
-            held = await self._running()
-            hit = {job: run for job, run in held.items() if run[1].split(":")[-2:-1] == [str(pid)]}
-        return at, f"pid {pid}", hit
+        return None if pid is None else Struck(at, f"pid {pid}")
 
-    async def _engine(self, kind: str) -> tuple[float, str, Any] | None:
-        """In the middle of a call that it works on."""
+    async def _conductor(self) -> Struck | None:
+        struck = await self._process("conductor")
+        return struck and replace(struck, hit=await self._held_by(int(struck.what.split()[1])))
+
+    async def _transcriber(self) -> Struck | None:
+        return await self._engine("transcriber")
+
+    async def _diarizer(self) -> Struck | None:
+        return await self._engine("diarizer")
+
+    async def _engine(self, kind: str) -> Struck | None:
+        hit = await self._at_an_engine()
+        at = time.time()
+        pid = self._stand.kill_one(kind, self._rng)
+        return None if pid is None else Struck(at, f"pid {pid}", hit, stage=ENGINE_STAGES[kind])
+
+    async def _at_an_engine(self) -> Hit:
+        """In the middle of a call that an engine works on."""
         call_id = await self._witness()
         query = """SELECT jobs.id FROM jobs JOIN calls ON calls.id = jobs.call_pk
             WHERE calls.call_id = %(call)s AND jobs.state = 'running' AND jobs.stage IN ('asr', 'diarization')"""
@@ -122,32 +157,114 @@ class Killer:
         while not (found := await self._onlooker.rows(query, call=call_id)) and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         await asyncio.sleep(self._rng.uniform(0, 0.3))
-        at = time.time()
-        pid = self._stand.kill_one(kind, self._rng)
-        return None if pid is None else (at, f"pid {pid}", {row["id"]: (0, "") for row in found})
+        return {row["id"]: (0, "") for row in found}
 
-    async def _postgres(self) -> tuple[float, str, Any]:
+    async def _freeze_conductor(self) -> Struck | None:
+        pid, hit = await self._busy_conductor()
+        return None if pid is None else self._frozen("conductor", pid, hit)
+
+    async def _freeze_engine(self) -> Struck | None:
+        kind = self._rng.choice(sorted(ENGINE_STAGES))
+        hit = await self._at_an_engine()
+        alive = self._stand.pids(kind)
+        if not alive:
+            return None
+        return replace(self._frozen(kind, self._rng.choice(alive), hit), stage=ENGINE_STAGES[kind])
+
+    async def _freeze_task(self) -> Struck | None:
+        await self._wait(lambda: self._stand.pids("task"), 10)
+        alive = self._stand.pids("task")
+        return self._frozen("task", self._rng.choice(alive), None) if alive else None
+
+    def _frozen(self, kind: str, pid: int, hit: Hit | None) -> Struck:
+        """SIGSTOP, and SIGCONT after a while."""
+        at, seconds = time.time(), self._rng.choice(FROZEN)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+
+        async def thaw() -> None:
+            await asyncio.sleep(seconds)
+            woken = time.monotonic()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+            if kind == "conductor":
+                await self._at_work_again(pid, woken)
+
+        return Struck(at, f"{kind} {pid} for {seconds:g} s", hit, asyncio.create_task(thaw()))
+
+    async def _partition(self) -> Struck | None:
+        """Between one Conductor and the database; everybody else goes on talking to it."""
+        pid, hit = await self._busy_conductor()
+        if pid is None:
+            return None
+        at, seconds, acknowledging = time.time(), self._rng.choice(SILENT), self._rng.random() < 0.25
+        self._stand.wire.silence([pid], acknowledging)
+
+        async def heal() -> None:
+            await asyncio.sleep(seconds)
+            healed = time.monotonic()
+            self._stand.wire.heal()
+            await self._at_work_again(pid, healed)
+
+        what = f"conductor {pid} for {seconds:g} s" + (", packets acknowledged" if acknowledging else "")
+        return Struck(at, what, hit, asyncio.create_task(heal()))
+
+    async def _busy_conductor(self) -> tuple[int | None, Hit]:
+        """A Conductor that holds work, and its jobs."""
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            for pid in self._rng.sample(alive := self._stand.pids("conductor"), len(alive)):
+                if hit := await self._held_by(pid):
+                    return pid, hit
+            await asyncio.sleep(0.1)
+        return None, {}
+
+    async def _at_work_again(self, pid: int, since: float) -> None:
+        """Whether the database answers it again, or it was replaced."""
+        alive = lambda: pid in self._stand.pids("conductor")  # noqa: E731
+        await self._wait(lambda: self._stand.wire.answers(pid, since) or not alive(), LONGEST)
+
+    async def _postgres(self) -> Struck:
         at = time.time()
         pid = self._stand.kill_postgres()
         await asyncio.sleep(self._rng.choice((0.0, 0.5, 3.0, 14.0)))  # the last one: longer than a lease
         await self._stand.start_postgres()
-        return at, f"postmaster {pid}", None
+        return Struck(at, f"postmaster {pid}")
 
-    async def _head(self) -> tuple[float, str, Any]:
+    async def _head(self) -> Struck:
         at = time.time()
         count = self._stand.kill_service()
         await self._stand.start_service()
         await self._stand.wait_for_engines()
-        return at, f"{count} processes", None
+        return Struck(at, f"{count} processes")
 
-    async def _node(self) -> tuple[float, str, Any]:
+    async def _node(self) -> Struck:
         at = time.time()
-        lost = await self._stand.command("lose_node", "node_lost")
+        killed = await self._stand.lose_node()
         await asyncio.sleep(NODE_AWAY)
-        await self._stand.command("add_node", "node_added")
-        return at, f"{lost['killed']} processes", None
+        await self._stand.add_node()
+        return Struck(at, f"{killed} processes")
 
-    async def _cut(self) -> tuple[float, str, Any] | None:
+    async def _clock(self) -> Struck:
+        """Worker nodes have a clock that is ten minutes ahead; from now on one that is ten minutes behind, or back.
+
+        A Conductor is moved there, if none comes by itself: it is what decides about moments.
+        """
+        self._stand.skew *= -1
+        struck = await self._node()
+        for _ in range(6):
+            if self._stand.pids("conductor", on_worker_node=True):
+                break
+            self._stand.kill_one("conductor", self._rng)
+            await asyncio.sleep(1)
+            await self._wait(lambda: len(self._stand.pids("conductor")) >= 2, 60)
+        there = [
+            kind for kind in ("conductor", "intake", *ENGINE_STAGES) if self._stand.pids(kind, on_worker_node=True)
+        ]
+        await self._witness()
+        return replace(struck, what=f"{self._stand.skew:+d} s on the node of {', '.join(there) or 'tasks alone'}")
+
+    async def _cut(self) -> Struck | None:
         way = self._rng.choice(WAYS)
         before = self._stand.wire.cuts.total()
         self._stand.wire.arm(way)
@@ -155,24 +272,25 @@ class Killer:
         self._stand.wire.disarm()
         if self._stand.wire.cuts.total() == before:
             return None
-        return self._stand.wire.last_cut, f"{way} the commit", None
+        return Struck(self._stand.wire.last_cut, f"{way} the commit")
 
-    async def _backend(self) -> tuple[float, str, Any] | None:
+    async def _backend(self) -> Struck | None:
         at = time.time()
         query = """SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
             WHERE application_name = 'switchboard' ORDER BY random() LIMIT 2"""
         ended = await self._onlooker.rows(query)
-        return (at, f"{len(ended)} connections", None) if ended else None
+        return Struck(at, f"{len(ended)} connections") if ended else None
 
     # When it is over
 
-    async def _watch(self, kind: str, at: float, what: str, hit: dict[Any, tuple[int, str]]) -> None:
-        felt: list[Awaitable[object]] = []
-        if kind in ENGINE_STAGES and hit:
-            felt.append(self._wait_async(lambda: self._heard(ENGINE_STAGES[kind], at, list(hit))))
-        elif kind in ("task", "conductor", "cut", "backend", "postgres", "node", "head"):
+    async def _watch(self, kind: str, struck: Struck, hit: Hit) -> None:
+        at = struck.at
+        felt: list[Awaitable[object]] = [struck.back] if struck.back else []
+        if struck.stage:
+            felt.append(self._wait_async(lambda: self._heard(struck.stage, at, list(hit))))
+        elif kind not in ("intake", "proxy", "controller"):
             felt.append(self._wait_async(lambda: self._moved(at, hit)))
-        if kind in ("intake", "proxy", "cut", "backend", "postgres", "node", "head"):
+        if kind in ("intake", "proxy", "cut", "backend", "postgres", *ALONE):
             felt.append(self._accepting(at))
         if kind in (*ENGINE_STAGES, "controller", "conductor", "intake"):
             felt.append(self._wait(lambda: len(self._stand.pids(kind)) >= _wanted(kind), LONGEST))
@@ -183,7 +301,7 @@ class Killer:
         except TimeoutError:
             took = None
         self._under_way[kind] -= 1
-        self.kills.append(Kill(kind, at, what, None if took is None else round(took, 2), len(hit)))
+        self.kills.append(Kill(kind, at, struck.what, None if took is None else round(took, 2), len(hit)))
 
     async def _accepting(self, at: float) -> None:
         """The first 202 for something that was sent after the kill."""
@@ -196,7 +314,7 @@ class Killer:
     def _accepted(self) -> list[Any]:
         return [one for one in self._ledger.attempts[-200:] if one.status == ACCEPTED]
 
-    async def _moved(self, at: float, hit: dict[Any, tuple[int, str]]) -> bool:
+    async def _moved(self, at: float, hit: Hit) -> bool:
         """Whether every job that was hit has gone on: a stage recorded, taken up anew, ended or put back."""
         if not hit:
             return True
@@ -212,7 +330,12 @@ class Killer:
             SELECT FROM stage_results WHERE job_id = jobs.id AND stage = %(stage)s))"""
         return len(await self._onlooker.rows(query, ids=ids, stage=stage)) == len(ids)
 
-    async def _running(self) -> dict[Any, tuple[int, str]]:
+    async def _held_by(self, pid: int) -> Hit:
+        """The jobs that a Conductor works on, by the worker's name: machine, process number and start, and a number."""
+        running = await self._running()
+        return {job: run for job, run in running.items() if re.search(rf":{pid}@\d+:\w+$", run[1])}
+
+    async def _running(self) -> Hit:
         rows = await self._onlooker.rows("SELECT id, run, coalesce(worker, '') AS w FROM jobs WHERE state = 'running'")
         return {row["id"]: (row["run"], row["w"]) for row in rows}
 
@@ -235,12 +358,12 @@ def table(kills: Sequence[Kill]) -> str:
     by_kind: dict[str, list[Kill]] = defaultdict(list)
     for kill in kills:
         by_kind[kill.kind].append(kill)
-    lines = [f"{'kind':<12}{'kills':>6}{'calls hit':>11}{'median s':>10}{'worst s':>9}{'not within':>12}"]
+    lines = [f"{'kind':<18}{'kills':>6}{'calls hit':>11}{'median s':>10}{'worst s':>9}{'not within':>12}"]
     for kind in SHARES:
         if of_kind := by_kind.get(kind):
             took = [kill.recovered for kill in of_kind if kill.recovered is not None]
             never = len(of_kind) - len(took)
             median, worst = (statistics.median(took), max(took)) if took else (float("nan"), float("nan"))
             hit = sum(kill.calls_hit for kill in of_kind)
-            lines.append(f"{kind:<12}{len(of_kind):>6}{hit:>11}{median:>10.1f}{worst:>9.1f}{never or '':>12}")
+            lines.append(f"{kind:<18}{len(of_kind):>6}{hit:>11}{median:>10.1f}{worst:>9.1f}{never or '':>12}")
     return "\n".join(lines)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from serve_app.demo.samples import FOLDER
+from tests.synthetic_calls import FOLDER
 
 RATE = 8000
 SPOKEN = {  # sample, first and last second: a sentence or two, so that either engine has work

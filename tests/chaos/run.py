@@ -16,7 +16,7 @@ import httpx
 
 from db import directory, keys
 from db.database import Database
-from tests.chaos import events
+from tests.chaos import events, skew
 from tests.chaos.auditor import Fault, Truth, audit
 from tests.chaos.kills import SHARES, Kill, Killer, schedule
 from tests.chaos.ledger import ACCEPTED, Ledger
@@ -83,7 +83,7 @@ class _Storm:
 
 async def run(folder: Path, options: Options) -> Report:
     """Storm, settle, audit. `folder` keeps ledger, truth, logs and database."""
-    stand = Stand(folder, events.SETTINGS | dict(options.settings))
+    stand = Stand(folder, events.SETTINGS | dict(options.settings), skew.SECONDS if "clock" in options.kinds else 0)
     recordings, ledger = Recordings(), Ledger(folder / "ledger.jsonl")
     started = time.monotonic()
     with recordings.serving():
@@ -106,6 +106,7 @@ async def run(folder: Path, options: Options) -> Report:
                 audit, stand.database_url, ledger.attempts, Truth.read(folder / "recordings.json")
             )
             faults += await events.audit(onlooker, receiver.taken)
+            faults += events.stale(receiver.taken)
             figures = await _figures(storm, settled, time.monotonic() - started)
             figures |= {"events stored": len(await onlooker.rows(events.EVENTS)), "events taken": len(receiver.taken)}
     ledger.close()
@@ -221,14 +222,15 @@ def _ended(onlooker: Onlooker) -> Any:
 
 
 async def _waiting(onlooker: Onlooker) -> int:
-    query = "SELECT count(*) AS n FROM jobs WHERE state = 'running' OR (state = 'queued' AND not_before <= now())"
+    waits = "state IN ('fetching', 'queued') AND not_before <= now()"
+    query = f"SELECT count(*) AS n FROM jobs WHERE state = 'running' OR ({waits})"
     return int((await onlooker.rows(query))[0]["n"])
 
 
 async def _settle(onlooker: Onlooker) -> bool:
     """Nothing kills any more: every call has to come to its end."""
     deadline = time.monotonic() + SETTLE_SECONDS
-    query = "SELECT count(*) AS n FROM jobs WHERE state IN ('queued', 'running')"
+    query = "SELECT count(*) AS n FROM jobs WHERE state IN ('fetching', 'queued', 'running')"
     while (await onlooker.rows(query))[0]["n"]:
         if time.monotonic() > deadline:
             return False
@@ -256,6 +258,7 @@ async def _figures(storm: _Storm, settled: bool, seconds: float) -> dict[str, An
         "failures counted": jobs[0]["failures"],
         "kills": storm.struck,
         "cuts": dict(storm.stand.wire.cuts),
+        "times a Conductor was cut off silently": storm.stand.wire.silences,
         "settled": settled,
     }
 

@@ -23,7 +23,8 @@ import psycopg
 from psycopg.rows import dict_row
 
 from db import embedded
-from serve_app.service import free_port
+from serve_app.ports import free_port
+from tests import fixture_checkpoints
 from tests.chaos.wire import Wire
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,8 +38,8 @@ TITLES = {  # how the processes of a kind are called, by Ray's process titles
     "task": ("ray::_run",),
 }
 SETTINGS = {
-    "ASR__MODEL": "demo",
-    "DIARIZATION__PIPELINE": "demo",
+    "ASR__MODEL": str(fixture_checkpoints.RECOGNITION),
+    "DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
     "FETCH__ALLOWED_HOSTS": '["127.0.0.1"]',
     "PROCESSING__PATIENCE_SECONDS": "30",  # how long a 404 may last; six hours in production
     "PROCESSING__BACKOFF_SECONDS": "0.5",
@@ -59,6 +60,7 @@ class Stand:
 
     folder: Path
     settings: dict[str, str] = field(default_factory=dict)
+    skew: int = 0  # seconds by which the worker node's clock is ahead
     host: subprocess.Popen[str] | None = None
     ready: dict[str, Any] = field(default_factory=dict)
     _events: "queue.Queue[dict[str, Any]]" = field(default_factory=queue.Queue)
@@ -66,16 +68,13 @@ class Stand:
 
     def __post_init__(self) -> None:
         self._state = self.folder / "state"
-        (self.folder / "wire").mkdir(parents=True, exist_ok=True)
-        self.wire = Wire(self.folder / "wire", self._state / "socket")
+        self._state.mkdir(parents=True, exist_ok=True)
+        self.wire = Wire(self._state / "socket")
 
     @property
     def database_url(self) -> str:
         """Straight to the server, for whoever judges."""
-        return self._url(self._state / "socket")
-
-    def _url(self, sockets: Path) -> str:
-        return f"postgresql://postgres@/switchboard?host={quote(str(sockets), safe='/')}"
+        return f"postgresql://postgres@/switchboard?host={quote(str(self._state / 'socket'), safe='/')}"
 
     @property
     def submit_url(self) -> str:
@@ -113,7 +112,7 @@ class Stand:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))},
             **{f"SWITCHBOARD_{name}": value for name, value in (SETTINGS | self.settings).items()},
-            "SWITCHBOARD_DATABASE_URL": self._url(self.folder / "wire"),
+            "SWITCHBOARD_DATABASE_URL": self.wire.through(self.database_url),
             "SWITCHBOARD_DATA_DIR": str(self.folder),
             "SWITCHBOARD_HTTP__PORT": str(self._port),
             "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
@@ -121,7 +120,7 @@ class Stand:
         }
         with (self.folder / "host.log").open("a") as log:
             self.host = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.host"],
+                [sys.executable, "-m", "tests.chaos.host", str(self.skew), str(self.folder)],
                 env=environment,
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
@@ -136,7 +135,15 @@ class Stand:
     async def wait_for_engines(self) -> None:
         await asyncio.to_thread(self._event, "engines_ready")
 
-    async def command(self, line: str, answer: str) -> dict[str, Any]:
+    async def lose_node(self) -> int:
+        """SIGKILL for everything on the worker node; how many processes that were."""
+        return int((await self._command("lose_node", "node_lost"))["killed"])
+
+    async def add_node(self) -> None:
+        """A new worker node, with the clock that worker nodes have now."""
+        self.ready |= await self._command(f"add_node {self.skew}", "node_added")
+
+    async def _command(self, line: str, answer: str) -> dict[str, Any]:
         assert self.host is not None
         assert self.host.stdin is not None
         self.host.stdin.write(line + "\n")
@@ -168,12 +175,12 @@ class Stand:
         if self.host.poll() is None:
             self.kill_service()
 
-    def pids(self, kind: str) -> list[int]:
+    def pids(self, kind: str, on_worker_node: bool = False) -> list[int]:
         """The processes of a kind that are alive."""
         if self.host is None or self.host.poll() is not None:
             return []
         found = []
-        for process in psutil.Process(self.host.pid).children(recursive=True):
+        for process in _descendants(self.ready["raylet"] if on_worker_node else self.host.pid):
             with contextlib.suppress(psutil.Error):
                 title = " ".join(process.cmdline())
                 named = title.startswith(TITLES[kind]) or (kind == "proxy" and process.name() == "haproxy")
@@ -207,6 +214,12 @@ class Stand:
 
     def log_tail(self) -> str:
         return (self.folder / "host.log").read_text(errors="replace")[-3000:]
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).children(recursive=True)
+    return []
 
 
 def _read_events(process: "subprocess.Popen[str]", events: "queue.Queue[dict[str, Any]]") -> None:

@@ -1,7 +1,6 @@
 """The wire cuts where it says: before, during and after a commit, and only there."""
 
 from pathlib import Path
-from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -10,11 +9,11 @@ from tests.chaos.wire import WAYS, Wire
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_cut_strikes_a_commit_and_nothing_else(way: str, postgres_url: str, tmp_path: Path) -> None:
+async def test_a_cut_strikes_a_commit_and_nothing_else(way: str, postgres_url: str) -> None:
     server = Path(postgres_url.partition("host=")[2])
-    wire = Wire(tmp_path, server)
-    through = f"{postgres_url.partition('host=')[0]}host={quote(str(tmp_path), safe='/')}"
+    wire = Wire(server)
     async with wire.strung():
+        through = wire.through(postgres_url)
         async with await psycopg.AsyncConnection.connect(through) as connection:
             await connection.execute("CREATE TABLE kept (value integer)")
             await connection.commit()

@@ -1,36 +1,58 @@
-"""A wire between the service and PostgreSQL that can be cut, best of all in the middle of a commit.
+"""A wire between the service and PostgreSQL that can be cut, best of all in the middle of a commit, or fall silent.
 
-It passes bytes on between two Unix sockets. An armed cut strikes the next time that a client asks for a commit (a
-`COMMIT`, or the statement of a submission, which commits by itself), in one of three ways:
+It passes bytes on between a TCP connection and the server's Unix socket. An armed cut strikes the next time that a
+client asks for a commit (a `COMMIT`, or the statement of a submission, which commits by itself), in one of three ways:
 
     before    what asks for the commit never reaches the server: nothing may have happened
     during    it reaches the server, and both ends of the wire are gone at once
     after     the server has answered, and its answer is lost: all of it has happened, and nobody was told
+
+A wire that is silent for some processes neither answers them nor resets: the kernel drops their packets before TCP sees
+them (a socket filter, which wants no privilege), so not even an acknowledgment comes back. What was on its way when it
+fell silent arrives when it is healed, late commits included.
 """
 
 import asyncio
 import contextlib
+import ctypes
+import socket
+import struct
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
 
 SOCKET = ".s.PGSQL.5432"
 WAYS = ("before", "during", "after")
 CHUNK = 65536
 
+SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # Linux; the socket module does not name them
+NOTHING = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # "return 0": of each packet, no byte
+DROP_ALL = struct.pack("HL", 1, ctypes.addressof(NOTHING))
+
 
 class Wire:
-    """Listens in `folder`; the server's socket is in `server`."""
+    """Listens on 127.0.0.1, at `port`; the server's socket is in `server`."""
 
-    def __init__(self, folder: Path, server: Path) -> None:
-        self._folder = folder
+    def __init__(self, server: Path) -> None:
         self._server = server
         self._armed: list[str] = []
-        self._open: set[asyncio.StreamWriter] = set()
+        self._links: set[_Link] = set()
+        self._silent: frozenset[int] = frozenset()  # for these processes
+        self._acknowledging = False
+        self.silences = 0
+        self.port = 0
         self.cuts: Counter[str] = Counter()
         self.last_cut = 0.0  # seconds since the epoch
+
+    def through(self, url: str) -> str:
+        """The address of a database on the server, by way of this wire."""
+        database = urlsplit(url).path.strip("/")
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def arm(self, way: str) -> None:
         """Cut the next connection that commits."""
@@ -43,36 +65,67 @@ class Wire:
     def disarm(self) -> None:
         self._armed.clear()
 
+    def silence(self, pids: Collection[int], acknowledging: bool = False) -> None:
+        """Let nothing through to or from these processes, on connections that are there or come, until `heal`.
+
+        `acknowledging`: packets are taken and lead to nothing, as where a server hangs behind a proxy.
+        """
+        self._silent, self._acknowledging = frozenset(pids), acknowledging
+        self.silences += 1
+        ports = self._ports(pids)
+        for link in self._links:
+            if link.port in ports:
+                link.silence(acknowledging)
+
+    def heal(self) -> None:
+        self._silent = frozenset()
+        for link in self._links:
+            link.heal()
+
+    def answers(self, pid: int, since: float) -> bool:
+        """Whether something came back to this process since a moment of `time.monotonic`."""
+        ports = self._ports([pid])
+        return any(link.port in ports and link.answered > since for link in self._links)
+
+    def _ports(self, pids: Collection[int]) -> set[int]:
+        """Where these processes' ends of the wire are."""
+        found: set[int] = set()
+        for pid in pids:
+            with contextlib.suppress(psutil.Error):
+                ends = psutil.Process(pid).net_connections("tcp4")
+                found |= {one.laddr.port for one in ends if one.raddr and one.raddr.port == self.port}
+        return found
+
     @asynccontextmanager
     async def strung(self) -> AsyncIterator[None]:
-        server = await asyncio.start_unix_server(self._pass_on, self._folder / SOCKET)
+        server = await asyncio.start_server(self._pass_on, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
         try:
             yield
         finally:
             server.close()
-            for writer in list(self._open):
-                writer.transport.abort()
+            self.heal()
+            for link in list(self._links):
+                link.abort()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = _Link(writer)
+        self._links.add(link)
         try:
-            far_reader, far_writer = await asyncio.open_unix_connection(self._server / SOCKET)
-        except OSError:
-            writer.transport.abort()  # the server is away: as its own socket would, refuse
-            return
-        ends = (writer, far_writer)
-        self._open.update(ends)
-        link = _Link()
-        try:
-            await asyncio.gather(self._to_server(reader, far_writer, link), self._to_client(far_reader, writer, link))
-        except (OSError, _Cut):
+            if self._silent and link.port in self._ports(self._silent):
+                link.silence(self._acknowledging)
+            await link.open.wait()
+            far_reader, link.far = await asyncio.open_unix_connection(self._server / SOCKET)
+            await asyncio.gather(self._to_server(reader, link.far, link), self._to_client(far_reader, writer, link))
+        except (OSError, _Cut):  # the server is away: as its own socket would, refuse
             pass
         finally:
-            for end in ends:
-                end.transport.abort()
-            self._open.difference_update(ends)
+            link.abort()
+            self._links.discard(link)
 
     async def _to_server(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: "_Link") -> None:
         while data := await reader.read(CHUNK):
+            await link.open.wait()
             if self._armed and link.commits(data):
                 link.way = self._armed.pop(0)
                 self.cuts[link.way] += 1
@@ -83,15 +136,19 @@ class Wire:
             await writer.drain()
             if link.way == "during":
                 raise _Cut
+        await link.open.wait()
         raise _Cut
 
     async def _to_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: "_Link") -> None:
         while data := await reader.read(CHUNK):
+            await link.open.wait()
             if link.way == "after":
                 raise _Cut
             writer.write(data)
+            link.answered = time.monotonic()
             with contextlib.suppress(ConnectionError):
                 await writer.drain()
+        await link.open.wait()
         raise _Cut
 
 
@@ -102,10 +159,34 @@ class _Cut(Exception):
 class _Link:
     """One connection; remembers whether it is one of those that take submissions."""
 
-    def __init__(self) -> None:
+    def __init__(self, near: asyncio.StreamWriter) -> None:
+        self.near = near
+        self.far: asyncio.StreamWriter | None = None
+        self.port: int = near.get_extra_info("peername")[1]
         self.way = ""
+        self.answered = 0.0
+        self.open = asyncio.Event()
+        self.open.set()
+        self._socket: socket.socket = near.get_extra_info("socket")
         self._submits = False
 
     def commits(self, data: bytes) -> bool:
         self._submits = self._submits or b"submit_call" in data
         return b"COMMIT" in data or self._submits  # a prepared statement is run without its text
+
+    def silence(self, acknowledging: bool) -> None:
+        self.open.clear()
+        if not acknowledging:
+            with contextlib.suppress(OSError):  # closed already
+                self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, DROP_ALL)
+
+    def heal(self) -> None:
+        if not self.open.is_set():
+            with contextlib.suppress(OSError):  # there is none, or it is closed already
+                self._socket.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+            self.open.set()
+
+    def abort(self) -> None:
+        for end in (self.near, self.far):
+            if end is not None:
+                end.transport.abort()

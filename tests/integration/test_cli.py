@@ -70,6 +70,8 @@ def end(call_id: UUID, failed: bool = False) -> None:
     """Complete the call with a transcript made by hand, or fail it."""
 
     async def work(database: Database) -> None:
+        for fetch in await jobs.claim_fetches(database, "w", 100, 60, 100, 100):
+            await jobs.fetched(database, fetch)
         (lease,) = [one for one in await jobs.claim(database, "w", 1, 60) if one.call.call_id == call_id]
         if failed:
             await jobs.fail(database, lease, NotAudio())
@@ -135,6 +137,25 @@ def test_a_workspaces_own_terms_are_added_replaced_and_removed() -> None:
     assert switchboard("workspaces", "terms").stdout == "Metro Cable\n"
     assert ok("workspaces", "terms", "Alpha", "--replace") == ok("workspaces", "list")[0]
     assert ok("workspaces", "terms", "--replace")["terms"] == []
+
+
+def test_a_workspace_that_asks_keeps_which_keys_were_pressed_and_may_have_them_removed() -> None:
+    ok("workspaces", "create", "acme")
+    assert "not which" in switchboard("workspaces", "digits").stdout
+    assert ok("workspaces", "digits", "--keep")["keep_digits"] is True
+    assert ok("workspaces", "digits") == ok("workspaces", "list")[0]
+    assert ok("workspaces", "digits", "--drop")["keep_digits"] is False
+
+
+def test_a_workspace_has_hosts_of_its_own() -> None:
+    ok("workspaces", "create", "acme")
+    assert ok("workspaces", "hosts")["allowed_hosts"] == []
+    ok("workspaces", "hosts", "pbx.local:8088", "10.1.0.0/16")
+    assert ok("workspaces", "hosts", "10.1.0.0/16", "--remove")["allowed_hosts"] == ["pbx.local:8088"]
+    assert "pbx.local:8088" in switchboard("workspaces", "hosts").stdout
+    refused = switchboard("workspaces", "hosts", "http://pbx.local/")
+    assert refused.exit_code != 0
+    assert "neither a host name" in refused.output
 
 
 def test_terms_that_are_too_long_or_too_many_are_refused_and_change_nothing() -> None:

@@ -35,6 +35,8 @@ from pipeline.domain.speech import (
 )
 from pipeline.errors import EngineError, LeaseLost, NotAudio
 from pipeline.speakers.policy import Voices
+from pipeline.speakers.roles import RoleOptions
+from tests.fixture_checkpoints import CALIBRATIONS
 from tests.postgres import World
 
 A = "https://store.example/a.wav"
@@ -70,7 +72,8 @@ STAGE_RESULTS = {
     "voiceprint": None,
     "speakers": TRANSCRIPT,
 }
-VOICE = Voiceprint((0.6, 0.8), "model-1", 17.5)
+VOICE = Voiceprint((0.6, 0.8), "m", 17.5)  # a model that is calibrated
+VOICES = Voices(RoleOptions(calibration=CALIBRATIONS))
 EVIDENCE = Evidence(0, 0.5, 0.9, "Hello")
 TASK = Task(
     "Send the offer",
@@ -96,7 +99,7 @@ async def taken(world: World, **fields: object) -> jobs.Lease:
 
 
 async def complete(world: World, lease: jobs.Lease, *findings: Finding, voice: Voiceprint | None = None) -> None:
-    assert await calls.complete(world.database, lease, TRANSCRIPT, findings, voice, [], Voices()) is None
+    assert await calls.complete(world.database, lease, TRANSCRIPT, findings, voice, [], VOICES) is None
 
 
 async def loaded(world: World, lease: jobs.Lease) -> dict[str, object]:
@@ -119,7 +122,7 @@ async def test_labels_doubts_languages_and_layout_come_back_with_the_record(worl
     layout = replace(LAYOUT, kind=LayoutKind.TWO_FILES, bleed=(Bleed(1, -18.5, 0.012, 0.9),), starts=(0.0, 1.25))
     labels = (
         (Label(0.0, 3.0, LabelKind.RINGBACK, 0.9, "425 Hz"), Label(3.0, 12.5, LabelKind.SPEECH)),
-        (Label(0.0, 0.5, LabelKind.DTMF, 1.0, "142"), Label(0.5, 12.5, LabelKind.SILENCE)),
+        (Label(0.0, 0.5, LabelKind.DTMF, 1.0, None, 3), Label(0.5, 12.5, LabelKind.SILENCE)),
     )
     made = replace(
         TRANSCRIPT,
@@ -138,7 +141,7 @@ async def test_labels_doubts_languages_and_layout_come_back_with_the_record(worl
     assert record.layout == layout
     shown = json.loads(views.to_json(record))["transcript"]
     assert [label["kind"] for label in shown["labels"][0]] == ["ringback", "speech"]
-    assert shown["labels"][1][0]["detail"] == "142"
+    assert (shown["labels"][1][0]["keys"], shown["labels"][1][0]["detail"]) == (3, None)
     assert [doubt["kept"] for doubt in shown["doubts"]] == [True, False]
     assert shown["languages"][1]["language"] == "es"
     assert shown["turns"][0]["machine"] is True and shown["turns"][0]["words"][0]["doubtful"] is True

@@ -1,11 +1,11 @@
 """What a completed call teaches: the voices of members, and the contacts of the workspace."""
 
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from db import directory, roster, views
-from pipeline.domain.insight import Finding
+from pipeline.domain.insight import Contact, Finding
 from tests.integration.test_complete import VOICE, complete, taken
 from tests.postgres import World
 
@@ -59,6 +59,24 @@ def contacts_finding(match: str, contact_id: str | None = None, number: str | No
     facts = {field: {"value": text, "evidence": None} for field, text in heard.items()} | {"address": None}
     value = {"match": match, "contact_id": contact_id, "number": number, "heard_number": None, "heard": facts}
     return Finding("contacts", 1, value)
+
+
+async def test_a_contact_is_inferred_until_a_sender_says_who_placed_a_call_with_them(world: World) -> None:
+    number, neo = "+14155550199", contacts_finding("new", None, "+14155550199", name="Neo")
+
+    async def known(call_id: UUID, **fields: object) -> Contact:
+        world.call_id = call_id
+        lease = await taken(world, **{"from_number": number} | fields)
+        await complete(world, lease, neo)
+        return (await roster.load(world.database, lease)).contacts[0]
+
+    assert (await known(uuid4(), outgoing=None)).inferred
+    assert (await known(uuid4(), outgoing=None)).inferred
+    assert not (await known(uuid4(), outgoing=False)).inferred
+    entered = await directory.add_contact(world.database, world.workspace_id, "Eve", phone="+14155550123")
+    world.call_id = uuid4()
+    lease = await taken(world, from_number="+14155550123", outgoing=None)
+    assert (await roster.load(world.database, lease)).contacts[0] == entered
 
 
 async def test_the_contact_that_was_matched_is_linked_to_the_call(world: World) -> None:

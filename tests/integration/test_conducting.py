@@ -22,26 +22,29 @@ import psycopg
 import pytest
 import soundfile
 
-from db import embedded, migrate, views
+from db import embedded, migrate, queue, views
 from db.database import Database
 from db.views import CallRecord
+from pipeline.analysis import analyze
 from pipeline.audio.fetch import FetchOptions
+from pipeline.deadlines import DeadlineOptions
 from pipeline.domain.insight import Finding
 from pipeline.process import ProcessOptions
 from pipeline.workers import LocalWorkers
-from serve_app.cli.demo import turns_by_role
 from serve_app.cli.handout import HandOut
-from serve_app.conductor import Conducting, _host
-from serve_app.demo.compare import compare
-from serve_app.demo.samples import FOLDER, Sample, load_samples
+from serve_app.conductor import Conducting
+from serve_app.demo.compare import compare, turns_by_role
+from serve_app.demo.samples import Sample
 from serve_app.retry import ProcessingOptions
 from tests.postgres import NOTHING_DURABLE, World, new_world
+from tests.synthetic_calls import FOLDER, synthetic_calls
 
 STEREO = "08_flite_voices_stereo"
 OTHER = "01_invoice_stereo"
-MOST_WRONG = 0.35  # of the words of a call; the demo checkpoint is small
+MOST_WRONG = 0.35  # of the words of a call; the synthetic checkpoint is small
 ANALYSIS = {"statistics", "tone", "summary", "tasks", "contacts", "direction", "agent"}
 LEASE = 1.5  # seconds
+DEADLINES = DeadlineOptions(seconds=10, per_audio_second=0)  # of what takes a second
 
 
 @dataclass
@@ -61,6 +64,7 @@ class WatchedWorkers(LocalWorkers):
     def __init__(self, transcriber: Any, diarizer: Any) -> None:
         super().__init__(transcriber, diarizer)
         self.asked: Counter[str] = Counter()
+        self.endless_analysis = False
         self._halts: dict[str, Halt] = {}
 
     def halt(self, method: str) -> Halt:
@@ -79,6 +83,11 @@ class WatchedWorkers(LocalWorkers):
     async def voiceprint(self, *args: Any) -> Any:
         await self._asked("voiceprint")
         return await super().voiceprint(*args)
+
+    async def compute(self, function: Any, *args: Any) -> Any:
+        if function is analyze and self.endless_analysis:
+            await asyncio.sleep(60)
+        return await super().compute(function, *args)
 
     async def _asked(self, method: str) -> None:
         if halt := self._halts.pop(method, None):
@@ -109,7 +118,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sample(name: str) -> Sample:
-    return next(sample for sample in load_samples() if sample.name == name)
+    return next(sample for sample in synthetic_calls() if sample.name == name)
 
 
 Conduct = Callable[..., Any]
@@ -128,7 +137,9 @@ def conducting(world: World, workers: WatchedWorkers, tmp_path: Path) -> Conduct
             database or world.database,
             workers,
             ProcessingOptions(**(plain | options)),
-            ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1",))),
+            ProcessOptions(
+                storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1",)), deadlines=DEADLINES
+            ),
         )
         await conductor.start()
         try:
@@ -319,6 +330,47 @@ async def test_a_superseding_submission_in_the_middle_stops_the_old_job_and_its_
     assert workers.asked["transcribe"] == 1
 
 
+async def test_an_analysis_without_end_after_a_change_leaves_the_findings_that_there_are(
+    world: World, workers: WatchedWorkers, files: HandOut, short: Path, conducting: Conduct
+) -> None:
+    async with conducting(max_failures=1):
+        await world.submit(recording_url=files.add(short))
+        before = await completed(world)
+        workers.endless_analysis = True
+        await world.submit(user_id=uuid4())
+        await until(lambda: analysis_failed(world), timeout=60)
+    record = await shown(world)
+    assert record.findings == before.findings
+    assert any("took longer than 10 s" in warning for warning in record.warnings)
+
+
+async def analysis_failed(world: World) -> bool:
+    return bool(await world.rows("SELECT id FROM jobs WHERE kind = 'analyze' AND state = 'failed'"))
+
+
+async def test_what_a_superseded_call_held_is_charged_to_its_lane(
+    world: World, workers: WatchedWorkers, files: HandOut, short: Path, conducting: Conduct
+) -> None:
+    """However it ends: it held the place of a call for four seconds, in which 400 seconds of others' would be done."""
+    await queue.note_paces(world.database, [queue.Pace("call", 2, 10, 6000.0, 60.0)])
+    halt = workers.halt("transcribe")
+    other = uuid4()
+    async with conducting(concurrency=1):
+        await world.submit(recording_url=files.add(short), team_id=world.team_id, duration=60)
+        await halt.wait()
+        await world.submit(world.wide, call_id=other, team_id=world.other_team_id, recording_url=files.add(short))
+        await asyncio.sleep(4)
+        await world.execute(
+            "UPDATE jobs SET state = 'superseded', lease_until = NULL WHERE team_id = :a", a=world.team_id
+        )
+        await until(lambda: charged(world, 300))
+
+
+async def charged(world: World, seconds: float) -> bool:
+    rows = await world.rows("SELECT ended - began AS turn FROM turns WHERE team_id = :id", id=world.team_id)
+    return any(row["turn"] > seconds for row in rows)
+
+
 async def test_a_conductor_that_leaves_in_the_middle_puts_the_job_back_at_once_and_the_next_one_completes_it(
     world: World, workers: WatchedWorkers, files: HandOut, short: Path, conducting: Conduct
 ) -> None:
@@ -396,10 +448,10 @@ async def test_a_call_that_took_its_worker_along_each_time_fails_as_worker_lost(
 async def test_a_job_of_a_process_of_this_machine_that_is_no_more_is_taken_over_at_once(
     world: World, files: HandOut, short: Path, conducting: Conduct
 ) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
+    name = "from serve_app.machine import worker_name; print(worker_name())"
+    gone = subprocess.run([sys.executable, "-c", name], capture_output=True, text=True, check=True).stdout.strip()
     await world.submit(recording_url=files.add(short))
-    await world.claim(worker=f"{_host()}:{gone.pid}:dead", ttl=600)
+    await world.claim(worker=gone, ttl=600)
     async with conducting():
         (job,) = (await completed(world)).jobs
     assert (job.attempts, job.crashes) == (2, 0)

@@ -9,21 +9,24 @@ from typing import Any
 from uuid import uuid4
 
 from db import jobs
+from pipeline.errors import NotAudio
 from pipeline.process import ProcessOptions
-from pipeline.workers import LocalWorkers
+from pipeline.workers import LocalWorkers, Recognition
 from serve_app.conductor import Conducting
 from serve_app.retry import ProcessingOptions
 from tests.postgres import World
+from tests.unit.test_fetch import AUDIO, reply, serving
 from tests.unit.test_fetch import options as fetch_options
-from tests.unit.test_fetch import reply, serving
 
 
 @asynccontextmanager
-async def conducting(world: World, folder: Path, **options: float) -> AsyncIterator[Conducting]:
-    """A Conductor whose leases are short. Its calls get no further than the fetch, so it has no engines."""
+async def conducting(
+    world: World, folder: Path, workers: LocalWorkers | None = None, **options: float
+) -> AsyncIterator[Conducting]:
+    """A Conductor whose leases are short. Its calls get no further than decoding, so it has no engines."""
     chosen = ProcessingOptions(**({"lease_seconds": 1.5, "poll_seconds": 0.1} | options))
     process_options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
-    conductor = Conducting(world.database, LocalWorkers(None, None), chosen, process_options)
+    conductor = Conducting(world.database, workers or LocalWorkers(None, None), chosen, process_options)
     await conductor.start()
     try:
         yield conductor
@@ -65,7 +68,8 @@ async def test_a_conductor_that_leaves_puts_back_what_did_not_end_and_takes_up_n
         await asyncio.wait_for(asked.wait(), 5)
         await conductor.stop()
         (job,) = await world.rows("SELECT * FROM jobs")
-        assert (job["state"], job["crashes"], job["failures"]) == ("queued", 0, 0)
+        assert (job["state"], job["crashes"], job["failures"]) == ("fetching", 0, 0)
+        assert job["lease_until"] is None
 
 
 async def test_a_conductor_with_nothing_to_do_leaves_at_once_and_is_alive_until_then(
@@ -98,33 +102,50 @@ async def test_a_job_that_may_kill_its_worker_is_begun_alone_and_nothing_beside_
     world: World, tmp_path: Path
 ) -> None:
     """What died with a poison call is tried alone as well; whoever shares a process with either is safe."""
-    at_work: set[str] = set()
-    seen: list[set[str]] = []
-    go_on = asyncio.Event()
-
-    def named(name: str) -> Any:
-        async def answer(writer: asyncio.StreamWriter) -> None:
-            at_work.add(name)
-            seen.append(set(at_work))
-            await go_on.wait()
-            writer.write(reply(b"", "410 Gone"))
-            at_work.discard(name)
-
-        return answer
-
-    async with serving(named("suspect")) as first, serving(named("other")) as second:
+    before, workers = Decoding(), Decoding()
+    async with serving(reply(AUDIO + SUSPECT)) as first, serving(reply(AUDIO)) as second:
+        await world.submit(recording_url=first.url())
+        async with conducting(world, tmp_path, before, drain_seconds=0.1):
+            await until(lambda: before.at_work == ["suspect"])
+        await world.execute("UPDATE jobs SET crashes = 2, not_before = now() + interval '1 hour'")
+        world.call_id = uuid4()
         await world.submit(recording_url=second.url())
-        async with conducting(world, tmp_path, drain_seconds=5):
-            await until(lambda: at_work == {"other"})
-            await submit_with_crashes(world, first.url(), 2)
+        async with conducting(world, tmp_path, workers, drain_seconds=5):
+            await until(lambda: workers.at_work == ["other"])
+            await world.execute("UPDATE jobs SET not_before = now() WHERE crashes = 2")
             await until(lambda: world.rows(f"SELECT FROM jobs WHERE state = 'running' AND stage = '{jobs.HELD_BACK}'"))
             world.call_id = uuid4()
             await world.submit(recording_url=second.url())
             await asyncio.sleep(0.3)
-            assert seen == [{"other"}], "the suspect waits, and nothing more is begun before it"
-            go_on.set()
-            await until(lambda: len(seen) == 3)
-    assert [sorted(names) for names in seen] == [["other"], ["suspect"], ["other"]]
+            assert workers.seen == [["other"]], "the suspect waits, and nothing more is begun before it"
+            workers.go_on.set()
+            await until(lambda: len(workers.seen) == 3)
+    assert workers.seen == [["other"], ["suspect"], ["other"]]
+
+
+SUSPECT = b"more"  # bytes by which a recording is told from the others
+
+
+class Decoding(LocalWorkers):
+    """Decodes nothing until it is told to go on; says which calls are at it, and who was when each one came."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None)
+        self.at_work: list[str] = []
+        self.seen: list[list[str]] = []
+        self.go_on = asyncio.Event()
+
+    async def recognition(self) -> Recognition:
+        return Recognition("none", 30.0, packing=False)
+
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> Any:
+        (recording,) = args[0]
+        name = "other" if recording.size_bytes == len(AUDIO) else "suspect"
+        self.at_work.append(name)
+        self.seen.append(list(self.at_work))
+        await self.go_on.wait()
+        self.at_work.remove(name)
+        raise NotAudio("Nothing in it is looked at.")
 
 
 async def submit_with_crashes(world: World, url: str, crashes: int) -> None:
@@ -132,8 +153,8 @@ async def submit_with_crashes(world: World, url: str, crashes: int) -> None:
     world.call_id = uuid4()
     await world.submit()
     await world.execute(
-        "WITH job AS (INSERT INTO jobs (call_pk, kind, crashes)"
-        " SELECT id, 'process', :crashes FROM calls WHERE call_id = :call RETURNING id, call_pk)"
+        "WITH job AS (INSERT INTO jobs (call_pk, kind, crashes, state)"
+        " SELECT id, 'process', :crashes, 'queued' FROM calls WHERE call_id = :call RETURNING id, call_pk)"
         " UPDATE calls SET state = 'transcribing', recording_url = :url, recording_identity = :url, job_id = job.id"
         " FROM job WHERE job.call_pk = calls.id",
         crashes=crashes,

@@ -1,12 +1,16 @@
 """Connections that outlive what they were made for: servers that turn read-only, servers and nodes that vanish."""
 
+import asyncio
+
 import psycopg
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from db import jobs
-from db.database import OUTAGES, SOCKET, Database
+from db.database import EVERY_WORKSPACE, OUTAGES, SOCKET, Database
 from pipeline.errors import StateUnavailable
+from serve_app.retry import ProcessingOptions
 from tests.postgres import World
 
 A = "https://store.example/a.wav"
@@ -38,11 +42,36 @@ async def test_a_connection_to_a_server_that_only_reads_is_not_used_again(world:
         await database.close()
 
 
-async def test_a_node_that_vanishes_in_a_transaction_keeps_its_locks_for_seconds_only(world: World) -> None:
+@pytest.mark.parametrize("ordered, used", [("off", "on"), ("remote_apply", "remote_apply"), ("local", "local")])
+async def test_a_commit_waits_for_the_disk_whatever_the_database_says(world: World, ordered: str, used: str) -> None:
+    """With `off`, a server that is killed forgets submissions that were answered 202."""
+    async with await psycopg.AsyncConnection.connect(world.database.url, autocommit=True) as admin:
+        await admin.execute(f"ALTER DATABASE {admin.info.dbname} SET synchronous_commit = {ordered}".encode())
+    database = await Database.open(world.database.url, pool_size=1)
+    try:
+        assert await database.fetch_one("SHOW synchronous_commit", ()) == (used,)
+        async with database.transaction(EVERY_WORKSPACE) as connection:
+            assert (await connection.execute(sa.text("SHOW synchronous_commit"))).scalar_one() == used
+    finally:
+        await database.close()
+
+
+async def test_what_a_node_holds_is_let_go_within_the_time_of_a_lease_when_it_vanishes(world: World) -> None:
+    """Else whoever takes its calls over waits for its locks, and so does who submits to them."""
     (row,) = await world.rows(
         "SELECT setting::int AS milliseconds FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
     )
-    assert 0 < row["milliseconds"] <= 60_000
+    assert 0 < row["milliseconds"] <= 1000 * ProcessingOptions().lease_seconds
+
+
+async def test_a_transaction_that_idled_for_too_long_is_an_outage_and_no_fault_of_the_call(world: World) -> None:
+    """As that of a process that was frozen in the middle of it."""
+    with pytest.raises(OUTAGES):
+        async with world.database.transaction(EVERY_WORKSPACE) as connection:
+            await connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '50ms'"))
+            await asyncio.sleep(0.5)
+            await connection.execute(sa.text("SELECT 1"))
+    assert await world.rows("SELECT 1 AS one")
 
 
 async def test_a_server_that_vanishes_is_noticed_while_its_answer_is_awaited(world: World) -> None:

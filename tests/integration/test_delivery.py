@@ -18,6 +18,7 @@ import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from db import event_upkeep, event_views, jobs, webhooks
+from db.clock import Clock
 from db.sealing import Sealer
 from pipeline.errors import NotAudio
 from serve_app.delivery import Delivering
@@ -31,6 +32,7 @@ A = "https://store.example/a.wav"
 WALK = ["call.received", "call.transcribing", "call.failed"]
 SEALER_KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 SEALER = Sealer([SEALER_KEY])
+CLOCK = Clock(datetime.now(UTC))
 OPTIONS = WebhookOptions(allowed_hosts=("127.0.0.1",), retry_seconds=(0.1, 0.1), timeout_seconds=5.0, poll_seconds=0.1)
 
 
@@ -366,7 +368,7 @@ async def test_no_connection_is_made_to_an_address_that_is_not_allowed(host: str
 
     async with receiving() as canary:
         poster = Poster(WebhookOptions(), rebound)
-        answer = await poster.post(f"https://{host}:{canary.port}/hook", "evt_1", b"{}", [signing.new_secret()])
+        answer = await poster.post(f"https://{host}:{canary.port}/hook", "evt_1", b"{}", [signing.new_secret()], CLOCK)
         assert canary.connections == 0
     assert answer.attempt.status is None
     assert "events are not sent to" in answer.attempt.outcome or "not accepted" in answer.attempt.outcome
@@ -381,7 +383,7 @@ async def test_tls_is_verified_against_the_hosts_name(world: World, tmp_path: Pa
     async with receiving(context) as receiver:
         for ca, expected in ((str(ca_file), "status 204"), (str(other_ca), "TLS could not be agreed"), (None, "TLS")):
             options = WebhookOptions(allowed_hosts=("localhost",), ca_file=ca)
-            answer = await Poster(options).post(receiver.url, "evt_1", b"{}", [signing.new_secret()])
+            answer = await Poster(options).post(receiver.url, "evt_1", b"{}", [signing.new_secret()], CLOCK)
             assert answer.attempt.outcome.startswith(expected)
     assert len(receiver.seen) == 1
 

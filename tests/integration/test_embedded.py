@@ -19,6 +19,7 @@ import pytest
 
 from db import calls, embedded, jobs, keys, migrate
 from db.database import OUTAGES, Database
+from db.passage import let_pass
 from pipeline.errors import StateUnavailable
 from tests.postgres import World, new_world
 
@@ -70,6 +71,31 @@ def test_the_server_comes_back_after_it_was_killed_and_a_stranger_got_its_proces
     assert embedded.start(folder) == url
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT n FROM kept").fetchone() == (7,)
+
+
+KILL_AND_START = """
+import ctypes, os, subprocess, sys, time
+from pathlib import Path
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans become ours, and we reap none
+folder, start = Path(sys.argv[1]), [sys.executable, "-c", sys.argv[2], sys.argv[1]]
+subprocess.run(start, check=True)
+for _ in range(4):
+    pid = int((folder / "cluster" / "postmaster.pid").read_text().split()[0])
+    os.kill(pid, 9)
+    subprocess.run(start, check=True, timeout=30)
+    assert Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] == "Z", "the killed one is a zombie all the while"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="subreapers are Linux's")
+def test_the_server_comes_back_at_once_each_time_it_is_killed_and_nobody_reaps_it(folder: Path) -> None:
+    """As in a container whose first process is no init: the dead server's number stays taken."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", KILL_AND_START, str(folder), START]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr
+    with psycopg.connect(embedded.start(folder)) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_new_server_waits_until_the_last_process_of_a_killed_one_is_gone(folder: Path) -> None:
@@ -145,3 +171,39 @@ async def test_a_database_that_is_not_there_yet_is_no_error_until_it_is_needed(f
     with pytest.raises(StateUnavailable):
         await calls.submit(database, replace(world.scoped), world.submission(), {})
     await database.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts PostgreSQL as somebody else")
+def test_private_folders_above_it_stay_closed_to_everybody_but_postgresql(tmp_path: Path) -> None:
+    private = tmp_path / "of-root"
+    private.mkdir(mode=0o700)
+    data = private / "data"
+    embedded.start(data)
+    private.chmod(0o700)  # takes the list's mask away with the group's bits, as pytest does with its folder at each run
+    embedded.stop(data)
+    assert embedded.postmaster(data) is None
+    for folder in (private, data):
+        assert folder.stat().st_mode & 0o007 == 0, folder
+        tried = subprocess.run(["ls", str(folder)], user="nobody", capture_output=True, check=False)
+        assert tried.returncode != 0
+        tried = subprocess.run(["ls", str(folder / "cluster")], user="nobody", capture_output=True, check=False)
+        assert b"Permission denied" in tried.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes other users")
+def test_who_is_let_pass_may_pass_and_not_read_and_others_gain_nothing(one_folder: Path) -> None:
+    folder = one_folder / "passed"
+    folder.mkdir(mode=0o750)
+    let_pass(one_folder, 12345)
+    for user in (12345, 12346, 12345):
+        let_pass(folder, user)
+
+    def does(command: str, user: int) -> bool:
+        line = ["sh", "-c", f"cd {one_folder} && {command} {folder}"]
+        ran = subprocess.run(line, user=user, group=12345, extra_groups=[], capture_output=True, check=False)
+        return ran.returncode == 0
+
+    let_pass(one_folder, 12346)
+    let_pass(one_folder, 12347)
+    assert [does("cd", user) for user in (12345, 12346, 12347)] == [True, True, False]
+    assert not does("ls", 12345)

@@ -121,7 +121,7 @@ async def test_failed_work_is_explained_and_tried_again_from_the_command_line(wo
     (done,) = json.loads(switchboard("retry", str(broken), "--json").stdout)
     assert (done["job_id"], bool(done["new_job_id"])) == (str(broken), True)
     assert "1 of 1" in switchboard("retry", "--since", "1h").output
-    assert sorted(await world.jobs()) == [("process", "failed")] * 2 + [("process", "queued")] * 2
+    assert sorted(await world.jobs()) == [("process", "failed")] * 2 + [("process", "fetching")] * 2
     assert "engine_error" in switchboard("show", str(broken)).output
 
 

@@ -67,7 +67,7 @@ async def test_what_comes_while_a_commit_is_under_way_is_committed_together(worl
         assert answer == calls.Accepted(CallState(row["state"]), row["job_id"])
         assert (row["job_id"] is not None) == bool(number % 2)
         assert (row["recording_url"] or "").endswith(f"/{number}.wav" if number % 2 else "")
-    assert await world.jobs() == [("process", "queued")] * 10
+    assert await world.jobs() == [("process", "fetching")] * 10
     kept = await world.rows("SELECT body, call_id FROM submissions s JOIN calls c ON c.id = s.call_pk")
     assert {row["call_id"]: row["body"]["place"] for row in kept} == dict(zip(ids, range(20), strict=True))
 
@@ -100,7 +100,7 @@ async def test_in_one_group_the_submissions_of_a_call_count_in_the_order_in_whic
     for call_id in calls_:
         row = await world.row(call_id)
         assert (row["duration"], row["state"], row["metadata_version"]) == (4, "transcribing", 5)
-    assert await world.jobs() == [("process", "queued")] * 3
+    assert await world.jobs() == [("process", "fetching")] * 3
 
 
 async def test_a_refused_submission_leaves_its_companions_alone(world: World) -> None:
@@ -220,7 +220,7 @@ async def test_groups_of_two_replicas_with_the_same_calls_do_not_lock_each_other
                 sending.add(call_id=call_id, duration=turn, recording_url=(A, B)[turn % 2])
     answers = [answer for sending in replicas for answer in await sending.answers()]
     assert {type(answer) for answer in answers} == {calls.Accepted}
-    live = await world.rows("SELECT call_pk FROM jobs WHERE state = 'queued'")
+    live = await world.rows("SELECT call_pk FROM jobs WHERE state = 'fetching'")
     assert len(live) == len({row["call_pk"] for row in live}) == 12
     for row in await world.rows("SELECT state, job_id FROM calls"):
         assert row["state"] == "transcribing"

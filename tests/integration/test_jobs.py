@@ -28,6 +28,7 @@ async def expire(world: World) -> None:
 
 async def taken_over(world: World, **more: Any) -> list[jobs.Lease]:
     """A claim by a worker whose leases are so short that the test's server has run for longer."""
+    await world.all_fetched()
     return await jobs.claim(world.database, "w2", 10, 0.05, **more)
 
 

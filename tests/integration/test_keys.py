@@ -21,6 +21,14 @@ async def test_only_a_hash_of_the_secret_is_stored(world: World) -> None:
     assert len(info.prefix) < 12
 
 
+async def test_a_key_that_was_cut_or_mistyped_is_known_without_the_database(world: World) -> None:
+    _, secret = await keys.create(world.database, world.workspace_id, None, ["submit"], "pbx")
+    assert not keys.is_no_key(secret)
+    for at in range(3, len(secret)):
+        assert keys.is_no_key(secret[:at] + ("a" if secret[at] != "a" else "b") + secret[at + 1 :])
+    assert not keys.is_no_key(secret[:-6]), "made before keys had a checksum: the database knows"
+
+
 async def test_a_key_speaks_for_its_workspace_and_perhaps_a_team(world: World) -> None:
     info, secret = await keys.create(world.database, world.workspace_id, world.team_id, ["submit"], "pbx")
     sender = await keys.find(world.database, secret)

@@ -1,4 +1,4 @@
-"""Calls in more than one language, from sound to transcript, on the demo checkpoints."""
+"""Calls in more than one language, from sound to transcript, on the synthetic checkpoints."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -18,11 +18,12 @@ from pipeline.domain.speech import SAMPLE_RATE, LabelKind, Transcript
 from pipeline.process import NOT_RECORDED, Outcome, ProcessOptions, process
 from pipeline.workers import LocalWorkers
 from serve_app.demo.compare import compare, word_errors
-from serve_app.demo.samples import Sample, load_samples
+from serve_app.demo.samples import Sample
 from tests.recordings import stored
+from tests.synthetic_calls import synthetic_calls
 
 Processed = Callable[[np.ndarray], Awaitable[Outcome]]
-SAMPLES = {sample.name[:2]: sample for sample in load_samples()}
+SAMPLES = {sample.name[:2]: sample for sample in synthetic_calls()}
 RINGING = 40.0  # seconds
 
 

@@ -56,6 +56,7 @@ async def submit(world: World, count: int, seconds: int | None) -> None:
     for _ in range(count):
         world.call_id = uuid4()
         await world.submit(recording_url="https://store.example/a.wav", duration=seconds)
+    await world.all_fetched()
 
 
 def heard(kind: LayoutKind, seconds: float) -> Heard:
@@ -95,6 +96,17 @@ async def test_calls_that_wait_for_their_recording_keep_nobody_busy(
         await jobs.retry(world.database, lease, RecordingNotReady(), 3600, counts_as_failure=False)
     assert await wanted(policies) == (0, 0, 0)
     assert (await queue.backlog(world.database)).later == 3
+
+
+async def test_recordings_that_are_still_fetched_start_no_engine(
+    world: World, policies: dict[str, QueuedAudio]
+) -> None:
+    """Two hundred calls on a server that drips had asked for every GPU there was."""
+    await submit(world, 200, 900)
+    await world.execute("UPDATE jobs SET state = 'fetching'")
+    conductors, *engines = await wanted(policies)
+    assert conductors > 1
+    assert engines == [0, 0]
 
 
 async def test_the_pace_of_finished_work_takes_the_place_of_the_guess(

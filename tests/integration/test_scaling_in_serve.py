@@ -53,8 +53,10 @@ async def test_replicas_come_from_none_as_sound_waits_and_go_when_it_is_done(wor
     with serving(world.database.url) as status:
         await running(status, 0)
         await world.submit(recording_url="https://store.example/a.wav", duration=200)
+        await world.all_fetched()
         await running(status, 1)  # 20 s of work, and 30 s to do it in
         await world.submit(call_id=uuid4(), recording_url="https://store.example/b.wav", duration=200)
+        await world.all_fetched()
         await running(status, 2)
         told = {one.name: one.wanted for one in (await queue.backlog(world.database)).engines}
         assert told == {"Transcriber": 2}

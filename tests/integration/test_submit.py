@@ -30,7 +30,7 @@ async def test_a_new_call_with_a_recording_is_transcribing_and_has_a_job(world: 
     assert answer.status is CallState.TRANSCRIBING
     row = await world.row()
     assert (row["state"], row["job_id"]) == ("transcribing", answer.job_id)
-    assert await world.jobs() == [("process", "queued")]
+    assert await world.jobs() == [("process", "fetching")]
 
 
 async def test_two_phases_are_merged_into_one_record_with_the_latest_values(world: World) -> None:
@@ -50,7 +50,7 @@ async def test_two_phases_in_the_other_order_give_the_same_record(world: World) 
     call, row = await world.call(), await world.row()
     assert (call.recording_url, call.duration, call.outgoing) == (A, 61, True)
     assert (row["state"], row["job_id"]) == ("transcribing", finished.job_id)
-    assert await world.jobs() == [("process", "queued")]
+    assert await world.jobs() == [("process", "fetching")]
 
 
 async def test_two_phases_at_the_same_moment_give_one_record_with_one_job(world: World) -> None:
@@ -64,7 +64,7 @@ async def test_two_phases_at_the_same_moment_give_one_record_with_one_job(world:
 async def test_fifty_identical_finishing_submissions_at_once_give_one_record_and_one_job(world: World) -> None:
     answers = await asyncio.gather(*(world.submit(recording_url=A) for _ in range(50)))
     assert len({answer.job_id for answer in answers}) == 1
-    assert await world.jobs() == [("process", "queued")]
+    assert await world.jobs() == [("process", "fetching")]
     assert len(await world.rows("SELECT FROM calls")) == 1
     assert len(await world.rows("SELECT FROM submissions")) == 50
 
@@ -98,7 +98,7 @@ async def test_another_recording_supersedes_the_job(world: World) -> None:
     first = await world.submit(recording_url=A)
     second = await world.submit(recording_url=B)
     assert second.job_id != first.job_id
-    assert await world.jobs() == [("process", "superseded"), ("process", "queued")]
+    assert await world.jobs() == [("process", "superseded"), ("process", "fetching")]
     assert (await world.one()).job.job_id == second.job_id
 
 
@@ -122,7 +122,7 @@ async def test_nothing_that_a_superseded_job_still_does_reaches_the_record(world
         await jobs.stage(world.database, old, "asr")
     assert await jobs.renew(world.database, [old], 60) == {old.job.job_id}
     await jobs.release(world.database, [old])
-    assert await world.jobs() == [("process", "superseded"), ("process", "queued")]
+    assert await world.jobs() == [("process", "superseded"), ("process", "fetching")]
     assert (await world.row())["state"] == "transcribing"
 
 

@@ -75,7 +75,7 @@ async def test_any_order_and_repetition_of_submissions_gives_the_latest_value_pe
         job = stored["job_id"]
     live = await world.rows(
         "SELECT kind, count(*) AS n FROM jobs JOIN calls ON calls.id = call_pk"
-        " WHERE call_id = :id AND jobs.state IN ('queued', 'running') GROUP BY kind",
+        " WHERE call_id = :id AND jobs.state IN ('fetching', 'queued', 'running') GROUP BY kind",
         id=world.call_id,
     )
     assert all(row["n"] == 1 for row in live)

@@ -5,8 +5,10 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from db import jobs
+from db import jobs, turns
+from db import queue as backlog
 from db.database import EVERY_WORKSPACE
+from db.queue import Pace
 from pipeline.errors import RecordingNotReady
 from tests.postgres import World
 
@@ -36,6 +38,7 @@ async def taken(world: World, count: int, one_by_one: bool = True, backfill: flo
     """The next calls: "A" or "B" by team, lower case where they are not live."""
     found: list[UUID] = []
     for _ in range(count if one_by_one else 1):
+        await world.all_fetched()
         leases = await jobs.claim(world.database, "w", 1 if one_by_one else count, 60, backfill=backfill)
         found += [lease.job.job_id for lease in leases]
     rows = {row["id"]: row for row in await world.rows("SELECT id, team_id, live FROM jobs")}
@@ -126,6 +129,50 @@ async def test_a_job_pays_for_its_first_attempt_only(world: World) -> None:
     assert row["ended"] <= 11 * 60
 
 
+async def worked(world: World, count: int, **seconds: float) -> list[str]:
+    """The next calls, one by one, each of which held its place for the seconds of its team (a, b)."""
+    order = []
+    for _ in range(count):
+        (lease,) = await world.claim()
+        assert lease.turn is not None
+        order.append("a" if lease.turn.team_id == world.team_id else "b")
+        await turns.settle(world.database, [turns.Held(lease.turn, seconds[order[-1]])])
+    return order
+
+
+async def test_a_call_that_held_its_place_for_longer_than_others_is_charged_for_it(world: World) -> None:
+    """Ten times as long, as a damaged file does whose sender says that it is a minute."""
+    await backlog.note_paces(world.database, [Pace("call", 2, 10, 600.0, 60.0)])
+    await queue(world, world.team_id, 40)
+    await queue(world, world.other_team_id, 40)
+    order = await worked(world, 33, a=60.0, b=6.0)
+    assert 2 <= order.count("a") <= 4
+
+
+async def test_what_was_declared_too_long_is_given_back(world: World) -> None:
+    await backlog.note_paces(world.database, [Pace("call", 2, 10, 600.0, 60.0)])
+    await queue(world, world.team_id, 40, seconds=6000)
+    await queue(world, world.other_team_id, 40)
+    assert 14 <= (await worked(world, 30, a=6.0, b=6.0)).count("a") <= 16
+
+
+async def test_whoever_holds_places_while_nobody_else_waits_pays_nothing_for_it(world: World) -> None:
+    await backlog.note_paces(world.database, [Pace("call", 2, 10, 600.0, 60.0)])
+    await queue(world, world.other_team_id, 2)
+    await worked(world, 2, b=6.0)
+    await world.execute("UPDATE jobs SET state = 'done', lease_until = NULL")
+    await queue(world, world.team_id, 30)
+    await worked(world, 5, a=600.0)
+    await queue(world, world.other_team_id, 20)
+    assert 9 <= (await worked(world, 20, a=6.0, b=6.0)).count("a") <= 11
+
+
+async def test_before_any_call_was_done_nothing_is_charged_afterwards(world: World) -> None:
+    await queue(world, world.team_id, 20)
+    await queue(world, world.other_team_id, 20)
+    assert 9 <= (await worked(world, 20, a=600.0, b=6.0)).count("a") <= 11
+
+
 async def test_a_lane_whose_calls_wait_for_later_holds_up_nobody(world: World) -> None:
     await queue(world, world.team_id, 5)
     await world.execute("UPDATE jobs SET not_before = now() + interval '1 hour'")
@@ -137,6 +184,7 @@ async def test_a_claim_reads_a_few_index_entries_of_a_long_queue(world: World) -
     """Also right after a burst, when the planner's statistics know nothing of it."""
     await queue(world, world.team_id, 3000)
     await queue(world, world.other_team_id, 3000)
+    await world.all_fetched()
     read = sa.text(
         "SELECT sum(seq_tup_read)::int, sum(idx_tup_fetch)::int FROM pg_stat_xact_user_tables"
         " WHERE relname IN ('jobs', 'calls')"

@@ -15,12 +15,15 @@ from db.database import EVERY_WORKSPACE
 from pipeline.domain.insight import MemberVoiceprint
 from pipeline.domain.speech import Voiceprint
 from pipeline.speakers.policy import Voices
+from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.voiceprint import Match, match
 from serve_app.cli import app
+from tests.fixture_checkpoints import CALIBRATIONS
 from tests.integration.test_complete import TRANSCRIPT, A, taken
 from tests.postgres import World
 
-VOICES = Voices()
+CALIBRATED = RoleOptions(calibration=CALIBRATIONS)
+VOICES = Voices(CALIBRATED)
 ANA, BO = np.eye(8)[0], np.eye(8)[1]
 
 
@@ -64,7 +67,7 @@ async def decide(world: World, print_: Voiceprint) -> Match | None:
     known: dict[str, list[Voiceprint]] = {}
     for one in await profiles(world):
         known.setdefault(one.user_id, []).append(one.voiceprint)
-    return match(print_, known)
+    return match(print_, known, CALIBRATED.calibration_of("m"))
 
 
 async def states(world: World) -> dict[UUID, tuple[str, tuple[str, ...]]]:
@@ -318,6 +321,7 @@ async def test_the_command_line_lists_shows_removes_restores_and_assigns(
     world: World, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", postgres_url)
+    monkeypatch.setenv("SWITCHBOARD_ROLES__CALIBRATION", str(CALIBRATIONS))
     ana, bo = await member(world, "Ana"), await member(world, "Bo")
     made = [await call(world, voice(ANA, seed), ana) for seed in range(3)]
     odd, nameless = await call(world, voice(BO, 7), ana), await call(world, voice(BO, 8))

@@ -1,19 +1,17 @@
 """Channels put together by hand from the sample calls."""
 
 import io
-from pathlib import Path
 
 import av
 import numpy as np
 
 from pipeline.audio.decode import Decoded, DecodeOptions, decode_file
 from pipeline.domain.speech import AudioInMemory
-
-SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
+from tests.synthetic_calls import FOLDER
 
 
 def sample(name: str, file: str = "call.flac") -> np.ndarray:
-    return decode_file(SAMPLES / name / file, DecodeOptions()).samples.astype(np.float64)
+    return decode_file(FOLDER / name / file, DecodeOptions()).samples.astype(np.float64)
 
 
 def decoded(*channels: np.ndarray) -> Decoded:

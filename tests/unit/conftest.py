@@ -13,8 +13,7 @@ import soundfile
 from scipy.signal import resample_poly
 
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Span
-
-SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
+from tests.synthetic_calls import FOLDER
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def sample_call() -> Callable[[str], SampleCall]:
 
     def load(prefix: str) -> SampleCall:
         if prefix not in loaded:
-            folder = next(iter(sorted(SAMPLES.glob(f"{prefix}*"))))
+            folder = next(iter(sorted(FOLDER.glob(f"{prefix}*"))))
             submission = json.loads((folder / "submission.json").read_text())
             channels = [_read(folder / name) for name in submission["recordings"]]
             length = min(c.shape[1] for c in channels)

@@ -38,11 +38,15 @@ class Memory:
     fault: Exception | None = None
     pause: float = 0.0
     looked_up: int = 0
+    full: set[UUID] = field(default_factory=set)
     recorded: list[tuple[Sender, Submission, dict[str, Any]]] = field(default_factory=list)
 
     async def find_key(self, secret: str) -> Sender | None:
         self.looked_up += 1
         return self.keys.get(secret)
+
+    def is_full(self, workspace_id: UUID) -> bool:
+        return workspace_id in self.full
 
     async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any]) -> Accepted:
         await asyncio.sleep(self.pause)
@@ -63,12 +67,14 @@ def three_keys() -> Memory:
 
 
 @asynccontextmanager
-async def service(memory: Memory, root_path: str = "", **limits: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def service(
+    memory: Memory, root_path: str = "", source_header: str | None = None, **limits: Any
+) -> AsyncIterator[httpx.AsyncClient]:
     @asynccontextmanager
     async def opened() -> AsyncIterator[Memory]:
         yield memory
 
-    api = build_api(LimitOptions(**limits), opened)
+    api = build_api(LimitOptions(**limits), opened, source_header=source_header)
     async with api.router.lifespan_context(api):
         transport = httpx.ASGITransport(api, raise_app_exceptions=False, root_path=root_path)
         headers = {"Authorization": "Bearer sb_team"}

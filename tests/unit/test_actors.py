@@ -15,19 +15,20 @@ from pipeline.audio.decode import DecodeOptions, decode_file
 from pipeline.audio.hear import Loaded
 from pipeline.domain.speech import Audio, Chunk, Layout, LayoutKind
 from pipeline.errors import EngineError, StorageError
+from tests import fixture_checkpoints
+from tests.synthetic_calls import FOLDER
 
-SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
 CHUNKS = [Chunk(0, float(start), start + 3.0, "en") for start in range(1, 21, 3)]
 
 
 @pytest.fixture(scope="module")
 def replica() -> TranscriberReplica:
-    return TranscriberReplica({"model": "demo", "device": "cpu", "cpu_threads": 1})
+    return TranscriberReplica({"model": str(fixture_checkpoints.RECOGNITION), "device": "cpu", "cpu_threads": 1})
 
 
 def load(scratch: Path) -> Loaded:
     folder = sound.join(scratch.as_uri(), sound.new_name())
-    audio = decode_file(SAMPLES / "03_repair_mono" / "call.flac", DecodeOptions(), folder=folder).audio
+    audio = decode_file(FOLDER / "03_repair_mono" / "call.flac", DecodeOptions(), folder=folder).audio
     return Loaded(audio, Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"), folder=folder)
 
 

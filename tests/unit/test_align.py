@@ -110,7 +110,45 @@ def test_legs_that_share_no_speech_are_not_aligned_and_that_is_said(name: str, b
     assert layout.evidence["offset_seconds"] == 0
     assert layout.starts == (0, 0)
     assert layout.bleed == ()
-    assert "too little speech to tell" in layout.reason
+    if before == "nothing":  # the talk itself shows it
+        assert "they began together, for then the parties take turns" in layout.reason
+        assert layout.confidence == 0.9
+    else:
+        assert "too little speech to tell" in layout.reason
+        assert layout.confidence == 0.5
+
+
+@pytest.mark.parametrize("whose", [0, 1])
+def test_legs_of_which_one_began_when_its_party_answered_end_together(whose: int) -> None:
+    """Neither carries anything of the other; with the other order the parties would talk at once."""
+    legs = sample("02_callback_stereo")
+    answered = [row[13 * 16000 :] if leg == whose else row for leg, row in enumerate(legs)]
+    layout = layout_of(*answered)
+    assert layout.starts == ((13, 0) if whose == 0 else (0, 13))
+    assert (layout.evidence["aligned"], layout.confidence) == (0, 0.9)
+    assert "they ended together" in layout.reason
+
+
+def test_legs_that_neither_began_nor_ended_together_are_said_to_be_in_doubt() -> None:
+    rep, customer = sample("02_callback_stereo")
+    layout = layout_of(rep[9 * 16000 :], customer[: -6 * 16000])
+    assert layout.starts == (0, 0)
+    assert layout.confidence == 0.5
+    assert "may be in the wrong order" in layout.reason
+
+
+@pytest.mark.parametrize(("echoes", "offset"), [((0.33, 0.3), 0.4), ((0.16, 0.2), -3.7), ((0.05, 0.37), 21.0)])
+def test_parties_whose_echoes_come_late_both_ways_are_aligned(echoes: tuple[float, float], offset: float) -> None:
+    """In either leg the other party is heard later than it spoke: windows of its echo speak for the other's delay."""
+    rep, customer = sample("02_callback_stereo")
+    later = [round(seconds * 16000) for seconds in echoes]
+    first, second = rep + 0.3 * np.roll(customer, later[0]), customer + 0.3 * np.roll(rep, later[1])
+    cut = round(abs(offset) * 16000)
+    first, second = (first[cut:], second) if offset < 0 else (first, second[cut:])
+    layout = layout_of(first, second)
+    assert layout.evidence["aligned"] == 1
+    assert layout.evidence["offset_seconds"] == pytest.approx(offset + (echoes[0] - echoes[1]) / 2, abs=0.03)
+    assert sorted(bleed.source for bleed in layout.bleed) == [0, 1]
 
 
 def test_an_announcement_played_to_each_leg_at_another_time_does_not_align_them() -> None:

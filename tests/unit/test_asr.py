@@ -1,4 +1,4 @@
-"""Recognition with the real engine and the shipped demo checkpoint."""
+"""Recognition with the real engine and the synthetic checkpoint."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -8,10 +8,10 @@ import pytest
 from pydantic import ValidationError
 from scipy.signal import resample_poly
 
-from pipeline import checkpoints
-from pipeline.asr import AsrOptions, Engine, decoding, edges, load, memory, sampling
-from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk, Span, Word
+from pipeline.asr import AsrOptions, Engine, careful, decoding, edges, load, memory, sampling
+from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk, ChunkText, Span, Word
 from pipeline.errors import EngineError
+from tests import fixture_checkpoints
 
 # Words wrong that the shipped checkpoint may reach at most: in one channel, and in the mean of all channels.
 WORST_CHANNEL, MEAN = 0.45, 0.20
@@ -47,7 +47,7 @@ def heard(sample_call, transcriber, chunks_of):
 
 def test_the_engine_satisfies_the_protocol(transcriber):
     assert isinstance(transcriber, Engine)
-    assert transcriber.name == "faster-whisper demo int8"
+    assert transcriber.name == "faster-whisper recognition int8"
 
 
 def test_the_longest_chunk_comes_from_the_checkpoints_manifest(transcriber):
@@ -211,7 +211,7 @@ def test_a_language_that_the_model_does_not_know_is_refused(transcriber):
 
 
 def noise(seed, seconds=6.0):
-    """To 8 kHz: the demo checkpoint invents text on it, so that every fallback is tried."""
+    """To 8 kHz: the synthetic checkpoint invents text on it, so that every fallback is tried."""
     return (0.1 * np.random.default_rng(seed).standard_normal(round(seconds * SAMPLE_RATE))).astype(np.float32)
 
 
@@ -231,7 +231,11 @@ def test_a_language_given_does_not_hide_what_the_sound_says(sample_call, transcr
 
 def strict():
     """Nothing is good enough: every way is tried, to the highest temperature."""
-    return load(AsrOptions(model="demo", device="cpu", cpu_threads=1, log_probability_threshold=-0.001))
+    return load(
+        AsrOptions(
+            model=str(fixture_checkpoints.RECOGNITION), device="cpu", cpu_threads=1, log_probability_threshold=-0.001
+        )
+    )
 
 
 def test_a_chunk_decoded_again_gives_the_same_text_after_other_work_and_in_another_thread():
@@ -312,6 +316,35 @@ def test_word_edges_stay_inside_their_piece():
     assert one.end == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize(
+    ("loud", "kept"),
+    [((0.0, 6.0), (1.0, 2.0)), ((0.5, 1.9), (1.0, 1.9)), ((4.6, 6.0), (4.6, 5.0))],
+    ids=["over speech without words", "said at its beginning", "said at its end"],
+)
+def test_a_word_stretched_over_what_was_missed_is_cut_to_where_it_was_said(loud, kept):
+    samples = noise(1) * 0.01
+    samples[round(loud[0] * SAMPLE_RATE) : round(loud[1] * SAMPLE_RATE)] *= 100
+    words = (Word(0.5, 1.0, "and", 0.9), Word(1.0, 5.0, "then", 0.9), Word(5.0, 5.4, "came", 0.9))
+    found = edges.snapped(words, samples, [Span(0.0, 6.0)])
+    assert [word.text for word in found] == ["and", "then", "came"]
+    assert (found[1].start, found[1].end) == pytest.approx(kept, abs=edges.REACH + 0.02)
+    assert found[1].end - found[1].start <= 1.0 + edges.REACH and found[0].end <= found[1].start
+
+
+def test_a_stretched_word_covers_no_more_than_it_can_last():
+    chunk, words = Chunk(0, 10.0, 16.0, "en"), [Word(10.0 + i, 11.0 + i, "word", 0.9) for i in range(6)]
+    whole, stretched = (
+        ChunkText(chunk, "en", 1.0, tuple(each), -0.2, 0.01) for each in (words, [replace(words[0], end=16.0)])
+    )
+    assert careful.coverage(whole, noise(1)) == 1.0
+    assert careful.coverage(stretched, noise(1)) == pytest.approx((1.0 + careful.REACH) / 6.0, abs=0.02)
+
+
+def test_a_number_and_a_long_word_may_last_longer():
+    words = (Word(0.0, 4.5, "555-867-5309", 0.9), Word(4.5, 6.0, "circumstances.", 0.9))
+    assert edges.snapped(words, noise(1), [Span(0.0, 6.0)]) == words
+
+
 @pytest.mark.parametrize("length", [0, 1, 100])
 def test_word_edges_stay_where_there_is_no_sound(length):
     words = (Word(0.0, 0.001, "a", 0.9),)
@@ -337,5 +370,5 @@ def test_a_batch_on_a_gpu_takes_what_half_of_its_free_memory_holds(transcriber):
     assert memory.batch_size(10**6 * turbo, turbo, at_once=2, most=64) == 64
     assert memory.decoder_layers({"alignment_heads": [[2, 4], [3, 11], [3, 3]]}) == 5
     assert memory.decoder_layers({}) == 32
-    demo = transcriber._bytes_of_a_chunk(checkpoints.resolve("demo", checkpoints.RECOGNITION, "cpu").folder, 4)
-    assert demo == memory.of_a_chunk(128, 3, beams=5, tokens=448, bytes_each=4)
+    synthetic = transcriber._bytes_of_a_chunk(fixture_checkpoints.RECOGNITION, 4)
+    assert synthetic == memory.of_a_chunk(128, 3, beams=5, tokens=448, bytes_each=4)

@@ -10,7 +10,7 @@ from pipeline.audio.channels import confidence, separate
 from pipeline.audio.compare import Match, Window, compare
 from pipeline.audio.levels import hear
 from pipeline.audio.sound import everything
-from pipeline.domain.speech import LayoutKind
+from pipeline.domain.speech import LayoutKind, Span
 from tests.unit.channels_by_hand import decoded, noise, sample, through_amr
 
 CALLS = ("02_callback_stereo", "05_factura_stereo_es", "08_flite_voices_stereo")
@@ -60,6 +60,12 @@ ALIKE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "a sample late": lambda x: np.roll(x, 1),
     "5 ms early": lambda x: np.roll(x, -80),
     "90 ms late": lambda x: np.roll(x, 1440),
+    "120 ms late": lambda x: np.roll(x, 1920),
+    "250 ms late and softer": lambda x: 0.5 * np.roll(x, 4000),
+    "600 ms late": lambda x: np.roll(x, 9600),
+    "400 ms early": lambda x: np.roll(x, -6400),
+    "300 ms late through AMR": lambda x: through_amr(np.roll(x, 4800), 4750)[: len(x)],
+    "later from half of it on": lambda x: np.concatenate([x[: len(x) // 2], np.roll(x, 3200)[len(x) // 2 :]]),
     "with noise of its own": lambda x: x + noise(x, 300),
     "through AMR at 12.2 kbit/s": lambda x: through_amr(x, 12200)[: len(x)],
     "through AMR at 4.75 kbit/s": lambda x: through_amr(x, 4750)[: len(x)],
@@ -87,6 +93,38 @@ def test_bleed_of_one_line_into_the_other_does_not_make_them_the_same(level: int
     gain = 10 ** (level / 20)
     rep, customer = call
     assert kind(rep + (ways == 2) * gain * np.roll(customer, 80), customer + gain * np.roll(rep, 120)) == "stereo"
+
+
+@pytest.mark.parametrize("party", [0, 1])
+@pytest.mark.parametrize(("gain", "delay"), [(1.0, 0), (0.7, 480), (1.4, 2400)])
+def test_a_party_that_the_other_channel_holds_as_well_is_taken_out_there(
+    party: int, gain: float, delay: int, call: np.ndarray
+) -> None:
+    """Left the rep, right customer and rep: the rep's words went to the customer, all of them."""
+    rows = [row.copy() for row in call]
+    rows[1 - party] += gain * np.roll(call[party], delay)
+    audio, layout = separate([decoded(*rows)])
+    assert layout.kind is LayoutKind.STEREO
+    assert [bleed.source for bleed in layout.bleed] == [party]
+    assert layout.evidence["shared_seconds"] == 0
+    came_over = np.roll(call[party], delay)
+    alone = loud(came_over) & ~loud(call[1 - party])
+    left = levels(everything(audio)[1 - party])[alone]
+    assert np.median(levels(came_over)[alone]) - np.median(left) > 25
+    theirs = loud(call[1 - party]) & ~loud(came_over)
+    kept = levels(everything(audio)[1 - party])[theirs]
+    assert abs(np.median(kept) - np.median(levels(call[1 - party])[theirs])) < 1
+
+
+def levels(samples: np.ndarray) -> np.ndarray:
+    """dB of each 50 ms."""
+    frames = samples[: len(samples) // 800 * 800].reshape(-1, 800).astype(np.float64)
+    return 10 * np.log10(np.mean(frames**2, axis=1) + 1)
+
+
+def loud(samples: np.ndarray) -> np.ndarray:
+    found: np.ndarray = levels(samples) > levels(samples).max() - 20
+    return np.convolve(found, np.ones(5), "same") > 0
 
 
 def test_hum_hiss_and_partly_shared_audio_do_not_make_channels_the_same(call: np.ndarray, mixed: np.ndarray) -> None:
@@ -218,9 +256,11 @@ def test_a_leg_sent_as_a_stereo_file_counts_as_one_channel(call: np.ndarray) -> 
     assert np.array_equal(everything(audio), call.astype(np.int16))
 
 
-def test_one_of_two_files_is_treated_as_one_mixed_recording(mixed: np.ndarray) -> None:
-    audio, layout = separate([decoded(mixed)], expected_files=2)
-    assert (layout.kind, layout.channels, everything(audio).shape[0]) == (LayoutKind.ONE_SIDED, 1, 1)
+def test_the_only_one_of_two_files_is_the_channel_that_it_was_sent_as(call: np.ndarray) -> None:
+    audio, layout = separate([decoded(call[1], call[1] * 0)], leg=1)
+    assert (layout.kind, layout.channels, layout.source_channels) == (LayoutKind.TWO_FILES, 2, 2)
+    assert np.array_equal(everything(audio), np.stack([call[1] * 0, call[1]]).astype(np.int16))
+    assert (audio.gaps(0), audio.gaps(1)) == ((Span(0.0, audio.duration),), ())
 
 
 def test_the_decision_is_the_same_every_time_and_shift_and_gain_are_measured(mixed: np.ndarray) -> None:

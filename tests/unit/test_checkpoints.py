@@ -1,6 +1,5 @@
-"""From a model's name to a folder: paths, the demo checkpoints, a hub that is not there."""
+"""From a model's name to a folder: paths, a hub that is not there."""
 
-import json
 import logging
 import os
 import shutil
@@ -12,77 +11,106 @@ import pytest
 
 from pipeline import checkpoints
 from pipeline.checkpoints import DIARIZATION, RECOGNITION, hub, resolve
+from pipeline.checkpoints.resolve import COMMUNITY
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
+from tests import fixture_checkpoints
 
 KINDS = pytest.mark.parametrize("kind", [RECOGNITION, DIARIZATION], ids=["recognition", "diarization"])
 
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of the demo recognition checkpoint that a test may damage."""
+    """A copy of the synthetic recognition checkpoint that a test may damage."""
     folder = tmp_path / "model"
-    shutil.copytree(RECOGNITION.demo, folder, ignore=shutil.ignore_patterns("recipe"))
+    shutil.copytree(fixture_checkpoints.RECOGNITION, folder, ignore=shutil.ignore_patterns("recipe"))
     return folder
 
 
 @pytest.fixture
 def no_hub(monkeypatch, tmp_path):
-    """An empty cache and a hub that cannot be reached."""
+    """An empty cache, and neither a hub nor a package index that can be reached."""
 
     def unreachable(repository, patterns):
         raise OSError("no route to host")
 
     monkeypatch.setattr(hub, "download", unreachable)
     monkeypatch.setattr(hub, "cached", lambda *args: None)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
 
 
-@KINDS
-def test_the_demo_checkpoint_is_loaded_by_name_only_and_warns_that_it_is_no_use_on_real_voices(kind, caplog):
+def test_a_synthetic_checkpoint_warns_that_it_is_no_use_on_real_voices(copy, caplog):
     with caplog.at_level(logging.WARNING):
-        found = resolve("demo", kind, "cpu")
-    assert found.demo and found.name == "demo"
+        found = resolve(str(copy), RECOGNITION, "cpu")
+    assert found.synthetic and found.folder == copy
     assert len(caplog.records) == 1
     assert "no use on real voices" in caplog.text
 
 
-def test_a_demo_checkpoint_named_by_its_path_warns_too(copy, caplog):
-    found = resolve(str(copy), RECOGNITION, "cpu")
-    assert found.demo and found.folder == copy
-    assert "no use on real voices" in caplog.text
-
-
 def test_the_manifest_says_what_the_checkpoint_has_learnt():
-    found = resolve("demo", RECOGNITION, "cpu")
+    found = resolve(str(fixture_checkpoints.RECOGNITION), RECOGNITION, "cpu")
     assert found.max_chunk_seconds == 8
     assert found.languages == ("en", "es", "de")
 
 
-def test_auto_takes_the_best_that_the_device_carries():
-    assert RECOGNITION.auto == {"cuda": "large-v3-turbo", "cpu": "small"}
-    assert set(DIARIZATION.auto.values()) == {"pyannote/speaker-diarization-community-1"}
+def test_auto_recognizes_with_the_best_that_the_device_carries():
+    assert [RECOGNITION.auto(device) for device in ("cuda", "cpu")] == ["large-v3-turbo", "small"]
+
+
+def test_a_model_is_also_known_by_the_name_that_the_store_lists(no_hub, tmp_path):
+    """`checkpoints list` says whisper-base: whoever sets that gets base, and the same advice where it is missing."""
+    with pytest.raises(CheckpointMissing) as missing:
+        resolve("whisper-base", RECOGNITION, "cpu", tmp_path)
+    assert missing.value.facts["model"] == "base"
+
+
+@pytest.mark.parametrize(
+    ("token", "cached", "name"),
+    [("hf_x", False, COMMUNITY), (None, True, COMMUNITY), (None, False, "segmentation-3.0+campplus")],
+    ids=["token", "cached", "neither"],
+)
+def test_auto_diarizes_with_the_gated_model_where_it_can_be_had(monkeypatch, caplog, tmp_path, token, cached, name):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: token)
+    monkeypatch.setattr(hub, "cached", lambda *_: tmp_path if cached else None)
+    with caplog.at_level(logging.INFO):
+        assert DIARIZATION.auto("cpu") == name
+    assert ("set HF_TOKEN" in caplog.text) == (name != COMMUNITY)
 
 
 @KINDS
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_without_hub_and_cache_nothing_falls_back_to_the_demo_checkpoint(kind, device, no_hub):
+def test_without_hub_index_and_cache_nothing_falls_back_to_another_model(kind, device, no_hub, tmp_path):
     with pytest.raises(CheckpointMissing) as raised:
-        resolve("auto", kind, device)
+        resolve("auto", kind, device, tmp_path)
     assert not raised.value.retryable
-    assert raised.value.facts["model"] == kind.auto[device]
+    assert raised.value.facts["model"] == kind.auto(device)
 
 
 def test_the_error_for_a_missing_recogniser_says_what_to_set_and_how_to_go_offline(no_hub):
     with pytest.raises(CheckpointMissing) as raised:
         resolve("small", RECOGNITION, "cpu")
-    for part in ("SWITCHBOARD_ASR__MODEL", "HF_HUB_OFFLINE=1", "hf download Systran/faster-whisper-small", "no route"):
+    for part in (
+        "SWITCHBOARD_ASR__MODEL=base",
+        "fetch whisper-base",
+        "HF_HUB_OFFLINE=1",
+        "hf download Systran/faster-whisper-small",
+        "no route",
+    ):
         assert part in raised.value.message
 
 
-def test_the_error_for_a_missing_diarization_pipeline_names_the_licence_page_and_the_token(no_hub):
+def test_the_error_for_a_missing_diarization_pipeline_names_the_license_page_and_the_token(no_hub):
     with pytest.raises(CheckpointMissing) as raised:
-        resolve("auto", DIARIZATION, "cpu")
+        resolve(COMMUNITY, DIARIZATION, "cpu")
     page = "https://huggingface.co/pyannote/speaker-diarization-community-1"
-    for part in ("SWITCHBOARD_DIARIZATION__PIPELINE", page, "HF_TOKEN", "HF_HUB_OFFLINE=1"):
+    for part in (
+        "SWITCHBOARD_DIARIZATION__PIPELINE=segmentation-3.0+campplus needs no license",
+        page,
+        "HF_TOKEN",
+        "HF_HUB_OFFLINE=1",
+    ):
         assert part in raised.value.message
 
 
@@ -102,7 +130,7 @@ def test_a_cached_model_is_used_without_asking_the_hub(monkeypatch, copy):
     (copy / "SHA256SUMS").unlink()
     monkeypatch.setattr(hub, "cached", lambda *args: copy)
     found = resolve("small", RECOGNITION, "cpu")
-    assert (found.name, found.folder, found.demo) == ("small", copy, False)
+    assert (found.name, found.folder, found.synthetic) == ("small", copy, False)
 
 
 def test_a_file_that_differs_from_its_checksum_is_not_loaded(copy):
@@ -132,11 +160,10 @@ def test_a_manifest_that_is_not_json_is_refused(copy):
         resolve(str(copy), RECOGNITION, "cpu")
 
 
-@KINDS
-def test_the_shipped_manifest_and_checksums_are_whole(kind):
-    checkpoints.manifest.verify(kind.demo)
-    manifest = json.loads((kind.demo / "switchboard.json").read_text())
-    assert manifest["demo"] is True
+@pytest.mark.parametrize("folder", [fixture_checkpoints.RECOGNITION, fixture_checkpoints.DIARIZATION])
+def test_the_manifests_and_checksums_of_the_synthetic_checkpoints_are_whole(folder):
+    checkpoints.manifest.verify(folder)
+    assert checkpoints.manifest.read("synthetic", folder).synthetic
 
 
 def _resolve_in_a_fresh_process(environment):
@@ -178,3 +205,21 @@ def test_importing_the_stages_loads_no_engine():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_repository_pinned_to_a_commit_stays_there_whatever_its_owner_does(monkeypatch, tmp_path):
+    """A checkpoint of the hub may run code when it is loaded: a replaced one must not come by itself."""
+    old, new = "a" * 40, "b" * 40
+    repository = tmp_path / "models--owner--whisper"
+    for commit in (old, new):
+        folder = repository / "snapshots" / commit
+        folder.mkdir(parents=True)
+        for file in RECOGNITION.required:
+            (folder / file).write_text("{}")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(new)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert resolve("owner/whisper", RECOGNITION, "cpu").folder.name == new
+    pinned = resolve(f"owner/whisper@{old}", RECOGNITION, "cpu")
+    assert (pinned.name, pinned.folder.name) == ("owner/whisper", old)
+    assert hub.cached("owner/whisper@" + "c" * 40, RECOGNITION.patterns, RECOGNITION.required) is None

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,14 +12,13 @@ from pipeline.audio import chunks, detector
 from pipeline.audio.chunks import SpeechOptions, cut, find_speech
 from pipeline.audio.decode import DecodeOptions, decode_file
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, Span
-
-SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
+from tests.synthetic_calls import FOLDER
 
 
 def legs() -> list[tuple[str, np.ndarray, list[Span]]]:
     """(name, int16 samples, spoken words) of each channel of each separated or mono sample call."""
     found = []
-    for folder in sorted(SAMPLES.iterdir()):
+    for folder in sorted(FOLDER.iterdir()):
         expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
         if expected["layout"] == "identical":
             continue
@@ -140,11 +138,11 @@ def test_packed_chunks_hold_all_speech_and_little_else(
         assert 0 < chunk.seconds <= max_seconds + 1e-6
         assert (chunk.sound[0].start, chunk.sound[-1].end) == (chunk.start, chunk.end)
         for one, other in itertools.pairwise(chunk.sound):  # pauses left out
-            assert chunks.KEPT_PAUSE < other.start - one.end <= longest
+            assert chunks.CLOSE_PAUSE < other.start - one.end <= longest
             assert not any(event.start < other.start and event.end > one.end for event in events)
         for piece in chunk.sound:  # pauses kept
             inside = [span for span in joined if span.end > piece.start and span.start < piece.end]
-            assert all(b.start - a.end <= chunks.KEPT_PAUSE + 1e-9 for a, b in itertools.pairwise(inside))
+            assert all(b.start - a.end <= chunks.CLOSE_PAUSE + 1e-9 for a, b in itertools.pairwise(inside))
 
 
 def test_a_party_that_waits_for_the_other_fills_one_chunk() -> None:

@@ -204,17 +204,54 @@ def made_in(transcript: Transcript, words: bool = False) -> str:
     return shown(record(transcript=transcript, layout=transcript.layout), words)
 
 
+def label(start: float, end: float, kind: str, detail: str | None, keys: int | None = None) -> Label:
+    return Label(start, end, LabelKind(kind), 1.0, detail, keys)
+
+
 def test_a_channel_says_what_it_holds() -> None:
     kinds = (
         (0, 12, "ringback", "440+480 Hz"),
-        (12, 12.5, "dtmf", "14"),
-        (12.5, 13, "dtmf", "2"),
+        (12, 12.5, "dtmf", None, 2),
+        (12.5, 13, "dtmf", None, 1),
         (13, 74, "speech", None),
     )
-    labels = (tuple(Label(start, end, LabelKind(kind), 1.0, detail) for start, end, kind, detail in kinds), ())
+    labels = (tuple(label(*kind) for kind in kinds), ())
     text = made_in(replace(MATERIAL.transcript, labels=labels))
-    assert 'channel 0 (rep): speech 61.0 s, ringback 12.0 s, keys "142"' in text
+    assert "channel 0 (rep): speech 61.0 s, ringback 12.0 s, 3 keys" in text
     assert "channel 1 (customer): " in text
+
+
+def test_what_is_no_speech_stands_in_the_transcript_where_it_is_heard() -> None:
+    kinds = (
+        (0.0, 1.0, "ringback", None),
+        (1.0, 3.0, "silence", None),
+        (3.0, 3.4, "ringback", None),
+        (3.4, 7.0, "speech", None),
+        (7.0, 7.2, "dtmf", "2", 1),
+        (7.2, 7.6, "music", None),
+        (7.6, 9.0, "speech", None),
+        (9.0, 20.0, "music", None),
+        (20.0, 20.4, "beep", None),
+        (26.0, 26.2, "dtmf", "7", 1),
+        (27.0, 27.2, "dtmf", "1", 1),
+        (33.0, 33.2, "dtmf", None, 12),
+    )
+    labels = (tuple(label(*kind) for kind in kinds), ())
+    turns = tuple(
+        replace(turn, start=start) for turn, start in zip(MATERIAL.transcript.turns, (4, 8, 21, 25), strict=True)
+    )
+    lines = made_in(replace(MATERIAL.transcript, labels=labels, turns=turns)).splitlines()
+    shown_at = [
+        next(at for at, line in enumerate(lines) if mark in line) for mark in ("[ringback, 3 s]", "Metro", "[1 key")
+    ]
+    shown_at += [
+        next(at for at, line in enumerate(lines) if mark in line) for mark in ("terrible", "[hold music, 11 s]")
+    ]
+    assert shown_at == sorted(shown_at)
+    assert "0:07" in lines[shown_at[2]] and '[1 key "2"]' in lines[shown_at[2]]
+    assert sum('[2 keys "71"]' in line or "[12 keys]" in line for line in lines) == 2, "5.8 s apart"
+    assert any("[beep]" in line for line in lines)
+    assert sum("hold music" in line for line in lines) == 1, "0.4 s of music are shown in the sums alone"
 
 
 def test_bleed_is_told_once() -> None:
@@ -246,6 +283,18 @@ def test_doubtful_words_are_marked_and_text_that_was_taken_out_is_listed() -> No
     assert '? channel 1, 9.0 - 10.0 s, taken out: "Thanks for watching."' in text
     assert REASONS["no_sound"] in " ".join(text.split()) and "of_tomorrow" in text
     assert "~" not in made_in(MATERIAL.transcript) and "Doubts" not in made_in(MATERIAL.transcript)
+
+
+def test_words_that_are_only_unsure_are_counted_and_not_listed() -> None:
+    first = MATERIAL.transcript.turns[0]
+    words = tuple(replace(word, doubtful=at in (1, 3)) for at, word in enumerate(first.words))
+    doubts = tuple(Doubt(0, word.start, word.end, ("unsure",), word.text) for word in words if word.doubtful)
+    both = (Doubt(1, 9.0, 10.0, ("improbable", "unsure"), "Thanks."), *doubts)
+    turns = (replace(first, words=words), *MATERIAL.transcript.turns[1:])
+    text = " ".join(made_in(replace(MATERIAL.transcript, turns=turns, doubts=both)).split())
+    assert text.count("not sure") == 2 and "? 2 places above, not sure" in text
+    assert '? channel 1, 9.0 - 10.0 s, not sure: "Thanks."' in text and text.count(REASONS["unsure"]) == 2
+    assert "? 1 place above" in made_in(replace(MATERIAL.transcript, turns=turns, doubts=doubts[:1]))
 
 
 def test_a_machine_is_called_one_everywhere() -> None:

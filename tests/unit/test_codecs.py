@@ -10,10 +10,11 @@ from scipy.signal import butter, correlate, sosfiltfilt
 
 from pipeline.audio.decode import Decoded, DecodeOptions, decode_file
 from pipeline.errors import NotAudio
+from tests.synthetic_calls import FOLDER
 from tests.unit.test_decode import encode
 
 FIXTURES = Path(__file__).with_name("fixtures")
-CALL = FIXTURES.parents[2] / "serve_app" / "demo" / "samples" / "02_callback_stereo" / "call.flac"
+CALL = FOLDER / "02_callback_stereo" / "call.flac"
 OPTIONS = DecodeOptions()
 BAND = butter(4, (300, 3000), "bandpass", fs=16000, output="sos")
 SPEECH = decode_file(CALL, OPTIONS).samples[0, 16000:48000].astype(np.float64)

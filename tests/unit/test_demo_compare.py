@@ -1,6 +1,8 @@
 """How the demo counts wrong words."""
 
-from serve_app.demo.compare import WordErrors, compare, word_errors
+import pytest
+
+from serve_app.demo.compare import MACHINE, WordErrors, compare, word_errors
 
 EXPECTED = {
     "segments": [
@@ -36,3 +38,28 @@ def test_words_of_nobody_are_wrong_where_the_channel_says_who_spoke() -> None:
 def test_a_mixed_recording_is_compared_in_the_order_of_time() -> None:
     turns = [("A", "good morning how can i help"), ("B", "i need the invoice")]
     assert compare(EXPECTED, turns, separated=False) == WordErrors(0, 10)
+
+
+@pytest.mark.parametrize(
+    "said, heard, language",
+    [
+        ("four seven two nine", "4729", "en"),
+        ("We will refund two hundred dollars.", "We will refund $200.", "en"),
+        ("twenty four Maple Street", "24 Maple Street", "en"),
+        ("cuatro siete dos nueve", "4729", "es"),
+        ("drei acht fünf eins", "3851", "de"),
+    ],
+)
+def test_a_number_is_right_in_words_and_in_figures(said: str, heard: str, language: str) -> None:
+    assert word_errors(said, heard, language).wrong == 0
+
+
+def test_another_number_is_wrong() -> None:
+    assert word_errors("four seven two nine", "4739", "en") == WordErrors(1, 4)
+
+
+def test_what_a_machine_says_is_compared_with_the_announcement() -> None:
+    announced = {"segments": [*EXPECTED["segments"], {"speaker": MACHINE, "start": 9.0, "text": "Press one."}]}
+    turns = [("rep", "good morning how can i help"), ("customer", "i need the invoice")]
+    assert compare(announced, [*turns, (MACHINE, "press one")], separated=True) == WordErrors(0, 12)
+    assert compare(announced, [turns[0], ("customer", "i need the invoice press one")], separated=True).wrong == 4

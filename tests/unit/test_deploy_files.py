@@ -92,7 +92,19 @@ def test_a_shell_reads_the_example_environment_into_settings(monkeypatch: pytest
 
 
 def test_secrets_of_a_deployment_are_not_committed() -> None:
-    assert "deploy.env" in (ROOT / ".gitignore").read_text().splitlines()
+    assert {"deploy.env", "ray_token"} <= set((ROOT / ".gitignore").read_text().splitlines())
+
+
+def test_a_cluster_lets_in_only_who_has_the_token_and_every_node_has_it() -> None:
+    script = f"set -ae; . {shlex.quote(str(ENVIRONMENT))}; env"
+    read = subprocess.run(["bash", "-c", script], env={"HOME": "/h"}, capture_output=True, check=True)
+    variables = dict(line.split("=", 1) for line in read.stdout.decode().splitlines())
+    assert (variables["RAY_AUTH_MODE"], variables["RAY_AUTH_TOKEN_PATH"]) == ("token", "/h/ray_token")
+    cluster = yaml.safe_load((ROOT / "cluster.yaml").read_text())
+    assert cluster["file_mounts"]["~/ray_token"] == "ray_token"
+    for commands in (cluster["head_start_ray_commands"], cluster["worker_start_ray_commands"]):
+        assert "chmod 600 ~/ray_token" in commands[-1]
+        assert commands[-1].index(". ~/deploy.env") < commands[-1].index("ray start")
 
 
 def test_ray_up_accepts_cluster_yaml() -> None:

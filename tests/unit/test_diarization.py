@@ -1,4 +1,4 @@
-"""Diarization and voiceprints with the real engine and the shipped demo checkpoint."""
+"""Diarization and voiceprints with the real engine and the synthetic checkpoint."""
 
 import os
 from collections import defaultdict
@@ -32,7 +32,7 @@ def spoken(call, channel, role):
 
 def test_the_engine_satisfies_the_protocol(diarizer):
     assert isinstance(diarizer, Engine)
-    assert diarizer.name == "pyannote demo"
+    assert diarizer.name == "pyannote diarization"
 
 
 def test_an_unknown_engine_is_named_in_the_error():
@@ -82,7 +82,7 @@ def test_each_speaker_has_a_unit_voiceprint_with_its_seconds(mono):
     assert set(found.voiceprints) == {"A", "B"}
     for label, voiceprint in found.voiceprints.items():
         assert np.linalg.norm(voiceprint.vector) == pytest.approx(1.0, abs=1e-5)
-        assert voiceprint.model == "pyannote demo"
+        assert voiceprint.model == "pyannote diarization"
         spans = sum(span.end - span.start for span in found.spans if span.speaker == label)
         assert voiceprint.speech_seconds == pytest.approx(spans, abs=0.01)
     assert cosine(found.voiceprints["A"], found.voiceprints["B"]) < 0.5

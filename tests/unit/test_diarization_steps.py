@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import checkpoints
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory
 from pipeline.errors import EngineError
+from tests import fixture_checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def stock(diarizer: Any) -> Any:
     """pyannote's pipeline as it comes, a window at a time."""
     from pyannote.audio import Pipeline
 
-    made = Pipeline.from_pretrained(checkpoints.resolve("demo", checkpoints.DIARIZATION, "cpu").folder)
+    made = Pipeline.from_pretrained(fixture_checkpoints.DIARIZATION)
     made.segmentation_batch_size = made.embedding_batch_size = 1
     return made
 

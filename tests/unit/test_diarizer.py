@@ -15,8 +15,8 @@ from pipeline.audio.hear import Loaded
 from pipeline.diarizer import AHEAD, DiarizerReplica
 from pipeline.domain.speech import AudioInMemory, Diarization, Layout, LayoutKind, Span
 from pipeline.errors import EngineError, StorageError
+from tests.synthetic_calls import FOLDER
 
-SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
 LAYOUT = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")
 
 
@@ -148,7 +148,7 @@ async def test_a_call_that_has_the_replica_to_itself_waits_for_no_other(replica:
 async def test_the_real_engine_gives_each_of_several_calls_its_own(diarizer: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("pipeline.diarization.load", lambda _: diarizer)
     replica = DiarizerReplica({})
-    audio = decode_file(SAMPLES / "03_repair_mono" / "call.flac", DecodeOptions()).audio
+    audio = decode_file(FOLDER / "03_repair_mono" / "call.flac", DecodeOptions()).audio
     cuts = [AudioInMemory(audio.read(0, first, first + 190_000)[None]) for first in (0, 300_000)]
     found = await asyncio.gather(*(replica.diarize(reference(Loaded(one, LAYOUT))) for one in cuts))
     for one, cut in zip(found, cuts, strict=True):
@@ -161,7 +161,7 @@ async def test_the_real_engine_gives_each_of_several_calls_its_own(diarizer: Any
 
 async def test_sound_that_is_gone_is_said_to_be(replica: Any, tmp_path: Path) -> None:
     folder = sound.join(tmp_path.as_uri(), sound.new_name())
-    audio = decode_file(SAMPLES / "03_repair_mono" / "call.flac", DecodeOptions(), folder=folder).audio
+    audio = decode_file(FOLDER / "03_repair_mono" / "call.flac", DecodeOptions(), folder=folder).audio
     loaded = Loaded(audio, LAYOUT, folder=folder)
     hear.discard(loaded)
     with pytest.raises(StorageError):

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.analysis.agent import Agent, fit
 from pipeline.analysis.direction import Direction
-from pipeline.domain.insight import Member
+from pipeline.domain.insight import Contact, Member, Roster
 from tests.unit.calls_by_hand import ROSTER, call
 from tests.unit.spoken_facts import CALLS
 
@@ -46,6 +46,13 @@ def test_a_contacts_number_on_one_side_shows_the_direction():
     received = direction(*lines, numbers=("+12025550100", CONTACT))
     assert (received.value["outgoing"], received.value["source"]) == (True, "numbers")
     assert direction(*lines, numbers=(CONTACT, CONTACT)).value["outgoing"] is None
+
+
+def test_a_contact_that_an_inferred_direction_made_does_not_bear_that_direction_out():
+    """One wrong inference made our own number a contact's, and every later call of that line an incoming one."""
+    roster = Roster(contacts=(Contact("c", "Bob", phone=CONTACT, inferred=True),))
+    lines = (("rep", "Okay."), ("customer", "Fine."))
+    assert direction(*lines, numbers=(CONTACT, "+12025550100"), roster=roster).value["outgoing"] is None
 
 
 def test_a_call_that_goes_on_after_a_break_does_not_show_who_placed_it():

@@ -6,20 +6,32 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from pipeline.audio import Loaded, examine, load
 from pipeline.audio.chunks import SpeechOptions
-from pipeline.audio.decode import DecodeOptions
+from pipeline.audio.decode import DecodeOptions, decode
+from pipeline.audio.hear import Loaded, examine, load
 from pipeline.audio.storage import all_stored
-from pipeline.domain.speech import LayoutKind, Recording
-
-SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
+from pipeline.domain.insight import Roster
+from pipeline.domain.speech import (
+    AudioInMemory,
+    ChunkText,
+    Label,
+    LabelKind,
+    Layout,
+    LayoutKind,
+    Recognized,
+    Recording,
+    Word,
+)
+from pipeline.speakers.attribute import attribute
+from tests.synthetic_calls import FOLDER
 
 
 def recordings(name: str) -> tuple[Recording, ...]:
-    submission = json.loads((SAMPLES / name / "submission.json").read_text(encoding="utf-8"))
-    paths = [SAMPLES / name / file for file in submission["recordings"]]
+    submission = json.loads((FOLDER / name / "submission.json").read_text(encoding="utf-8"))
+    paths = [FOLDER / name / file for file in submission["recordings"]]
     return tuple(Recording(channel, path.as_uri(), "0" * 64, path.stat().st_size) for channel, path in enumerate(paths))
 
 
@@ -27,7 +39,7 @@ def loaded(name: str) -> Loaded:
     return load(recordings(name), DecodeOptions())
 
 
-@pytest.mark.parametrize("folder", sorted(SAMPLES.iterdir()), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", sorted(FOLDER.iterdir()), ids=lambda folder: folder.name)
 def test_every_sample_call_has_its_layout_and_its_length(folder: Path) -> None:
     expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
     call = loaded(folder.name)
@@ -46,15 +58,50 @@ def test_a_call_is_heard_channel_by_channel_in_chunks_of_the_asked_length() -> N
     assert pickle.loads(pickle.dumps(heard)) == heard
 
 
+@pytest.mark.parametrize(("seconds", "chunks"), [(0.3, 0), (0.49, 0), (0.9, 1)])
+def test_a_recording_too_short_for_a_word_says_so_and_is_not_recognized(seconds: float, chunks: int) -> None:
+    """Whisper wrote "you." and "Sorry." of three tenths of a second, whatever they held."""
+    call = loaded("01_invoice_stereo")
+    spoken = call.audio.read(0, 2 * 16000, 2 * 16000 + round(seconds * 16000))
+    audio = AudioInMemory(spoken[None])
+    layout = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "cut by hand")
+    heard = examine(Loaded(audio, layout, ("one before",)), SpeechOptions(), 30.0)
+    assert len(heard.chunks) == chunks
+    assert any("too short" in warning for warning in heard.warnings) == (chunks == 0)
+    assert heard.warnings[0] == "one before"
+
+
 def test_files_count_by_their_channel_and_not_by_their_order() -> None:
     first, second = recordings("04_contract_two_files")
     straight, crossed = (load(pair, DecodeOptions()) for pair in ((first, second), (second, first)))
     assert (straight.audio.samples == crossed.audio.samples).all()
 
 
-def test_the_second_file_alone_is_known_to_be_one_of_two() -> None:
-    _, second = recordings("04_contract_two_files")
-    assert load([second], DecodeOptions()).layout.kind is LayoutKind.ONE_SIDED
+@pytest.mark.parametrize("leg", [0, 1])
+@pytest.mark.parametrize("lost", ["not fetched", "no audio"])
+def test_of_two_files_the_one_that_could_be_had_keeps_its_party(leg: int, lost: str, tmp_path: Path) -> None:
+    both = recordings("04_contract_two_files")
+    broken = tmp_path / "broken"
+    broken.write_bytes(np.random.default_rng(0).bytes(10_000))
+    useless = Recording(1 - leg, broken.as_uri(), "0" * 64, 10_000)
+    call = load([both[leg]] if lost == "not fetched" else [both[leg], useless], DecodeOptions(), 2)
+    assert (call.layout.kind, call.layout.channels) == (LayoutKind.TWO_FILES, 2)
+    assert f"only file {leg + 1} could be had: it is {('the rep', 'the customer')[leg]}'s line" in call.layout.reason
+    assert (call.audio.samples[leg] == decode(both[leg], DecodeOptions()).samples[0]).all()
+    heard = examine(call, SpeechOptions(), 30.0)
+    assert heard.labels[1 - leg] == (Label(0.0, heard.duration, LabelKind.GAP),)
+    assert heard.chunks
+    assert {chunk.channel for chunk in heard.chunks} == {leg}
+    texts = tuple(
+        ChunkText(one, "en", 1.0, (Word(one.start, one.end, "words", 0.9),), -0.1, 0.0) for one in heard.chunks
+    )
+    transcript = attribute(heard, Recognized(texts, "by hand"), None, None, Roster(), None)
+    assert {turn.speaker for turn in transcript.turns} == {("rep", "customer")[leg]}
+
+
+def test_a_whole_call_in_the_only_one_of_two_files_keeps_both_parties() -> None:
+    (stereo,) = recordings("01_invoice_stereo")
+    assert load([stereo], DecodeOptions(), 2).layout.kind is LayoutKind.STEREO
 
 
 def test_a_warning_names_its_file_where_there_are_two(tmp_path: Path) -> None:

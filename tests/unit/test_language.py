@@ -1,4 +1,4 @@
-"""Which language is spoken where: by hand, with properties, and on the sample calls with the demo checkpoint."""
+"""Which language is spoken where: by hand, with properties, and on the sample calls with the synthetic checkpoint."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -56,6 +56,22 @@ def test_a_channel_that_says_next_to_nothing_follows_the_call() -> None:
     assert summed(said)[1][3] == "en"
 
 
+def undetected(start: float, seconds: float, probability: float, compression: float = 1.2) -> ChunkText:
+    word = Word(start, start + seconds, "word", 0.9)
+    chunk = Chunk(0, start, start + seconds, "en")
+    return ChunkText(chunk, "en", 0.0, (word,), probability, 0.0, {}, compression)
+
+
+def test_a_recognizer_of_one_language_says_so_and_when_its_text_is_hopeless() -> None:
+    plain = "The recognizer knows English only; the language was not detected."
+    english = decide([undetected(0, 20, -0.2), undetected(20, 8, -0.9)], lambda text: text.chunk.seconds)
+    assert (english.code, english.probability, english.note) == ("en", None, plain)
+    spanish = decide([undetected(0, 20, -1.0), undetected(20, 8, -0.2, 5.0)], lambda text: text.chunk.seconds)
+    assert spanish.note is not None and spanish.note.startswith(plain)
+    assert spanish.note.endswith("the call may not be in English.")
+    assert [s.probability for s in stretches([undetected(0, 20, -1.0)])] == [None]
+
+
 def test_where_the_engine_gives_no_languages_those_it_decoded_in_count() -> None:
     texts = [text(0, 5, {}, "de"), text(6, 5, {}, "de")]
     assert summed(texts) == [(0, 0, 11, "de")]
@@ -87,7 +103,7 @@ def test_stretches_cover_every_chunk_with_words_once(made: list[tuple[float, dic
         texts.append(text(clock, seconds, languages, "en", channel))
         clock += seconds + 0.1
     found = stretches(texts)
-    assert all(0 <= s.probability <= 1 for s in found)
+    assert all(s.probability is None or 0 <= s.probability <= 1 for s in found)
     for each in texts:
         holding = [s for s in found if s.channel == each.chunk.channel and s.start <= each.chunk.start <= s.end]
         assert len(holding) == 1
@@ -157,7 +173,7 @@ def test_languages_have_names() -> None:
 def test_a_sample_call_is_one_stretch_a_channel_in_its_language(
     prefix: str, code: str, sample_call: Any, transcriber: Any
 ) -> None:
-    """Sentence by sentence: "Thanks, goodbye" alone is German by 0.6 to the demo checkpoint."""
+    """Sentence by sentence: "Thanks, goodbye" alone is German by 0.6 to the synthetic checkpoint."""
     call = sample_call(prefix)
     channels = call.samples.shape[0]
     chunks = [

@@ -46,7 +46,7 @@ def test_each_finding_says_who_made_it_and_every_quote_holds(endpoint):
         assert finding.value.get("engine") == (f"llm {MODEL}" if step in MINE else None)
         assert json.loads(json.dumps(finding.value)) == finding.value
         assert all(fault(evidence, material.transcript) is None for evidence in finding.evidence)
-        assert finding.note is None
+        assert finding.note is None or (step == "tone" and finding.note.startswith("read from the words alone"))
         if step not in MINE:
             assert finding == built[step]
     assert list(made) == list(built)

@@ -14,7 +14,7 @@ from pipeline.workers import LocalWorkers
 from serve_app.cli import checks_analysis
 from serve_app.cli.checks import Level
 from serve_app.cli.render_findings import render_finding
-from serve_app.service import prepare_environment
+from serve_app.environment import prepare_environment
 from serve_app.settings import Settings
 from tests.llm_server import MODEL, error, running
 from tests.unit.calls_by_hand import call

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.domain.speech import Chunk, ChunkText, Label, LabelKind, Word
-from pipeline.speakers.machines import KINDS, all_phrases, refine
-from pipeline.speakers.plain import plain
+from pipeline.domain.speech import Chunk, ChunkText, Label, LabelKind, SpeakerSpan, Word
+from pipeline.speakers.announced import MOST, WEIGHTS, evidence, languages, patterns_of
+from pipeline.speakers.machines import refine
 
 SPEECH, SILENCE, BEEP = LabelKind.SPEECH, LabelKind.SILENCE, LabelKind.BEEP
 RING, MUSIC, VOICEMAIL, ANNOUNCEMENT = LabelKind.RINGBACK, LabelKind.MUSIC, LabelKind.VOICEMAIL, LabelKind.ANNOUNCEMENT
@@ -25,11 +25,11 @@ def channel(*parts: tuple[LabelKind, float]) -> tuple[Label, ...]:
     return tuple(labels)
 
 
-def said(text: str, start: float, end: float, number: int = 0) -> ChunkText:
+def said(text: str, start: float, end: float, number: int = 0, code: str = "en") -> ChunkText:
     tokens = text.split()
     step = (end - start) / len(tokens)
     words = tuple(Word(start + i * step, start + (i + 1) * step, token, 0.9) for i, token in enumerate(tokens))
-    return ChunkText(Chunk(number, start, end), "en", 1.0, words, -0.2, 0.0)
+    return ChunkText(Chunk(number, start, end), code, 1.0, words, -0.2, 0.0)
 
 
 def kinds(labels: Sequence[Label]) -> list[LabelKind]:
@@ -57,18 +57,64 @@ def test_what_a_machine_says_before_the_telling_words_belongs_to_it() -> None:
     assert kinds(refine((rep, own), texts)[1]) == [RING, VOICEMAIL, VOICEMAIL, BEEP]
 
 
-@pytest.mark.parametrize("text", [GREETING, BUSY, NOTICE])
-def test_a_person_who_says_the_same_in_a_dialogue_stays_a_person(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "it says I can't take your call, please leave a message after the tone",
+        "then you press one on your phone and it works",
+        "all right, could you please hold while I look that up",
+        "I'm not available on Monday, please try my colleague",
+        NOTICE,
+    ],
+)
+def test_a_person_who_speaks_of_machines_in_a_dialogue_stays_a_person(text: str) -> None:
     rep = channel((SPEECH, 3), (SILENCE, 17))
     customer = channel((SILENCE, 4), (SPEECH, 5), (SILENCE, 11))
-    assert refine((rep, customer), [said("hello there", 0, 3), said(text, 4, 9, 1)]) == (rep, customer)
+    texts = [said("hello there", 0, 3), said(text, 4, 9, 1), said("I see", 9.5, 11)]
+    assert refine((rep, customer), texts) == (rep, customer)
 
 
-@pytest.mark.parametrize("text", [BUSY, NOTICE, "please leave a message with my colleague"])
+@pytest.mark.parametrize("text", [NOTICE, "please leave a message with my colleague", "please hold for me"])
 def test_who_is_answered_at_once_is_a_person(text: str) -> None:
-    rep = channel((SPEECH, 5), (SILENCE, 15))
-    customer = channel((SILENCE, 6), (SPEECH, 5), (SILENCE, 9))
-    assert refine((rep, customer), [said(text, 0, 5), said("good morning", 6, 11, 1)]) == (rep, customer)
+    rep = channel((SPEECH, 8), (SILENCE, 12))
+    customer = channel((SILENCE, 9), (SPEECH, 5), (SILENCE, 6))
+    texts = [said("good morning this is Tom", 0, 3), said(text, 3, 8), said("good morning", 9, 11, 1)]
+    assert refine((rep, customer), texts) == (rep, customer)
+
+
+def test_an_announcement_in_the_middle_of_a_call_is_a_machines() -> None:
+    rep = channel((SPEECH, 3), (SILENCE, 4), (MUSIC, 10), (SPEECH, 4), (SILENCE, 1), (SPEECH, 4), (SILENCE, 4))
+    customer = channel((SILENCE, 4), (SPEECH, 2), (SILENCE, 24))
+    texts = [
+        said("good morning this is Tom.", 0, 3),
+        said("I have a question", 4, 6, 1),
+        said("Your call will be answered by the next available agent.", 17.2, 21),
+        said("So it was the invoice from May.", 22, 26),
+    ]
+    assert kinds(refine((rep, customer), texts)[0]) == [SPEECH, MUSIC, ANNOUNCEMENT, SPEECH]
+
+
+def test_a_menu_that_a_caller_answers_by_voice_is_a_machines() -> None:
+    menu = "For sales, press one. For support, press two. To hear this again, press star."
+    rep = channel((SPEECH, 8), (SILENCE, 4), (SPEECH, 4), (SILENCE, 4))
+    customer = channel((SILENCE, 8.5), (SPEECH, 2), (SILENCE, 9.5))
+    texts = [said(menu, 0, 8), said("support please", 8.5, 10.5, 1), said("Hello, my name is Ann.", 12, 16)]
+    refined = refine((rep, customer), texts)
+    assert (kinds(refined[0]), refined[1]) == ([ANNOUNCEMENT, SPEECH], customer)
+
+
+def test_a_label_that_a_machine_and_a_person_share_is_cut_in_their_pause() -> None:
+    rep = channel((SPEECH, 9), (SILENCE, 11))
+    customer = channel((SILENCE, 9.5), (SPEECH, 3), (SILENCE, 7.5))
+    texts = [
+        said("You are the next caller in line, please stay on the line.", 0, 4),
+        said("Good morning, this is Tom from Northwind.", 4.8, 9),
+        said("good morning", 9.5, 12, 1),
+    ]
+    refined = refine((rep, customer), texts)[0]
+    assert kinds(refined) == [ANNOUNCEMENT, SPEECH]
+    assert refined[0].end == refined[1].start == pytest.approx(4.4)
+    assert (refined[0].start, refined[-1].end) == (0, 20)
 
 
 @pytest.mark.parametrize(("text", "least"), [(BUSY, 0.7), (NOTICE, 0.5)])
@@ -81,19 +127,19 @@ def test_an_announcement_is_said_before_anybody_speaks_and_to_nobody(text: str, 
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("code", "text"),
     [
-        "Good morning, this is Anna from Northwind Energy. This call may be recorded.",
-        "This call is recorded for training purposes. How can I help you?",
-        "Hier ist Sabine von Nordwind Energie. Das Gespräch wird aufgezeichnet.",
-        "Esta llamada puede ser grabada. ¿En qué puedo ayudarle?",
-        "Cet appel est enregistré. En quoi puis-je vous aider ?",
+        ("en", "Good morning, this is Anna from Northwind Energy. This call may be recorded."),
+        ("en", "This call is recorded for training purposes. How can I help you?"),
+        ("de", "Hier ist Sabine von Nordwind Energie. Das Gespräch wird aufgezeichnet."),
+        ("es", "Esta llamada puede ser grabada. ¿En qué puedo ayudarle?"),
+        ("fr", "Cet appel est enregistré. En quoi puis-je vous aider ?"),
     ],
 )
-def test_a_rep_who_reads_the_notice_stays_a_person_also_where_the_answer_is_slow(text: str) -> None:
+def test_a_rep_who_reads_the_notice_stays_a_person_also_where_the_answer_is_slow(code: str, text: str) -> None:
     rep = channel((RING, 4), (SPEECH, 6), (SILENCE, 15))
     customer = channel((SILENCE, 15), (SPEECH, 5), (SILENCE, 5))
-    assert refine((rep, customer), [said(text, 4, 10), said("good morning", 15, 20, 1)]) == (rep, customer)
+    assert refine((rep, customer), [said(text, 4, 10, code=code), said("good morning", 15, 20, 1)]) == (rep, customer)
 
 
 def test_a_rep_who_pauses_before_the_notice_stays_a_person() -> None:
@@ -116,35 +162,73 @@ def test_other_words_before_a_beep_stay_speech() -> None:
     assert refine(labels, [said("I will call you back tomorrow", 0, 4, 1)]) == labels
 
 
-def test_in_one_channel_for_both_only_a_ring_or_a_beep_beside_tells() -> None:
+def test_in_one_channel_for_both() -> None:
     rings = channel((RING, 8), (SILENCE, 1), (SPEECH, 4), (SILENCE, 1), (BEEP, 0.5), (SILENCE, 1), (SPEECH, 9))
     texts = [said(GREETING, 9, 13), said("hello it is me", 15.5, 24.5)]
     assert kinds(refine((rings,), texts)[0]) == [RING, VOICEMAIL, BEEP, SPEECH]
     alone = channel((SPEECH, 4), (SILENCE, 2), (SPEECH, 9))
-    assert refine((alone,), [said(GREETING, 0, 4)]) == (alone,)
+    assert refine((alone,), [said(NOTICE, 0, 4)]) == (alone,)
     held = channel((SPEECH, 4), (MUSIC, 20), (SPEECH, 9))
     assert kinds(refine((held,), [said(BUSY, 0, 4)])[0]) == [ANNOUNCEMENT, MUSIC, SPEECH]
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("code", "text"),
     [
-        "Bitte hinterlassen Sie eine Nachricht nach dem Ton.",
-        "Por favor, deje su mensaje después de la señal.",
-        "Veuillez laisser un message après le bip.",
-        "Please leave your message after the beep.",
+        ("de", "Bitte hinterlassen Sie eine Nachricht nach dem Ton."),
+        ("es", "Por favor, deje su mensaje después de la señal."),
+        ("fr", "Veuillez laisser un message après le bip."),
+        ("en", "Please leave your message after the beep."),
+        ("it", "Si prega di lasciare un messaggio dopo il segnale acustico."),
+        ("ru", "Пожалуйста, оставьте сообщение после сигнала."),
     ],
 )
-def test_greetings_are_known_in_four_languages(text: str) -> None:
+def test_greetings_are_known_in_six_languages(code: str, text: str) -> None:
     own = channel((SPEECH, 4), (SILENCE, 1), (BEEP, 0.5), (SILENCE, 5))
-    refined = refine((channel((SILENCE, 10.5)), own), [said(text, 0, 4, 1)])[1]
+    refined = refine((channel((SILENCE, 10.5)), own), [said(text, 0, 4, 1, code)])[1]
     assert refined[0].kind is VOICEMAIL
 
 
-def test_phrases_are_as_words_are_compared() -> None:
-    for kind in KINDS:
-        assert len(all_phrases()[kind]) >= 12
-        assert all(phrase == plain(phrase) for phrase in all_phrases()[kind])
+@pytest.mark.parametrize("code", ["de", "en", "es", "fr", "it", "ru"])
+def test_every_language_has_patterns_of_every_kind(code: str) -> None:
+    assert code in languages()
+    found = patterns_of(code)
+    assert set(found) == set(WEIGHTS) == set(MOST)
+    assert all(found.values())
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("de", "Drücken Sie die Eins für Rechnungen."),
+        ("en", "To speak to billing, press one."),
+        ("es", "Para facturación, marque uno."),
+        ("fr", "Pour la facturation, appuyez sur le un."),
+        ("it", "Per la fatturazione, premere uno."),
+        ("ru", "Для связи с бухгалтерией нажмите один."),
+    ],
+)
+def test_a_menu_is_known_in_every_language(code: str, text: str) -> None:
+    assert evidence(text, code).counts["sure"]
+
+
+def test_a_language_without_patterns_says_nothing() -> None:
+    assert evidence("press one for billing", "xx").score == 0.0
+
+
+def test_a_voice_that_reads_a_menu_also_says_what_stands_beside_it() -> None:
+    own = channel((SPEECH, 20), (SILENCE, 1))
+    texts = [
+        said("The house is quiet today.", 0, 3),
+        said("Press one for sales, press two for support.", 4, 9),
+        said("Nothing else matters here.", 9.4, 11),
+        said("Well, I had a question.", 13, 16),
+    ]
+    spans = (SpeakerSpan(0, 3.5, "A"), SpeakerSpan(3.8, 11.2, "B"), SpeakerSpan(12.8, 17, "A"))
+    (refined,) = refine((own,), texts, spans)
+    assert kinds([one for one in refined if one.end - one.start > 0.5]) == [SPEECH, ANNOUNCEMENT, SPEECH]
+    machine = next(one for one in refined if one.kind is ANNOUNCEMENT)
+    assert machine.start < 4 < 10.9 < machine.end
 
 
 def test_nothing_said_and_nothing_labelled_change_nothing() -> None:

@@ -1,4 +1,4 @@
-"""An announcement, from its sound to the statistics: heard by the demo checkpoint, told from the rep's own words."""
+"""An announcement, from its sound to the statistics: by the synthetic checkpoint, told from the rep's own words."""
 
 from pathlib import Path
 from typing import Any

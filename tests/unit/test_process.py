@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from pipeline.audio import hear
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import DecodeOptions
+from pipeline.deadlines import DeadlineOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (
     Chunk,
@@ -28,16 +30,16 @@ from pipeline.domain.speech import (
     SpeakerSpan,
     Word,
 )
-from pipeline.errors import LeaseLost, RecordingError, RecordingGone, RecordingNotReady, StorageError
+from pipeline.errors import LeaseLost, RecordingError, RecordingGone, RecordingNotReady, StorageError, TimedOut
 from pipeline.process import NOT_RECORDED, ProcessOptions, Spoken, _Walk, conclude, process
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.turns import TurnOptions
-from pipeline.workers import LocalWorkers
+from pipeline.workers import Held, LocalWorkers
+from tests.synthetic_calls import FOLDER
 from tests.unit.calls_by_hand import call
 from tests.unit.test_fetch import AUDIO, reply, serving, stored_files
 from tests.unit.test_fetch import options as fetch_options
 
-SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
 LINES = ((0.0, "Good morning, how can I help you?"), (5.0, "Yes, thank you."))
 
 
@@ -264,7 +266,7 @@ async def test_a_cancelled_walk_leaves_nobody_at_work(tmp_path: Path) -> None:
 
 def stored(name: str) -> tuple[Recording, ...]:
     """A sample call's recordings, as if they had been fetched."""
-    folder = SAMPLES / name
+    folder = FOLDER / name
     names = json.loads((folder / "submission.json").read_text())["recordings"]
     files = [folder / name for name in names]
     return tuple(
@@ -301,3 +303,45 @@ async def test_words_of_chunks_without_their_pauses_lie_where_somebody_speaks(
         assert text.words
         for word in text.words:
             assert any(piece.start <= word.start and word.end <= piece.end for piece in text.chunk.sound)
+
+
+class Hanging(LocalWorkers):
+    """A diarizer that never answers."""
+
+    left = 0
+
+    async def hold(self, *_: Any) -> Held:
+        return Held(None)
+
+    async def diarize(self, audio: Any) -> Any:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            self.left += 1
+            raise
+
+
+async def test_a_stage_that_hangs_is_stopped_at_its_deadline_and_may_be_tried_again(transcriber: Any) -> None:
+    recordings = stored("03_repair_mono")
+    heard = hear.examine(hear.load(recordings, DecodeOptions()), SpeechOptions(), 30.0)
+    known = {"fetch": recordings, "audio": heard, "asr": spoken().recognized, "prosody": None}
+    workers = Hanging(transcriber, None)
+    options = ProcessOptions(deadlines=DeadlineOptions(engine_seconds=0.2, engine_per_audio_second=0.001))
+    with pytest.raises(TimedOut, match="The stage diarization took longer than 0 s") as failure:
+        await process(call().call, workers, Roster(), recall=recalling(known), options=options)
+    assert failure.value.retryable
+    assert workers.left == 1
+
+
+async def test_a_transcript_is_not_withheld_for_an_analysis_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.analysis.analyze", lambda *_: time.sleep(2))
+    options = ProcessOptions(deadlines=DeadlineOptions(seconds=0.5, per_audio_second=0))
+    outcome = await conclude(call().call, LocalWorkers(None, None), Roster(), spoken(), options=options)
+    assert outcome.transcript.turns
+    assert outcome.findings == ()
+    assert any("The stage analysis took longer" in warning for warning in outcome.warnings)
+
+
+def test_deadlines_follow_from_the_length_of_the_audio() -> None:
+    options = DeadlineOptions()
+    assert options.of("audio", 0) < options.of("audio", 60) < options.of("asr", 60) < options.of("asr", 600)

@@ -9,6 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 from scipy.signal import butter, sosfiltfilt
 
+from pipeline.analysis import AnalysisOptions
 from pipeline.audio import prosody
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (
@@ -23,9 +24,10 @@ from pipeline.domain.speech import (
     Span,
 )
 from pipeline.errors import StorageError
-from pipeline.process import process
+from pipeline.process import ProcessOptions, process
 from pipeline.workers import LocalWorkers
 from tests.recordings import stored
+from tests.synthetic_calls import FOLDER
 from tests.unit.calls_by_hand import call
 from tests.unit.test_process import recalling, spoken
 
@@ -151,13 +153,10 @@ def test_it_travels_as_json() -> None:
     assert found.channels[1] == Slices()
 
 
-SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
-
-
-async def after_recognition(recording: Path) -> tuple[Any, dict[str, Any]]:
+async def after_recognition(recording: Path, whose: Any = "customers") -> tuple[Any, dict[str, Any]]:
     """Everything but prosody is known from before; what is recorded then, beside the outcome."""
     heard = replace(spoken().heard, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
-    heard = replace(heard, speech=((Span(0, 8),), ()))
+    heard = replace(heard, speech=((Span(0, 3),), (Span(0, 8),)))
     kept: dict[str, Any] = {}
 
     async def record(stage: str, result: Any) -> None:
@@ -165,14 +164,27 @@ async def after_recognition(recording: Path) -> tuple[Any, dict[str, Any]]:
 
     known = {"audio": heard, "asr": spoken().recognized, "voiceprint": None}
     known["fetch"] = (stored(recording),)
-    return await process(call().call, LocalWorkers(None, None), Roster(), record, recalling(known)), kept
+    options = ProcessOptions(analysis=AnalysisOptions(tone_by_voice=whose))
+    return await process(call().call, LocalWorkers(None, None), Roster(), record, recalling(known), options), kept
 
 
 async def test_it_is_measured_while_the_recording_is_stored() -> None:
-    outcome, kept = await after_recognition(SAMPLES / "01_invoice_stereo" / "call.flac")
-    assert kept["prosody"].channels[0].index
+    outcome, kept = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac")
+    assert kept["prosody"].channels[1].index
     assert outcome.spoken.prosody == kept["prosody"]
     assert outcome.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("whose", "measured"), [("customers", [False, True]), ("nobody", [False, False]), ("everybody", [True, True])]
+)
+async def test_only_voices_that_may_be_judged_are_measured_and_the_record_says_so(
+    whose: str, measured: list[bool]
+) -> None:
+    outcome, kept = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac", whose)
+    assert [bool(channel.index) for channel in kept["prosody"].channels] == measured
+    (tone,) = [found for found in outcome.findings if found.step == "tone"]
+    assert ("no voice is to be judged" in (tone.note or "")) == (whose == "nobody")
 
 
 async def test_nobody_is_asked_for_a_recording_again_for_the_sake_of_its_tone(tmp_path: Path) -> None:
@@ -187,7 +199,7 @@ async def test_its_failure_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None
         raise StorageError("The disk is gone.")
 
     monkeypatch.setattr(prosody, "measure", broken)
-    outcome, kept = await after_recognition(SAMPLES / "01_invoice_stereo" / "call.flac")
+    outcome, kept = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac")
     assert outcome.transcript.turns
     assert outcome.warnings == ("How the voices sounded could not be measured: The disk is gone.",)
     assert "prosody" not in kept

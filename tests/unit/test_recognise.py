@@ -1,19 +1,24 @@
 """The order of recognition: what a later pass hears never makes words of an earlier one vanish unsaid."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from pipeline.asr.safety import SafetyOptions
+import numpy as np
+import pytest
+
+from pipeline.asr import careful
+from pipeline.asr.safety import SafetyOptions, Suspect
 from pipeline.audio import hear
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import DecodeOptions
-from pipeline.domain.speech import ChunkText, Recording
-from pipeline.recognise import recognise
+from pipeline.domain.speech import Chunk, ChunkText, Recording, Word
+from pipeline.recognise import AGAIN_FLOOR, AGAIN_SHARE, _again, recognise
 from pipeline.speakers.language import LanguageOptions
 from pipeline.workers import Held, LocalWorkers
+from tests.synthetic_calls import FOLDER
 
-CALL = Path(__file__).parents[2] / "serve_app" / "demo" / "samples" / "03_repair_mono" / "call.flac"
+CALL = FOLDER / "03_repair_mono" / "call.flac"
 
 
 class DeafIn:
@@ -48,3 +53,62 @@ async def test_decoding_in_the_language_of_the_sound_costs_no_words(transcriber:
     words = [word.text for text in found.texts for word in text.words]
     doubts = [doubt.text for doubt in found.doubts]
     assert len(words) > 50, (words, doubts)
+
+
+class Costly:
+    """Decodes any window in vain, for so many passes; what it was asked for is kept."""
+
+    def __init__(self, passes: int) -> None:
+        self.passes, self.asked = passes, list[list[float]]()
+
+    async def transcribe(
+        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False
+    ) -> list[ChunkText]:
+        assert careful
+        self.asked.append([chunk.start for chunk in chunks])
+        return [replace(bad(chunk.start, -1.0), careful=True, decodings=self.passes) for chunk in chunks]
+
+
+def bad(start: float, probability: float) -> ChunkText:
+    word = Word(start, start + 1, "word", 0.1)
+    return ChunkText(Chunk(0, start, start + 8, "en"), "en", 1.0, (word,), probability, 0.0)
+
+
+@pytest.mark.parametrize(("passes", "done", "rounds"), [(1, 20, 9), (3, 11, 5), (14, 3, 1)])
+async def test_decoding_again_keeps_to_its_budget_and_takes_the_worst_windows_first(
+    passes: int, done: int, rounds: int
+) -> None:
+    """20 windows: 20 passes and 8 more; a round may go over it by its last windows."""
+    texts = [bad(10.0 * i, -0.7 - 0.01 * i) for i in range(20)]
+    workers = Costly(passes)
+    suspects = [Suspect(i, ("improbable",)) for i in range(20)]
+    again = await _again(workers, Held(None), texts, suspects, (), LanguageOptions())  # type: ignore[arg-type]
+    assert sorted(again) == list(range(20 - len(again), 20))
+    spent = sum(text.decodings for text in again.values())
+    assert spent - passes * len(workers.asked[-1]) < AGAIN_SHARE * 20 + AGAIN_FLOOR <= spent or len(again) == 20
+    assert (len(again), len(workers.asked)) == (done, rounds)
+
+
+async def test_what_has_more_against_it_is_decoded_again_first() -> None:
+    texts = [bad(10.0 * i, -0.7) for i in range(20)]
+    suspects = [Suspect(i, ("improbable", "loop") if i == 7 else ("improbable",)) for i in range(20)]
+    again = await _again(Costly(50), Held(None), texts, suspects, (), LanguageOptions())  # type: ignore[arg-type]
+    assert next(iter(again)) == 7
+
+
+@pytest.mark.parametrize(
+    ("gain", "ways"),
+    [(0.0, ["alone", "half", "half", "no repeat", 0.2]), (0.01, ["alone", "half", "half", "no repeat", 0.2, 0.4, 0.6])],
+)
+def test_a_window_is_left_as_it_is_where_variations_bring_nothing_better(gain: float, ways: list[object]) -> None:
+    asked: list[object] = []
+
+    def decode(samples: Any, chunk: Chunk, way: careful.Way) -> ChunkText:
+        half = len(samples) < len(sound)
+        asked.append(way.temperature or ("half" if half else "no repeat" if way.no_repeat else "alone"))
+        return bad(0.0, -1.5 + gain * len(asked))
+
+    sound = np.ones(8 * 16_000, np.float32)
+    text = careful.listen(sound, Chunk(0, 0.0, 8.0, "en"), decode, lambda text: True, (0.0, 0.2, 0.4, 0.6), False)
+    assert asked == ways
+    assert text.decodings == len(ways)

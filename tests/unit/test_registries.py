@@ -4,11 +4,12 @@ import pytest
 
 from pipeline import analysis, asr, diarization
 from pipeline.domain.speech import CUSTOMER, SAMPLE_RATE
+from tests import fixture_checkpoints
 from tests.unit.calls_by_hand import call
 
 # What an engine is loaded with here, where that is not what the fixtures have loaded already.
-ASR_OPTIONS = {"model": "demo", "device": "cpu", "cpu_threads": 1}
-DIARIZATION_OPTIONS = {"pipeline": "demo", "device": "cpu"}
+ASR_OPTIONS = {"model": str(fixture_checkpoints.RECOGNITION), "device": "cpu", "cpu_threads": 1}
+DIARIZATION_OPTIONS = {"pipeline": str(fixture_checkpoints.DIARIZATION), "device": "cpu"}
 
 
 @pytest.fixture(params=asr.ENGINES)

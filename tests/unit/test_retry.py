@@ -65,21 +65,6 @@ def test_an_attempt_that_lasts_beyond_the_end_of_the_patience_is_not_the_last_on
     assert decide(RecordingUnreachable(), job(age=3620, lasted=10), NOW, OPTIONS).retry_in is None
 
 
-def test_what_is_taken_for_the_last_try_is_one_also_when_our_clock_is_slow() -> None:
-    begun_by_the_database = job(age=3600)
-    slow = NOW - timedelta(seconds=5)
-    assert decide(RecordingNotReady(), begun_by_the_database, slow, OPTIONS).retry_in is None
-    assert is_last_try(begun_by_the_database, slow, OPTIONS)
-
-
-def test_a_clock_of_ours_that_is_fast_does_not_make_attempts_follow_upon_each_other() -> None:
-    """By the database, which says when the patience is over, half of it is left."""
-    fast = NOW + timedelta(seconds=1900)
-    pause = decide(RecordingNotReady(), job(age=1800, attempts=20), fast, OPTIONS).retry_in
-    assert pause is not None
-    assert pause >= OPTIONS.max_backoff_seconds / 2
-
-
 def test_the_time_that_a_call_waited_for_us_does_not_count_against_the_sender() -> None:
     late = job(age=0, queued_before=7 * 3600)
     assert decide(RecordingNotReady(), late, NOW, OPTIONS).retry_in is not None

@@ -5,6 +5,7 @@ import pytest
 from pipeline.domain.insight import Contact, Member, Roster
 from pipeline.domain.speech import Role
 from pipeline.speakers import named, roles
+from tests.fixture_checkpoints import CALIBRATIONS
 from tests.unit.calls_by_hand import turn
 
 ROSTER = Roster(
@@ -106,6 +107,9 @@ def test_a_roster_of_thousands_of_contacts_is_no_slower_than_a_call():
     assert time.perf_counter() - started < 5
 
 
+CALIBRATED = roles.RoleOptions(calibration=CALIBRATIONS)
+
+
 def test_where_voice_and_words_disagree_the_stronger_decides_or_nobody_does():
     from pipeline.domain.insight import MemberVoiceprint
     from pipeline.domain.speech import Voiceprint
@@ -115,7 +119,7 @@ def test_where_voice_and_words_disagree_the_stronger_decides_or_nobody_does():
     lines = [("A", "Good morning, this is Nasreen Latif."), ("B", "Good morning.")]
 
     def who(*said_):
-        return {s.label: s for s in roles.assign(said(*said_), {"B": voice}, roster)}
+        return {s.label: s for s in roles.assign(said(*said_), {"B": voice}, roster, options=CALIBRATED)}
 
     assert {s.role for s in who(*lines).values()} == {Role.CUSTOMER, Role.REP}
     assert who(*lines)["B"].role is Role.REP and who(*lines)["B"].user_id == "u1"

@@ -96,6 +96,24 @@ def test_speech_without_words():
     assert doubt == Doubt(0, pytest.approx(1.1), 4.0, ("missing_speech",), "", True)
 
 
+@pytest.mark.parametrize(("word", "reasons"), [("then", ("missing_speech",)), ("555-867-5309", ())])
+def test_speech_beneath_a_word_that_lasts_too_long_has_no_words(word, reasons):
+    """An aligner stretches a word over speech that the decoder left out; a number said digit by digit does last."""
+    text = said("and then we left", 0.0, 2.0, chunk=Chunk(0, 0.0, 6.0))
+    words = (
+        text.words[0],
+        Word(0.5, 5.0, word, 0.9),
+        *(replace(w, start=w.start + 4, end=w.end + 4) for w in text.words[2:]),
+    )
+    text = replace(text, words=words)
+    audio, heard = sounding((0, 0.0, 6.0)), heard_as([[(0.0, 6.0)]])
+    assert tuple(suspect.reasons for suspect in review(audio, heard, [text])) == ((reasons,) if reasons else ())
+    _, doubts = settle(audio, heard, [text], {})
+    assert [(doubt.start, doubt.end, doubt.text) for doubt in doubts] == (
+        [(pytest.approx(1.7), 4.8, "")] if reasons else []
+    )
+
+
 def test_a_cough_without_words_is_not_suspect():
     audio = sounding((0, 0.0, 4.0), (0, 6.0, 6.3))
     texts = [said("good morning this is Anna", 0.0, 4.0), said("", 6.0, 8.0)]

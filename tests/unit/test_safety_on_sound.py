@@ -142,7 +142,7 @@ def as_one_window(transcriber, audio, kind):
 def test_text_invented_on_what_is_no_speech_is_caught(make, seed, transcriber):
     audio = make(seed)
     heard, texts = as_one_window(transcriber, audio, LabelKind.SPEECH)
-    assert len(words_of(texts)) >= 3, "the demo checkpoint invents text here"
+    assert len(words_of(texts)) >= 3, "the synthetic checkpoint invents text here"
     suspects, settled, doubts = netted(transcriber, audio, heard, texts)
     assert "improbable" in suspects[0].reasons
     assert all(word.doubtful for text in settled for word in text.words)
@@ -161,7 +161,7 @@ def test_text_invented_on_music_is_withheld_where_the_label_says_music(seed, tra
 
 @pytest.mark.parametrize(("call", "channel", "start", "seconds"), [("06", 0, 7.577, 0.45), ("05", 0, 28.528, 0.25)])
 def test_a_loop_is_caught(call, channel, start, seconds, sample_call, transcriber):
-    """A syllable over and over sends the demo checkpoint into one word over and over, some of it at -0.1."""
+    """A syllable over and over sends the synthetic checkpoint into one word over and over, some of it at -0.1."""
     syllable = sample_call(call).cut(channel, start, start + seconds)
     samples = np.tile(syllable, 40)[: 8 * SAMPLE_RATE]
     audio = AudioInMemory((samples * 32767).astype(np.int16)[None])

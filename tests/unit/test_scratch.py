@@ -18,13 +18,12 @@ from pipeline.errors import LeaseLost, NotAudio, RecordingTooLong, StorageError
 from pipeline.process import NOT_RECORDED, ProcessOptions, process
 from pipeline.workers import LocalWorkers
 from tests.recordings import stored
+from tests.synthetic_calls import FOLDER
 from tests.unit.calls_by_hand import call
-
-SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
 
 
 def recordings(*names: str) -> tuple[Recording, ...]:
-    return tuple(stored(SAMPLES / name, at) for at, name in enumerate(names))
+    return tuple(stored(FOLDER / name, at) for at, name in enumerate(names))
 
 
 STEREO = recordings("02_callback_stereo/call.flac")
@@ -76,7 +75,7 @@ def test_a_load_that_fails_leaves_nothing(
     content: bytes | None, options: DecodeOptions, error: type[Exception], tmp_path: Path
 ) -> None:
     source = tmp_path / "source"
-    source.write_bytes(content or (SAMPLES / "03_repair_mono" / "call.flac").read_bytes())
+    source.write_bytes(content or (FOLDER / "03_repair_mono" / "call.flac").read_bytes())
     with pytest.raises(error):
         hear.load([Recording(0, source.as_uri(), "00" * 32, 1)], options, 1, (tmp_path / "scratch").as_uri())
     assert files(tmp_path) == [source]
@@ -159,8 +158,9 @@ async def test_a_walk_that_is_cancelled_while_it_decodes_removes_what_it_wrote(
 async def test_what_a_decoder_writes_after_its_walk_was_cancelled_is_removed_too(
     transcriber: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that waited for its turn begins when the walk is over already."""
+    """One that waited for its turn begins when the walk is over already, and does not know."""
     waiting, go_on, loaded = threading.Event(), threading.Event(), threading.Event()
+    monkeypatch.setattr("pipeline.audio.sandbox.runner.is_cancelled", lambda: False)
     load = hear.load
 
     def late(*args: Any) -> Any:

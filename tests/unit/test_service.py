@@ -2,25 +2,92 @@
 
 import os
 import socket
+import stat
 import subprocess
 import sys
+from pathlib import Path
 
+import psycopg
 import pytest
 
-from serve_app.service import Service, ServiceError, own_port, prepare_environment
+from db import embedded
+from serve_app.environment import prepare_environment
+from serve_app.holder import FolderHeld, FolderLock
+from serve_app.ports import free_port, own_port
+from serve_app.service import Service, ServiceError
 from serve_app.settings import Settings
+from serve_app.state import State
 
 OURS = ("SWITCHBOARD_", "RAY_", "MALLOC_")
 
 
-def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
+def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        settings = Settings(http={"host": "127.0.0.1", "port": port})
+        settings = Settings(data_dir=tmp_path, http={"host": "127.0.0.1", "port": port})
         with pytest.raises(ServiceError, match=f"port {port} .*SWITCHBOARD_HTTP__PORT"):
             Service(settings, "local").start()
+
+
+def test_a_second_service_on_one_data_folder_is_refused_by_name_and_leaves_the_firsts_postgresql_alone(
+    tmp_path: Path,
+) -> None:
+    """It used to stop the first one's PostgreSQL on its way out."""
+    url = embedded.start(tmp_path)
+    first = FolderLock(tmp_path)
+    first.hold(url="http://127.0.0.1:8000")
+    second = Service(Settings(data_dir=tmp_path, http={"port": free_port()}), "local")
+    try:
+        with pytest.raises(ServiceError, match=f"{tmp_path}.*http://127.0.0.1:8000.*process {os.getpid()}.*DATA_DIR"):
+            second.start()
+        second.stop()  # as `switchboard up` does, whatever happened
+        with psycopg.connect(url) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+    finally:
+        first.release()
+        embedded.stop(tmp_path)
+
+
+def test_a_service_that_could_not_start_stops_the_postgresql_that_it_held_and_lets_go_of_the_folder(
+    tmp_path: Path,
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        service = Service(Settings(data_dir=tmp_path, http={"port": taken.getsockname()[1]}), "local")
+        with pytest.raises(ServiceError, match="cannot listen"):
+            service.start()
+        service.stop()
+    lock = FolderLock(tmp_path)
+    lock.hold()
+    lock.release()
+
+
+def test_a_folder_whose_holder_was_killed_is_free(tmp_path: Path) -> None:
+    script = "import sys; from pathlib import Path; from serve_app.holder import FolderLock; "
+    script += f"lock = FolderLock(Path({str(tmp_path)!r})); lock.hold(url='x'); print(flush=True); sys.stdin.read()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", script], text=True, **pipes) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(FolderHeld) as refused:
+            FolderLock(tmp_path).hold()
+        assert refused.value.facts == {"pid": holder.pid, "url": "x"}
+        holder.kill()
+        holder.wait()
+        lock = FolderLock(tmp_path)
+        lock.hold()
+        lock.release()
+
+
+def test_recordings_that_others_could_read_are_closed_at_the_next_start(tmp_path: Path) -> None:
+    recordings = tmp_path / "recordings"
+    recordings.mkdir(mode=0o755)
+    recordings.chmod(0o755)
+    State(Settings(data_dir=tmp_path, database_url="postgresql://localhost/calls")).open()
+    assert stat.S_IMODE(recordings.stat().st_mode) == 0o700
 
 
 def test_a_cluster_needs_a_database_that_every_node_reaches() -> None:
@@ -59,7 +126,7 @@ def test_where_another_service_has_its_replicas_and_its_proxy_this_one_has_ports
 
 
 def test_a_port_that_a_starting_service_has_chosen_is_not_chosen_again_while_that_service_lives() -> None:
-    choosing = "from serve_app.service import own_port; print(own_port(9301), flush=True); input()"
+    choosing = "from serve_app.ports import own_port; print(own_port(9301), flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", choosing], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as starting:

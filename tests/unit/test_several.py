@@ -1,19 +1,16 @@
 """More than two channels: who is silent, a copy or a mix is passed over; of the others the first two count."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from pipeline.audio.decode import DecodeOptions, decode_file
 from pipeline.audio.several import choose
 from pipeline.domain.speech import AudioInMemory
-
-SAMPLES = Path(__file__).parents[2] / "serve_app" / "demo" / "samples"
+from tests.synthetic_calls import FOLDER
 
 
 def call(name: str) -> np.ndarray:
-    return decode_file(SAMPLES / name / "call.flac", DecodeOptions()).samples[:, : 16000 * 20].astype(np.float64)
+    return decode_file(FOLDER / name / "call.flac", DecodeOptions()).samples[:, : 16000 * 20].astype(np.float64)
 
 
 REP, CUSTOMER = call("02_callback_stereo")

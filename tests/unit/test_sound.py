@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import sound
-from pipeline.audio.sound import ScratchSink, StoredAudio
+from pipeline.audio.sound import Allowance, ScratchSink, StoredAudio
 from pipeline.errors import StorageError
 
 SAMPLES = np.random.default_rng(0).integers(-32768, 32767, (2, 50_001)).astype(np.int16)
@@ -26,7 +26,7 @@ def scratch(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def stored(folder: str, samples: np.ndarray = SAMPLES) -> StoredAudio:
-    sink = ScratchSink(folder, len(samples))
+    sink = ScratchSink(folder, len(samples), Allowance(1 << 30))
     for first in range(0, samples.shape[1], 7001):
         sink.write(samples[:, first : first + 7001].T)
     return sink.finish()
@@ -96,7 +96,7 @@ def test_a_file_that_is_gone_is_our_fault(scratch: str) -> None:
 
 
 def test_what_is_aborted_leaves_nothing(scratch: str) -> None:
-    sink = ScratchSink(scratch, 2)
+    sink = ScratchSink(scratch, 2, Allowance(1 << 30))
     sink.write(SAMPLES[:, :100].T)
     sink.abort()
     assert files(scratch) == []
@@ -130,12 +130,12 @@ def test_an_old_folder_goes_with_its_last_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["nonsense://bucket/x", "file:///proc/nowhere"])
 def test_a_folder_that_cannot_be_written_is_our_fault(folder: str) -> None:
     with pytest.raises(StorageError, match=r"could not be written: .*\.$"):
-        ScratchSink(folder, 1)
+        ScratchSink(folder, 1, Allowance(1 << 30))
 
 
 def test_a_full_disk_is_our_fault() -> None:
     sink = ScratchSink.__new__(ScratchSink)
-    sink._samples = 0
+    sink._samples, sink._allowance = 0, Allowance(1 << 30)
     with open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123
         sink._files = [full]
         with pytest.raises(StorageError, match="No space left"):

@@ -12,7 +12,7 @@ from pipeline.analysis.tone import ToneOfVoice
 from pipeline.analysis.turning import change
 from pipeline.analysis.valence import MOST, weigh
 from pipeline.domain.insight import Material
-from pipeline.domain.speech import Layout, LayoutKind, Prosody, Slices
+from pipeline.domain.speech import Layout, LayoutKind, Prosody, Role, Slices
 from tests.unit.calls_by_hand import call
 
 
@@ -122,13 +122,52 @@ def sounding(material: Material, *, loud: tuple[int, ...] = (), mono: bool = Fal
 
 
 def test_the_voice_is_judged_against_the_speaker_s_own() -> None:
-    value = tone_of(sounding(call(*QUIET), loud=(7,)))
+    value = tone_of(replace(sounding(call(*QUIET), loud=(7,)), tone_by_voice="everybody"))
     turns = {turn["turn"]: turn for turn in value["turns"]}
     assert turns[7]["voice"] == "raised"
     assert turns[7]["arousal"] > 1
     assert {turn["voice"] for index, turn in turns.items() if index != 7} == {"even"}
     assert value["parties"]["customer"]["raised_turns"] == [7]
     assert value["parties"]["rep"]["raised_turns"] == []
+
+
+def test_of_a_rep_only_words_count_whatever_their_voice_does() -> None:
+    """Article 5(1)(f) of the AI Act: emotions of employees are not inferred from their voices."""
+    lines = [*QUIET[:6], ("rep", "I am disappointed about this, to be honest."), *QUIET[7:]]
+    even, loud = (ToneOfVoice().run(sounding(call(*lines), loud=turns)) for turns in ((), (0, 6)))
+    assert even == loud
+    told = [turn for turn in loud.value["turns"] if turn["speaker"] == "rep"]
+    assert all(turn["basis"] == ["words"] and "voice" not in turn and "arousal" not in turn for turn in told)
+    assert loud.value["parties"]["rep"]["basis"] == ["words"]
+    assert loud.note == "read from the words of everybody and the voice of customer"
+
+
+@pytest.mark.parametrize(
+    ("whose", "heard", "note"),
+    [
+        ("nobody", set(), "read from the words alone: no voice is to be judged"),
+        ("customers", {"customer"}, "read from the words of everybody and the voice of customer"),
+        ("everybody", {"rep", "customer"}, "read from the words of everybody and the voice of rep and customer"),
+    ],
+)
+def test_whose_voice_counts_is_a_setting_and_the_record_says_whose_did(whose: str, heard: set[str], note: str) -> None:
+    found = ToneOfVoice().run(replace(sounding(call(*QUIET)), tone_by_voice=whose))
+    assert {turn["speaker"] for turn in found.value["turns"] if "voice" in turn["basis"]} == heard
+    assert found.note == note
+
+
+@pytest.mark.parametrize(("role", "sure"), [(Role.UNKNOWN, 0.95), (Role.CUSTOMER, 0.8)])
+def test_in_a_mixed_recording_nobodys_voice_counts_who_is_not_surely_a_customer(role: Role, sure: float) -> None:
+    mixed = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")
+    material = call(*QUIET)
+    speakers = tuple(
+        replace(one, role=role, role_confidence=sure) if one.label == "customer" else one
+        for one in material.transcript.speakers
+    )
+    transcript = replace(material.transcript, layout=mixed, speakers=speakers)
+    found = ToneOfVoice().run(sounding(replace(material, transcript=transcript), loud=(7,), mono=True))
+    assert all("voice" not in turn for turn in found.value["turns"])
+    assert found.note == "read from the words alone: nobody is surely a customer, and no other voice is judged"
 
 
 def test_a_raised_voice_alone_is_neither_pleased_nor_displeased() -> None:
@@ -148,7 +187,7 @@ def test_a_raised_voice_makes_words_weigh_more(text: str, label: str) -> None:
 
 def test_a_loud_line_is_no_loud_voice() -> None:
     """The whole of a channel 10 dB up, and half an octave: another telephone, another person; no other tone."""
-    material = sounding(call(*QUIET), loud=(7,))
+    material = replace(sounding(call(*QUIET), loud=(7,)), tone_by_voice="everybody")
     assert material.prosody is not None
     own = material.prosody.channels[1]
     louder = replace(

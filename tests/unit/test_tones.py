@@ -1,25 +1,19 @@
 """Tones and keys: found in every cadence and codec that telephones have, and never in a voice."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-import sounds
-from nonspeech_scenes import at_16_khz, legs
-
+from bench import sounds
 from pipeline.audio import frames, keys, tones
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, LabelKind
+from tests.unit import scenes
 
 
 def on_a_line(sound: np.ndarray, codec: str = "mulaw", dbfs: float = -20.0, seed: int = 0) -> AudioInMemory:
     rng = np.random.default_rng(seed)
     pause = np.zeros(4000, np.float32)
     whole = np.concatenate([pause, sounds.level(sound, dbfs), pause])
-    return at_16_khz(sounds.through(sounds.line(whole, rng, -55), codec))
+    return scenes.at_16_khz(sounds.through(scenes.line(whole, rng, -55), codec))
 
 
 def signals(audio: AudioInMemory) -> list[tones.Signal]:
@@ -76,8 +70,8 @@ def test_keys_are_read(codec: str, on: float) -> None:
 
 
 def test_no_voice_presses_keys_or_makes_a_sure_tone_that_lasts() -> None:
-    for leg in legs():
-        audio = at_16_khz(leg.sound)
+    for leg in scenes.legs():
+        audio = scenes.at_16_khz(leg.sound)
         assert keys.find(audio, 0) == []
         assert all(tone.seconds < 0.5 for tone in tones.find(frames.measure(audio, 0)) if tone.sure), leg.name
 

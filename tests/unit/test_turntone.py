@@ -48,6 +48,11 @@ NEITHER = [
     ("es", "Lo siento, está reunido hasta las tres."),
     ("fr", "La machine n'essore plus depuis hier."),
     ("fr", "Je suis désolée, il est en réunion jusqu'à quinze heures."),
+    ("en", "Oh, hello. I didn't know you were there."),
+    ("en", "Neither did I. I wasn't there when she moved."),
+    ("de", "Ach, Sie sind das. Ich wusste nicht, dass Sie heute da sind."),
+    ("es", "Ah, no sabía que usted vivía en Burgos."),
+    ("fr", "Ah bon, je ne savais pas qu'il habitait là."),
 ]
 
 

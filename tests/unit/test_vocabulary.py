@@ -6,6 +6,7 @@ from pipeline.asr import AsrOptions, decoding, load, vocabulary
 from pipeline.asr.vocabulary import MAX_TOKENS, terms, tokens
 from pipeline.checkpoints import manifest
 from pipeline.domain.speech import CUSTOMER, REP, Chunk
+from tests import fixture_checkpoints
 
 
 def encode(text):
@@ -14,7 +15,7 @@ def encode(text):
 
 @pytest.fixture(scope="module")
 def listening():
-    return load(AsrOptions(model="demo", device="cpu", cpu_threads=1, vocabulary="on"))
+    return load(AsrOptions(model=str(fixture_checkpoints.RECOGNITION), device="cpu", cpu_threads=1, vocabulary="on"))
 
 
 @pytest.fixture

@@ -13,10 +13,13 @@ from pipeline.domain.voices import Sample, Standing, Verdict
 from pipeline.speakers import gate
 from pipeline.speakers.gate import PrintOptions
 from pipeline.speakers.profile import ProfileOptions, centroids_of, learn
-from pipeline.speakers.scales import OTHERS, SCALES, scale
 from pipeline.speakers.voiceprint import MatchOptions, clearest
+from pipeline.voice_calibration import VoiceCalibration
 
 STEREO = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand")
+MEASURED = VoiceCalibration(
+    models=("m",), threshold=0.5, margin=0.1, fit=0.4, related=0.3, agreement=0.3, basis="by hand"
+)
 TIGHT = PrintOptions(apart_seconds=0.25, shortest_seconds=0.5)
 
 
@@ -94,46 +97,58 @@ def test_clean_speech_is_the_reps_and_keeps_its_distance(rep, customer):
     ],
 )
 def test_every_flaw_is_named_and_has_a_sentence(changes, layout, flaws):
-    made = gate.judged(replace(near(0), **changes), heard([(0, 20)], [], layout))
+    made = gate.judged(replace(near(0), **changes), heard([(0, 20)], [], layout), MEASURED)
     assert made.flaws == flaws
     assert all(gate.FLAWS[flaw] for flaw in flaws)
 
 
-def test_agreement_is_judged_on_the_models_own_scale_unless_it_is_set():
-    made, said = replace(near(0, model="pyannote demo"), agreement=0.6), heard([(0, 20)], [])
-    assert gate.judged(made, said).flaws == ("several_voices",)
-    assert gate.judged(replace(made, model="another"), said).flaws == ()
-    assert gate.judged(made, said, PrintOptions(agreement=0.5)).flaws == ()
-    assert gate.judged(None, said) is None
+def test_agreement_is_judged_by_the_embedders_calibration_unless_it_is_set():
+    made, said = replace(near(0), agreement=0.6), heard([(0, 20)], [])
+    strict = MEASURED.model_copy(update={"agreement": 0.7})
+    assert gate.judged(made, said, strict).flaws == ("several_voices",)
+    assert gate.judged(made, said, MEASURED).flaws == ()
+    assert gate.judged(made, said, strict, PrintOptions(agreement=0.5)).flaws == ()
+    assert gate.judged(None, said, MEASURED) is None
 
 
-def test_models_that_were_not_measured_have_a_scale_of_their_own():
-    assert scale("pyannote demo") == SCALES["pyannote demo"] != scale("whatever") == OTHERS
-    assert clearest({"u1": 0.7}, "pyannote demo") is None
-    assert clearest({"u1": 0.7}, "whatever").name == "u1"
-    assert clearest({"u1": 0.7}, "pyannote demo", MatchOptions(threshold=0.6)).name == "u1"
+def test_thresholds_are_the_calibrations_unless_they_are_set():
+    assert clearest({"u1": 0.45}, MEASURED) is None
+    assert clearest({"u1": 0.55}, MEASURED).name == "u1"
+    assert clearest({"u1": 0.55}, MEASURED, MatchOptions(threshold=0.6)) is None
+    assert clearest({"u1": 0.65, "u2": 0.6}, MEASURED) is None
+    assert clearest({"u1": 0.65, "u2": 0.6}, MEASURED, MatchOptions(margin=0.01)).name == "u1"
+
+
+def test_an_embedder_without_a_calibration_names_nobody_and_learns_from_nobody():
+    assert clearest({"u1": 1.0}, None, MatchOptions(threshold=0.1)) is None
+    assert gate.judged(near(0), heard([(0, 20)], []), None).flaws == ("not_calibrated",)
+    alike = [replace(one, vouched=True) for one in samples(*(near(0, seed) for seed in range(5)))]
+    assert centroids_of(alike, None) == ()
+    made = learn(alike, {}, None)
+    assert made.centroids == ()
+    assert set(made.verdicts.values()) == {Verdict(Standing.QUARANTINED, ("not_calibrated",))}
 
 
 # what several say
 
 
 def test_three_calls_and_half_a_minute_must_agree():
-    two = learn(samples(near(0, 1), near(0, 2)), {})
+    two = learn(samples(near(0, 1), near(0, 2)), {}, MEASURED)
     assert two.centroids == () and {v.standing for v in two.verdicts.values()} == {Standing.WAITING}
-    short = learn(samples(*(near(0, seed, seconds=9.0) for seed in range(3))), {})
+    short = learn(samples(*(near(0, seed, seconds=9.0) for seed in range(3))), {}, MEASURED)
     assert short.centroids == ()
-    three = learn(samples(*(near(0, seed) for seed in range(3))), {})
+    three = learn(samples(*(near(0, seed) for seed in range(3))), {}, MEASURED)
     assert [(c.calls, c.voiceprint.speech_seconds) for c in three.centroids] == [(3, 60.0)]
     assert np.linalg.norm(three.centroids[0].voiceprint.vector) == pytest.approx(1)
 
 
 def test_one_of_two_voices_must_have_the_majority():
-    made = learn(samples(*(near(0, s) for s in range(3)), *(near(1, s) for s in range(3))), {})
+    made = learn(samples(*(near(0, s) for s in range(3)), *(near(1, s) for s in range(3))), {}, MEASURED)
     assert made.centroids == () and {v.standing for v in made.verdicts.values()} == {Standing.WAITING}
 
 
 def test_a_flawed_sample_counts_for_nothing_and_keeps_its_reason():
-    made = learn(samples(near(0, 1), near(0, 2), near(0, 3, flaws=["bleed"])), {})
+    made = learn(samples(near(0, 1), near(0, 2), near(0, 3, flaws=["bleed"])), {}, MEASURED)
     assert made.centroids == ()
     assert made.verdicts["002"] == Verdict(Standing.QUARANTINED, ("bleed",))
 
@@ -143,11 +158,12 @@ def test_a_second_centroid_is_the_same_voice_on_another_line():
         vector = np.zeros(16)
         vector[:2] = np.cos(angle), np.sin(angle)
         vector += np.random.default_rng(seed).normal(0, 0.03, 16)
-        return Voiceprint(tuple((vector / np.linalg.norm(vector)).tolist()), "pyannote demo", 20.0, 0.9)
+        return Voiceprint(tuple((vector / np.linalg.norm(vector)).tolist()), "m", 20.0, 0.9)
 
-    made = learn(samples(*(at(0.0, s) for s in range(5)), *(at(0.87, s) for s in range(3))), {})
+    strict = MEASURED.model_copy(update={"fit": 0.7, "related": 0.6})
+    made = learn(samples(*(at(0.0, s) for s in range(5)), *(at(0.87, s) for s in range(3))), {}, strict)
     assert [c.calls for c in made.centroids] == [5, 3]  # cosine 0.64: not one cluster (0.7), yet related (0.6)
-    alone = learn(samples(*(at(0.0, s) for s in range(5)), *(at(1.2, s) for s in range(3))), {})
+    alone = learn(samples(*(at(0.0, s) for s in range(5)), *(at(1.2, s) for s in range(3))), {}, strict)
     assert [c.calls for c in alone.centroids] == [5]
     assert [v.reasons for v in alone.verdicts.values()].count(("unlike_others",)) == 3
 
@@ -155,10 +171,10 @@ def test_a_second_centroid_is_the_same_voice_on_another_line():
 def test_a_sample_that_fits_another_member_better_does_not_teach():
     own = [near(0, s, 0.02) for s in range(4)]
     visitor = near(1, 9, 0.02)
-    others = {"u2": [c.voiceprint for c in centroids_of(samples(*(near(1, s, 0.02) for s in range(3))))]}
-    made = learn(samples(*own, visitor), others)
+    others = {"u2": [c.voiceprint for c in centroids_of(samples(*(near(1, s, 0.02) for s in range(3))), MEASURED)]}
+    made = learn(samples(*own, visitor), others, MEASURED)
     assert made.verdicts["004"].reasons == ("another_member",)
-    assert made.centroids == learn(samples(*own), others).centroids
+    assert made.centroids == learn(samples(*own), others, MEASURED).centroids
 
 
 @settings(max_examples=60, deadline=None)
@@ -168,7 +184,7 @@ def test_a_profile_is_a_function_of_the_set_of_samples(made, order: random.Rando
     once = samples(*(near(direction, seed, 0.2) for direction, seed in made))
     shuffled = list(once)
     order.shuffle(shuffled)
-    first, second = learn(once, {}), learn(shuffled, {})
+    first, second = learn(once, {}, MEASURED), learn(shuffled, {}, MEASURED)
     assert first == second
     assert set(first.verdicts) == {sample.key for sample in once}
     taught = [key for key, verdict in first.verdicts.items() if verdict.standing is Standing.TAUGHT]
@@ -176,7 +192,7 @@ def test_a_profile_is_a_function_of_the_set_of_samples(made, order: random.Rando
     assert bool(first.centroids) == bool(taught)
 
 
-def test_options_go_before_the_scale_of_the_model():
+def test_options_go_before_the_calibration():
     far = samples(*(near(0, s, 0.5) for s in range(6)))
-    assert learn(far, {}, ProfileOptions(fit=0.95)).centroids == ()
-    assert learn(far, {}, ProfileOptions(fit=-0.5)).centroids[0].calls == 6
+    assert learn(far, {}, MEASURED, ProfileOptions(fit=0.95)).centroids == ()
+    assert learn(far, {}, MEASURED, ProfileOptions(fit=-0.5)).centroids[0].calls == 6

@@ -1,13 +1,15 @@
-"""Word times: in order, inside their chunk, each of some length, whatever the aligner gave."""
+"""Words of tokens, and their times: in order, inside their chunk, each of some length, whatever the aligner gave."""
 
+import json
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.asr.words import SHORTEST, in_order, in_pieces, recorded, within
-from pipeline.domain.speech import Chunk, Span, Word
+from pipeline.asr.words import SHORTEST, Written, in_order, in_pieces, in_words, recorded, timed
+from pipeline.domain.speech import Chunk, Span, Word, places_of, text_of
 
 times = st.floats(-20, 60, allow_nan=False)
 word_lists = st.lists(st.builds(Word, times, times, st.just("ninety-nine"), st.just(0.5)), max_size=60)
@@ -21,6 +23,16 @@ def test_words_rise_do_not_overlap_and_stay_inside(words, first, length):
     for word in placed:
         assert earliest <= word.start < word.end <= first + length
         earliest = word.end
+
+
+@pytest.mark.parametrize("count", range(1, 41))
+@pytest.mark.parametrize("milliseconds", [10, 20, 25, 60, 70])
+def test_words_crammed_into_a_moment_do_not_overlap(count, milliseconds):
+    length = milliseconds / 1000
+    placed = in_order([Word(0.0, 0.0, "ninety-nine", 0.5)] * count, 0.0, length)
+    times = [time for word in placed for time in (word.start, word.end)]
+    assert times == sorted(times)
+    assert all(word.start < word.end <= length for word in placed)
 
 
 @given(word_lists, st.floats(0, 30))
@@ -56,15 +68,89 @@ def test_no_time_at_all_is_not_left():
     assert (word.start, word.end) == (2.0, 2.0)
 
 
-def test_the_aligners_words_are_moved_to_the_recordings_time():
-    found = [
-        {"word": " Hello", "start": 0.1, "end": 0.5, "probability": 1.2},
-        {"word": " ", "start": 0.5, "end": 0.6, "probability": 0.5},
-        {"word": " 42.", "start": 0.5, "end": 0.5, "probability": 0.25},
-    ]
-    hello, number = recorded(within(found, 2.0), Chunk(0, 10.0, 12.0))
-    assert hello == Word(10.1, 10.5, "Hello", 1.0)
-    assert number.text == "42." and number.start == 10.5 < number.end and number.confidence == 0.25
+def texts(units):
+    return [word.text for word in in_words(units)]
+
+
+@pytest.mark.parametrize(
+    ("units", "words"),
+    [
+        ([" post", "-", "m", "ort", "em"], ["post-mortem"]),
+        ([" $", "1", ",", "250", ".", "50", "."], ["$1,250.50."]),
+        ([" mar", "ia", ".", "l", "opez", "@", "ex", "ample", ".", "com", "."], ["maria.lopez@example.com."]),
+        ([" 5", ":", "30", " p", ".", "m", "."], ["5:30", "p.m."]),
+        ([" 5", "55", "-", "867", "-", "53", "09"], ["555-867-5309"]),
+        ([" -", " Yes", ".", " -", " No", "."], ["- Yes.", "- No."]),
+        ([" V", "ra", "iment", " ?"], ["Vraiment ?"]),
+        ([" ¿", "Qu", "é", "?", " ¡", "Hola", "!"], ["¿Qué?", "¡Hola!"]),
+        ([" R", "&", "D", " &", " sales"], ["R&D", "&", "sales"]),
+        ([" ..."], ["..."]),
+        ([], []),
+    ],
+)
+def test_a_word_is_what_stands_between_two_spaces(units, words):
+    assert texts(units) == words
+
+
+@pytest.mark.parametrize(
+    ("units", "words"),
+    [
+        (
+            ["我", "用", " Python", " 3", "写", "。", "「", "你好", "」", "吗", "？"],
+            "我|用| Python| 3|写。|「你好」|吗？",
+        ),
+        (["日本", "語", "、", "Open", "AI", "の"], "日本|語、|OpenAI|の"),
+        ([" ", "ครับ", "วัน", "นี้"], "ครับ|วัน|นี้"),
+    ],
+)
+def test_scripts_without_spaces_keep_their_units(units, words):
+    assert "|".join(word.text if word.joined else " " + word.text for word in in_words(units)).strip() == words
+
+
+pieces_of_text = st.lists(st.text(alphabet="ab1 .,-@'\"«!? 我語。「」、ストก้ำ￥é\t", max_size=5), max_size=40)
+
+
+@given(pieces_of_text)
+def test_the_words_make_up_the_text(units):
+    found = in_words(units)
+    words = [Word(0.0, 1.0, word.text, 0.9, joined=word.joined) for word in found]
+    text = text_of(words)
+    assert text == " ".join("".join(units).split())
+    assert [text[first:last] for first, last in places_of(words)] == [word.text for word in words]
+    assert all(0 <= a.first < a.last <= b.first < b.last <= len(units) for a, b in pairwise(found))
+
+
+def test_a_stored_word_without_the_mark_is_not_joined():
+    stored = json.loads('{"start": 1.0, "end": 1.2, "text": "Hello", "confidence": 0.9, "doubtful": false}')
+    assert text_of([Word(**stored), Word(**stored)]) == "Hello Hello"
+
+
+@dataclass
+class Alignment:
+    """What CTranslate2 gives: pairs of token and time in steps of 20 ms, and the probability of each token."""
+
+    alignments: list[tuple[int, int]]
+    text_token_probs: list[float]
+
+
+class Tokenizer:
+    """One text for each token."""
+
+    units = (" Pay", " $", "1", ",", "000", ".")
+
+    def split_tokens_on_unicode(self, tokens):
+        return [self.units[token] for token in tokens], [[token] for token in tokens]
+
+
+def test_times_and_confidence_of_a_word_are_those_of_its_tokens_without_the_marks_at_its_end():
+    alignment = Alignment(
+        [(0, 5), (0, 9), (1, 10), (2, 15), (3, 20), (4, 25), (5, 30), (6, 45)], [0.9, 0.8, 0.7, 0.2, 0.6, 0.1]
+    )
+    assert timed(Tokenizer(), range(6), alignment, 50) == (
+        Word(0.1, 0.2, "Pay", 0.9),
+        Word(0.3, 0.6, "$1,000.", 0.2),
+    )
+    assert in_words(Tokenizer.units)[1] == Written("$1,000.", 2, 5)
 
 
 PIECES = (Span(10.0, 12.0), Span(20.0, 20.5), Span(28.0, 30.0))

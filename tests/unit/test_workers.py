@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,9 @@ from pipeline.audio import hear
 from pipeline.audio.decode import DecodeOptions
 from pipeline.domain.speech import AudioInMemory, Chunk, Recording, Span
 from pipeline.workers import LocalWorkers, spoken
+from tests.synthetic_calls import FOLDER
 
-MONO = Path(__file__).parents[2] / "serve_app" / "demo" / "samples" / "03_repair_mono" / "call.flac"
+MONO = FOLDER / "03_repair_mono" / "call.flac"
 CHUNK = [Chunk(0, 0.5, 4.0, "en")]
 
 
@@ -78,7 +78,7 @@ async def test_an_engine_given_as_a_factory_is_loaded_once_and_when_needed(trans
     workers = LocalWorkers(make, None)
     assert not made
     names = await asyncio.gather(*(workers.recognition() for _ in range(3)))
-    assert {(name.engine, name.max_chunk_seconds) for name in names} == {("faster-whisper demo int8", 8.0)}
+    assert {(name.engine, name.max_chunk_seconds) for name in names} == {("faster-whisper recognition int8", 8.0)}
     assert len(made) == 1
 
 

@@ -40,7 +40,7 @@ def test_real_speech_has_the_pitch_that_librosa_finds() -> None:
     import librosa
     import soundfile
 
-    from serve_app.demo.samples import FOLDER
+    from tests.synthetic_calls import FOLDER
 
     samples, rate = soundfile.read(FOLDER / "03_repair_mono" / "call.flac", dtype="float32", frames=8 * RATE)
     assert rate == RATE

@@ -4,7 +4,6 @@ The protocol: POST {base_url}/chat/completions, https://platform.openai.com/docs
 which parameters they take; one that they refuse by name is given up or written otherwise, and not sent again.
 """
 
-import email.utils
 import json
 import logging
 import random
@@ -12,7 +11,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
@@ -21,6 +19,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from pipeline.analysis.engine import AnalysisOptions
+from pipeline.retry_after import retry_after
 
 Message = dict[str, str]  # role, content
 
@@ -186,14 +185,8 @@ def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], seconds: 
 
 def _pause(reply: _Reply | None, attempt: int) -> float:
     """Seconds until the next attempt: as the server says, else 0.5, 1, 2 ... and a little by chance."""
-    told = reply.headers.get("retry-after", "") if reply is not None else ""
-    if told.strip().isdigit():
-        return float(told)
-    try:
-        until = email.utils.parsedate_to_datetime(told)
-        return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return 0.5 * 2.0**attempt + random.uniform(0, 0.25)  # noqa: S311 (spreads requests, guards nothing)
+    told = retry_after(reply.headers) if reply is not None else None
+    return 0.5 * 2.0**attempt + random.uniform(0, 0.25) if told is None else told  # noqa: S311 (spreads requests)
 
 
 def _fault(body: bytes) -> dict[str, Any]:

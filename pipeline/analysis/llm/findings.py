@@ -77,7 +77,7 @@ def tone_of_voice(reading: Reading, built: Finding, material: Material) -> Findi
     scores = [party["score"] for party in parties.values() if party]
     value = {"turns": [], "trend": None, **built.value, "parties": parties, "overall": _plain(fmean(scores))}
     evidence: tuple[Evidence, ...] = tuple(told.evidence for told, _ in reading.tones.values())
-    return replace(built, value=value, evidence=evidence, confidence=0.5, note=None)
+    return replace(built, value=value, evidence=evidence, confidence=0.5)
 
 
 def _plain(score: float) -> dict[str, Any]:

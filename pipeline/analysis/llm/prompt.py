@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.analysis.llm.answer import schema
 from pipeline.analysis.llm.client import Message
-from pipeline.domain.speech import Role, Transcript, Turn
+from pipeline.domain.speech import Role, Transcript, Turn, Word, text_of
 
 BYTES_PER_TOKEN = 3  # of UTF-8; most tokenizers need fewer tokens than that
 OVERLAP = 6  # turns that a part repeats of the one before it, so that an answer still stands beside its question
@@ -99,16 +99,16 @@ def _tail(lines: list[str], most_tokens: int) -> list[str]:
 def _lines(turn: Turn, transcript: Transcript, most_tokens: int) -> Iterator[str]:
     role = next((speaker.role for speaker in transcript.speakers if speaker.label == turn.speaker), Role.UNKNOWN)
     head = f"[{turn.index}] {turn.speaker} ({'machine' if turn.machine else role.value}): "
-    words: list[str] = []
+    words: list[Word] = []
     size = tokens(head)
-    for word in turn.text.split():
-        if words and size + tokens(" " + word) > most_tokens:
-            yield head + " ".join(words)
+    for word in turn.words:
+        if words and size + tokens(" " + word.text) > most_tokens:
+            yield head + text_of(words)
             words, size = [], tokens(head)
         words.append(word)
-        size += tokens(" " + word)
+        size += tokens(" " + word.text)
     if words:
-        yield head + " ".join(words)
+        yield head + text_of(words)
 
 
 def messages(part: Part, of: int, at: int, language: str | None) -> list[Message]:

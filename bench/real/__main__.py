@@ -1,0 +1,133 @@
+"""Make the calls, run the systems over them, and score what comes out.
+
+    python -m bench.real calls --half development --folder build/calls
+    python -m bench.real run   --half development --folder build/real [--model tiny.en] [--call mulaw]
+    python -m bench.real figures
+
+`run` keeps every output in the folder and computes only those that are missing.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from bench.real import figures, outputs, plot, tables
+from bench.real.calls import CATALOG, compose
+from bench.real.sources import SourceMissing, Sources
+from bench.real.systems import RAW_WAYS, Raw, Switchboard
+
+MODELS = {"tiny.en": "whisper-tiny.en", "base": "whisper-base"}  # by the name in settings, the one in the store
+SYSTEMS = ("switchboard", *RAW_WAYS)
+ON_BASE = (  # calls that are run with base as well: it takes twice the time
+    *("mulaw", "amr-4.75", "music-10", "mixed", "menu", "single-words"),
+    *("music-mulaw", "noises"),
+)
+FOREIGN = ("prompts-es", "prompts-fr", "prompts-it", "prompts-ru")
+
+
+def calls_of(model: str) -> list[str]:
+    """The calls that are run with a model: all but other languages with tiny.en, some with base."""
+    if model == "base":
+        return [*ON_BASE, *FOREIGN]
+    return [name for name in CATALOG if name not in FOREIGN]
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run systems over calls; FOLDER/HALF/calls holds the calls, FOLDER/HALF/LABEL/*.json.gz the outputs."""
+    sources = Sources(args.librispeech, args.asterisk)
+    root = args.folder / args.half
+    for model in args.model:
+        systems: dict[str, Switchboard | Raw] = {}
+        for name in [name for name in (args.call or calls_of(model)) if name in calls_of(model)]:
+            path = root / "calls" / f"{name}.wav"
+            if not path.is_file():
+                compose(name, sources, args.half).write(path.parent)
+            for system in args.system:
+                label = args.label if system == "switchboard" else "raw"
+                target = root / label / f"{name}.{model}.{system}.jsonl.gz"
+                if target.is_file():
+                    continue
+                if system not in systems:
+                    systems[system] = load(system, model, args)
+                output = systems[system](path)
+                outputs.write(target, [output])
+                spent = ", ".join(f"{part} {value:.1f}" for part, value in output.seconds.items())
+                print(f"{label} {name} {model} {system}: {len(output.words)} words; {spent} s", flush=True)
+
+
+def load(system: str, model: str, args: argparse.Namespace) -> Switchboard | Raw:
+    """The system with its checkpoint."""
+    from pipeline.checkpoints.resolve import RECOGNITION, resolve
+
+    name = model if args.checkpoints is None else str(args.checkpoints / MODELS[model])
+    if system == "switchboard":
+        return Switchboard(model, name, args.diarization)
+    return Raw(system, model, resolve(name, RECOGNITION, "cpu").folder)
+
+
+def make_calls(args: argparse.Namespace) -> None:
+    """Compose every call of a half into FOLDER/HALF/calls."""
+    sources = Sources(args.librispeech, args.asterisk)
+    for name in args.call or CATALOG:
+        call = compose(name, sources, args.half)
+        path = call.write(args.folder / args.half / "calls")
+        print(f"{path}: {call.group}, {call.duration:.0f} s, {len(call.events)} events", flush=True)
+
+
+def keep(args: argparse.Namespace) -> None:
+    """Gather the outputs of a half into files to be scored: truths, and one file for each label."""
+    figures.gather(args.folder / args.half, args.target)
+
+
+def show(args: argparse.Namespace) -> None:
+    """Score kept outputs, print every table and draw charts; with --write also store the figures as JSON."""
+    found = figures.figures(args.outputs)
+    print(tables.show(found))
+    for model in (model for model in MODELS if model in found):
+        plot.words_wrong(found, model, args.charts / f"words-wrong-{model}.png")
+    if args.write:
+        args.write.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.real", description=__doc__.split("\n\n", maxsplit=1)[0])
+    commands = parser.add_subparsers(required=True)
+    scoring = commands.add_parser("figures", help=show.__doc__)
+    scoring.set_defaults(command=show)
+    scoring.add_argument("--outputs", type=Path, default=outputs.FOLDER, help="folder of gathered outputs")
+    scoring.add_argument("--charts", type=Path, default=Path("build/figures"), help="folder for charts (PNG)")
+    scoring.add_argument("--write", type=Path, metavar="FILE", help="store the figures as JSON")
+    for name, command in (("calls", make_calls), ("run", run), ("gather", keep)):
+        own = commands.add_parser(name, help=(command.__doc__ or "").split(";", maxsplit=1)[0])
+        own.set_defaults(command=command)
+        own.add_argument("--half", choices=("development", "report"), required=True)
+        own.add_argument("--folder", type=Path, required=True, help="where calls and outputs are kept")
+        if command is keep:
+            own.add_argument("--target", type=Path, required=True, help="folder for the gathered files")
+            continue
+        own.add_argument("--call", action="append", choices=tuple(CATALOG), help="only this one; may be repeated")
+        own.add_argument("--librispeech", type=Path, help="folder with test-other and train-clean-100 (LIBRISPEECH)")
+        own.add_argument("--asterisk", type=Path, help="folder with Debian's packages unpacked (ASTERISK_SOUNDS)")
+        if command is run:
+            own.add_argument("--model", action="append", choices=tuple(MODELS))
+            own.add_argument("--system", action="append", choices=SYSTEMS)
+            own.add_argument("--label", default="switchboard", help="what this revision's outputs are kept as")
+            own.add_argument("--diarization", default="auto", help="diarization pipeline: a name or folder")
+            own.add_argument("--checkpoints", type=Path, help="folder that holds whisper-tiny.en and whisper-base")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run a command; exit with its message where a source is missing."""
+    args = _arguments()
+    args.model = getattr(args, "model", None) or list(MODELS)
+    args.system = getattr(args, "system", None) or list(SYSTEMS)
+    try:
+        args.command(args)
+    except SourceMissing as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

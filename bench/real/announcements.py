@@ -1,0 +1,306 @@
+"""Are announcements separated from what people say? Real prompts, real voices, real recognition.
+
+    python -m bench.real.announcements --half development --folder build/announcements [--judge] [--details]
+
+Places a hundred prompts of Debian's `asterisk-core-sounds-{en,es,fr,it,ru}` at the beginning of a dialogue, in its
+middle (half after hold music, half between two turns) or at its end. The dialogues are short turns cut out of
+LibriSpeech test-other. Each call exists with separated channels (the rep's and the customer's channel are treated
+alike, so one recognition counts for both) and, one call in three, mixed to one channel. English is recognized with
+`whisper-tiny.en`, the others with `whisper-base` in the prompt's language: then the English turns become text of that
+language, which is one more way to be wrongly taken for a machine.
+
+Sources and halves are those of `sources.py`. What was recognized is kept in the folder; `--judge` only judges it.
+"""
+
+import argparse
+import asyncio
+import pickle
+import random
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+from scipy.signal import resample_poly
+
+from bench.real.sources import Clip, Half, Sound, Sources
+from bench.sounds import RINGING, cadence, level, through
+from pipeline import asr, diarization
+from pipeline.asr.safety import SafetyOptions
+from pipeline.audio import hear
+from pipeline.audio.chunks import SpeechOptions
+from pipeline.domain.speech import (
+    AudioInMemory,
+    Diarization,
+    Heard,
+    Layout,
+    LayoutKind,
+    Recognized,
+    text_of,
+)
+from pipeline.recognise import recognise
+from pipeline.speakers import machines
+from pipeline.speakers.language import LanguageOptions
+from pipeline.speakers.seconds import by_machine
+from pipeline.workers import Held, LocalWorkers
+
+RATE = 8000  # Hz
+SHARES = {"en": 66, "es": 9, "fr": 9, "it": 9, "ru": 9}
+LONGEST = 15.0  # seconds of a prompt
+MOST = 0.8  # share of its words from which a prompt counts as labelled
+FEW = 0.2  # share of its words from which a person's turn counts as labelled
+
+
+@dataclass(frozen=True)
+class Part:
+    """What lies where in a call: `kind` is prompt or turn, `place` begin, after_music, between or end."""
+
+    kind: str
+    channel: int
+    start: float
+    end: float
+    place: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A composed call. `channels` are float32 at 8 kHz; channel `host` carries the prompts."""
+
+    name: str
+    language: str
+    channels: tuple[Sound, Sound]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the engines made of one form of a call."""
+
+    case: str
+    form: str  # separated or mixed
+    parts: tuple[Part, ...]
+    heard: Heard
+    recognized: Recognized
+    diarization: Diarization | None
+
+
+def chosen_prompts(sources: Sources, half: Half, language: str) -> list[Clip]:
+    """As many as `SHARES` says of the prompts of at least four words that are whole sentences and not too long."""
+    found = {
+        clip.text: clip
+        for clip in sources.prompts(half, language)
+        if len(re.findall(r"\w{2,}", clip.text)) >= 4
+        and not re.search(r"\.\.\.|…", clip.text)
+        and soundfile.info(clip.path).duration <= LONGEST
+    }
+    return sorted(found.values(), key=lambda clip: zlib.crc32(clip.id.encode()))[: SHARES[language]]
+
+
+def read(clip: Clip) -> Sound:
+    """A recording at 8 kHz."""
+    return np.asarray(resample_poly(clip.load(), 1, 2), np.float32)
+
+
+def turns(clips: Sequence[Clip], dbfs: float) -> list[Sound]:
+    """A speaker's utterances, cut at pauses into turns of about 1 to 4 seconds."""
+    return [piece for clip in clips for piece in cut(level(read(clip), dbfs))]
+
+
+def cut(sound: Sound) -> list[Sound]:
+    """Pieces of a recording between its pauses of 0.15 s, those shorter than 1 s joined to the next."""
+    size = RATE // 100
+    frames = sound[: len(sound) // size * size].reshape(-1, size)
+    levels = np.sqrt(np.mean(frames**2, axis=1))
+    loud = levels > np.sqrt(np.percentile(levels, 10) * np.percentile(levels, 95))
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], loud.astype(int), [0]])))
+    runs: list[list[int]] = []
+    for start, end in edges.reshape(-1, 2).tolist():
+        if runs and (start - runs[-1][1] < 15 or runs[-1][1] - runs[-1][0] < 100):
+            runs[-1][1] = end
+        else:
+            runs.append([start, end])
+    return [sound[max(0, a - 5) * size : (b + 5) * size] for a, b in runs if b - a >= 60]
+
+
+class Placed:
+    """Where the parts of a call are put, one after the other."""
+
+    def __init__(self) -> None:
+        self.placed: list[tuple[int, float, Sound]] = []
+        self.parts: list[Part] = []
+        self.at = 1.0
+
+    def put(self, channel: int, sound: Sound, gap: float, kind: str = "", place: str = "", text: str = "") -> None:
+        end = self.at + len(sound) / RATE
+        self.placed.append((channel, self.at, sound))
+        if kind:
+            self.parts.append(Part(kind, channel, self.at, end, place, text))
+        self.at = end + gap
+
+    def mixed(self, rng: np.random.Generator) -> tuple[Sound, Sound]:
+        channels = [rng.normal(0, 10 ** (-62 / 20), round((self.at + 1) * RATE)).astype(np.float32) for _ in range(2)]
+        for channel, start, sound in self.placed:
+            first = round(start * RATE)
+            channels[channel][first : first + len(sound)] += sound
+        return channels[0], channels[1]
+
+
+def cases(sources: Sources, half: Half, languages: Sequence[str]) -> Iterator[Case]:
+    """Three prompts to a call: at its beginning, in its middle and at its end."""
+    people = [turns(own, dbfs) for own, dbfs in zip(sources.utterances(half).values(), (-20, -23), strict=True)]
+    music = [read(clip) for clip in sources.music(half)]
+    for language in languages:
+        mine = chosen_prompts(sources, half, language)
+        for index in range(0, len(mine) - 2, 3):
+            rng = random.Random(f"{language}{index}{half}")
+            yield compose(f"{language}{index:03d}", mine[index : index + 3], people, music, rng)
+
+
+def compose(
+    name: str, own: Sequence[Clip], people: Sequence[Sequence[Sound]], music: Sequence[Sound], rng: random.Random
+) -> Case:
+    score = Placed()
+    noise = np.random.default_rng(zlib.crc32(name.encode()))
+    said = [level(read(prompt), rng.choice((-18, -20, -22))) for prompt in own]
+
+    def talk(count: int) -> None:
+        for at in range(count):
+            score.put(at % 2, rng.choice(people[at % 2]), rng.choice((0.2, 0.4, 0.7, 1.1, 1.6)), "turn")
+
+    def prompt(at: int, place: str) -> None:
+        score.put(0, said[at], rng.choice((0.6, 1.0, 1.3, 2.0)), "prompt", place, own[at].text)
+
+    ring = rng.random()
+    if ring < 0.3:
+        score.put(0, level(cadence(*RINGING["United States"], 8.0, noise), -20), 0.5)
+    prompt(0, "begin")
+    if ring > 0.75:  # the customer answers the machine by voice
+        score.put(1, rng.choice(people[1]), 0.8, "turn")
+    talk(3)
+    if rng.random() < 0.5:
+        held = rng.choice(music)
+        first = rng.randrange(len(held) - 8 * RATE)
+        score.put(0, level(held[first : first + 7 * RATE], -24), 0.3)
+        prompt(1, "after_music")
+    else:
+        prompt(1, "between")
+    talk(3)
+    prompt(2, "end")
+    return Case(name, own[0].language, score.mixed(noise), tuple(score.parts))
+
+
+async def recorded(workers: LocalWorkers, case: Case, form: str) -> Recorded:
+    """Recognize one form of a call."""
+    sounds = case.channels if form == "separated" else (case.channels[0] + case.channels[1],)
+    lines = np.stack([resample_poly(through(sound, "mulaw"), 2, 1) for sound in sounds])
+    audio = AudioInMemory(np.clip(lines * 32768, -32768, 32767).astype(np.int16))
+    kind = LayoutKind.STEREO if len(sounds) == 2 else LayoutKind.MONO
+    loaded = hear.Loaded(audio, Layout(kind, len(sounds), len(sounds), 1.0, {}, "composed"))
+    engine = await workers.recognition()
+    heard = hear.examine(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
+    heard = replace(heard, chunks=tuple(replace(chunk, language=case.language) for chunk in heard.chunks))
+    options = (LanguageOptions(), SafetyOptions())
+    recognized = await recognise(workers, Held(loaded), heard, engine.engine, (), *options)
+    voices = await workers.diarize(Held(loaded)) if form == "mixed" else None
+    return Recorded(case.name, form, case.parts, heard, recognized, voices)
+
+
+def record(options: argparse.Namespace, folder: Path) -> None:
+    """Recognize what is not in the folder yet."""
+    diarizer = diarization.load(diarization.DiarizationOptions(pipeline=options.diarization, device="cpu", threads=1))
+    loaded: dict[str, Any] = {}
+    sources = Sources(options.librispeech, options.asterisk)
+    for case in cases(sources, options.half, options.language or list(SHARES)):
+        model = "whisper-tiny.en" if case.language == "en" else "whisper-base"
+        if model not in loaded:
+            loaded[model] = asr.load(asr.AsrOptions(model=model, device="cpu", cpu_threads=1))
+        forms = ("separated", "mixed") if int(case.name[2:]) % 9 == 0 else ("separated",)
+        for form in forms:
+            path = folder / f"{case.name}-{form}.pickle"
+            if not path.is_file():
+                path.write_bytes(pickle.dumps(asyncio.run(recorded(LocalWorkers(loaded[model], diarizer), case, form))))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The share of the words of one part that were labelled as a machine's. `words` holds their text."""
+
+    case: str
+    form: str
+    part: Part
+    share: float
+    words: str
+
+
+def judge(made: Recorded) -> Iterator[Verdict]:
+    """A verdict for each part of which a word was recognized."""
+    spans = made.diarization.spans if made.diarization else ()
+    labels = machines.refine(made.heard.labels, made.recognized.texts, spans)
+    machine = by_machine(labels)
+    words = [(text.chunk.channel, word) for text in made.recognized.texts for word in text.words]
+    for part in made.parts:
+        own = [
+            (channel, word)
+            for channel, word in words
+            if part.start <= (word.start + word.end) / 2 <= part.end
+            and (made.form == "mixed" or channel == part.channel)
+        ]
+        if own:
+            share = sum(machine(channel, word) for channel, word in own) / len(own)
+            yield Verdict(made.case, made.form, part, share, text_of([word for _, word in own]))
+
+
+def show(verdicts: Sequence[Verdict], details: bool) -> None:
+    """Shares by place, form and language; with `details` what was judged wrong."""
+    said = [v for v in verdicts if v.part.kind == "prompt"]
+    people = [v for v in verdicts if v.part.kind == "turn"]
+    groups: dict[str, list[Verdict]] = {"all prompts": said}
+    for form in ("separated", "mixed"):
+        for place in ("begin", "after_music", "between", "end"):
+            groups[f"{form}, {place}"] = [v for v in said if (v.form, v.part.place) == (form, place)]
+    for code in SHARES:
+        groups[code] = [v for v in said if v.case.startswith(code)]
+    for name, group in groups.items():
+        found = sum(v.share >= MOST for v in group)
+        print(f"{name:<28}{found:>5} of {len(group):>4} labelled  {found / max(1, len(group)):.3f}")
+    for form in ("separated", "mixed"):
+        group = [v for v in people if v.form == form]
+        wrong = sum(v.share >= FEW for v in group)
+        print(
+            f"{f'turns of people, {form}':<28}{wrong:>5} of {len(group):>4} labelled  {wrong / max(1, len(group)):.4f}"
+        )
+    if details:
+        for v in said:
+            if v.share < MOST:
+                print("missed", v.case, v.form, v.part.place, f"{v.share:.2f}", "|", v.part.text, "|", v.words)
+        for v in people:
+            if v.share >= FEW:
+                print("wrong ", v.case, v.form, f"{v.share:.2f}", "|", v.words)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--half", choices=("development", "report"), required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="where what was recognized is kept")
+    parser.add_argument("--librispeech", type=Path, help="folder with test-other (LIBRISPEECH)")
+    parser.add_argument("--asterisk", type=Path, help="folder with Debian's packages unpacked (ASTERISK_SOUNDS)")
+    parser.add_argument("--language", action="append", choices=tuple(SHARES), help="only this one; may be repeated")
+    parser.add_argument("--diarization", default="segmentation-3.0+campplus", help="pipeline for mixed calls")
+    parser.add_argument("--judge", action="store_true", help="recognize nothing")
+    parser.add_argument("--details", action="store_true", help="print what was judged wrong")
+    options = parser.parse_args()
+    folder = options.folder / options.half
+    folder.mkdir(parents=True, exist_ok=True)
+    if not options.judge:
+        record(options, folder)
+    made = [pickle.loads(path.read_bytes()) for path in sorted(folder.glob("*.pickle"))]
+    show([verdict for one in made for verdict in judge(one)], options.details)
+
+
+if __name__ == "__main__":
+    main()

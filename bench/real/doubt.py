@@ -1,0 +1,274 @@
+"""How many of the wrong words are marked as doubtful, and how many of the marked ones are wrong?
+
+    python -m bench.real.doubt --half development --folder build/real --model tiny.en --write
+    python -m bench.real.doubt --half report --folder build/real --model tiny.en
+
+On the development half the weights of `pipeline/asr/calibration/` are fitted; figures are those of folds, in which no
+utterance is judged by weights that were fitted on it. --write stores weights and threshold. On the report half the
+weights that ship are judged. What is known of each word is kept in FOLDER/HALF/doubt; only what is missing is made.
+A word counts as marked where it is probably wrong or doubtful for any other reason.
+"""
+
+import argparse
+import asyncio
+import gzip
+import hashlib
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bench.real import intervals, score
+from bench.real.calls import CATALOG, Truth, compose
+from bench.real.outputs import HeardWord
+from bench.real.score import CallScore, EventScore
+from bench.real.sources import Half, SourceMissing, Sources
+from pipeline.asr import doubt
+
+Floats = npt.NDArray[np.float64]
+NOT_JUDGED = ("prompts-es", "prompts-fr", "prompts-it", "prompts-ru")
+ON_BASE = ("mulaw", "amr-4.75", "music-10", "mixed", "menu", "single-words")  # of the report half: as `bench.real run`
+FOLDS, PENALTY, SEED = 10, 10.0, 15
+RECALLS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A recognized word: the utterance it belongs to, whether it is wrong, marked for another reason, its features."""
+
+    source: str
+    wrong: bool
+    marked: bool
+    values: tuple[float, ...]
+
+
+def calls_of(half: Half, model: str) -> list[str]:
+    """The calls in English; of the report half those that `bench.real run` has."""
+    names = ON_BASE if model == "base" and half == "report" else CATALOG
+    return [name for name in names if name not in NOT_JUDGED]
+
+
+def gathered(args: argparse.Namespace) -> list[Judged]:
+    """The words of every call, recognized where they are not in the folder yet."""
+    sources, engine, found = Sources(args.librispeech, args.asterisk), None, []
+    for name in calls_of(args.half, args.model):
+        kept = args.folder / args.half / "doubt" / f"{name}.{args.model}.jsonl.gz"
+        if not kept.is_file():
+            path = args.folder / args.half / "calls" / f"{name}.wav"
+            if not path.is_file():
+                compose(name, sources, args.half).write(path.parent)
+            engine = engine or _engine(args)
+            _write(kept, judged(Truth.read(path.with_suffix(".json")), _recognized(path, engine)))
+            print(f"{name} {args.model}", file=sys.stderr, flush=True)
+        found += _read(kept)
+    return found
+
+
+def judged(truth: Truth, texts: Sequence[Any]) -> Iterator[Judged]:
+    """Every recognized word of a call against its truth, aligned as `bench.real.score` does; `texts`: `ChunkText`s."""
+    if truth.group == "nobody speaks":
+        return
+    for channel in (0,) if truth.mixed else range(truth.channels):
+        own = [text for text in texts if text.chunk.channel == channel]
+        known = [pair for text in own for pair in zip(text.words, doubt.features(text), strict=True)]
+        known.sort(key=lambda pair: (pair[0].start, pair[0].end))
+        heard = [HeardWord(word.start, word.end, f" {word.text}", word.confidence) for word, _ in known]
+        for index, (source, wrong) in _wrong(truth, channel, heard).items():
+            word, values = known[index]
+            yield Judged(source, wrong, word.doubtful, tuple(round(float(value), 4) for value in values))
+
+
+def _wrong(truth: Truth, channel: int, words: Sequence[HeardWord]) -> dict[int, tuple[str, bool]]:
+    """By index of a word, the event it belongs to and whether one of its tokens is substituted or inserted."""
+    events = [index for index, event in enumerate(truth.events) if truth.mixed or event.channel == channel]
+    said = score.said_of(truth, events)
+    tokens = score.tokens_of(score.written(words), truth.language)
+    found: dict[int, tuple[str, bool]] = {}
+    at = said[0].event if said else None
+    for pair in score.align(said, tokens):
+        at = at if pair.said is None else said[pair.said].event
+        if pair.heard is not None and at is not None:
+            index = tokens[pair.heard].written
+            source, wrong = found.get(index, (truth.events[at].source, False))
+            found[index] = source, wrong or not pair.right
+    return found
+
+
+def _recognized(path: Path, engine: Any) -> Sequence[Any]:
+    """The texts that the pipeline makes of a recording, with the marks that do not rest on a calibration."""
+    from pipeline.asr.safety import SafetyOptions
+    from pipeline.audio import hear
+    from pipeline.audio.chunks import SpeechOptions
+    from pipeline.audio.decode import DecodeOptions
+    from pipeline.domain.speech import Recording
+    from pipeline.recognise import recognise
+    from pipeline.speakers.language import LanguageOptions
+    from pipeline.workers import Held, LocalWorkers
+
+    content = path.read_bytes()
+    recording = Recording(0, path.resolve().as_uri(), hashlib.sha256(content).hexdigest(), len(content))
+    loaded = hear.load([recording], DecodeOptions())
+    heard = hear.examine(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
+    if not heard.chunks:
+        return ()
+    workers, options = LocalWorkers(engine, None), SafetyOptions(doubtful_from=1.0)
+    found = asyncio.run(recognise(workers, Held(loaded), heard, engine.name, (), LanguageOptions(), options))
+    return found.texts
+
+
+def _engine(args: argparse.Namespace) -> Any:
+    from pipeline import asr
+
+    return asr.load(asr.AsrOptions(model=args.model, device="cpu", cpu_threads=1, batch_size=4))
+
+
+def fitted(values: Floats, wrong: Floats) -> tuple[float, Floats]:
+    """Return intercept and weights of a logistic regression, penalized on features of variance 1."""
+    mean, deviation = values.mean(axis=0), values.std(axis=0) + 1e-9
+    rows = np.column_stack([np.ones(len(values)), (values - mean) / deviation])
+    penalty = np.diag([1e-6] + [PENALTY] * values.shape[1])
+    weights = np.zeros(rows.shape[1])
+    for _ in range(25):
+        share = 1 / (1 + np.exp(-rows @ weights))
+        slope = rows.T @ (share - wrong) + penalty @ weights
+        weights -= np.linalg.solve((rows * (share * (1 - share))[:, None]).T @ rows + penalty, slope)
+    scaled = weights[1:] / deviation
+    return float(weights[0] - scaled @ mean), scaled
+
+
+def in_folds(rows: Sequence[Judged]) -> Floats:
+    """Return the risk of each word by weights that were fitted without its utterance, shape (rows,)."""
+    values, wrong = np.array([row.values for row in rows]), np.array([row.wrong for row in rows], float)
+    sources = np.array([row.source for row in rows])
+    every = np.unique(sources)
+    np.random.default_rng(SEED).shuffle(every)
+    found = np.zeros(len(rows))
+    for fold in range(FOLDS):
+        out = np.isin(sources, every[fold::FOLDS])
+        intercept, weights = fitted(values[~out], wrong[~out])
+        found[out] = 1 / (1 + np.exp(-(intercept + values[out] @ weights)))
+    return found
+
+
+def chosen(rows: Sequence[Judged], risks: Floats) -> float:
+    """Return the threshold with the highest lesser of precision and recall, as the goal asks as much of both."""
+    return float(max(np.unique(risks.round(3)), key=lambda at: min(_both(rows, risks, at))))
+
+
+def _both(rows: Sequence[Judged], risks: Floats, threshold: float) -> tuple[float, float]:
+    wrong = np.array([row.wrong for row in rows])
+    marked = np.array([row.marked for row in rows]) | (risks >= threshold)
+    return float((wrong & marked).sum() / max(1, marked.sum())), float((wrong & marked).sum() / max(1, wrong.sum()))
+
+
+def curve(rows: Sequence[Judged], risks: Floats) -> list[dict[str, float]]:
+    """Return the best precision at each of `RECALLS`, of words ranked by their risk alone."""
+    order = np.argsort(-risks)
+    hits = np.cumsum([rows[i].wrong for i in order])
+    precision, recall = hits / np.arange(1, len(rows) + 1), hits / max(1, hits[-1])
+    return [{"recall": at, "precision": round(float(precision[recall >= at].max()), 3)} for at in RECALLS]
+
+
+def figures(rows: Sequence[Judged], risks: Floats, threshold: float) -> dict[str, Any]:
+    """Return precision and recall of the marks with 95 % intervals (utterances resampled), and the curve."""
+    events: dict[str, EventScore] = defaultdict(lambda: EventScore(""))
+    for row, risk in zip(rows, risks, strict=True):
+        own = events[row.source]
+        own.source = row.source
+        marked = row.marked or risk >= threshold
+        own.marked_wrong += row.wrong and marked
+        own.marked_right += marked and not row.wrong
+        own.unmarked_wrong += row.wrong and not marked
+    scored = [CallScore("", "", "", "", list(events.values()))]
+    return {
+        "words": len(rows),
+        "wrong": sum(row.wrong for row in rows),
+        "utterances": len(events),
+        "threshold": threshold,
+        "precision": intervals.estimate(scored, intervals.precision),
+        "recall": intervals.estimate(scored, intervals.recall),
+        "curve": curve(rows, risks),
+    }
+
+
+def _calibration(rows: Sequence[Judged], threshold: float, found: dict[str, Any], model: str) -> str:
+    """The file that ships, as TOML."""
+    intercept, weights = fitted(np.array([row.values for row in rows]), np.array([row.wrong for row in rows], float))
+    lines = [f"{name} = {weight:.4f}" for name, weight in zip(doubt.FEATURES, weights, strict=True)]
+    shares = (f"{name} {_shown(found[name])}" for name in ("precision", "recall"))
+    basis = (
+        f"Whisper {model} on real English speech over telephone lines (`bench/real`, development half):\n"
+        f"{found['words']} words of {found['utterances']} utterances, {found['wrong']} wrong. Marks, in folds:\n"
+        f"{', '.join(shares)}."
+    )
+    head = f'intercept = {intercept:.4f}\nthreshold = {threshold:.3f}\nbasis = """\n{basis}\n"""\n'
+    return f"{head}\n[weights]\n" + "\n".join(lines) + "\n"
+
+
+def _shown(estimated: dict[str, float]) -> str:
+    return f"{estimated['value']:.0f} % ({estimated['low']:.0f} to {estimated['high']:.0f})"
+
+
+def _write(path: Path, rows: Iterator[Judged]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress("".join(json.dumps(asdict(row)) + "\n" for row in rows).encode(), mtime=0))
+
+
+def _read(path: Path) -> list[Judged]:
+    rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+    return [Judged(**{**row, "values": tuple(row["values"])}) for row in rows]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.real.doubt", description=__doc__.split("\n\n", maxsplit=1)[0]
+    )
+    parser.add_argument("--half", choices=("development", "report"), required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="where calls and what is known of words are kept")
+    parser.add_argument("--model", default="tiny.en", help="as SWITCHBOARD_ASR__MODEL")
+    parser.add_argument("--librispeech", type=Path, help="folder with test-other and train-clean-100 (LIBRISPEECH)")
+    parser.add_argument("--asterisk", type=Path, help="folder with Debian's packages unpacked (ASTERISK_SOUNDS)")
+    parser.add_argument(
+        "--write", action="store_true", help="store the weights of this model's family; development only"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="store the figures")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Print precision, recall and the curve; on the development half fit first."""
+    args = _arguments()
+    try:
+        rows = gathered(args)
+    except SourceMissing as error:
+        sys.exit(str(error))
+    if args.half == "development":
+        risks = in_folds(rows)
+        threshold = chosen(rows, risks)
+    else:
+        ships = doubt.calibration_of(args.model)
+        values = np.array([row.values for row in rows])
+        risks, threshold = doubt.risks_of(values, ships), ships.threshold
+    found = figures(rows, risks, threshold)
+    print(
+        f"{found['words']} words of {found['utterances']} utterances, {found['wrong']} wrong; threshold {threshold:.3f}"
+    )
+    for name in ("precision", "recall"):
+        print(name, _shown(found[name]))
+    print("recall: precision  " + ", ".join(f"{at['recall']}: {at['precision']:.2f}" for at in found["curve"]))
+    if args.write and args.half == "development":
+        target = doubt.SHIPPED / f"{doubt.family(args.model)}.toml"
+        target.write_text(_calibration(rows, threshold, found, args.model))
+        print(target)
+    if args.json:
+        args.json.write_text(json.dumps({"half": args.half, "model": args.model, **found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Shares of words with bootstrap intervals.
+
+Intervals hold 95 % of 1,000 resamples (seed 15) of what is said: an utterance that is in several calls is drawn in all
+of them or in none. A comparison resamples both systems alike.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from bench.real.score import CallScore, EventScore
+
+RESAMPLES, SEED = 1000, 15
+Ratio = Callable[[EventScore], tuple[float, float]]
+
+
+def wrong(event: EventScore) -> tuple[float, float]:
+    """Words wrong of words said."""
+    return event.substituted + event.deleted + event.inserted, event.words
+
+
+def deleted(event: EventScore) -> tuple[float, float]:
+    """Words deleted of words said."""
+    return event.deleted, event.words
+
+
+def lost(event: EventScore) -> tuple[float, float]:
+    """Words lost without a mark of words said."""
+    return event.lost, event.words
+
+
+def precision(event: EventScore) -> tuple[float, float]:
+    """Marked words that are wrong of marked words."""
+    return event.marked_wrong, event.marked_wrong + event.marked_right
+
+
+def recall(event: EventScore) -> tuple[float, float]:
+    """Wrong heard words that are marked of wrong heard words."""
+    return event.marked_wrong, event.marked_wrong + event.unmarked_wrong
+
+
+def unsure_precision(event: EventScore) -> tuple[float, float]:
+    """As `precision`, were words marked whose own confidence is below 0.5."""
+    return event.unsure_wrong, event.unsure_wrong + event.unsure_right
+
+
+def unsure_recall(event: EventScore) -> tuple[float, float]:
+    """As `recall`, were words marked whose own confidence is below 0.5."""
+    return event.unsure_wrong, event.marked_wrong + event.unmarked_wrong
+
+
+def misattributed(event: EventScore) -> tuple[float, float]:
+    """Words given to another speaker of words heard."""
+    return event.misattributed, event.attributed
+
+
+def estimate(scores: Iterable[CallScore], ratio: Ratio) -> dict[str, float] | None:
+    """The ratio in per cent over all events, with its interval; None where there is nothing to divide by."""
+    sums = _sums(scores, ratio)
+    if not sums or not sum(below for _, below in sums.values()):
+        return None
+    table = np.array(list(sums.values()))
+    drawn = table[_draws(len(table))].sum(axis=1)
+    shares = 100 * drawn[:, 0] / np.maximum(drawn[:, 1], 1e-9)
+    low, high = np.quantile(shares, (0.025, 0.975))
+    value = 100 * table[:, 0].sum() / table[:, 1].sum()
+    return {"value": _short(value), "low": _short(low), "high": _short(high), "of": int(table[:, 1].sum())}
+
+
+def difference(ours: Iterable[CallScore], theirs: Iterable[CallScore], ratio: Ratio) -> dict[str, float] | None:
+    """Ours less theirs in points of per cent, with its interval; both have the same calls."""
+    left, right = _sums(ours, ratio), _sums(theirs, ratio)
+    keys = sorted(left.keys() & right.keys())
+    if not keys:
+        return None
+    a, b = np.array([left[key] for key in keys]), np.array([right[key] for key in keys])
+
+    def share(table: Any) -> Any:
+        return 100 * table[..., 0] / np.maximum(table[..., 1], 1e-9)
+
+    draws = _draws(len(keys))
+    apart = share(a[draws].sum(axis=1)) - share(b[draws].sum(axis=1))
+    low, high = np.quantile(apart, (0.025, 0.975))
+    return {"value": _short(share(a.sum(axis=0)) - share(b.sum(axis=0))), "low": _short(low), "high": _short(high)}
+
+
+def _sums(scores: Iterable[CallScore], ratio: Ratio) -> dict[str, tuple[float, float]]:
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for one in scores:
+        for event in one.events:
+            above, below = ratio(event)
+            sums[event.source][0] += above
+            sums[event.source][1] += below
+    return {source: (above, below) for source, (above, below) in sorted(sums.items()) if above or below}
+
+
+def _draws(units: int) -> Any:
+    return np.random.default_rng(SEED).integers(0, units, (RESAMPLES, units))
+
+
+def _short(value: float) -> float:
+    return round(float(value), 2)

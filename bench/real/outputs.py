@@ -1,0 +1,135 @@
+"""What a system makes of a call, compact enough to be kept: one JSON line each, gzipped.
+
+The folder outputs/ holds, for the report half, truths.jsonl.gz (`calls.Truth`), and a file of `Output`s for the raw
+ways and for each revision of the pipeline. `figures.py` re-scores them without any recording or model.
+"""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.real.calls import Truth
+
+FOLDER = Path(__file__).parent / "outputs"
+
+
+@dataclass(frozen=True, slots=True)
+class HeardWord:
+    """A word as the system wrote it; its text begins with a space where the system says that a word begins."""
+
+    start: float  # seconds
+    end: float
+    text: str
+    confidence: float  # 0..1
+    doubtful: bool = False
+    channel: int = 0
+    turn: int = -1  # index in `Output.turns`; -1: the system has no turns
+
+
+@dataclass(frozen=True, slots=True)
+class HeardTurn:
+    """Whom the system gives a turn to, and in which language."""
+
+    speaker: str
+    language: str
+    machine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """A stretch that the system marks: its text may be wrong, or speech may be missing."""
+
+    channel: int
+    start: float
+    end: float
+    kept: bool = True
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeardLabel:
+    """What the system takes a stretch of a channel for: a `LabelKind`."""
+
+    channel: int
+    start: float
+    end: float
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """All that is scored. `seconds`: processor seconds by part; of a raw way only "recognition"."""
+
+    call: str
+    system: str  # "switchboard", "plain", "vad", "batched"
+    model: str  # "tiny.en", "base"
+    words: tuple[HeardWord, ...]
+    seconds: dict[str, float]
+    language: str | None = None
+    turns: tuple[HeardTurn, ...] = ()
+    roles: dict[str, str] = field(default_factory=dict)  # role by speaker
+    doubts: tuple[Doubted, ...] = ()
+    labels: tuple[HeardLabel, ...] = ()
+    layout: str = ""
+    engine: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """As it is stored: tuples in place of objects, times in hundredths, confidence in hundredths."""
+        told = asdict(self)
+        for name in ("words", "turns", "doubts", "labels"):
+            told[name] = [[_short(value) for value in one.values()] for one in told[name]]
+        told["seconds"] = {part: round(value, 2) for part, value in self.seconds.items()}
+        return told
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> "Output":
+        """From what `row` yields."""
+        return cls(
+            **{
+                **row,
+                "words": tuple(HeardWord(w[0], w[1], w[2], w[3], bool(w[4]), *w[5:]) for w in row["words"]),
+                "turns": tuple(HeardTurn(t[0], t[1], bool(t[2])) for t in row["turns"]),
+                "doubts": tuple(Doubted(d[0], d[1], d[2], bool(d[3]), tuple(d[4])) for d in row["doubts"]),
+                "labels": tuple(HeardLabel(*label) for label in row["labels"]),
+            }
+        )
+
+
+def write(path: Path, outputs: Iterable[Output]) -> None:
+    """Gzipped JSON lines, ordered by call, model and system; the same bytes for the same outputs."""
+    rows = sorted((output.row() for output in outputs), key=lambda row: (row["call"], row["model"], row["system"]))
+    _write(path, rows)
+
+
+def read(path: Path) -> Iterator[Output]:
+    """What `write` wrote."""
+    return (Output.of(row) for row in _read(path))
+
+
+def write_truths(path: Path, truths: Iterable[dict[str, object]]) -> None:
+    """Gzipped JSON lines of `calls.Call.truth`."""
+    _write(path, sorted(truths, key=lambda truth: str(truth["name"])))
+
+
+def read_truths(path: Path) -> dict[str, Truth]:
+    """Truths by call."""
+    return {truth.name: truth for truth in map(Truth.of, _read(path))}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    return round(value, 2) if isinstance(value, float) else value
+
+
+def _write(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
+    path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    return (json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines())

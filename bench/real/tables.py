@@ -1,0 +1,78 @@
+"""The figures as Markdown tables."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bench.real.figures import LABELS, SHARES
+
+
+def show(found: dict[str, Any]) -> str:
+    """Every table, one under the other."""
+    lines: list[str] = []
+    for model in (model for model in found if model != "languages"):
+        own = found[model]
+        systems = [system for system in LABELS if any(row.get(system) for row in own["by class"].values())]
+        lines += [f"## {model}", "", "Words wrong, % (95 % interval); last: ours less the best raw way, points", ""]
+        lines += _table(["calls", "words", *systems, "less the best raw way"], _by_class(own["by class"], systems))
+        for part in own["together"]:
+            lines += ["", f"{len(part['calls'])} calls together", ""]
+            lines += _table(["", *part["systems"]], _together(part["systems"]))
+        for system, rows in own["speakers"].items():
+            lines += ["", f"Mixed calls, {system}", ""]
+            table = [[call, _cell(row["wrong speaker"]), str(row["cpWER"])] for call, row in rows.items()]
+            lines += _table(["call", "words of the wrong speaker, %", "cpWER, %"], table)
+        lines.append("")
+    lines += ["## Languages (base)", ""]
+    rows = [
+        [
+            system,
+            row["language"],
+            str(row["call_right"]),
+            f"{row['prompts_right']} of {row['prompts']}",
+            _cell(row["wrong"]),
+        ]
+        for system, own in found["languages"].items()
+        for row in own
+    ]
+    lines += _table(["system", "language", "call right", "prompts right", "words wrong, %"], rows)
+    return "\n".join(lines)
+
+
+def _by_class(classes: dict[str, Any], systems: Sequence[str]) -> list[list[str]]:
+    rows = []
+    for group, row in classes.items():
+        of = next((str(row[system]["of"]) for system in systems if row.get(system)), "")
+        last = f"{row['best raw way']} {_cell(row['difference'])}" if row.get("difference") else ""
+        rows.append([group, of, *(_cell(row.get(system)) for system in systems), last])
+    return rows
+
+
+def _together(systems: dict[str, Any]) -> list[list[str]]:
+    own = list(systems.values())
+    rows = [[f"{name}, %", *(_cell(told.get(name)) for told in own)] for name in SHARES]
+    for edge in ("start", "end"):
+        cells = [told["times"].get(edge) for told in own]
+        shown = [f"{cell['median']} / {cell['p95']} ({cell['signed median']:+})" if cell else "" for cell in cells]
+        rows.append([f"{edge}s, ms: median / p95 (signed)", *shown])
+    for name in ("nobody speaks", "pauses of calls"):
+        cells = [told["invented"].get(name) for told in own]
+        shown = [f"{cell['per hour']} ({cell['words']} in {cell['hours']} h)" if cell else "" for cell in cells]
+        rows.append([f"invented an hour, {name}", *shown])
+    rows.append(["processor seconds to the words", *(str(told["seconds"]["to the words"]) for told in own)])
+    rows.append(["beside batched", *(str(told["seconds beside batched"] or "") for told in own)])
+    rows.append(["all processor seconds", *(_parts(told["seconds"]) for told in own)])
+    return rows
+
+
+def _parts(seconds: dict[str, float]) -> str:
+    return ", ".join(f"{part} {value}" for part, value in seconds.items() if part != "to the words" and value)
+
+
+def _cell(estimated: dict[str, float] | None) -> str:
+    if not estimated:
+        return ""
+    return f"{estimated['value']:.1f} ({estimated['low']:.1f} to {estimated['high']:.1f})"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]

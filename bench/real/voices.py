@@ -1,0 +1,222 @@
+"""Are people known by their voice over telephone lines, and strangers not?
+
+    python -m bench.real.voices run HALF FILE.json [--librispeech FOLDER]
+    python -m bench.real.voices show FILE.json
+
+`run` makes voiceprints of every voice of a half that speaks for 8 s or more, by the engine that the service uses: of
+the first and of the second part of what it says, whole (about 7 s; 12 s of the two speakers with several utterances)
+and of 3 s, over five lines at levels of -32 to -16 dBFS with pink noise 20 to 40 dB below. Besides, two voices in one
+print. Both parts of most voices are cut from one utterance: same session, same microphone. Calls of other days are
+not measured. `show` counts: every figure comes from the file.
+"""
+
+import argparse
+import base64
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bench.real.lines import LINES, energy, level, noise
+from bench.real.sources import RATE, Half, Sound, Sources
+from pipeline.domain.speech import Voiceprint
+from pipeline.domain.voices import Sample
+from pipeline.speakers.profile import ProfileOptions, learn
+from pipeline.speakers.voiceprint import match
+from pipeline.voice_calibration import VoiceCalibration, calibration_of
+
+OVER = ("mulaw", "gsm", "amr-4.75", "amr-12.2", "g722")
+ENROLLED = ("mulaw", "gsm", "amr-12.2")  # lines of the three calls that teach
+SHORT, LONGEST, LEAST = 3.0, 12.0, 8.0  # seconds: of a short print, of a part, of what a voice says
+ENOUGH = ProfileOptions(calls=3, seconds=10.0)  # the parts are shorter than calls
+Row = dict[str, Any]
+
+
+def run(half: Half, sources: Sources, pipeline: str) -> Iterator[Row]:
+    """Voiceprints as rows: speaker, part, line, kind, seconds, agreement, vector."""
+    from pipeline.diarization import DiarizationOptions, load
+
+    engine = load(DiarizationOptions(pipeline=pipeline, device="cpu", threads=1))
+    parts = spoken(half, sources)
+    names = sorted(parts)
+    for line in OVER:
+        for number, name in enumerate(names):
+            first, second = (on_line(part, line, f"{name}/{line}") for part in parts[name])
+            other = on_line(parts[names[number - 1]][1], line, f"{name}/{line}/other")
+            pieces = {
+                ("a", "whole"): [first],
+                ("b", "whole"): [second],
+                ("a", "short"): [first[: round(SHORT * RATE)]],
+                ("b", "short"): [second[: round(SHORT * RATE)]],
+                ("ab", "one voice"): [first, second],
+                ("ab", "two voices"): [first, other],
+            }
+            for (part, kind), sound in pieces.items():
+                made = engine.voiceprint(sound)
+                if made is not None and (line == OVER[0] or "voice" not in kind):
+                    yield {"speaker": name, "part": part, "line": line, "kind": kind} | _written(made)
+
+
+def spoken(half: Half, sources: Sources) -> dict[str, tuple[Sound, Sound]]:
+    """Two parts of what each voice says, without its pauses, at one level."""
+    clips = {clip.speaker: [clip.load()] for clip in sources.voices(half)}
+    clips |= {name: [clip.load() for clip in own] for name, own in sources.utterances(half).items()}
+    found = {}
+    for name, sounds in clips.items():
+        said = [net(level(sound)) for sound in sounds]
+        if len(said) > 1:
+            found[name] = (np.concatenate(said[: len(said) // 2]), np.concatenate(said[len(said) // 2 :]))
+        elif len(said[0]) >= LEAST * RATE:
+            found[name] = (said[0][: len(said[0]) // 2], said[0][len(said[0]) // 2 :])
+    return {name: (a[: round(LONGEST * RATE)], b[: round(LONGEST * RATE)]) for name, (a, b) in found.items()}
+
+
+def net(sound: Sound) -> Sound:
+    """Speech without its pauses of more than 0.3 s: frames within 30 dB of the loud ones and what is near them."""
+    decibel = energy(sound)
+    near = np.convolve(decibel > np.quantile(decibel, 0.95) - 30, np.ones(30), "same") > 0
+    return np.asarray(sound[: len(decibel) * 160].reshape(-1, 160)[near].reshape(-1), np.float32)
+
+
+def on_line(sound: Sound, line: str, seed: str) -> Sound:
+    """Speech over a line, with noise, at a level: the same for the same seed."""
+    rng = np.random.default_rng(zlib.crc32(seed.encode()))
+    beneath = noise(len(sound), 1, rng) * np.float32(10 ** ((-23 - rng.uniform(20, 40)) / 20))
+    return LINES[line](level(sound + beneath, rng.uniform(-32, -16)))
+
+
+def _written(made: Voiceprint) -> Row:
+    packed = base64.b64encode(np.asarray(made.vector, "<f2").tobytes()).decode()
+    return {"seconds": made.speech_seconds, "agreement": made.agreement, "model": made.model, "vector": packed}
+
+
+def _read(row: Row) -> Voiceprint:
+    vector = np.frombuffer(base64.b64decode(row["vector"]), "<f2").astype(np.float64)
+    vector /= np.linalg.norm(vector)
+    return Voiceprint(tuple(vector.tolist()), row["model"], row["seconds"], row["agreement"])
+
+
+def figures(rows: Sequence[Row], calibration: VoiceCalibration) -> dict[str, dict[str, float]]:
+    """Every table by its title."""
+    prints = [(row, _read(row)) for row in rows if row["kind"] in ("whole", "short")]
+    found: dict[str, dict[str, float]] = {}
+    for kind in ("whole", "short"):
+        own = [(row, made) for row, made in prints if row["kind"] == kind]
+        found[f"pairs, {kind}, any line"] = pairs(own, None)
+        for line in OVER:
+            found[f"pairs, {kind}, {line}"] = pairs(own, line)
+        found[f"naming, {kind}"] = naming(prints, kind, calibration)
+    found["agreement"] = agreement(rows, calibration)
+    return found
+
+
+def pairs(prints: Sequence[tuple[Row, Voiceprint]], line: str | None) -> dict[str, float]:
+    """Cosines of the first part of a voice to the second part of another or of the same, and the equal error rate."""
+    same: list[float] = []
+    other: list[float] = []
+    for one, a in prints:
+        for two, b in prints:
+            if (one["part"], two["part"]) != ("a", "b") or (line and {one["line"], two["line"]} != {line}):
+                continue
+            (same if one["speaker"] == two["speaker"] else other).append(float(np.dot(a.vector, b.vector)))
+    rate, at = equal_error(np.array(same), np.array(other))
+    return {
+        "same": len(same),
+        "different": len(other),
+        "equal error rate": rate,
+        "its cosine": at,
+        "same, 5th percentile": float(np.quantile(same, 0.05)),
+        "same, median": float(np.median(same)),
+        "different, median": float(np.median(other)),
+        "different, 99.9th percentile": float(np.quantile(other, 0.999)),
+    }
+
+
+def equal_error(same: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """The rate at which as many are falsely rejected as accepted, and its cosine."""
+    at = np.sort(np.concatenate([same, other]))
+    rejected = np.searchsorted(np.sort(same), at) / len(same)
+    accepted = 1 - np.searchsorted(np.sort(other), at) / len(other)
+    best = int(np.argmin(np.abs(rejected - accepted)))
+    return float((rejected[best] + accepted[best]) / 2), float(at[best])
+
+
+def naming(prints: Sequence[tuple[Row, Voiceprint]], kind: str, calibration: VoiceCalibration) -> dict[str, float]:
+    """Everybody is a member, taught by the first part over three lines; asked is the second part over every line.
+
+    Each voice is a stranger once: then all others are members, and both of its parts are asked.
+    """
+    known = {}
+    for name in sorted({row["speaker"] for row, _ in prints}):
+        own = [Sample(row["line"], made) for row, made in prints if _teaches(row, name)]
+        known[name] = [one.voiceprint for one in learn(own, {}, calibration, ENOUGH).centroids]
+    counts = {"members": len(known), "members with a profile": sum(map(bool, known.values()))}
+    tally: dict[str, int] = {"right": 0, "wrong": 0, "not named": 0, "strangers": 0, "strangers named": 0}
+    for row, made in prints:
+        if row["kind"] != kind:
+            continue
+        if row["part"] == "b":
+            found = match(made, known, calibration)
+            tally["not named" if found is None else "right" if found.name == row["speaker"] else "wrong"] += 1
+        others = {name: centroids for name, centroids in known.items() if name != row["speaker"]}
+        tally["strangers"] += 1
+        tally["strangers named"] += match(made, others, calibration) is not None
+    return counts | tally
+
+
+def _teaches(row: Row, name: str) -> bool:
+    return row["speaker"] == name and row["part"] == "a" and row["kind"] == "whole" and row["line"] in ENROLLED
+
+
+def agreement(rows: Sequence[Row], calibration: VoiceCalibration) -> dict[str, float]:
+    """Are two voices in one print noticed, and one voice not mistaken for two?"""
+    one, two = (
+        np.array([r["agreement"] for r in rows if r["kind"] == kind and r["agreement"] is not None])
+        for kind in ("one voice", "two voices")
+    )
+    return {
+        "one voice": len(one),
+        "taken for two": int((one < calibration.agreement).sum()),
+        "lowest": float(one.min()),
+        "two voices": len(two),
+        "noticed": int((two < calibration.agreement).sum()),
+        "highest": float(two.max()),
+    }
+
+
+def show(tables: Mapping[str, Mapping[str, float]]) -> None:
+    """Print the tables."""
+    for title, values in tables.items():
+        print(title)
+        for name, value in values.items():
+            print(f"  {name:<34}{value:>10.4g}")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    making = commands.add_parser("run")
+    making.add_argument("half", choices=("development", "report"))
+    making.add_argument("file", type=Path)
+    making.add_argument("--librispeech", type=Path)
+    making.add_argument("--pipeline", default="segmentation-3.0+campplus", help="as SWITCHBOARD_DIARIZATION__PIPELINE")
+    showing = commands.add_parser("show")
+    showing.add_argument("file", type=Path)
+    options = parser.parse_args()
+    if options.command == "run":
+        rows = list(run(options.half, Sources(options.librispeech), options.pipeline))
+        options.file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [json.loads(line) for line in options.file.read_text().splitlines()]
+    calibration = calibration_of(rows[0]["model"])
+    if calibration is None:
+        raise SystemExit(f"There is no calibration for {rows[0]['model']!r}.")
+    show(figures(rows, calibration))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+-- A statement that is sent again because its connection was lost may have been committed: each submission brings a token,
+-- drawn before its first try, and is written once.
+ALTER TABLE submissions ADD COLUMN token uuid;  -- null: of an earlier version
+
+-- As in 0006_grouped.sql, save for the token.
+CREATE FUNCTION submit_call(
+    p_key uuid, p_call_id uuid, p_team uuid, p_user uuid,
+    p_from text, p_to text, p_from_e164 text, p_to_e164 text,
+    p_start timestamptz, p_outgoing boolean, p_duration bigint,
+    p_url text, p_url2 text, p_identity text, p_identity2 text,
+    p_body jsonb, p_token uuid,
+    OUT outcome text, OUT job uuid
+) LANGUAGE plpgsql AS $$
+DECLARE
+    k api_keys;
+    old calls;
+    new calls;
+    same_recording boolean;
+    changed boolean;
+    first_job uuid := CASE WHEN p_url IS NOT NULL THEN gen_random_uuid() END;
+BEGIN
+    IF coalesce(current_setting('switchboard.workspace', true), '') = '' THEN
+        PERFORM set_config('switchboard.workspace', '*', true);
+    END IF;
+    SELECT * INTO k FROM api_keys WHERE id = p_key;
+    PERFORM set_config('switchboard.workspace', coalesce(k.workspace_id::text, ''), true);
+    IF k.id IS NULL OR k.revoked_at IS NOT NULL THEN
+        outcome := 'key_revoked';
+        RETURN;
+    END IF;
+    IF k.team_id IS NOT NULL THEN
+        p_team := k.team_id;
+    ELSIF NOT EXISTS (SELECT FROM teams WHERE id = p_team AND workspace_id = k.workspace_id) THEN
+        outcome := 'unknown_team';
+        RETURN;
+    END IF;
+
+    -- Find and lock the call, or insert it; of several first submissions at once, one inserts and the others wait.
+    LOOP
+        SELECT * INTO old FROM calls WHERE workspace_id = k.workspace_id AND call_id = p_call_id FOR NO KEY UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO calls (
+            workspace_id, call_id, team_id, user_id, from_number, to_number, from_e164, to_e164, start_time, outgoing,
+            duration, recording_url, recording_url2, recording_identity, recording_identity2, state, job_id
+        ) VALUES (
+            k.workspace_id, p_call_id, p_team, p_user, p_from, p_to, p_from_e164, p_to_e164, p_start, p_outgoing,
+            p_duration, p_url, p_url2, p_identity, p_identity2,
+            CASE WHEN first_job IS NULL THEN 'received' ELSE 'transcribing' END, first_job
+        ) ON CONFLICT (workspace_id, call_id) DO NOTHING RETURNING id INTO old.id;
+        IF FOUND THEN
+            IF first_job IS NOT NULL THEN
+                INSERT INTO jobs (id, call_pk, kind) VALUES (first_job, old.id, 'process');
+            END IF;
+            INSERT INTO submissions (call_pk, key_id, body, job_id, token)
+                VALUES (old.id, p_key, p_body, first_job, p_token);
+            outcome := 'accepted';
+            job := first_job;
+            RETURN;
+        END IF;
+    END LOOP;
+
+    IF k.team_id IS NOT NULL AND old.team_id <> k.team_id THEN
+        outcome := 'call_of_other_team';
+        RETURN;
+    END IF;
+
+    -- The same try again: it was written, and the answer got lost on its way.
+    SELECT s.job_id INTO job FROM submissions s WHERE s.call_pk = old.id AND s.token = p_token;
+    IF FOUND THEN
+        outcome := 'accepted';
+        RETURN;
+    END IF;
+
+    -- Merge: the latest value of each field; what is not carried keeps its value.
+    new := old;
+    new.team_id := p_team;
+    new.user_id := coalesce(p_user, old.user_id);
+    new.from_number := coalesce(p_from, old.from_number);
+    new.to_number := coalesce(p_to, old.to_number);
+    new.from_e164 := CASE WHEN p_from IS NULL THEN old.from_e164 ELSE p_from_e164 END;
+    new.to_e164 := CASE WHEN p_to IS NULL THEN old.to_e164 ELSE p_to_e164 END;
+    new.start_time := coalesce(p_start, old.start_time);
+    new.outgoing := coalesce(p_outgoing, old.outgoing);
+    new.duration := coalesce(p_duration, old.duration);
+    new.recording_url := coalesce(p_url, old.recording_url);
+    new.recording_url2 := coalesce(p_url2, old.recording_url2);
+    new.recording_identity := coalesce(p_identity, old.recording_identity);
+    new.recording_identity2 := coalesce(p_identity2, old.recording_identity2);
+
+    same_recording := (new.recording_identity, new.recording_identity2)
+        IS NOT DISTINCT FROM (old.recording_identity, old.recording_identity2);
+    changed := NOT same_recording
+        OR (new.team_id, new.user_id, new.from_number, new.to_number, new.start_time, new.outgoing, new.duration)
+        IS DISTINCT FROM
+           (old.team_id, old.user_id, old.from_number, old.to_number, old.start_time, old.outgoing, old.duration);
+    IF changed THEN
+        new.metadata_version := old.metadata_version + 1;
+    END IF;
+
+    IF p_url IS NOT NULL AND NOT (same_recording AND old.state IN ('transcribing', 'completed')) THEN
+        -- A recording nobody works on yet, another one than before, or a failed one sent again: a new job.
+        UPDATE jobs SET state = 'superseded', finished_at = now(), lease_until = NULL
+            WHERE call_pk = old.id AND state IN ('queued', 'running');
+        INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'process') RETURNING id INTO new.job_id;
+        new.state := 'transcribing';
+        new.failure_code := NULL;
+        new.failure_message := NULL;
+        new.failure_retryable := NULL;
+        new.failed_at := NULL;
+        new.completed_at := NULL;
+        new.analyzed_at := NULL;
+        new.warnings := '{}';
+        new.analysis_warnings := '{}';
+    ELSIF old.state = 'completed' AND changed THEN
+        -- A live analysis will notice the change when it ends, so one is enough.
+        INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'analyze')
+            ON CONFLICT (call_pk, kind) WHERE state IN ('queued', 'running') DO NOTHING;
+    ELSIF (new.recording_url, new.recording_url2) IS DISTINCT FROM (old.recording_url, old.recording_url2) THEN
+        -- The same recording, signed anew: a job that waits because the old address was refused need not wait on.
+        UPDATE jobs SET not_before = now() WHERE id = old.job_id AND state = 'queued' AND not_before > now();
+    END IF;
+
+    IF new IS DISTINCT FROM old THEN
+        UPDATE calls SET
+            team_id = new.team_id, user_id = new.user_id, from_number = new.from_number, to_number = new.to_number,
+            from_e164 = new.from_e164, to_e164 = new.to_e164, start_time = new.start_time, outgoing = new.outgoing,
+            duration = new.duration, recording_url = new.recording_url, recording_url2 = new.recording_url2,
+            recording_identity = new.recording_identity, recording_identity2 = new.recording_identity2,
+            state = new.state, job_id = new.job_id, metadata_version = new.metadata_version,
+            warnings = new.warnings, analysis_warnings = new.analysis_warnings,
+            failure_code = new.failure_code, failure_message = new.failure_message,
+            failure_retryable = new.failure_retryable, failed_at = new.failed_at,
+            completed_at = new.completed_at, analyzed_at = new.analyzed_at, updated_at = now()
+        WHERE id = old.id;
+    END IF;
+    outcome := 'accepted';
+    job := CASE WHEN p_url IS NOT NULL THEN new.job_id END;
+    INSERT INTO submissions (call_pk, key_id, body, job_id, token) VALUES (old.id, p_key, p_body, job, p_token);
+END $$;
+
+-- What nodes of earlier versions call, while others have been upgraded already.
+CREATE OR REPLACE FUNCTION submit_call(
+    p_key uuid, p_call_id uuid, p_team uuid, p_user uuid,
+    p_from text, p_to text, p_from_e164 text, p_to_e164 text,
+    p_start timestamptz, p_outgoing boolean, p_duration bigint,
+    p_url text, p_url2 text, p_identity text, p_identity2 text,
+    p_body jsonb,
+    OUT outcome text, OUT job uuid
+) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT s.outcome, s.job INTO outcome, job FROM submit_call(
+        p_key, p_call_id, p_team, p_user, p_from, p_to, p_from_e164, p_to_e164, p_start, p_outgoing, p_duration,
+        p_url, p_url2, p_identity, p_identity2, p_body, NULL
+    ) AS s;
+END $$;
+
+-- Several submissions of one workspace in one transaction: `p_items` is an array of objects, in order of arrival, with a
+-- unique `place` each and otherwise the arguments of submit_call; `first` marks those before which none of the same call
+-- stands. Gives for each place what submit_call would give, or the outcome `alone`: somebody holds the call, and whoever
+-- waits for it should do so in a transaction of their own. Whatever raises here undoes all of it.
+--
+-- New calls are written together, in the order of their ids, before any other call is locked, and no call that exists is
+-- waited for: so groups do not wait for each other in a circle.
+--
+-- The scope is `p_workspace` throughout, and a key of another workspace is unknown, so nothing here reaches another's
+-- rows. A transaction with a scope of its own keeps to it.
+CREATE OR REPLACE FUNCTION submit_calls(p_workspace uuid, p_items jsonb)
+RETURNS TABLE (place integer, outcome text, job uuid) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    scope text := coalesce(nullif(current_setting('switchboard.workspace', true), ''), '*');
+    places integer[];
+    pks bigint[];
+    keys uuid[];
+    bodies jsonb[];
+    tokens uuid[];
+    new_jobs uuid[];
+    one record;
+    given record;
+    held uuid;  -- the call that the last one was about, where somebody else holds it
+BEGIN
+    IF scope NOT IN ('*', p_workspace::text) THEN
+        RETURN QUERY SELECT i.place, 'key_revoked', NULL::uuid FROM jsonb_to_recordset(p_items) AS i (place integer);
+        RETURN;
+    END IF;
+    PERFORM set_config('switchboard.workspace', p_workspace::text, true);
+    -- Locks that are waited for all the same (of jobs, deliveries) must not keep the companions for long.
+    PERFORM set_config('lock_timeout', '500ms', true);
+
+    WITH item AS MATERIALIZED (
+        SELECT i.*, coalesce(k.team_id, i.team) AS owner,
+            CASE WHEN i.url IS NOT NULL THEN gen_random_uuid() END AS new_job
+        FROM jsonb_to_recordset(p_items) AS i (
+            place integer, first boolean, key uuid, call_id uuid, team uuid, "user" uuid, "from" text, "to" text,
+            from_e164 text, to_e164 text, start timestamptz, outgoing boolean, duration bigint,
+            url text, url2 text, identity text, identity2 text, body jsonb, token uuid
+        ) JOIN api_keys k ON k.id = i.key AND k.revoked_at IS NULL
+        WHERE i.first AND (
+            k.team_id IS NOT NULL OR EXISTS (SELECT FROM teams t WHERE t.id = i.team AND t.workspace_id = p_workspace)
+        )
+    ), begun AS (
+        INSERT INTO calls (
+            workspace_id, call_id, team_id, user_id, from_number, to_number, from_e164, to_e164, start_time, outgoing,
+            duration, recording_url, recording_url2, recording_identity, recording_identity2, state, job_id
+        )
+        SELECT p_workspace, call_id, owner, "user", "from", "to", from_e164, to_e164, start, outgoing,
+            duration, url, url2, identity, identity2,
+            CASE WHEN new_job IS NULL THEN 'received' ELSE 'transcribing' END, new_job
+        FROM item ORDER BY call_id
+        ON CONFLICT (workspace_id, call_id) DO NOTHING
+        RETURNING id, call_id
+    )
+    SELECT array_agg(item.place), array_agg(begun.id), array_agg(item.key), array_agg(item.body),
+        array_agg(item.new_job), array_agg(item.token)
+    INTO places, pks, keys, bodies, new_jobs, tokens
+    FROM begun JOIN item USING (call_id);
+
+    INSERT INTO jobs (id, call_pk, kind)
+        SELECT n.id, n.pk, 'process' FROM unnest(new_jobs, pks) AS n (id, pk) WHERE n.id IS NOT NULL;
+    INSERT INTO submissions (call_pk, key_id, body, job_id, token)
+        SELECT n.pk, n.key, n.body, n.job, n.token
+        FROM unnest(pks, keys, bodies, new_jobs, tokens) AS n (pk, key, body, job, token);
+    RETURN QUERY SELECT n.place, 'accepted', n.job FROM unnest(places, new_jobs) AS n (place, job);
+    IF cardinality(places) = jsonb_array_length(p_items) THEN
+        RETURN;
+    END IF;
+
+    FOR one IN
+        SELECT * FROM jsonb_to_recordset(p_items) AS i (
+            place integer, key uuid, call_id uuid, team uuid, "user" uuid, "from" text, "to" text,
+            from_e164 text, to_e164 text, start timestamptz, outgoing boolean, duration bigint,
+            url text, url2 text, identity text, identity2 text, body jsonb, token uuid
+        )
+        WHERE i.place <> ALL (coalesce(places, '{}')) ORDER BY i.call_id, i.place
+    LOOP
+        PERFORM FROM calls c WHERE c.workspace_id = p_workspace AND c.call_id = one.call_id
+            FOR NO KEY UPDATE SKIP LOCKED;
+        IF held IS NOT DISTINCT FROM one.call_id OR NOT FOUND AND EXISTS (
+            SELECT FROM calls c WHERE c.workspace_id = p_workspace AND c.call_id = one.call_id
+        ) THEN
+            held := one.call_id;  -- also for those after it, which must not overtake
+            RETURN QUERY SELECT one.place, 'alone', NULL::uuid;
+            CONTINUE;
+        END IF;
+        given := submit_call(
+            one.key, one.call_id, one.team, one."user", one."from", one."to", one.from_e164, one.to_e164,
+            one.start, one.outgoing, one.duration, one.url, one.url2, one.identity, one.identity2, one.body, one.token
+        );
+        PERFORM set_config('switchboard.workspace', p_workspace::text, true);  -- an unknown key closes the scope
+        RETURN QUERY SELECT one.place, given.outcome, given.job;
+    END LOOP;
+END $$;

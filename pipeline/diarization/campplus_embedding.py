@@ -1,0 +1,67 @@
+"""CAM++ as a pyannote embedding model: the frames of one speaker are selected before the network."""
+
+from collections.abc import Sequence
+
+import torch
+from pyannote.audio.core.model import Model
+from pyannote.audio.core.task import Problem, Resolution, Specifications
+from torch import Tensor
+from torchaudio.compliance import kaldi
+
+from pipeline.diarization.campplus import BINS, DIMENSION, CAMPlusPlus
+from pipeline.domain.speech import SAMPLE_RATE
+
+MIN_FRAMES = 40  # of 10 ms; from less nothing is computed
+
+
+class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
+    """A speaker embedding of 192 dimensions, not of unit length.
+
+    CAM++ normalizes and masks by the mean of all frames it is given, so that weights in the pooling alone would mix
+    the voices of a window. One filterbank per window serves all its speakers; the network runs once per speaker.
+    """
+
+    def __init__(self, network: CAMPlusPlus, center: Sequence[float]) -> None:
+        """`center` (192 values) is subtracted from every embedding: what all voices on a telephone have in common."""
+        super().__init__(sample_rate=SAMPLE_RATE, num_channels=1)
+        self.specifications = Specifications(problem=Problem.REPRESENTATION, resolution=Resolution.CHUNK, duration=10.0)
+        self.network = network
+        self.register_buffer("center", torch.tensor(center, dtype=torch.float32))
+
+    @property
+    def dimension(self) -> int:
+        """Length of an embedding."""
+        return DIMENSION
+
+    def forward(self, waveforms: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return (batch, 192), or (batch, speakers, 192) where `weights` have an axis of speakers.
+
+        `waveforms` are (batch, 1, samples) at 16 kHz, `weights` (batch, frames) or (batch, speakers, frames) at any
+        frame rate; a weight above 0.5 selects a frame. A speaker with fewer than 40 frames of 10 ms gets NaN. Without
+        weights all frames are selected; raises `ValueError` where they are fewer than 40.
+        """
+        spectra = [self._filterbank(waveform) for waveform in waveforms]
+        if weights is None:
+            if not spectra or len(spectra[0]) < MIN_FRAMES:
+                raise ValueError(f"A voice cannot be embedded from fewer than {MIN_FRAMES} frames of 10 ms.")
+            return torch.stack([self._embed(spectrum) for spectrum in spectra])
+        by_speaker = weights if weights.dim() == 3 else weights[:, None]
+        found = torch.stack(
+            [self._of_speakers(spectrum, own) for spectrum, own in zip(spectra, by_speaker, strict=True)]
+        )
+        return found if weights.dim() == 3 else found[:, 0]
+
+    def _of_speakers(self, spectrum: Tensor, weights: Tensor) -> Tensor:
+        """(speakers, 192) of (frames, 80) and (speakers, any number of frames)."""
+        masks = torch.nn.functional.interpolate(weights[None].float(), size=len(spectrum), mode="nearest")[0] > 0.5
+        return torch.stack([self._embed(spectrum[mask]) for mask in masks])
+
+    def _embed(self, frames: Tensor) -> Tensor:
+        if len(frames) < MIN_FRAMES:
+            return frames.new_full((DIMENSION,), torch.nan)
+        return self.network((frames - frames.mean(dim=0))[None])[0] - self.center
+
+    @staticmethod
+    def _filterbank(waveform: Tensor) -> Tensor:
+        """(frames, 80) of (1, samples): Kaldi's log-mel energies, no frame where the sound is shorter than one."""
+        return kaldi.fbank(waveform, num_mel_bins=BINS, sample_frequency=SAMPLE_RATE, dither=0.0)

@@ -1,0 +1,78 @@
+"""How much words are those of an announcement: patterns by language, weighed in log odds.
+
+`announcements/LANGUAGE.json` holds regular expressions on text as `plain` makes it, by kind (`WEIGHTS`): what menus,
+queues, mailboxes, conferences and failed calls say, and what only people say. `sets` are parts that patterns share, as
+{NAME}.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from pipeline.speakers.plain import plain
+
+FOLDER = Path(__file__).parent / "announcements"
+WEIGHTS = {
+    "sure": 4.5,
+    "likely": 2.5,
+    "voicemail": 2.5,
+    "recording_notice": 1.5,
+    "hint": 1.0,
+    "person": -1.2,
+    "reported": -8.0,
+}
+"""Log odds for "a machine says this" of each pattern of a kind that is found."""
+MOST = {"sure": 2, "likely": 2, "voicemail": 2, "recording_notice": 1, "hint": 2, "person": 3, "reported": 1}
+"""How many patterns of a kind count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a stretch of words says about who speaks. `score` is in log odds for a machine."""
+
+    score: float = 0.0
+    counts: Mapping[str, int] = field(default_factory=dict)  # patterns found, by kind, at most `MOST`
+    words: str = ""  # what tells a machine, as `plain` text
+
+
+def evidence(text: str, language: str) -> Evidence:
+    """The evidence in a text; none in a language without a file."""
+    patterns = patterns_of(language)
+    if not patterns:
+        return Evidence()
+    said = plain(text).replace("ß", "ss")
+    counts: dict[str, int] = {}
+    telling: list[str] = []
+    for kind, own in patterns.items():
+        found = [match.group() for pattern in own if (match := pattern.search(said))]
+        if found:
+            counts[kind] = min(len(found), MOST[kind])
+            if WEIGHTS[kind] > 0 and kind != "hint":
+                telling += found
+    return Evidence(sum(WEIGHTS[kind] * count for kind, count in counts.items()), counts, "; ".join(telling))
+
+
+@cache
+def patterns_of(language: str) -> dict[str, tuple[re.Pattern[str], ...]]:
+    """The patterns of a language by kind; none where it has no file."""
+    path = FOLDER / f"{language}.json"
+    if not path.is_file():
+        return {}
+    lists = json.loads(path.read_text(encoding="utf-8"))
+    sets: dict[str, str] = lists.pop("sets")
+    return {kind: tuple(re.compile(_filled(pattern, sets)) for pattern in own) for kind, own in lists.items()}
+
+
+def languages() -> tuple[str, ...]:
+    """The languages that have patterns."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
+
+
+def _filled(pattern: str, sets: Mapping[str, str]) -> str:
+    for name, value in sets.items():
+        pattern = pattern.replace(f"{{{name}}}", value)
+    return "".join(c for c in unicodedata.normalize("NFD", pattern) if not unicodedata.combining(c))

@@ -1,0 +1,75 @@
+"""Ports that no other service on this machine has, though several start at once."""
+
+import contextlib
+import socket
+
+from serve_app.service_error import ServiceError
+from serve_app.settings import PREFIX
+
+RANGE = 100  # ports of the replicas of one service, of those from 30000 to 31000
+
+
+def free_range() -> int:
+    """The first port of a range in which nobody listens at its beginning, where replicas are put first."""
+    ranges = range(30000, 31000, RANGE)
+    return next((first for first in ranges if all(_is_free(first + n) for n in range(10)) and _claim(first)), 30000)
+
+
+def own_port(first: int) -> int:
+    """`first`, or one of the hundred from there, on which nothing listens and which no other service has chosen.
+
+    Between the choice and the moment in which Ray's processes listen there lie seconds: two services that start at
+    once would choose the same.
+    """
+    return next((port for port in range(first, first + 100) if _is_free(port) and _claim(port)), None) or free_port()
+
+
+_CLAIMED: dict[int, socket.socket] = {}  # ports that are this process's until it ends
+
+
+def _claim(port: int) -> bool:
+    """Whether `port` is ours: no other service that runs on this machine has claimed it.
+
+    A name among Linux's abstract sockets is free again when its process ends, however it ends, and leaves no file.
+    """
+    if port in _CLAIMED:
+        return True
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0switchboard-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _CLAIMED[port] = claim
+    return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("0.0.0.0", port))  # noqa: S104 (replicas listen on every interface; this one does not listen)
+        except OSError:
+            return False
+    return True
+
+
+def free_port(wished: int = 0) -> int:
+    """`wished` if nothing listens there, else one that is free: two services may share a machine."""
+    for port in (wished, 0):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise ServiceError("No free port is left on this machine.")
+
+
+def refuse_taken_port(host: str, port: int) -> None:
+    """Raise `ServiceError` where something listens already: two HAProxies would share the port, and the requests."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended are no obstacle
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ServiceError(
+                f"The service cannot listen on {host}, port {port} ({error.strerror}). Stop what listens there, or "
+                f"choose another one with --port or {PREFIX}HTTP__PORT."
+            ) from None

@@ -1,0 +1,53 @@
+"""Who may enter Ray: whoever has the token, and on one machine only over its loopback address.
+
+Ray runs what it is told, as the service's user, and its processes know the database's address and the keys that
+seal secrets. `RAY_AUTH_MODE=token` makes Ray refuse requests without the token. A token is known by the path of its
+file: that path may be seen in the environment of processes, the token may not.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+from serve_app.run_folder import running
+
+TOKEN = "ray_token"  # noqa: S105 (the name of its file)
+# Ray binds its ports to the loopback address where it takes itself for a Ray of one machine, as it does on macOS.
+ONE_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
+
+def own_ray(folder: Path) -> dict[str, str]:
+    """Variables for a Ray of this machine alone: a token, loopback, and its files in `folder`, a `RunFolder`'s.
+
+    They must be set before Ray is imported.
+    """
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(make_token(folder)),
+        "RAY_TMPDIR": str(folder),
+        **ONE_MACHINE,
+    }
+
+
+def joined_ray(address: str) -> dict[str, str]:
+    """Variables for a process that joins the Ray at `address`: the token of a service of this user, if it is one's.
+
+    For any other cluster the operator names the token (RAY_AUTH_TOKEN_PATH), or Ray reads ~/.ray/auth_token.
+    """
+    for service in running():
+        if service.facts.get("ray_address") == address and (service.path / TOKEN).is_file():
+            token = str(service.path / TOKEN)
+            return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token, **ONE_MACHINE}
+    return {"RAY_AUTH_MODE": "token"}
+
+
+def make_token(folder: Path) -> Path:
+    """The path of the folder's token, a random one that only this user may read; written where there is none."""
+    path = folder / TOKEN
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32))
+    return path

@@ -1,0 +1,154 @@
+"""Keeps a service up: starts again what dies, and leaves nothing behind, whatever dies.
+
+Two processes. The supervisor, which people start and signal, holds the data folder and PostgreSQL, and becomes the
+parent of every process of the service that loses its own. Its child, the worker, starts Ray and Serve, and is started
+again when it or Ray dies. Where the supervisor is killed the worker notices, ends everything, and goes.
+"""
+
+import mmap
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from serve_app import children
+from serve_app.run_folder import MARK
+from serve_app.state import State
+
+LOOK_SECONDS = 0.2
+STATE_SECONDS = 0.5  # between two looks at PostgreSQL
+STEADY_SECONDS = 60.0  # a worker that lived for so long did not fail to start
+PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # before a further start in a row, of the worker or of PostgreSQL
+AGAIN = 70  # exit code of a worker that is to be started again, also where none has been ready yet
+STOP_SECONDS = 60.0  # that Ray and Serve may take to end, once calls have been drained
+
+Step = Callable[[str], None]
+Worker = Callable[[str, Callable[[], None]], None]
+
+
+class Supervisor:
+    """`run` keeps `worker(database_url, ready)` going, which calls `ready` once it has been and ends after a SIGTERM.
+
+    `on_step(sentence)` is told what happens. `drain_seconds`: how long running calls may take to end. `folder`: the
+    service's, which all processes that the worker starts have in their environment as `MARK`.
+    """
+
+    def __init__(
+        self, state: State, worker: Worker, drain_seconds: float, folder: Path, on_step: Step = lambda _: None
+    ) -> None:
+        self._state, self._worker, self._folder, self._on_step = state, worker, folder, on_step
+        self._stop_seconds = drain_seconds + STOP_SECONDS
+        self._stopping = False
+        self._ready = mmap.mmap(-1, 1)  # shared with the worker: whether one has ever been ready
+        self._state_failures = 0
+
+    def run(self) -> int:
+        """The exit code: 0 after SIGTERM, SIGINT or SIGHUP, else that of a first start which failed with a reason.
+
+        Returns in this process only: the worker's ends with SystemExit, or what the worker raises. Raises what
+        `State.open` raises.
+        """
+        children.adopt_orphans()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                signal.signal(number, self._stop)
+        supervisor = os.getpid()
+        try:
+            return self._keep_up(self._state.open())
+        finally:
+            if os.getpid() == supervisor:
+                children.end(spared=self._state.processes)
+                self._state.close()
+
+    def _stop(self, _number: int, _frame: Any) -> None:
+        """A second signal changes nothing, so that draining is not cut short by impatience."""
+        self._stopping = True
+
+    def _keep_up(self, url: str) -> int:
+        failures = 0
+        while not self._stopping:
+            started = time.monotonic()
+            code = self._watch(self._start_worker(url))
+            children.end(spared=self._state.processes)
+            if not self._stopping and not self._ready[0] and code > 0 and code != AGAIN:
+                return code
+            failures = 0 if time.monotonic() - started > STEADY_SECONDS else failures + 1
+            if not self._stopping:
+                self._on_step(f"The service's process ended ({_why(code)}): starting it again")
+                self._wait(_pause(failures))
+        return 0
+
+    def _start_worker(self, url: str) -> int:
+        """Fork; the worker's process number."""
+        here, alive = os.pipe()  # `alive` is closed when this process is gone, however it goes
+        pid = os.fork()
+        if pid:
+            os.close(here)
+            self._alive = alive
+            return pid
+        os.close(alive)
+        os.setpgid(0, 0)  # Ctrl-C in a terminal is for the supervisor, which tells the worker once
+        threading.Thread(target=_end_with_supervisor, args=(here, self._state, self._folder), daemon=True).start()
+        self._worker(url, self._say_ready)
+        raise SystemExit(0)
+
+    def _say_ready(self) -> None:
+        self._ready[0] = 1
+
+    def _watch(self, worker: int) -> int:
+        """Stay with the worker until it has ended, and keep PostgreSQL up meanwhile; the worker's exit code."""
+        deadline, look_at_state = float("inf"), 0.0
+        while (code := children.reap().get(worker)) is None:
+            now = time.monotonic()
+            if self._stopping and deadline == float("inf"):
+                deadline = now + self._stop_seconds
+                os.kill(worker, signal.SIGTERM)
+            if now > deadline:
+                self._on_step(f"The service has not ended within {self._stop_seconds:.0f} s: killing it")
+                children.end(spared=self._state.processes)
+            if now > look_at_state:
+                look_at_state = self._keep_state()
+            time.sleep(LOOK_SECONDS)
+        os.close(self._alive)
+        return code
+
+    def _keep_state(self) -> float:
+        """Start PostgreSQL again if it died; the time at which to look again."""
+        try:
+            self._state.restart_if_gone()
+            self._state_failures = 0
+        except Exception as error:  # a full disk, for one: it may have space again in a moment
+            self._state_failures += 1
+            self._on_step(f"PostgreSQL does not start: {error}")
+        return time.monotonic() + STATE_SECONDS + _pause(self._state_failures)
+
+    def _wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._stopping:
+            time.sleep(LOOK_SECONDS)
+            children.reap()
+
+
+def _pause(failures: int) -> float:
+    return PAUSES[min(failures, len(PAUSES) - 1)]
+
+
+def _why(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _end_with_supervisor(alive: int, state: State, folder: Path) -> None:
+    """In the worker: when the supervisor is gone, stop PostgreSQL, kill all that came from this process, and end.
+
+    In this order: a process whose Ray is killed under it may not live to do anything more.
+    """
+    os.read(alive, 1)
+    try:
+        state.stop()
+        # Those that had lost their parents went to the supervisor, and now are nobody's: their environment tells.
+        children.end(only=lambda: children.descendants() | children.with_variable(MARK, str(folder)))
+    finally:
+        os._exit(1)  # only now is the data folder let go of

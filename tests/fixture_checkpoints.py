@@ -1,0 +1,13 @@
+"""Folders of the checkpoints that fast tests and benches of speed load: small, trained on synthetic speech only.
+
+Nothing about quality is measured on them. The `recipe/` in each says how it was made.
+"""
+
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent / "fixtures" / "checkpoints"
+RECOGNITION = FOLDER / "recognition"
+DIARIZATION = FOLDER / "diarization"
+
+CALIBRATIONS = Path(__file__).resolve().parent / "fixtures" / "calibrations"
+"""For models that tests invent: "m" and "other"."""

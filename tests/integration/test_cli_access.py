@@ -1,0 +1,77 @@
+"""`switchboard doctor` tries to get into Ray without its token, and fails loudly where it can."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from serve_app import ray_access
+from serve_app.cli import checks_access
+from serve_app.cli.checks import Level
+
+START = """
+import sys, ray
+ray.init("local", include_dashboard=False, log_to_driver=False, object_store_memory=80 * 2**20, num_cpus=1)
+print("at", ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def ray(folder: Path, mode: str) -> Iterator[str]:
+    """A Ray of this machine alone; its address."""
+    folder.mkdir(mode=0o700)
+    environment = os.environ | ray_access.own_ray(folder) | {"RAY_AUTH_MODE": mode, "RAY_TMPDIR": str(folder)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", START], env=environment, text=True, **pipes) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("at "):
+                yield line.split()[1]
+                break
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose path leaves room for Ray's sockets."""
+    with tempfile.TemporaryDirectory(prefix="swb-", ignore_cleanup_errors=True) as name:
+        yield Path(name) / "r"
+
+
+def test_a_ray_that_asks_for_no_token_is_in_the_way(short: Path) -> None:
+    agent_is_another_rays = listens(checks_access.AGENT_PORT)
+    with ray(short, "disabled") as address:
+        until = time.monotonic() + 60
+        while not listens(checks_access.AGENT_PORT) and time.monotonic() < until:
+            time.sleep(0.2)
+        (check,) = checks_access.ray_doors(address)
+    assert check.level is Level.BAD
+    assert f"its GCS at {address}" in check.found
+    assert agent_is_another_rays or f"the job API at port {checks_access.AGENT_PORT}" in check.found
+    assert "RAY_AUTH_MODE=token" in check.advice
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_one_that_asks_is_in_order_and_the_token_may_be_named(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ray(short, "token") as address:
+        monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
+        monkeypatch.setenv("HOME", str(short))
+        unknown = list(checks_access.ray_doors(address))
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(short / ray_access.TOKEN))
+        named = list(checks_access.ray_doors(address))
+    assert [check.level for check in unknown] == [Level.GOOD, Level.WARN]
+    assert "RAY_AUTH_TOKEN_PATH" in unknown[1].advice
+    assert [check.level for check in named] == [Level.GOOD]

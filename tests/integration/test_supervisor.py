@@ -1,0 +1,204 @@
+"""What dies comes back, and nothing is left behind, whatever dies: on real processes and PostgreSQL, without Ray."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from db import embedded
+from serve_app.holder import FolderLock
+
+SCRIPT = """
+import os, subprocess, sys, time
+from pathlib import Path
+from serve_app.run_folder import MARK
+from serve_app.settings import Settings
+from serve_app.state import State
+from serve_app.supervisor import AGAIN, Supervisor
+
+folder, kind = Path(sys.argv[1]), sys.argv[2]
+settings = Settings(data_dir=folder, database_url=None if kind == "embedded" else "postgresql://localhost/x")
+
+def worker(url, ready):
+    if kind == "fails":
+        raise SystemExit(3)
+    os.environ[MARK] = str(folder)
+    # Its own process group, and an orphan at once: as HAProxy is when the process that started it is killed.
+    subprocess.run(["sh", "-c", "setsid sleep 1000 & setsid sleep 1000 &"])
+    print("worker", os.getpid(), flush=True)
+    if kind == "again" and not (folder / "seen").exists():
+        (folder / "seen").touch()
+        os._exit(AGAIN)
+    if kind != "again":
+        ready()
+    if kind == "embedded":  # as the real one, which dies with its Ray
+        import threading, psutil
+        ray = [child for child in psutil.process_iter() if child.name() == "sleep" and child.environ().get(MARK)]
+        threading.Thread(target=lambda: (psutil.wait_procs(ray[:1]), os._exit(AGAIN)), daemon=True).start()
+    if kind == "stubborn":
+        import signal
+        signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
+    else:
+        import signal
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    while True:
+        time.sleep(1)
+
+state = State(settings, print)
+code = Supervisor(state, worker, 1.0 - 60.0 + 1.0, folder, lambda step: print(step, flush=True)).run()
+print("code", code, flush=True)
+sys.exit(code)
+"""
+
+
+class Running:
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(folder), kind], stdout=subprocess.PIPE, text=True
+        )
+        self.family: set[psutil.Process] = set()
+
+    def worker(self) -> psutil.Process:
+        """The next worker that says that it runs, with its orphans counted to the family."""
+        while not (line := self.line()).startswith("worker"):
+            pass
+        until(lambda: len(self.sleepers()) >= 2)
+        self.family |= set(psutil.Process(self.process.pid).children(recursive=True))
+        return psutil.Process(int(line.split()[1]))
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the supervisor said nothing more"
+        return line
+
+    def sleepers(self) -> list[psutil.Process]:
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        return [child for child in children if child.name() == "sleep"]
+
+    def gone(self) -> bool:
+        return not any(runs(one) for one in self.family)
+
+
+def runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str], Running]]:
+    started: list[Running] = []
+
+    def begin(kind: str) -> Running:
+        started.append(Running(tmp_path, kind))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        for process in (*one.family, one.process):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        one.process.wait()
+        assert one.process.stdout is not None
+        one.process.stdout.close()
+    embedded.stop(tmp_path)
+
+
+def test_a_worker_that_is_killed_is_started_again_and_its_orphans_are_ended(start: Callable[[str], Running]) -> None:
+    running = start("server")
+    first = running.worker()
+    orphans = running.sleepers()
+    first.kill()
+    assert running.worker() != first
+    assert not any(orphan.is_running() for orphan in orphans)
+
+
+def test_of_a_supervisor_that_is_killed_nothing_is_left(start: Callable[[str], Running]) -> None:
+    running = start("server")
+    running.worker()
+    running.process.kill()
+    until(running.gone)
+
+
+def test_sigterm_twice_ends_everything_with_0(start: Callable[[str], Running]) -> None:
+    running = start("server")
+    running.worker()
+    running.process.send_signal(signal.SIGINT)
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.wait(30) == 0
+    assert running.gone()
+
+
+def test_a_worker_that_does_not_end_is_told_once_and_then_killed(start: Callable[[str], Running]) -> None:
+    running = start("stubborn")
+    running.worker()
+    running.process.send_signal(signal.SIGTERM)
+    assert running.line().startswith("told")
+    assert "killing" in running.line()
+    assert running.process.wait(30) == 0
+    assert running.gone()
+
+
+def test_a_first_start_that_fails_with_a_reason_is_not_tried_again(start: Callable[[str], Running]) -> None:
+    running = start("fails")
+    assert running.process.wait(30) == 3
+
+
+def test_a_first_start_in_which_ray_died_is_tried_again(start: Callable[[str], Running]) -> None:
+    running = start("again")
+    first = running.worker()
+    assert running.worker() != first
+
+
+def test_a_postgresql_that_is_killed_comes_back_and_the_worker_stays(
+    start: Callable[[str], Running], tmp_path: Path
+) -> None:
+    running = start("embedded")
+    worker = running.worker()
+    server = embedded.postmaster(tmp_path)
+    assert server is not None
+    server.kill()
+    until(lambda: embedded.postmaster(tmp_path) not in (None, server))
+    with psycopg.connect(embedded.start(tmp_path)) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert worker.is_running()
+
+
+def test_a_supervisor_that_is_killed_takes_postgresql_with_it_and_frees_the_folder(
+    start: Callable[[str], Running], tmp_path: Path
+) -> None:
+    running = start("embedded")
+    running.worker()
+    running.process.kill()
+    until(running.gone)
+    until(lambda: embedded.postmaster(tmp_path) is None)
+    lock = FolderLock(tmp_path)
+    until(lambda: held(lock))
+    lock.release()
+
+
+def held(lock: FolderLock) -> bool:
+    from serve_app.holder import FolderHeld
+
+    try:
+        lock.hold()
+    except FolderHeld:
+        return False
+    return True

@@ -1,0 +1,33 @@
+"""The record says which fields went back to a value sent before, and when."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from db.changed_back import warnings
+
+START = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
+
+
+def said(*bodies: dict[str, Any]) -> tuple[str, ...]:
+    return warnings((START + timedelta(seconds=at), body) for at, body in enumerate(bodies))
+
+
+def test_a_late_older_body_is_named_with_its_fields_and_its_moment() -> None:
+    old = {"duration": 60, "from": "1", "userId": None}
+    (found,) = said(old, {"duration": 61, "from": "2", "userId": "u"}, old)
+    assert found.startswith("The submission of 2026-11-22 09:00:02 UTC set from, duration back")
+    assert "userId" not in found, "it was not carried"
+
+
+def test_what_only_grows_is_not_reported() -> None:
+    assert said({"duration": 60}, {"duration": 60}, {"userId": "u"}, {"duration": 61}, {"duration": 61}) == ()
+
+
+def test_what_was_put_right_with_a_new_value_is_no_longer_reported() -> None:
+    assert said({"duration": 60}, {"duration": 61}, {"duration": 60}, {"duration": 62}) == ()
+
+
+def test_addresses_are_not_repeated() -> None:
+    first, second = {"recordingUrl": "https://x/a?sig=1"}, {"recordingUrl": "https://x/b?sig=2"}
+    (found,) = said(first, second, first)
+    assert "recordingUrl" in found and "sig" not in found

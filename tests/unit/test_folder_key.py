@@ -1,0 +1,92 @@
+"""One machine with an embedded database seals without being told to: its folder has a key."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from db.sealing import Sealer
+from serve_app import folder_key
+from serve_app.cli import checks_secrets
+from serve_app.environment import prepare_environment
+from serve_app.settings import Settings
+
+SET = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIzNDU="
+URL = "https://store.example/a.wav?sig=hush"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))}
+    kept["SWITCHBOARD_DATA_DIR"] = str(tmp_path / "state")
+    monkeypatch.setattr(os, "environ", kept)
+    return kept
+
+
+def test_a_folder_gets_one_key_that_its_user_alone_may_read(tmp_path: Path) -> None:
+    assert folder_key.find_key(tmp_path) is None
+    key = folder_key.make_key(tmp_path)
+    Sealer([key])
+    assert folder_key.make_key(tmp_path) == folder_key.find_key(tmp_path) == key
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.stat().st_nlink == 1
+
+
+def test_processes_that_make_it_at_once_agree(tmp_path: Path) -> None:
+    program = "import sys; from pathlib import Path; from serve_app import folder_key; sys.stdin.readline(); "
+    program += "print(folder_key.make_key(Path(sys.argv[1])))"
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    keys = {process.communicate(timeout=60)[0] for process in started}
+    assert keys == {folder_key.make_key(tmp_path) + "\n"}
+    assert [file.name for file in tmp_path.iterdir()] == [folder_key.FILE]
+
+
+def test_replicas_seal_with_it_as_commands_do(environment: dict[str, str]) -> None:
+    settings = Settings()
+    assert settings.url_sealer().seals and settings.sealer().seals
+    prepare_environment(settings.with_folder_key(), "postgresql://localhost/calls")
+    replica = Settings()
+    assert replica.database_url is not None
+    assert replica.url_sealer().seal(URL) == settings.url_sealer().seal(URL) != URL
+    assert replica.sealer().open(settings.sealer().seal("hush")) == "hush"
+
+
+def test_keys_that_are_set_come_first_and_it_still_opens(environment: dict[str, str]) -> None:
+    before = Settings().url_sealer().seal(URL)
+    environment["SWITCHBOARD_SECRETS_KEYS"] = json.dumps([SET])
+    now = Settings().url_sealer()
+    assert now.open(before) == URL
+    assert now.seal(URL) != before
+
+
+def test_where_keys_are_set_or_the_database_is_a_server_none_is_made(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    environment["SWITCHBOARD_SECRETS_KEYS"] = json.dumps([SET])
+    Settings().sealer()
+    del environment["SWITCHBOARD_SECRETS_KEYS"]
+    environment["SWITCHBOARD_DATABASE_URL"] = "postgresql://localhost/calls"
+    assert not Settings().url_sealer().seals
+    assert not (tmp_path / "state").exists()
+
+
+def test_doctor_says_where_the_key_is_and_that_a_server_has_none(environment: dict[str, str], tmp_path: Path) -> None:
+    (check,) = checks_secrets.sealing(Settings())
+    assert check.level == "good" and str(tmp_path / "state" / folder_key.FILE) in check.found
+    environment["SWITCHBOARD_DATABASE_URL"] = "postgresql://localhost/calls"
+    (check,) = checks_secrets.sealing(Settings())
+    assert check.level == "warn" and "recording URLs" in check.found
+    assert not (tmp_path / "state").exists(), "looking makes nothing"

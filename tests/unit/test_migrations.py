@@ -1,0 +1,107 @@
+"""Migrations by the rule of db/README.md: calls are taken in while they run, so nothing holds a table for long."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from db.migrations import SQL
+
+VERSIONS = sorted((SQL.parent / "versions").glob("v*.py"))
+RULED = [path for path in VERSIONS if path.stem[1:5] > "0007"]  # earlier ones were released before there was a rule
+SMALL = {"workspaces", "teams", "turns", "paces", "engines", "webhook_endpoints", "host_credentials", "api_keys"}
+"""Tables with few rows, whatever the number of calls: changing all of them takes milliseconds."""
+CALLED = {"submit_call", "submit_calls", "claim_jobs", "claim_fetches", "find_key"}
+"""Functions that nodes of an earlier version go on calling until they are replaced themselves."""
+
+FORBIDDEN = {
+    r"CREATE (UNIQUE )?INDEX": "an index of a table in use is built by `create_index`",
+    r"(UPDATE|DELETE FROM|INSERT INTO) ": "rows are changed in batches, by `backfill`",
+    r"ALTER TABLE .* ADD (CONSTRAINT \w+ )?(CHECK|FOREIGN KEY)(?!.* NOT VALID)": "add it NOT VALID, validate it later",
+    r"ALTER TABLE .* ADD (CONSTRAINT \w+ )?(PRIMARY KEY|UNIQUE) ?\(": "add it USING an index of `create_index`",
+    r"ALTER TABLE .* ALTER (COLUMN )?\w+ (SET DATA )?TYPE": "a new type writes the whole table again: add a column",
+    r"ALTER TABLE .* ALTER (COLUMN )?\w+ SET NOT NULL": "it reads the whole table: add a CHECK, NOT VALID",
+    r"ALTER TABLE .* ADD COLUMN .* DEFAULT (gen_random_uuid|clock_timestamp|random|nextval)": "it writes all rows",
+    r"(VACUUM|CLUSTER|REINDEX|LOCK TABLE|TRUNCATE)": "it holds the table",
+}
+
+
+def statements(sql: str) -> list[str]:
+    """Top-level statements, without comments and bodies of functions, spaces made single."""
+    sql = re.sub(r"--[^\n]*", "", sql)
+    sql = re.sub(r"\$\$.*?\$\$", "$$", sql, flags=re.DOTALL)
+    sql = re.sub(r"BEGIN ATOMIC.*?\nEND;", ";", sql, flags=re.DOTALL)
+    return [one for one in (" ".join(part.split()) for part in sql.split(";")) if one]
+
+
+def table_of(statement: str) -> str | None:
+    found = re.match(
+        r"(?:ALTER TABLE|UPDATE|DELETE FROM|INSERT INTO|LOCK TABLE) (?:ONLY )?(\w+)|CREATE .*INDEX .* ON (\w+)",
+        statement,
+    )
+    return (found[1] or found[2]) if found else None
+
+
+def faults(sql: str) -> list[str]:
+    """What of a schema change would hold up calls."""
+    found, new = [], set()
+    for statement in statements(sql):
+        if made := re.match(r"CREATE TABLE (\w+)", statement):
+            new.add(made[1])
+        if table_of(statement) not in SMALL | new:
+            found += [f"{why}: {statement}" for what, why in FORBIDDEN.items() if re.match(what, statement)]
+        dropped = re.match(r"DROP FUNCTION (?:IF EXISTS )?(\w+)", statement)
+        if dropped and dropped[1] in CALLED:
+            found.append(f"nodes of an earlier version call it, replace it or add another: {statement}")
+    return found
+
+
+@pytest.mark.parametrize("path", RULED, ids=lambda path: path.stem)
+def test_a_migration_does_one_thing_and_that_without_holding_up_calls(path: Path) -> None:
+    text = path.read_text()
+    done = re.findall(r"^    (apply_sql|backfill|create_index)\(", text, re.MULTILINE)
+    assert len(set(done)) == 1, "change the schema, go over rows or build indexes: one of them in a migration"
+    for kind, name in re.findall(r"(apply_sql|backfill)\(\"([^\"]+)\"", text):
+        sql = (SQL / name).read_text()
+        if kind == "apply_sql":
+            assert faults(sql) == []
+        else:
+            (statement,) = statements(sql)
+            assert "%(first)s" in statement and "%(last)s" in statement
+    executed = re.findall(r"op\.execute\(\"([^\"]+)\"", text)
+    assert all(statement.startswith("DROP INDEX ") for statement in executed)
+    assert "down_revision" in text and "NotImplementedError" in text
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE INDEX a ON calls (created_at);",
+        "CREATE UNIQUE INDEX a ON jobs (id);",
+        "UPDATE calls SET duration = 0;",
+        "ALTER TABLE calls ADD CONSTRAINT c CHECK (duration > 0);",
+        "ALTER TABLE calls\n    ADD CONSTRAINT c FOREIGN KEY (job_id) REFERENCES jobs (id);",
+        "ALTER TABLE calls ALTER COLUMN duration TYPE numeric;",
+        "ALTER TABLE calls ALTER duration SET NOT NULL;",
+        "ALTER TABLE calls ADD COLUMN token uuid DEFAULT gen_random_uuid();",
+        "ALTER TABLE submissions ADD PRIMARY KEY (id);",
+        "-- it goes\nDROP FUNCTION submit_call(uuid);",
+        "LOCK TABLE calls;",
+    ],
+)
+def test_what_would_hold_up_calls_is_found(sql: str) -> None:
+    assert len(faults(sql)) == 1
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE new (id bigint); CREATE INDEX a ON new (id); INSERT INTO new VALUES (1);",
+        "ALTER TABLE calls ADD COLUMN token uuid; ALTER TABLE calls ADD COLUMN kept boolean NOT NULL DEFAULT false;",
+        "ALTER TABLE calls ADD CONSTRAINT c CHECK (duration > 0) NOT VALID;",
+        "CREATE FUNCTION f() RETURNS void LANGUAGE sql AS $$ UPDATE calls SET duration = 0; DELETE FROM jobs $$;",
+        "UPDATE workspaces SET name = name; DROP FUNCTION of_nobody();",
+    ],
+)
+def test_what_takes_moments_is_let_through(sql: str) -> None:
+    assert faults(sql) == []

@@ -1,0 +1,24 @@
+"""The figures of real speech that README tables show are those of the kept outputs."""
+
+import json
+
+import pytest
+
+from bench.real import figures, outputs, tables
+
+
+@pytest.fixture(scope="module")
+def found() -> dict:
+    return figures.figures(outputs.FOLDER)
+
+
+def test_the_kept_figures_are_those_of_the_kept_outputs(found: dict) -> None:
+    kept = json.loads(figures.FIGURES.read_text(encoding="utf-8"))
+    assert json.loads(json.dumps(found)) == kept
+
+
+def test_the_tables_hold_every_model_and_class(found: dict) -> None:
+    shown = tables.show(found)
+    for model in ("tiny.en", "base"):
+        assert f"## {model}" in shown
+        assert all(f"| {group} |" in shown for group in found[model]["by class"])

@@ -1,0 +1,108 @@
+"""Recognition of real telephone talk with real weights: pyannote's sample recording and Whisper tiny.en.
+
+Both are official files: the recording comes with pyannote.audio, the weights with `switchboard checkpoints fetch`.
+"""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from pipeline.asr import AsrOptions, doubt, load, words
+from pipeline.asr.safety import SafetyOptions
+from pipeline.audio.hear import Loaded
+from pipeline.checkpoints import store
+from pipeline.checkpoints.lock import locked
+from pipeline.domain.speech import AudioInMemory, Chunk, Heard, Layout, LayoutKind, Span, text_of
+from pipeline.recognise import recognise
+from pipeline.speakers.call_language import decide
+from pipeline.speakers.language import LanguageOptions, stretches
+from pipeline.workers import Held, LocalWorkers
+
+SAMPLE = Path(find_spec("pyannote.audio").origin).parent / "sample" / "sample.wav"  # 30 s of two people, 16 kHz
+WEIGHTS = "whisper-tiny.en"
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    folder = Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or store.default_folder())
+    if not store.is_here(locked()[WEIGHTS], folder):
+        pytest.skip(f"{WEIGHTS} is not in the checkpoint store: switchboard checkpoints fetch {WEIGHTS}")
+    return load(AsrOptions(model="tiny.en", checkpoints=folder, device="cpu", cpu_threads=1))
+
+
+@pytest.fixture(scope="module")
+def talk():
+    samples, rate = soundfile.read(SAMPLE, dtype="float32")
+    assert rate == 16_000
+    return samples
+
+
+def test_the_end_of_a_window_is_not_lost(tiny, talk):
+    chunk = Chunk(0, 0.0, len(talk) / 16_000, "en")
+    (text,) = tiny.transcribe([talk], [chunk])
+    assert "call me a Yankee down here" in text_of(text.words)
+    assert text_of(text.words).endswith("New Jersey now.")
+
+
+def test_the_hypotheses_of_the_search_say_which_words_are_sure(tiny, talk):
+    chunk, calibration = Chunk(0, 0.0, len(talk) / 16_000, "en"), doubt.calibration_of(tiny.name)
+    hiss = np.random.default_rng(1).normal(0, np.sqrt(np.mean(talk**2)) / 2, len(talk)).astype(np.float32)
+    clear, noisy = (tiny.transcribe([sound], [chunk])[0] for sound in (talk, talk + hiss))
+    assert len(clear.supports) == len(clear.words) and len(noisy.supports) == len(noisy.words)
+    assert min(noisy.supports) < 0.9 and max(noisy.supports) == 1.0
+    marked = [np.mean(doubt.risks(text, calibration) >= calibration.threshold) for text in (clear, noisy)]
+    assert marked[0] < 0.15 and marked[0] < marked[1], marked
+
+
+async def test_words_that_are_probably_wrong_are_marked_in_a_call(tiny, talk):
+    hiss = np.random.default_rng(1).normal(0, np.sqrt(np.mean(talk**2)) / 2, len(talk)).astype(np.float32)
+    samples = np.clip((talk + hiss) * 32767, -32768, 32767).astype(np.int16)[None]
+    layout = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")
+    loaded = Loaded(AudioInMemory(samples), layout)
+    chunk = Chunk(0, 0.0, 30.0, "en")
+    heard = Heard(layout, 30.0, ((Span(0.0, 30.0),),), (chunk,))
+    found = await recognise(
+        LocalWorkers(tiny, None), Held(loaded), heard, tiny.name, (), LanguageOptions(), SafetyOptions()
+    )
+    marked = [word.text for text in found.texts for word in text.words if word.doubtful]
+    assert marked and any("unsure" in told.reasons for told in found.doubts)
+
+
+LINES = [
+    "Hi, this is Maria Lopez. Please call me back at 555-867-5309 before 5:30 p.m. tomorrow.",
+    "I will send the invoice for $1,250.50 to maria.lopez@example.com by Friday.",
+    "My number is 415-555-0123, and the order number is 48-1193.",
+    "Thank you, we will e-mail you a follow-up about the post-mortem. Goodbye.",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_tokens_of_the_real_tokenizer_become_whole_words(tiny, line):
+    """So numbers, addresses and dates reach the analysis as they are written."""
+    tokenizer = tiny._tokenizer("en")
+    units, _ = tokenizer.split_tokens_on_unicode(tokenizer.encode(" " + line))
+    assert len(units) > len(line.split())
+    assert [word.text for word in words.in_words(units)] == line.split()
+
+
+def test_a_model_of_one_language_does_not_claim_to_have_detected_it(tiny, talk):
+    chunk = Chunk(0, 6.0, 14.0, "es")
+    assert tiny.detect_languages([talk[96_000:224_000]], [chunk]) == [{}]
+    (text,) = tiny.transcribe([talk[96_000:224_000]], [chunk])
+    assert (text.language, text.language_probability, text.languages) == ("en", 0.0, {})
+    assert not text.language_detected
+    call = decide([text], lambda text: text.chunk.seconds)
+    assert (call.code, call.probability) == ("en", None)
+    assert call.note == "The recognizer knows English only; the language was not detected."
+    assert [stretch.probability for stretch in stretches([text])] == [None]
+
+
+def test_a_window_decoded_again_is_encoded_once_and_gives_the_same_text(tiny, talk):
+    chunk = Chunk(0, 6.0, 14.0, "en")
+    first, second = (tiny.transcribe([talk[96_000:224_000]], [chunk], careful=True)[0] for _ in range(2))
+    assert first == second
+    assert 3 <= first.decodings <= 5
