@@ -80,7 +80,7 @@ def head(folder: Path, nodes: int) -> Iterator[str]:
     """A running head with its autoscaler; yields its address. What it started ends with it."""
     from ray._private.services import get_node_ip_address
 
-    from serve_app.ports import free_port
+    from serve_app.service.ports import free_port
 
     address = f"{get_node_ip_address()}:{free_port()}"
     config = folder / "cluster.yaml"
@@ -120,7 +120,7 @@ def stop(process: "subprocess.Popen[bytes]", folder: Path) -> None:
 
 def settings(url: str, folder: Path, nodes: int) -> Any:
     """A service that has no engine while idle."""
-    from serve_app.ports import free_port
+    from serve_app.service.ports import free_port
     from serve_app.settings import Settings
 
     return Settings(
@@ -246,7 +246,7 @@ async def watch(queue: Queue, calls: int, nodes: int) -> dict[str, Any]:
 async def run(url: str, calls: int, nodes: int) -> dict[str, Any]:
     from db import directory, keys
     from db.database import Database
-    from serve_app.cli.handout import HandOut
+    from serve_app.cli.file_server import HandOut
 
     database = await Database.open(url)
     try:
@@ -261,7 +261,7 @@ async def run(url: str, calls: int, nodes: int) -> dict[str, Any]:
 
 def measure(folder: Path, calls: int, nodes: int) -> dict[str, Any]:
     from db import embedded, migrate
-    from serve_app.environment import prepare_environment
+    from serve_app.service.environment import prepare_environment
 
     url = embedded.start(folder / "state")
     try:
@@ -272,7 +272,7 @@ def measure(folder: Path, calls: int, nodes: int) -> dict[str, Any]:
             import ray
             from ray import serve
 
-            from serve_app.service import Service
+            from serve_app.service.service import Service
 
             join(address)
             service = Service(wanted, address=address, proxy_location="HeadOnly", on_step=print)

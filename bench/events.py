@@ -33,8 +33,8 @@ from db import calls, directory, embedded, keys, migrate, webhooks
 from db.database import EVERY_WORKSPACE, Database
 from db.sealing import Sealer
 from pipeline.domain.call import Sender, Submission
-from serve_app.delivery import Delivering
 from serve_app.webhooks import signing
+from serve_app.webhooks.dispatcher import Delivering
 from serve_app.webhooks.options import WebhookOptions
 
 ENDPOINTS = {"no triggers": 0, "no endpoint": 0, "1 endpoint": 1, "5 endpoints": 5}

@@ -1,6 +1,6 @@
 """What bench/fuzz_submit.py sends: requests generated from a seed, and what each may be answered.
 
-What a body must be answered is asked of `serve_app.schemas`, what headers and framing must be of the generator.
+What a body must be answered is asked of `serve_app.intake.schemas`, what headers and framing must be of the generator.
 """
 
 import gzip
@@ -278,8 +278,8 @@ class Maker:
 def oracle() -> Callable[[bytes], bool]:
     """Whether a body is a submission of a sender with a team, by the service's own rules."""
     from pipeline.domain.call import Sender
-    from serve_app.schemas import parse_body
-    from serve_app.wire import InvalidBody
+    from serve_app.intake.schemas import parse_body
+    from serve_app.intake.wire import InvalidBody
 
     sender = Sender(uuid4(), uuid4(), uuid4(), frozenset({"submit"}), None)
 

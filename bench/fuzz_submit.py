@@ -4,10 +4,10 @@
 
 Starts PostgreSQL, Ray Serve, HAProxy and one Intake replica of its own (as bench/submit.py does), then sends generated
 requests over raw sockets: submissions with mutated fields, keys, bytes and encodings, mutated headers, and framing
-that lies. What a body must be answered is asked of `serve_app.schemas` in this process, what headers must be of the
-generator. A request whose framing is broken may be answered or cut off. Every secret that is sent is marked and sought
-in every log of Ray and PostgreSQL afterwards. At the end: slow clients and a flood of large bodies, with the memory of
-the replica and the proxy.
+that lies. What a body must be answered is asked of `serve_app.intake.schemas` in this process, what headers must be of
+the generator. A request whose framing is broken may be answered or cut off. Every secret that is sent is marked and
+sought in every log of Ray and PostgreSQL afterwards. At the end: slow clients and a flood of large bodies,
+with the memory of the replica and the proxy.
 """
 
 import argparse
@@ -102,7 +102,7 @@ def alone(folder: Path) -> Iterator[tuple[int, str]]:
     """The same application and PostgreSQL behind uvicorn; yields its port and an API key."""
     from bench.submit_stand import new_key
     from db import embedded, migrate
-    from serve_app.ports import free_port
+    from serve_app.service.ports import free_port
 
     url = embedded.start(folder)
     server = None
@@ -125,9 +125,9 @@ def alone(folder: Path) -> Iterator[tuple[int, str]]:
 
 _ALONE = """
 import sys, uvicorn
-from serve_app.ledger import open_ledger
-from serve_app.limits import LimitOptions
-from serve_app.submit import build_api
+from serve_app.intake.store import open_ledger
+from serve_app.intake.limits import LimitOptions
+from serve_app.intake.submit import build_api
 limits = LimitOptions(per_minute=1e9, burst=10**9)
 api = build_api(limits, lambda: open_ledger(sys.argv[1], limits.pool_size))
 uvicorn.run(api, port=int(sys.argv[2]), access_log=False)

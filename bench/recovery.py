@@ -22,8 +22,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db import embedded, migrate
-from serve_app.cli.handout import HandOut
-from serve_app.ports import free_port
+from serve_app.cli.file_server import HandOut
+from serve_app.service.ports import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import synthetic_calls
 

@@ -31,8 +31,8 @@ import psycopg
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db import embedded
-from serve_app import children, run_folder
-from serve_app.ports import free_port
+from serve_app.service import children, run_folder
+from serve_app.service.ports import free_port
 from tests.acceptance.running import Client, RunningService
 
 TITLES = {  # what is killed, by the beginning of its title, or the script that it runs

@@ -26,7 +26,7 @@ from uuid import uuid4
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db import embedded, migrate
-from serve_app.cli.handout import HandOut
+from serve_app.cli.file_server import HandOut
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import FOLDER

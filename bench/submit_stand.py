@@ -55,8 +55,8 @@ def _seconds(process: psutil.Process) -> float:
 def standing(folder: Path, together: int | None = None) -> Iterator[Stand]:
     """Starts PostgreSQL, Ray Serve and one Intake replica; `together`: the setting of that name."""
     from db import embedded, migrate
-    from serve_app.environment import prepare_environment
-    from serve_app.ports import free_port
+    from serve_app.service.environment import prepare_environment
+    from serve_app.service.ports import free_port
     from serve_app.settings import Settings
 
     url = embedded.start(folder)
@@ -78,7 +78,7 @@ def serve_intake(port: int, concurrency: int) -> None:
     from ray import serve
 
     from serve_app.app import ONE_LOOP
-    from serve_app.intake import Intake
+    from serve_app.intake.deployment import Intake
 
     ray.init(address="local", include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
     serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})

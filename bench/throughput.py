@@ -106,7 +106,7 @@ class Whole:
 
     def __init__(self, folder: Path, model: Path, threads: int) -> None:
         from db import embedded, migrate
-        from serve_app.ports import free_port
+        from serve_app.service.ports import free_port
         from tests.acceptance.running import RunningService
 
         self._state = folder / "state"
@@ -126,7 +126,7 @@ class Whole:
         return asyncio.run(self._run(recordings))
 
     async def _run(self, recordings: Sequence[Path]) -> tuple[float, dict[str, float], int]:
-        from serve_app.cli.handout import HandOut
+        from serve_app.cli.file_server import HandOut
         from tests.acceptance.running import Client
 
         client = await Client.of(self._service)

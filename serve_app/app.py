@@ -20,7 +20,7 @@ from ray.serve.deployment import Application
 from ray.serve.handle import DeploymentHandle
 
 from pipeline.actors import Diarizer, RayWorkers, Transcriber
-from serve_app.scaling import autoscaling, gpu_share, replica_config
+from serve_app.scaling.policy import autoscaling, gpu_share, replica_config
 from serve_app.settings import Settings
 
 log = logging.getLogger("ray.serve")
@@ -33,8 +33,8 @@ class ConductorReplica:
 
     async def __init__(self, transcriber: DeploymentHandle, diarizer: DeploymentHandle) -> None:  # type: ignore[misc]
         from db.database import Database
-        from serve_app.conductor import Conducting
-        from serve_app.delivery import Delivering
+        from serve_app.conductor.loop import Conducting
+        from serve_app.webhooks.dispatcher import Delivering
 
         settings = Settings()
         self._database = await Database.open(settings.require_database_url(), pool_size=settings.processing.pool_size)
@@ -110,7 +110,7 @@ old names, since glibc 2.36 hands on to a child only the first of the tunables i
 
 def build_intake(settings: Settings) -> Application:
     """The application that takes calls in."""
-    from serve_app.intake import Intake
+    from serve_app.intake.deployment import Intake
 
     scaling = settings.scaling.intake
     return Intake.options(

@@ -41,10 +41,10 @@ from pipeline.diarization.engine import DiarizationOptions
 from pipeline.speakers.language import LanguageOptions
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.turns import TurnOptions
-from serve_app import folder_key
-from serve_app.limits import LimitOptions
-from serve_app.retry import ProcessingOptions
-from serve_app.scaling import ScalingOptions
+from serve_app.conductor.retry import ProcessingOptions
+from serve_app.intake.limits import LimitOptions
+from serve_app.scaling.policy import ScalingOptions
+from serve_app.service import folder_key
 from serve_app.webhooks.options import WebhookOptions
 
 if TYPE_CHECKING:

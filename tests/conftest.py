@@ -4,7 +4,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from serve_app import ray_access, run_folder
+from serve_app.service import ray_access, run_folder
 
 pytest_plugins = ["tests.postgres", "tests.engines", "tests.llm_server"]
 

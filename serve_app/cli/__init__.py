@@ -3,13 +3,18 @@
 `COMMANDS` is the table of contents. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 service or state not reachable.
 """
 
-from serve_app.cli.shelf import Entry, make_app
+from serve_app.cli.lazy import Entry, make_app
 
 COMMANDS = (
     Entry("demo", "serve_app.cli.demo:demo", "Start here: the service, nine sample calls, their records.", "Run"),
     Entry("up", "serve_app.cli.up:up", "Start or join Ray, migrate the database, serve calls.", "Run"),
     Entry("migrate", "serve_app.cli.migrate:migrate", "Bring the database up to date, before `serve deploy`.", "Run"),
-    Entry("doctor", "serve_app.cli.doctor:doctor", "What is missing on this machine, and what to do about it.", "Run"),
+    Entry(
+        "doctor",
+        "serve_app.cli.doctor.command:doctor",
+        "What is missing on this machine, and what to do about it.",
+        "Run",
+    ),
     Entry(
         "checkpoints",
         "serve_app.cli.checkpoints:app",
@@ -40,7 +45,7 @@ COMMANDS = (
     Entry("contacts", "serve_app.cli.contacts:app", "The people who call: add, list, import a CSV file.", "Workspace"),
     Entry(
         "webhooks",
-        "serve_app.cli.webhooks:app",
+        "serve_app.cli.webhooks.endpoints:app",
         "Tell other systems about calls: add, test, deliveries, replay.",
         "Workspace",
     ),

@@ -99,7 +99,7 @@ def show(
       switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --json
     """
     from serve_app.cli.expected import expected
-    from serve_app.cli.render import render_call
+    from serve_app.cli.render.call import render_call
     from serve_app.settings import Settings
 
     record = load(call_id, workspace)
@@ -189,7 +189,7 @@ def load(call_id: str, workspace: str | None) -> "CallRecord":
 
 
 def summary_table(found: "Sequence[CallSummary]") -> Table:
-    from serve_app.cli.render import STATE_STYLES, where_it_stands
+    from serve_app.cli.render.call import STATE_STYLES, where_it_stands
 
     lines = table("!call", "!started", "from -> to", "!state", "about")
     for call in found:

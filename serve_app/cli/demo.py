@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from db.views import CallRecord
     from pipeline.domain.speech import Label
-    from serve_app.cli.handout import HandOut
+    from serve_app.cli.file_server import HandOut
     from serve_app.demo.samples import Sample
-    from serve_app.service import Endpoints
+    from serve_app.service.service import Endpoints
     from serve_app.settings import Settings
 
 HELLO = """[bold]Switchboard demo[/bold]: PostgreSQL, Ray Serve and the engines, as in production.
@@ -67,10 +67,10 @@ def demo(
 
       switchboard demo 01 08 --keep
     """
-    from serve_app.children import adopt_orphans
-    from serve_app.cli.handout import HandOut
-    from serve_app.run_folder import discard_own, own
-    from serve_app.service import Service
+    from serve_app.cli.file_server import HandOut
+    from serve_app.service.children import adopt_orphans
+    from serve_app.service.run_folder import discard_own, own
+    from serve_app.service.service import Service
 
     console = err()
     console.print(HELLO)
@@ -107,7 +107,7 @@ def demo(
 
 def demo_settings(data_dir: Path, port: int) -> "Settings":
     """Production's settings but for the checkpoints, the folder, the port, and 127.0.0.1 as a host to fetch from."""
-    from serve_app.ports import free_port
+    from serve_app.service.ports import free_port
     from serve_app.settings import Settings
 
     settings = Settings()
@@ -265,7 +265,7 @@ def _held(labels: "Sequence[Label]") -> dict[str, float]:
 
 
 def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dict[str, Any]) -> None:
-    from serve_app.cli.render import render_call
+    from serve_app.cli.render.call import render_call
 
     console = out()
     for sample in samples:

@@ -23,7 +23,7 @@ class Expected:
 async def expected(database: "Database", job_id: UUID | None, settings: "Settings") -> Expected | None:
     """None for a job that has ended, or that is to be tried later."""
     from db import queue
-    from serve_app.pace import CALL, Estimate, ahead
+    from serve_app.scaling.estimates import CALL, Estimate, ahead
 
     place = await queue.place(database, job_id) if job_id else None
     if place is None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from pipeline.domain.speech import Transcript, Turn, Word, text_of
-from serve_app.cli.render_sound import who
+from serve_app.cli.render.sound import who
 
 LINE_SECONDS, LINE_CHARACTERS = 6.0, 80  # of one subtitle
 

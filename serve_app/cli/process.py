@@ -99,7 +99,7 @@ async def _process_all(
     words: bool,
     quiet: bool,
 ) -> list[dict[str, Any]]:
-    from serve_app.cli.render import render_outcome
+    from serve_app.cli.render.call import render_outcome
 
     workers = _workers(settings)
     results: list[dict[str, Any]] = []

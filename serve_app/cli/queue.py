@@ -11,7 +11,7 @@ from serve_app.cli.console import Json, duration, moment, out, print_json, table
 if TYPE_CHECKING:
     from db.database import Database
     from db.queue import Backlog, Lane
-    from serve_app.pace import Estimate
+    from serve_app.scaling.estimates import Estimate
     from serve_app.settings import Settings
 
 CHANNELS = {1: "mixed", 2: "separated", None: "not heard yet"}
@@ -97,7 +97,7 @@ def queue(
 
 def view_of(backlog: "Backlog", lanes: "tuple[Lane, ...]", settings: "Settings", team: str | None = None) -> QueueView:
     """The figures, from what the database holds and what the settings say."""
-    from serve_app.pace import STAGES, Estimate
+    from serve_app.scaling.estimates import STAGES, Estimate
 
     estimate = Estimate(backlog, settings.scaling.guesses)
     stages = tuple(_stage(name, estimate, backlog, settings) for name in STAGES)
@@ -130,7 +130,7 @@ def _gpus(name: str, settings: "Settings") -> float:
 
 
 def _stage(name: str, estimate: "Estimate", backlog: "Backlog", settings: "Settings") -> StageLine:
-    from serve_app.pace import STAGES
+    from serve_app.scaling.estimates import STAGES
 
     work = estimate.work(name)
     there = next((one for one in backlog.engines if one.name == name), None)

@@ -13,7 +13,7 @@ import typer
 
 from serve_app.cli.console import Json, err, out, plain, print_json
 from serve_app.cli.errors import FAILED, UNREACHABLE, USAGE, CommandError
-from serve_app.cli.handout import HandOut
+from serve_app.cli.file_server import HandOut
 from serve_app.cli.problems import Problem, read_problem, show_problem
 
 REQUEST_TIMEOUT = 30.0  # seconds for one answer of /submit

@@ -29,10 +29,10 @@ def up(
 
     Example: switchboard up --port 8000
     """
-    from serve_app.run_folder import discard_own, own
-    from serve_app.service import Service
+    from serve_app.service.run_folder import discard_own, own
+    from serve_app.service.service import Service
+    from serve_app.service.supervisor import Supervisor
     from serve_app.settings import Settings
-    from serve_app.supervisor import Supervisor
 
     settings = Settings()
     listen = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
@@ -76,7 +76,7 @@ def _serve(service: Any, settings: Any, as_json: bool, ready: Callable[[], None]
 
 def _leave(what: str) -> None:
     """End at once, for the supervisor to start again: what waits for a Ray that has died may wait for a minute."""
-    from serve_app.supervisor import AGAIN
+    from serve_app.service.supervisor import AGAIN
 
     err().print(f"[yellow]Ray's {what} is gone.[/yellow]")
     os._exit(AGAIN)

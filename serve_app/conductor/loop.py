@@ -28,9 +28,9 @@ from pipeline.errors import CallError, EngineError, LeaseLost, NotFetched, Stora
 from pipeline.process import NOT_RECORDED, Outcome, ProcessOptions, conclude, fetch_recordings, process
 from pipeline.speakers.policy import Voices
 from pipeline.workers import Workers
-from serve_app.machine import is_dead, worker_name
-from serve_app.pace import CALL, Paces
-from serve_app.retry import ProcessingOptions, decide, is_last_try
+from serve_app.conductor.machine import is_dead, worker_name
+from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
+from serve_app.scaling.estimates import CALL, Paces
 
 T = TypeVar("T")
 PACE_SECONDS = 5.0  # how often a Conductor tells how fast stages were

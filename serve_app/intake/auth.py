@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from pipeline.domain.call import Sender
-from serve_app.errors import NotAuthenticated, ScopeMissing, Unavailable
+from serve_app.intake.errors import NotAuthenticated, ScopeMissing, Unavailable
 
 T = TypeVar("T")
 

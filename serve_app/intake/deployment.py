@@ -1,4 +1,4 @@
-"""Intake: the Serve deployment that takes calls in. A thin wrapper around `serve_app.submit`."""
+"""Intake: the Serve deployment that takes calls in. A thin wrapper around `serve_app.intake.submit`."""
 
 import os
 from contextlib import AbstractAsyncContextManager
@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from fastapi import FastAPI
 from ray import serve
 
-from serve_app.ingress import SOURCE_HEADER
+from serve_app.intake.ingress import SOURCE_HEADER
 from serve_app.settings import Settings
 
 
@@ -20,8 +20,8 @@ class IntakeReplica:
         self._noop = noop
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        from serve_app.ledger import open_ledger
-        from serve_app.submit import Ledger, build_api
+        from serve_app.intake.store import open_ledger
+        from serve_app.intake.submit import Ledger, build_api
 
         settings = Settings()
         url, limits, urls = settings.require_database_url(), settings.limits, settings.url_sealer()

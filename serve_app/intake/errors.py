@@ -35,7 +35,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.errors import CallError, CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
-from serve_app.wire import Fault, InvalidBody
+from serve_app.intake.wire import Fault, InvalidBody
 
 PROBLEM = "application/problem+json"
 log = logging.getLogger("switchboard.intake")

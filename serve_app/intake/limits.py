@@ -12,7 +12,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import ClientDisconnect, Request
 
-from serve_app.errors import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, TooManyRequests, Unavailable
+from serve_app.intake.errors import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, TooManyRequests, Unavailable
 
 
 class LimitOptions(BaseModel):

@@ -1,7 +1,7 @@
 """The contract as an OpenAPI 3.1 document, from the models that check requests.
 
-`python -m serve_app.openapi` writes openapi.json. It is a file and not a route: under `base_url` nothing but /submit
-answers.
+`python -m serve_app.intake.openapi` writes openapi.json. It is a file and not a route: under `base_url` nothing but
+/submit answers.
 """
 
 import json
@@ -11,11 +11,11 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from serve_app import errors
-from serve_app.errors import REFUSALS, Refusal, problem_type
-from serve_app.limits import LimitOptions
-from serve_app.schemas import Problem, SubmitBody, SubmitReply
-from serve_app.wire import Fault
+from serve_app.intake import errors
+from serve_app.intake.errors import REFUSALS, Refusal, problem_type
+from serve_app.intake.limits import LimitOptions
+from serve_app.intake.schemas import Problem, SubmitBody, SubmitReply
+from serve_app.intake.wire import Fault
 
 FILE = Path(__file__).with_name("openapi.json")
 VERSION = "1.0.0"  # of the contract

@@ -14,8 +14,8 @@ from pydantic.alias_generators import to_camel
 from rapidfuzz import fuzz, process
 
 from pipeline.domain.call import Sender, Submission
-from serve_app import wire
-from serve_app.values import (
+from serve_app.intake import wire
+from serve_app.intake.values import (
     MAX_DURATION,
     MAX_NUMBER,
     MAX_URL,
@@ -27,7 +27,7 @@ from serve_app.values import (
     read_url,
     read_uuid,
 )
-from serve_app.wire import Fault, InvalidBody
+from serve_app.intake.wire import Fault, InvalidBody
 
 MAX_FAULTS = 64  # listed one by one; further ones are counted, so that an answer stays small
 

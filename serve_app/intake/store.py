@@ -17,8 +17,8 @@ from db.recording_urls import UrlSealer
 from db.sealing import KEYS_SETTING
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
-from serve_app.limits import LimitOptions
-from serve_app.submit import Accepted
+from serve_app.intake.limits import LimitOptions
+from serve_app.intake.submit import Accepted
 
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
 COUNT_SECONDS = 5.0  # between two counts of what waits

@@ -17,11 +17,11 @@ from starlette.responses import Response
 from db.keys import is_no_key
 from pipeline.domain.call import CallState, Sender, Submission
 from pipeline.errors import CallError, KeyRevoked, StateUnavailable
-from serve_app import errors
-from serve_app.auth import Authenticator, UnknownKeyLimiter
-from serve_app.errors import BacklogFull, Unavailable
-from serve_app.limits import Allowance, Buckets, Gate, LimitOptions, check_media_type, read_body
-from serve_app.schemas import ParsedBody, parse_body
+from serve_app.intake import errors
+from serve_app.intake.auth import Authenticator, UnknownKeyLimiter
+from serve_app.intake.errors import BacklogFull, Unavailable
+from serve_app.intake.limits import Allowance, Buckets, Gate, LimitOptions, check_media_type, read_body
+from serve_app.intake.schemas import ParsedBody, parse_body
 
 
 class Accepted(Protocol):
@@ -35,7 +35,7 @@ class Accepted(Protocol):
 
 
 class Ledger(Protocol):
-    """Where keys are looked up and calls are written down: PostgreSQL (`serve_app.ledger`)."""
+    """Where keys are looked up and calls are written down: PostgreSQL (`serve_app.intake.store`)."""
 
     async def find_key(self, secret: str) -> Sender | None:
         """Whom an API key speaks for; None when it is unknown or revoked."""

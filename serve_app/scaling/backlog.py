@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from db.database import Database
-    from serve_app.pace import Estimate
+    from serve_app.scaling.estimates import Estimate
 
 log = logging.getLogger("ray.serve")
 LOOKS: dict[tuple[Any, ...], "Look"] = {}  # of this process, by their arguments
@@ -57,7 +57,7 @@ class Look:
 
     async def _look(self) -> None:
         from db import queue
-        from serve_app.pace import Estimate
+        from serve_app.scaling.estimates import Estimate
 
         try:
             async with asyncio.timeout(5):

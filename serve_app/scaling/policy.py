@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
-    from serve_app.look import Look
+    from serve_app.scaling.backlog import Look
 
 log = logging.getLogger("ray.serve")
 
@@ -123,7 +123,7 @@ class QueuedAudio:
     def look(self) -> "Look":
         """The one of this process for these arguments."""
         # Imported here: Serve sends this class by value, and all that it refers to in its own module.
-        from serve_app.look import shared
+        from serve_app.scaling.backlog import shared
 
         return shared(self._guesses, self._poll_seconds)
 

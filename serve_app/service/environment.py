@@ -5,9 +5,9 @@ import json
 import os
 
 from pipeline.analysis.engine import REVEAL
-from serve_app import ray_access
-from serve_app.ports import RANGE, free_range, own_port
-from serve_app.run_folder import MARK, own
+from serve_app.service import ray_access
+from serve_app.service.ports import RANGE, free_range, own_port
+from serve_app.service.run_folder import MARK, own
 from serve_app.settings import DELIMITER, PREFIX, Settings
 
 LOCAL = "local"  # the address of a Ray that is started here
@@ -77,7 +77,7 @@ def prepare_environment(settings: Settings, database_url: str, address: str = LO
 def _ingress(settings: Settings) -> dict[str, str]:
     """Proxies that answer 503 while they know of no route yet, where Serve's own would answer 404; HAProxy's files in a
     folder that only this user may enter, for whoever reaches its admin socket may send calls elsewhere."""
-    from serve_app.ingress import HAPROXY, PROXY_CALLBACK
+    from serve_app.intake.ingress import HAPROXY, PROXY_CALLBACK
 
     variables = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": PROXY_CALLBACK}
     variables["HAPROXY_CONNECTIONS_PER_SOURCE"] = str(settings.http.connections_per_source)

@@ -3,7 +3,7 @@
 import contextlib
 import socket
 
-from serve_app.service_error import ServiceError
+from serve_app.service.errors import ServiceError
 from serve_app.settings import PREFIX
 
 RANGE = 100  # ports of the replicas of one service, of those from 30000 to 31000

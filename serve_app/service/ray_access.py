@@ -9,7 +9,7 @@ import os
 import secrets
 from pathlib import Path
 
-from serve_app.run_folder import running
+from serve_app.service.run_folder import running
 
 TOKEN = "ray_token"  # noqa: S105 (the name of its file)
 # Ray binds its ports to the loopback address where it takes itself for a Ray of one machine, as it does on macOS.

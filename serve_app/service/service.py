@@ -17,13 +17,13 @@ from typing import Any
 import httpx
 import psutil
 
-from serve_app import children
-from serve_app.environment import LOCAL, prepare_environment
-from serve_app.ports import refuse_taken_port
-from serve_app.run_folder import own
-from serve_app.service_error import ServiceError
+from serve_app.service import children
+from serve_app.service.environment import LOCAL, prepare_environment
+from serve_app.service.errors import ServiceError
+from serve_app.service.ports import refuse_taken_port
+from serve_app.service.run_folder import own
+from serve_app.service.state import State
 from serve_app.settings import Settings
-from serve_app.state import State
 
 VITAL = ("gcs_server", "raylet")
 INTAKE, CALLS = "intake", "calls"  # names of the Serve applications

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import psutil
 
-from serve_app.holder import FolderHeld, FolderLock
-from serve_app.service_error import ServiceError
+from serve_app.service.errors import ServiceError
+from serve_app.service.holder import FolderHeld, FolderLock
 from serve_app.settings import PREFIX, Settings
 
 

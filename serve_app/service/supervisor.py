@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from serve_app import children
-from serve_app.run_folder import MARK
-from serve_app.state import State
+from serve_app.service import children
+from serve_app.service.run_folder import MARK
+from serve_app.service.state import State
 
 LOOK_SECONDS = 0.2
 STATE_SECONDS = 0.5  # between two looks at PostgreSQL

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from db import embedded, migrate
-from serve_app.cli.handout import HandOut
+from serve_app.cli.file_server import HandOut
 from tests.acceptance.running import Client, RunningService
 
 

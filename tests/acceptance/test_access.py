@@ -12,8 +12,8 @@ import httpx
 import psutil
 import pytest
 
-from serve_app import ray_access
-from serve_app.cli.handout import HandOut
+from serve_app.cli.file_server import HandOut
+from serve_app.service import ray_access
 from tests.acceptance.running import Client, RunningService
 from tests.listening import Door, doors
 from tests.synthetic_calls import synthetic_calls

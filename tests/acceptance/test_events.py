@@ -4,7 +4,7 @@ from standardwebhooks.webhooks import Webhook
 
 from db import webhooks
 from db.sealing import Sealer
-from serve_app.cli.handout import HandOut
+from serve_app.cli.file_server import HandOut
 from serve_app.webhooks import payload, signing
 from tests.acceptance.running import Client
 from tests.receiver import receiving

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from db import embedded
-from serve_app.cli.handout import HandOut
+from serve_app.cli.file_server import HandOut
 from serve_app.demo.samples import Sample
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import synthetic_calls

@@ -10,7 +10,7 @@ import pytest
 
 from db.database import EVERY_WORKSPACE
 from serve_app.app import HEAP
-from serve_app.cli.handout import HandOut
+from serve_app.cli.file_server import HandOut
 from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample
 from tests.acceptance.running import Client, RunningService

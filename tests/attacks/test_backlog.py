@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from db import queue
-from serve_app import ledger as ledgers
-from serve_app.ledger import open_ledger
+from serve_app.intake import store as ledgers
+from serve_app.intake.store import open_ledger
 from tests.postgres import World, new_world
 from tests.unit.intake_in_memory import BODY, FINISHED, is_problem, service, three_keys
 

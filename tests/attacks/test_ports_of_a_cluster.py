@@ -19,7 +19,7 @@ import psutil
 import pytest
 import yaml
 
-from serve_app import children
+from serve_app.service import children
 from tests.listening import Door
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ serve.run(Answer.bind())
 # Run on the machine: what listens there is seen from there only.
 LISTENING = """
 import dataclasses, json, sys
-from serve_app import children
+from serve_app.service import children
 from tests.listening import doors_of
 print(json.dumps([dataclasses.astuple(door) for door in doors_of(children.with_variable("RAY_TMPDIR", sys.argv[1]))]))
 """

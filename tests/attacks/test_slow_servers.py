@@ -7,8 +7,8 @@ from uuid import uuid4
 from pipeline.audio.fetch import FetchOptions
 from pipeline.process import ProcessOptions
 from pipeline.workers import LocalWorkers
-from serve_app.conductor import Conducting
-from serve_app.retry import ProcessingOptions
+from serve_app.conductor.loop import Conducting
+from serve_app.conductor.retry import ProcessingOptions
 from tests.attacks.test_allowed_hosts import fate
 from tests.postgres import World, new_world
 from tests.unit.test_fetch import reply, serving

@@ -10,9 +10,9 @@ from cryptography.fernet import Fernet
 
 from db import embedded, keys, views, webhooks
 from db.recording_urls import UrlSealer
-from serve_app.ledger import open_ledger
-from serve_app.limits import LimitOptions
-from serve_app.submit import build_api
+from serve_app.intake.limits import LimitOptions
+from serve_app.intake.store import open_ledger
+from serve_app.intake.submit import build_api
 from tests.integration.test_recording_urls import conducting, submit, until
 from tests.postgres import World
 from tests.unit.test_fetch import SECRET as SIGNATURE

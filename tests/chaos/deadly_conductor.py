@@ -17,8 +17,8 @@ from pipeline.audio.fetch import FetchOptions
 from pipeline.audio.hear import Loaded
 from pipeline.process import ProcessOptions
 from pipeline.workers import Held, LocalWorkers
-from serve_app.conductor import Conducting
-from serve_app.retry import ProcessingOptions
+from serve_app.conductor.loop import Conducting
+from serve_app.conductor.retry import ProcessingOptions
 from tests.chaos.deadly import LOUD, Deadly
 
 OPTIONS = ProcessingOptions(

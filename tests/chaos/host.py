@@ -16,9 +16,9 @@ from typing import Any
 
 import psutil
 
-from serve_app.environment import prepare_environment
-from serve_app.run_folder import discard_own
-from serve_app.service import Service
+from serve_app.service.environment import prepare_environment
+from serve_app.service.run_folder import discard_own
+from serve_app.service.service import Service
 from serve_app.settings import Settings
 from tests.chaos.skew import skewed
 

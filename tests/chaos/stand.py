@@ -23,7 +23,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from db import embedded
-from serve_app.ports import free_port
+from serve_app.service.ports import free_port
 from tests import fixture_checkpoints
 from tests.chaos.wire import Wire
 

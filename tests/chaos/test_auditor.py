@@ -15,7 +15,7 @@ import pytest_asyncio
 from db import calls, jobs, results
 from pipeline.domain.speech import Layout, LayoutKind, Recording, Transcript
 from pipeline.errors import RecordingGone
-from serve_app.schemas import parse_body
+from serve_app.intake.schemas import parse_body
 from tests.chaos.auditor import Fault, Truth, audit
 from tests.chaos.ledger import Attempt
 from tests.postgres import World

@@ -31,7 +31,7 @@ DELIVERING = """
 import asyncio, sys
 from db.database import Database
 from db.sealing import Sealer
-from serve_app.delivery import Delivering
+from serve_app.webhooks.dispatcher import Delivering
 from serve_app.webhooks.options import WebhookOptions
 
 async def main():

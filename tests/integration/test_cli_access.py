@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from serve_app import ray_access
-from serve_app.cli import checks_access
-from serve_app.cli.checks import Level
+from serve_app.cli.doctor import access as checks_access
+from serve_app.cli.doctor.check import Level
+from serve_app.service import ray_access
 
 START = """
 import sys, ray

@@ -12,7 +12,7 @@ from db.queue import Pace
 from pipeline.domain.speech import Heard, Layout, LayoutKind, Recognized, Recording
 from pipeline.errors import RecordingNotReady
 from serve_app.cli import app
-from serve_app.pace import ahead
+from serve_app.scaling.estimates import ahead
 from tests.postgres import World
 
 runner = CliRunner()

@@ -11,7 +11,8 @@ from typer.testing import CliRunner, Result
 from db import calls, keys
 from db.database import Database
 from pipeline.domain.call import Submission
-from serve_app.cli import app, checks_secrets, state
+from serve_app.cli import app, state
+from serve_app.cli.doctor import secrets as checks_secrets
 from serve_app.settings import Settings
 
 runner = CliRunner()

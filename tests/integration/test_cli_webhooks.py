@@ -17,7 +17,8 @@ from db import calls, events, keys
 from db.database import EVERY_WORKSPACE, Database
 from db.events import Attempt, Verdict
 from pipeline.domain.call import Submission
-from serve_app.cli import app, checks_webhooks, state
+from serve_app.cli import app, state
+from serve_app.cli.doctor import webhooks as checks_webhooks
 from serve_app.settings import Settings
 from serve_app.webhooks import payload
 from tests.receiver import Receiver, receiving

@@ -31,11 +31,11 @@ from pipeline.deadlines import DeadlineOptions
 from pipeline.domain.insight import Finding
 from pipeline.process import ProcessOptions
 from pipeline.workers import LocalWorkers
-from serve_app.cli.handout import HandOut
-from serve_app.conductor import Conducting
+from serve_app.cli.file_server import HandOut
+from serve_app.conductor.loop import Conducting
+from serve_app.conductor.retry import ProcessingOptions
 from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample
-from serve_app.retry import ProcessingOptions
 from tests.postgres import NOTHING_DURABLE, World, new_world
 from tests.synthetic_calls import FOLDER, synthetic_calls
 
@@ -448,7 +448,7 @@ async def test_a_call_that_took_its_worker_along_each_time_fails_as_worker_lost(
 async def test_a_job_of_a_process_of_this_machine_that_is_no_more_is_taken_over_at_once(
     world: World, files: HandOut, short: Path, conducting: Conduct
 ) -> None:
-    name = "from serve_app.machine import worker_name; print(worker_name())"
+    name = "from serve_app.conductor.machine import worker_name; print(worker_name())"
     gone = subprocess.run([sys.executable, "-c", name], capture_output=True, text=True, check=True).stdout.strip()
     await world.submit(recording_url=files.add(short))
     await world.claim(worker=gone, ttl=600)

@@ -12,8 +12,8 @@ from db import jobs
 from pipeline.errors import NotAudio
 from pipeline.process import ProcessOptions
 from pipeline.workers import LocalWorkers, Recognition
-from serve_app.conductor import Conducting
-from serve_app.retry import ProcessingOptions
+from serve_app.conductor.loop import Conducting
+from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World
 from tests.unit.test_fetch import AUDIO, reply, serving
 from tests.unit.test_fetch import options as fetch_options

@@ -21,8 +21,8 @@ from db import event_upkeep, event_views, jobs, webhooks
 from db.clock import Clock
 from db.sealing import Sealer
 from pipeline.errors import NotAudio
-from serve_app.delivery import Delivering
 from serve_app.webhooks import payload, signing
+from serve_app.webhooks.dispatcher import Delivering
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.post import Poster
 from tests.postgres import World
@@ -408,7 +408,7 @@ KILLED = """
 import asyncio, sys
 from db.database import Database
 from db.sealing import Sealer
-from serve_app.delivery import Delivering
+from serve_app.webhooks.dispatcher import Delivering
 from serve_app.webhooks.options import WebhookOptions
 
 async def main():

@@ -18,7 +18,7 @@ from db import database as database_module
 from db import directory, embedded, isolation, migrate
 from db.database import EVERY_WORKSPACE, Database
 from db.embedded import _programs
-from serve_app.cli import checks_service
+from serve_app.cli.doctor import service as checks_service
 from tests.postgres import World
 
 ROOT = Path(__file__).parents[2]

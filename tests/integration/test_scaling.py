@@ -13,8 +13,8 @@ from db import jobs, queue, results
 from db.queue import Pace
 from pipeline.domain.speech import Diarization, Heard, Layout, LayoutKind, Recognized, Recording
 from pipeline.errors import RecordingNotReady
-from serve_app.pace import PRIOR_SECONDS, Work
-from serve_app.scaling import QueuedAudio, ScalingOptions, autoscaling
+from serve_app.scaling.estimates import PRIOR_SECONDS, Work
+from serve_app.scaling.policy import QueuedAudio, ScalingOptions, autoscaling
 from tests.postgres import World
 
 GUESSES = {"Conductor": 20.0, "Transcriber": 10.0, "Diarizer": 5.0}
@@ -26,7 +26,7 @@ RECORDING = (Recording(0, "file:///a", "ab", 7),)
 async def policies(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, QueuedAudio]]:
     """One for each deployment, as in the controller, which share their looks."""
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", world.database.url)
-    monkeypatch.setattr("serve_app.look.LOOKS", {})
+    monkeypatch.setattr("serve_app.scaling.backlog.LOOKS", {})
     made = {name: QueuedAudio(name, GUESSES, CLEAR, poll_seconds=0) for name in GUESSES}
     yield made
     await made["Conductor"].look.close()
@@ -192,7 +192,7 @@ async def test_a_policy_that_has_looked_can_be_sent_along_with_a_replica(
     """Serve sends the class by value."""
     from ray import cloudpickle
 
-    from serve_app import scaling
+    from serve_app.scaling import policy as scaling
 
     cloudpickle.register_pickle_by_value(scaling)
     await submit(world, 1, 60)

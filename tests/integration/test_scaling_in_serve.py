@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from db import queue
-from serve_app.scaling import EngineReplicas, ScalingOptions, autoscaling, replica_config
+from serve_app.scaling.policy import EngineReplicas, ScalingOptions, autoscaling, replica_config
 from tests import cluster
 from tests.postgres import World
 

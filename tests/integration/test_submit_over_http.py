@@ -28,10 +28,10 @@ from schemathesis.specs.openapi.checks import (
 
 from db import directory, keys, tables, views
 from db.database import EVERY_WORKSPACE, Database
-from serve_app import openapi
-from serve_app.ledger import open_ledger
-from serve_app.limits import LimitOptions
-from serve_app.submit import build_api
+from serve_app.intake import openapi
+from serve_app.intake.limits import LimitOptions
+from serve_app.intake.store import open_ledger
+from serve_app.intake.submit import build_api
 
 BODY: dict[str, Any] = {
     "from": "+493012345678",

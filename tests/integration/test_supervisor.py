@@ -13,15 +13,15 @@ import psycopg
 import pytest
 
 from db import embedded
-from serve_app.holder import FolderLock
+from serve_app.service.holder import FolderLock
 
 SCRIPT = """
 import os, subprocess, sys, time
 from pathlib import Path
-from serve_app.run_folder import MARK
+from serve_app.service.run_folder import MARK
 from serve_app.settings import Settings
-from serve_app.state import State
-from serve_app.supervisor import AGAIN, Supervisor
+from serve_app.service.state import State
+from serve_app.service.supervisor import AGAIN, Supervisor
 
 folder, kind = Path(sys.argv[1]), sys.argv[2]
 settings = Settings(data_dir=folder, database_url=None if kind == "embedded" else "postgresql://localhost/x")
@@ -195,7 +195,7 @@ def test_a_supervisor_that_is_killed_takes_postgresql_with_it_and_frees_the_fold
 
 
 def held(lock: FolderLock) -> bool:
-    from serve_app.holder import FolderHeld
+    from serve_app.service.holder import FolderHeld
 
     try:
         lock.hold()

@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 import httpx
 
 from pipeline.domain.call import CallState, Sender, Submission
-from serve_app.limits import LimitOptions
-from serve_app.submit import build_api
+from serve_app.intake.limits import LimitOptions
+from serve_app.intake.submit import build_api
 
 JSON = {"Content-Type": "application/json"}
 JOB = UUID("b3d0f6f4-5a56-4f6a-8a29-0e2f5f1f7c11")

@@ -8,8 +8,11 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from serve_app.cli import app, checks_machine, checks_service, doctor
-from serve_app.cli.checks import Check, Level, bad, good, warn
+from serve_app.cli import app
+from serve_app.cli.doctor import command as doctor
+from serve_app.cli.doctor import machine as checks_machine
+from serve_app.cli.doctor import service as checks_service
+from serve_app.cli.doctor.check import Check, Level, bad, good, warn
 
 runner = CliRunner()
 
@@ -101,7 +104,7 @@ def test_a_scratch_folder_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
 
 
 def test_an_embedder_without_a_calibration_is_a_remark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from serve_app.cli.checks_models import _voices
+    from serve_app.cli.doctor.models import _voices
     from serve_app.settings import Settings
 
     unknown, known = "pyannote/speaker-diarization-community-1", "segmentation-3.0+campplus"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from pipeline.errors import CheckpointMissing, StateUnavailable
 from serve_app.cli import COMMANDS, app
 from serve_app.cli.errors import CommandError, explain
-from serve_app.cli.shelf import Entry, make_app
+from serve_app.cli.lazy import Entry, make_app
 
 runner = CliRunner()
 

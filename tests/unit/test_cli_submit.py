@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from serve_app.cli import app
-from serve_app.cli.handout import HandOut
+from serve_app.cli.file_server import HandOut
 from serve_app.cli.problems import read_problem
 
 runner = CliRunner()

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import CallError, LeaseLost, SubmissionError
-from serve_app import conductor, errors
+from serve_app.conductor import loop as conductor
+from serve_app.intake import errors
 
-README = (Path(errors.__file__).parent / "README.md").read_text(encoding="utf-8")
+README = (Path(errors.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 
 
 def below(kind: type[CallError]) -> list[type[CallError]]:

@@ -70,7 +70,8 @@ def test_every_argument_in_serve_yaml_is_a_setting() -> None:
 
 def test_every_deployment_in_serve_yaml_exists() -> None:
     from pipeline import actors
-    from serve_app import app, intake
+    from serve_app import app
+    from serve_app.intake import deployment as intake
 
     ours = {actors.Transcriber.name, actors.Diarizer.name, app.Conductor.name, intake.Intake.name}
     for application in yaml.safe_load(SERVE.read_text())["applications"]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from db.sealing import Sealer
-from serve_app import folder_key
-from serve_app.cli import checks_secrets
-from serve_app.environment import prepare_environment
+from serve_app.cli.doctor import secrets as checks_secrets
+from serve_app.service import folder_key
+from serve_app.service.environment import prepare_environment
 from serve_app.settings import Settings
 
 SET = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIzNDU="

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
-from serve_app import ingress
+from serve_app.intake import ingress
 
 NOT_YET = "    http-request return status 404 content-type text/plain lf-string \"Path \\'%[path]\\' not found.\"\n"
 

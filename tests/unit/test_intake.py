@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, SubmissionError, UnknownTeam
-from serve_app import errors
-from serve_app.auth import Authenticator, UnknownKeyLimiter
-from serve_app.ingress import SOURCE_HEADER
+from serve_app.intake import errors
+from serve_app.intake.auth import Authenticator, UnknownKeyLimiter
+from serve_app.intake.ingress import SOURCE_HEADER
 from tests.unit.intake_in_memory import BODY, FINISHED, JOB, JSON, Memory, is_problem, sender, service, three_keys
 
 

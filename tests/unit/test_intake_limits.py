@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from serve_app import errors
-from serve_app.limits import Buckets, LimitOptions
+from serve_app.intake import errors
+from serve_app.intake.limits import Buckets, LimitOptions
 from tests.unit.intake_in_memory import BODY, JSON, Memory, is_problem, service, three_keys
 
 

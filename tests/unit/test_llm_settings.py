@@ -11,10 +11,10 @@ from pipeline.analysis import ENGINES, AnalysisOptions, Engine, load_engine
 from pipeline.domain.insight import Roster
 from pipeline.process import ProcessOptions, conclude
 from pipeline.workers import LocalWorkers
-from serve_app.cli import checks_analysis
-from serve_app.cli.checks import Level
-from serve_app.cli.render_findings import render_finding
-from serve_app.environment import prepare_environment
+from serve_app.cli.doctor import analysis as checks_analysis
+from serve_app.cli.doctor.check import Level
+from serve_app.cli.render.findings import render_finding
+from serve_app.service.environment import prepare_environment
 from serve_app.settings import Settings
 from tests.llm_server import MODEL, error, running
 from tests.unit.calls_by_hand import call

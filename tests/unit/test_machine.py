@@ -7,13 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from serve_app.machine import BOOT_ID, is_dead, machine, worker_name
+from serve_app.conductor.machine import BOOT_ID, is_dead, machine, worker_name
 
 
 @pytest.fixture
 def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process of this machine, and its worker's name."""
-    script = "import sys; from serve_app.machine import worker_name; print(worker_name(), flush=True); sys.stdin.read()"
+    script = (
+        "import sys; from serve_app.conductor.machine import worker_name; "
+        "print(worker_name(), flush=True); sys.stdin.read()"
+    )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", script], text=True, **pipes) as process:
         assert process.stdout is not None

@@ -6,8 +6,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from serve_app import openapi
-from serve_app.errors import REFUSALS
+from serve_app.intake import openapi
+from serve_app.intake.errors import REFUSALS
 
 DOCUMENT: dict[str, Any] = json.loads(openapi.FILE.read_text(encoding="utf-8"))
 
@@ -18,7 +18,7 @@ def validator(model: str) -> jsonschema.Draft202012Validator:
 
 
 def test_the_file_is_what_the_code_writes() -> None:
-    assert openapi.FILE.read_text(encoding="utf-8") == openapi.text(), "run: python -m serve_app.openapi"
+    assert openapi.FILE.read_text(encoding="utf-8") == openapi.text(), "run: python -m serve_app.intake.openapi"
 
 
 def test_schemathesis_reads_the_document_and_finds_one_operation() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve_app.pace import CALL, Clock, Paces
+from serve_app.scaling.estimates import CALL, Clock, Paces
 
 
 class Time:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from serve_app import ray_access, run_folder
-from serve_app.environment import prepare_environment
+from serve_app.service import ray_access, run_folder
+from serve_app.service.environment import prepare_environment
 from serve_app.settings import Settings
 
 

@@ -20,7 +20,7 @@ from pipeline.errors import (
     RecordingUnreachable,
     StorageError,
 )
-from serve_app.retry import ProcessingOptions, decide, is_last_try
+from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 OPTIONS = ProcessingOptions(patience_seconds=3600, max_failures=3, backoff_seconds=2, max_backoff_seconds=300)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from serve_app import run_folder
-from serve_app.environment import HAPROXY_FILES
+from serve_app.service import run_folder
+from serve_app.service.environment import HAPROXY_FILES
 
 BASE = run_folder._base
 

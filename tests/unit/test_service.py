@@ -11,12 +11,12 @@ import psycopg
 import pytest
 
 from db import embedded
-from serve_app.environment import prepare_environment
-from serve_app.holder import FolderHeld, FolderLock
-from serve_app.ports import free_port, own_port
-from serve_app.service import Service, ServiceError
+from serve_app.service.environment import prepare_environment
+from serve_app.service.holder import FolderHeld, FolderLock
+from serve_app.service.ports import free_port, own_port
+from serve_app.service.service import Service, ServiceError
+from serve_app.service.state import State
 from serve_app.settings import Settings
-from serve_app.state import State
 
 OURS = ("SWITCHBOARD_", "RAY_", "MALLOC_")
 
@@ -66,7 +66,7 @@ def test_a_service_that_could_not_start_stops_the_postgresql_that_it_held_and_le
 
 
 def test_a_folder_whose_holder_was_killed_is_free(tmp_path: Path) -> None:
-    script = "import sys; from pathlib import Path; from serve_app.holder import FolderLock; "
+    script = "import sys; from pathlib import Path; from serve_app.service.holder import FolderLock; "
     script += f"lock = FolderLock(Path({str(tmp_path)!r})); lock.hold(url='x'); print(flush=True); sys.stdin.read()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", script], text=True, **pipes) as holder:
@@ -126,7 +126,7 @@ def test_where_another_service_has_its_replicas_and_its_proxy_this_one_has_ports
 
 
 def test_a_port_that_a_starting_service_has_chosen_is_not_chosen_again_while_that_service_lives() -> None:
-    choosing = "from serve_app.ports import own_port; print(own_port(9301), flush=True); input()"
+    choosing = "from serve_app.service.ports import own_port; print(own_port(9301), flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", choosing], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as starting:

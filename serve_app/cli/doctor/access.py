@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx
 import psutil
 
-from serve_app import ray_access
-from serve_app.cli.checks import Check, bad, good, warn
+from serve_app.cli.doctor.check import Check, bad, good, warn
+from serve_app.service import ray_access
 
 AGENT_PORT, DASHBOARD_PORT = 52365, 8265
 JOBS = ("/api/job_agent/jobs/", "/api/jobs/")  # where a dashboard's agent, and a dashboard, take commands to run

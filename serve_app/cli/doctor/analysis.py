@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from serve_app.cli.checks import Check, good, warn
+from serve_app.cli.doctor.check import Check, good, warn
 
 NAME = "analysis"
 SECONDS = 5.0

@@ -6,8 +6,8 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from serve_app.cli.checks import Check, Level
 from serve_app.cli.console import Json, err, out, print_json, table
+from serve_app.cli.doctor.check import Check, Level
 from serve_app.cli.errors import FAILED, explain
 
 MARKS = {Level.GOOD: ("ok", "green"), Level.WARN: ("!", "bold yellow"), Level.BAD: ("X", "bold red")}
@@ -36,31 +36,31 @@ def doctor(json_: Json = False) -> None:
 
 def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
     """(subject, check) in the order they are shown; without usable settings, only those that need none."""
-    from serve_app.cli import checks_machine
+    from serve_app.cli.doctor import machine
 
     found: list[tuple[str, Callable[[], Iterable[Check]]]] = [
-        ("packages", checks_machine.python_and_packages),
-        ("torch and the GPU", checks_machine.torch_and_gpu),
-        ("limits", checks_machine.open_files),
-        ("HAProxy", checks_machine.haproxy),
-        ("decoder", checks_machine.decoder),
+        ("packages", machine.python_and_packages),
+        ("torch and the GPU", machine.torch_and_gpu),
+        ("limits", machine.open_files),
+        ("HAProxy", machine.haproxy),
+        ("decoder", machine.decoder),
     ]
     settings, complaint = _settings()
     found.append(("settings", lambda: complaint))
     if settings is not None:
-        from serve_app.cli import checks_analysis, checks_models, checks_secrets, checks_service, checks_webhooks
+        from serve_app.cli.doctor import analysis, models, secrets, service, webhooks
 
         found += [
-            ("variables", checks_service.variables),
-            ("data folder", lambda: checks_service.data_folder(settings)),
-            ("storage", lambda: checks_service.storage(settings)),
-            ("database", lambda: checks_service.database(settings)),
-            ("Ray", lambda: checks_service.ray_and_ports(settings)),
-            ("models", lambda: checks_models.checkpoints(settings)),
-            ("analysis", lambda: checks_analysis.endpoint(settings)),
-            ("secrets", lambda: checks_secrets.sealing(settings)),
-            ("recording URLs", lambda: checks_secrets.recording_urls(settings)),
-            ("webhooks", lambda: checks_webhooks.endpoints(settings)),
+            ("variables", service.variables),
+            ("data folder", lambda: service.data_folder(settings)),
+            ("storage", lambda: service.storage(settings)),
+            ("database", lambda: service.database(settings)),
+            ("Ray", lambda: service.ray_and_ports(settings)),
+            ("models", lambda: models.checkpoints(settings)),
+            ("analysis", lambda: analysis.endpoint(settings)),
+            ("secrets", lambda: secrets.sealing(settings)),
+            ("recording URLs", lambda: secrets.recording_urls(settings)),
+            ("webhooks", lambda: webhooks.endpoints(settings)),
         ]
     return found
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from serve_app.cli.checks import Check, bad, good, warn
+from serve_app.cli.doctor.check import Check, bad, good, warn
 
 DISTRIBUTION = "switchboard-calls"
-LOCK = Path(__file__).parents[2] / "requirements.lock"
+LOCK = Path(__file__).parents[3] / "requirements.lock"
 PROBE_SECONDS = 180.0  # importing PyTorch from a cold disk takes its time
 ENOUGH_OPEN_FILES = 8192  # Ray's processes hold a socket or two for each other and for every replica
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from serve_app.cli.checks import Check, bad, good, warn
+from serve_app.cli.doctor.check import Check, bad, good, warn
 
 HUB_SECONDS = 5.0
 

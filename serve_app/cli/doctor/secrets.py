@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from serve_app.cli.checks import Check, good, warn
-from serve_app.folder_key import FILE
+from serve_app.cli.doctor.check import Check, good, warn
+from serve_app.service.folder_key import FILE
 
 
 def sealing(settings: Any) -> Iterator[Check]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from serve_app.cli.checks import Check, bad, good, warn
-from serve_app.run_folder import running
+from serve_app.cli.doctor.check import Check, bad, good, warn
+from serve_app.service.run_folder import running
 
 ENOUGH_SPACE = 5 << 30  # bytes: a day of a small team's recordings
 CONNECT_SECONDS = 5
@@ -153,7 +153,7 @@ def _isolation(url: str) -> Check:
 
 
 def ray_and_ports(settings: Any) -> Iterator[Check]:
-    from serve_app.cli.checks_access import ray_doors
+    from serve_app.cli.doctor.access import ray_doors
 
     own = {service.facts["ray_address"]: service for service in running() if "ray_address" in service.facts}
     for address, service in own.items():

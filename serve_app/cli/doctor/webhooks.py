@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from serve_app.cli.checks import Check, good, warn
+from serve_app.cli.doctor.check import Check, good, warn
 
 BEHIND_SECONDS = 900.0  # beyond the attempts that a restart of the receiver costs
 

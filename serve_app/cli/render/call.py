@@ -14,8 +14,8 @@ from rich.text import Text
 from pipeline.domain.insight import Contact, Finding
 from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Word
 from serve_app.cli.console import duration, moment
-from serve_app.cli.render_findings import render_finding
-from serve_app.cli.render_sound import (
+from serve_app.cli.render.findings import render_finding
+from serve_app.cli.render.sound import (
     beside_speech,
     language_of,
     render_doubts,

@@ -6,7 +6,7 @@ import typer
 
 from serve_app.cli.console import Json, err, moment, out, plain, print_json
 from serve_app.cli.errors import FAILED, CommandError
-from serve_app.cli.webhooks_common import Id, changed, find, new_secret, poster, run, settings, show_secret
+from serve_app.cli.webhooks.common import Id, changed, find, new_secret, poster, run, settings, show_secret
 
 if TYPE_CHECKING:
     from db.database import Database

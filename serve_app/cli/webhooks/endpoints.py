@@ -1,14 +1,15 @@
-"""`switchboard webhooks`: where a workspace's events are sent; further commands are in `webhooks_care` and `_log`."""
+"""`switchboard webhooks`: where a workspace's events are sent; further commands are in `care.py` and `log.py`."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from serve_app.cli import names, webhooks_care, webhooks_log
+from serve_app.cli import names
 from serve_app.cli.console import Json, err, moment, out, plain, print_json, table
 from serve_app.cli.errors import USAGE, CommandError
-from serve_app.cli.webhooks_common import Id, changed, find, new_secret, poster, run, settings, show_secret
+from serve_app.cli.webhooks import care, log
+from serve_app.cli.webhooks.common import Id, changed, find, new_secret, poster, run, settings, show_secret
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -252,5 +253,5 @@ def _about(one: "Endpoint") -> str:
     return one.description
 
 
-webhooks_care.register(app)
-webhooks_log.register(app)
+care.register(app)
+log.register(app)

@@ -10,7 +10,7 @@ from rich.text import Text
 from serve_app.cli import names, state
 from serve_app.cli.console import Json, err, moment, out, plain, print_json, table
 from serve_app.cli.errors import USAGE, CommandError
-from serve_app.cli.webhooks_common import Id, find
+from serve_app.cli.webhooks.common import Id, find
 
 if TYPE_CHECKING:
     from db.database import Database
