@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import sqlalchemy as sa
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db import embedded, migrate
@@ -114,8 +116,8 @@ async def stand(folder: Path) -> AsyncIterator[tuple[Client, Client, list[str]]]
         embedded.stop(folder / "state")
 
 
-async def one_after_another(client: Client, url: str, count: int) -> list[float]:
-    """Seconds from the submission to the completed record, of each call."""
+async def one_after_another(client: Client, url: str, count: int) -> list[dict[str, float]]:
+    """Seconds that each call took from the submission to the completed record, and in each part of that."""
     found = []
     for _ in range(count):
         sent = body(url)
@@ -123,8 +125,32 @@ async def one_after_another(client: Client, url: str, count: int) -> list[float]
         await client.accepted(sent)
         (record,) = await client.ended([sent["callId"]], timeout=600)
         assert record.call.state == "completed", record.call.failure
-        found.append(time.monotonic() - began)
+        found.append({"all": time.monotonic() - began, **await parts(client, sent["callId"])})
     return found
+
+
+async def parts(client: Client, call_id: str) -> dict[str, float]:
+    """Seconds between the moments that the database keeps of a call, in their order."""
+    async with client.database.transaction(client.workspace_id) as connection:
+        rows = await connection.execute(
+            sa.text(
+                "SELECT j.created_at, j.tried_since, j.queued_at, j.started_at, j.finished_at, s.stage AS name,"
+                " s.recorded_at FROM calls c JOIN jobs j ON j.id = c.job_id JOIN stage_results s ON s.job_id = j.id"
+                " WHERE c.call_id = :id ORDER BY s.recorded_at"
+            ),
+            {"id": call_id},
+        )
+        moments = list(rows)
+    job, at = moments[0], {row.name: row.recorded_at for row in moments}
+    steps = {
+        "to be fetched": (job.created_at, job.tried_since),
+        "fetching": (job.tried_since, job.queued_at),
+        "for a place": (job.queued_at, job.started_at),
+        "audio": (job.started_at, at["audio"]),
+        "engines": (at["audio"], max(when for name, when in at.items() if name not in ("speakers", "analysis"))),
+    }
+    steps["conclusion"] = (steps["engines"][1], job.finished_at)
+    return {name: (end - start).total_seconds() for name, (start, end) in steps.items()}
 
 
 async def attack(client: Client, hostile: list[str], options: argparse.Namespace) -> dict[str, int]:
@@ -140,8 +166,6 @@ async def attack(client: Client, hostile: list[str], options: argparse.Namespace
 
 async def end_attack(client: Client) -> dict[str, int]:
     """How A's jobs stand, and then they are gone."""
-    import sqlalchemy as sa
-
     from db.database import EVERY_WORKSPACE
 
     async with client.database.transaction(EVERY_WORKSPACE) as connection:
@@ -163,8 +187,8 @@ async def end_attack(client: Client) -> dict[str, int]:
 
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
-    alone: list[float] = []
-    beside: list[float] = []
+    alone: list[dict[str, float]] = []
+    beside: list[dict[str, float]] = []
     stood: list[dict[str, int]] = []
     with tempfile.TemporaryDirectory(prefix="swb-bench-") as name, HandOut() as files:
         async with stand(Path(name)) as (a, b, hostile):
@@ -175,19 +199,21 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                 await attack(a, hostile, options)
                 beside += await one_after_another(b, url, options.calls)
                 stood.append(await end_attack(a))
+    whole, burdened = ([call["all"] for call in calls] for calls in (alone, beside))
     return {
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
         "dripping": options.dripping,
         "poison": options.poison,
         "calls": len(alone),
-        "alone_median": statistics.median(alone),
-        "beside_median": statistics.median(beside),
-        "alone_worst": max(alone),
-        "beside_worst": max(beside),
-        "ratio": statistics.median(beside) / statistics.median(alone),
-        "ratio_mean": statistics.fmean(beside) / statistics.fmean(alone),
+        "alone_worst": max(whole),
+        "beside_worst": max(burdened),
+        "ratio": statistics.median(burdened) / statistics.median(whole),
+        "ratio_mean": statistics.fmean(burdened) / statistics.fmean(whole),
         "jobs_of_a": stood,
+        "seconds": {
+            part: [statistics.median(call[part] for call in calls) for calls in (alone, beside)] for part in alone[0]
+        },
     }
 
 
@@ -202,7 +228,11 @@ def main() -> None:
     options = parser.parse_args()
     figures = asyncio.run(measure(options))
     for key, value in figures.items():
-        print(f"{key:14} {value:.2f}" if isinstance(value, float) else f"{key:14} {value}")
+        if key != "seconds":
+            print(f"{key:14} {value:.2f}" if isinstance(value, float) else f"{key:14} {value}")
+    print(f"{'median seconds':14} {'alone':>8} {'beside A':>8}")
+    for part, (alone, beside) in figures["seconds"].items():
+        print(f"{part:14} {alone:8.2f} {beside:8.2f}")
     print(f"B takes {figures['ratio']:.2f} times what it takes alone (at most {MOST:g} wanted).")
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

@@ -61,7 +61,7 @@ class Depth:
 # the server, and after an outage that the claimer itself has seen (`take_over` false), holders have the time of a lease
 # to renew first. A job without a worker was abandoned by somebody who knows that its holder is dead.
 _CLAIM = sa.text(
-    "SELECT claim_jobs(:worker, :count, :ttl, :suspect_from, :suspects, :take_over, :held_back, :backfill)"
+    "SELECT claim_jobs(:worker, :count, :ttl, :suspect_from, :suspects, :take_over, :held_back, :backfill, :guests)"
 )
 
 _CLAIM_FETCHES = sa.text("SELECT claim_fetches(:worker, :count, :ttl, :take_over, :per_workspace, :per_host, true)")
@@ -105,19 +105,28 @@ async def claim(
     suspects: bool = False,
     take_over: bool = True,
     backfill: float = 0.1,
+    guests: int = 0,
 ) -> list[Lease]:
     """Take up at most `count` jobs for `ttl` seconds: live calls first, teams by turns, each team's longest due first.
 
+    At most `guests` more are calls of workspaces of which none was being worked on, one of each.
+
     Calls that are not live keep the share `backfill` (above 0, below 1) of the audio while live ones wait. Teams' turns
-    are by seconds of audio and priority: `migrations/sql/0012_marks.sql` has the rule. A job whose lease ran out counts
-    a crash. Several workers may claim at once; no job goes to two of them.
+    are by seconds of audio and priority: `migrations/sql/0020_guests.sql` has the rule. A job whose lease ran out
+    counts a crash. Several workers may claim at once; no job goes to two of them.
 
     Jobs with `suspect_from` crashes or more may be what kills their worker: `suspects` claims those and no others, in
     the stage `HELD_BACK`, in which the death of their worker is not counted against them. With `take_over` False no
     lease that merely ran out is taken over: the caller has just found the server again, as their holders may have.
     """
     values = {"worker": worker, "count": count, "ttl": ttl, "suspect_from": suspect_from}
-    values |= {"suspects": suspects, "take_over": take_over, "held_back": HELD_BACK, "backfill": backfill}
+    values |= {
+        "suspects": suspects,
+        "take_over": take_over,
+        "held_back": HELD_BACK,
+        "backfill": backfill,
+        "guests": guests,
+    }
     async with database.transaction(EVERY_WORKSPACE) as connection:
         return await _leases(connection, await connection.execute(_CLAIM, values))
 

@@ -6,10 +6,11 @@ in scratch files; a replica reads what it needs of them when it needs it.
 
 import asyncio
 import contextlib
+import copy
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -43,6 +44,7 @@ TRIES_BESIDE_OTHERS = 2  # deaths of its replica after which a request is tried 
 TRIES_ALONE = 2  # deaths in which nothing else was at work, after which it is to blame
 CLUSTER_SECONDS = 5.0  # for which what the cluster has is taken to stay the same
 TRIES_OF_A_TASK = 2  # for a CPU task whose process dies
+AHEAD_OF_RAY = 1  # CPU tasks that wait in Ray's queue, so that no processor waits for the next
 KILLED_SECONDS = 10.0  # for a task to be gone that was cancelled
 AHEAD = 1  # batches of recognition whose sound is read and whose features are made while the device is busy
 READERS = 8  # chunks of a batch read at once: an object store answers each after a while
@@ -130,7 +132,8 @@ class RayWorkers:
     else is in such a worker. Ray itself never runs one again: it would also do so when nobody waits any longer. When
     whoever asked leaves (a deadline, a superseded call, a lost lease), a task is killed with its process, and what of a
     request has no place in a batch yet is dropped. No more CPU tasks are handed to Ray than this process's part of the
-    cluster can run, and one to wait (`pipeline.slots` says why); `beside` tells how many processes share the cluster.
+    cluster can run, and one to wait (`pipeline.slots` says why, and who is next); `beside` tells how many processes
+    share the cluster.
     """
 
     def __init__(
@@ -148,7 +151,14 @@ class RayWorkers:
         self._cpus_per_task = cpus_per_task
         self._sharing = 1
         self._tasks: tuple[float, int] = (-math.inf, 1)  # when the cluster was asked, and how many tasks it can run
-        self._slots = Slots(self._part)
+        self._slots = Slots(self._part, AHEAD_OF_RAY)
+        self._owner: Hashable = None
+
+    def of(self, owner: Hashable) -> "RayWorkers":
+        """These workers for calls of one owner: CPU tasks of several owners take turns."""
+        theirs = copy.copy(self)
+        theirs._owner = owner
+        return theirs
 
     def beside(self, sharing: int) -> None:
         """How many processes hand tasks to this cluster, this one included."""
@@ -158,7 +168,7 @@ class RayWorkers:
         if time.monotonic() - self._tasks[0] > CLUSTER_SECONDS:
             cpus = ray.cluster_resources().get("CPU", 0.0)
             self._tasks = (time.monotonic(), int(cpus / self._cpus_per_task))
-        return math.ceil(self._tasks[1] / self._sharing) + 1
+        return math.ceil(self._tasks[1] / self._sharing)
 
     async def recognition(self) -> Recognition:
         while True:  # it asks nothing of the engine, so it cannot be what a replica dies of
@@ -168,14 +178,14 @@ class RayWorkers:
                 await self._wait_for_another(error)
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
-        async with self._slots:
+        async with self._slots.of(self._owner):
             for _ in range(TRIES_OF_A_TASK - 1):
                 with contextlib.suppress(TaskLost):
                     return await _or_killed(self._compute.remote(fn, *map(_inside, args)))
             return await _or_killed(self._compute.remote(fn, *map(_inside, args)))
 
     async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
-        async with self._slots:
+        async with self._slots.of(self._owner):
             for _ in range(TRIES_OF_A_TASK - 1):
                 with contextlib.suppress(TaskLost):
                     return await self._held(fn, args)

@@ -1,4 +1,4 @@
-"""Who may have a task in the cluster's queue: few at once, in the order in which they asked.
+"""Who may have a task in the cluster's queue: few at once, and by turns of those they are for.
 
 Ray keeps a queue of its own for each class of tasks, and the depth of the caller belongs to the class. An actor's depth
 grows with every round of calls between actors, so the tasks of one process fall into ever new classes, among which Ray
@@ -7,48 +7,81 @@ measured, median 0.3 s; with 2 admitted at once worst 2.4 s, median 1.2 s).
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
-from types import TracebackType
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
+
+BESIDE_SECONDS = 10.0  # for which an owner that asked for a place counts as being there
+Turns = deque[asyncio.Future[None]]
 
 
 class Slots:
-    """At most `limit()` holders at once, first come first served: `async with slots: ...`.
+    """At most `limit()` holders at once, and `ahead` more that wait elsewhere: `async with slots.of(owner): ...`.
+
+    The owner that holds fewest comes first, of equals the one whose last turn was longest ago; what one owner asks for
+    keeps its order. While several owners are there
+    (whoever asked within `BESIDE_SECONDS`), nobody holds the last place beside others of its own, and there is nothing
+    ahead: whoever holds none finds a place that is free now. One that is alone has them all.
 
     `limit` is asked anew each time, so it may change; below 1 counts as 1. Belongs to one event loop.
     """
 
-    def __init__(self, limit: Callable[[], int]) -> None:
-        self._limit = limit
-        self._held = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+    def __init__(self, limit: Callable[[], int], ahead: int = 0, now: Callable[[], float] = time.monotonic) -> None:
+        self._limit, self._ahead, self._now = limit, ahead, now
+        self._held: Counter[Hashable] = Counter()
+        self._waiting: dict[Hashable, Turns] = {}
+        self._asked: dict[Hashable, float] = {}  # when each owner did so last
+        self._served: dict[Hashable, int] = {}  # the number of the last turn that each had
+        self._turn = 0
 
-    async def __aenter__(self) -> None:
-        if self._free and not self._waiting:
-            self._held += 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+    @asynccontextmanager
+    async def of(self, owner: Hashable = None) -> AsyncIterator[None]:
+        """A place for the block."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked[owner] = self._now()
+        self._waiting.setdefault(owner, deque()).append(turn)
+        self._give()
         try:
             await turn  # whoever ends it has taken the place for us
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave()
+                self._leave(owner)
             raise
+        try:
+            yield
+        finally:
+            self._leave(owner)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._leave()
+    def _leave(self, owner: Hashable) -> None:
+        self._held[owner] -= 1
+        self._give()
 
-    @property
-    def _free(self) -> bool:
-        return self._held < max(1, self._limit())
+    def _give(self) -> None:
+        self._forget_those_who_left()
+        while may := [owner for owner in self._waiting if self._may(owner)]:
+            owner = min(may, key=lambda one: (self._held[one], self._served.get(one, 0)))
+            self._turn += 1
+            self._served[owner] = self._turn
+            self._held[owner] += 1
+            self._waiting[owner].popleft().set_result(None)
+            if not self._waiting[owner]:
+                del self._waiting[owner]
 
-    def _leave(self) -> None:
-        self._held -= 1
-        while self._waiting and self._free:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                self._held += 1
-                turn.set_result(None)
+    def _may(self, owner: Hashable) -> bool:
+        limit, held = max(1, self._limit()), self._held.total()
+        if len(self._asked) == 1:
+            return held < limit + self._ahead
+        return held < limit - (self._held[owner] > 0)
+
+    def _forget_those_who_left(self) -> None:
+        there = {owner: deque(turn for turn in turns if not turn.done()) for owner, turns in self._waiting.items()}
+        self._waiting = {owner: turns for owner, turns in there.items() if turns}
+        self._held = +self._held
+        since = self._now() - BESIDE_SECONDS
+        self._asked = {
+            owner: at
+            for owner, at in self._asked.items()
+            if at > since or owner in self._waiting or owner in self._held
+        }
+        self._served = {owner: turn for owner, turn in self._served.items() if owner in self._asked}

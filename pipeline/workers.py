@@ -5,7 +5,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -44,6 +44,9 @@ class Workers(Protocol):
     `audio` is always a `Held` of `pipeline.audio.hear.Loaded`.
     """
 
+    def of(self, owner: Hashable) -> "Workers":
+        """The same workers for calls of one owner (a workspace): where owners share processors, they take turns."""
+
     async def recognition(self) -> Recognition:
         """The recogniser at work."""
 
@@ -77,6 +80,9 @@ class LocalWorkers:
         self._engines = {"transcriber": transcriber, "diarizer": diarizer}
         self._loading = {name: asyncio.Lock() for name in self._engines}
         self._room: dict[str, asyncio.Semaphore] = {}  # as many requests at a time as the engine works on
+
+    def of(self, owner: Hashable) -> "LocalWorkers":
+        return self  # threads take what turns the system gives them
 
     async def _engine(self, name: str) -> Any:
         async with self._loading[name]:

@@ -165,7 +165,7 @@ class Conducting:
 
     async def _claim(self) -> bool:
         """Begin what there is room for; whether anything was."""
-        leases = await self._leases(self._room, suspects=False) if self._room else []
+        leases = await self._leases(self._room, suspects=False) if self._room or self._guests else []
         for lease in leases:
             self._begin(lease)
         return bool(leases)
@@ -209,12 +209,19 @@ class Conducting:
             suspects,
             self._in_touch,
             options.backfill_share,
+            0 if suspects else self._guests,
         )
 
     @property
     def _room(self) -> int:
         """How many more jobs may be begun now."""
-        return 0 if self._stopping or self._suspect else self._options.concurrency - self._worked_on
+        return 0 if self._stopping or self._suspect else max(0, self._options.concurrency - self._worked_on)
+
+    @property
+    def _guests(self) -> int:
+        """How many more may be begun beyond that, of workspaces of which no call is worked on."""
+        whole = self._options.concurrency + self._options.guests
+        return 0 if self._stopping or self._suspect else min(self._options.guests, max(0, whole - self._worked_on))
 
     @property
     def _fetch_room(self) -> int:
@@ -288,7 +295,7 @@ class Conducting:
         allowed = fetch.model_copy(update={"allowed_hosts": (*fetch.allowed_hosts, *own)})
         warnings = await fetch_recordings(
             self._opened(lease.call),
-            self._workers,
+            self._workers.of(lease.workspace_id),
             journal.record,
             journal.recall,
             self._process_options.model_copy(update={"fetch": allowed}),
@@ -325,7 +332,7 @@ class Conducting:
         last_try = is_last_try(lease.job, lease.clock.now(), self._options)
         outcome = await process(
             lease.call,
-            self._workers,
+            self._workers.of(lease.workspace_id),
             known,
             journal.record,
             journal.recall,
@@ -339,7 +346,12 @@ class Conducting:
             lease = replace(lease, call=changed)  # a submission changed the call while it was worked on
             known = await self._patiently(partial(roster.load, self._database, lease))
             outcome = await conclude(
-                changed, self._workers, known, outcome.spoken, journal.record, self._process_options
+                changed,
+                self._workers.of(lease.workspace_id),
+                known,
+                outcome.spoken,
+                journal.record,
+                self._process_options,
             )
         if lease.job.kind == "process":
             self._settle(lease, self._paces.end(CALL, lease.job.job_id, *journal.heard))

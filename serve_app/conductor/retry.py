@@ -22,6 +22,12 @@ class ProcessingOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     concurrency: int = Field(4, ge=1, description="Calls that one Conductor works on at once.")
+    guests: int = Field(
+        1,
+        ge=0,
+        description="And so many more, of workspaces of which no call is being worked on: they do not wait for the "
+        "calls of whoever has taken all places.",
+    )
     fetch_concurrency: int = Field(
         128, ge=1, description="Calls whose recordings one Conductor fetches at once, beside those it works on."
     )

@@ -1,8 +1,11 @@
-"""A tenant whose recording server never finishes keeps nobody else's call from being fetched and worked on."""
+"""A tenant whose recordings never arrive, or whose calls never end, keeps nobody else's call from being fetched and
+worked on."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 from pipeline.audio.fetch import FetchOptions
 from pipeline.process import ProcessOptions
@@ -42,5 +45,45 @@ async def test_recordings_that_never_arrive_hold_no_place_of_others(world: World
                 assert await asyncio.wait_for(fate(other), 20) == "fetched"
             (row,) = await world.rows(HELD)
             assert 4 <= row["n"] <= 6
+        finally:
+            await conductor.stop()
+
+
+class Endless(LocalWorkers):
+    """Every call is worked on without end."""
+
+    async def recognition(self) -> Any:
+        await asyncio.sleep(600)
+
+
+async def test_calls_that_never_end_hold_no_place_of_those_who_have_none(world: World, tmp_path: Path) -> None:
+    """Six of tenant A, with two places; B finds one, and no second one as long as A's have to wait."""
+    other = await new_world(world.database)
+    options = ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1",)))
+    few = ProcessingOptions(concurrency=2, poll_seconds=0.1, lease_seconds=5, drain_seconds=0)
+    conductor = Conducting(world.database, Endless(None, None), few, options)
+
+    async def at_work() -> Counter[UUID]:
+        rows = await world.rows(
+            "SELECT c.workspace_id AS id FROM jobs j JOIN calls c ON c.id = j.call_pk WHERE j.state = 'running'"
+        )
+        return Counter(row["id"] for row in rows)
+
+    async with serving(reply()) as good:
+        await conductor.start()
+        try:
+            for one, calls, expected in (
+                (world, 6, {world.workspace_id: 2}),
+                (other, 3, {world.workspace_id: 2, other.workspace_id: 1}),
+            ):
+                for _ in range(calls):
+                    one.call_id = uuid4()
+                    await one.submit(recording_url=good.url() + f"?call={one.call_id}")
+                    assert await asyncio.wait_for(fate(one), 20) == "fetched"
+                async with asyncio.timeout(20):
+                    while await at_work() != expected:
+                        await asyncio.sleep(0.05)
+            await asyncio.sleep(1)
+            assert await at_work() == expected
         finally:
             await conductor.stop()

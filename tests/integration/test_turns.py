@@ -190,11 +190,14 @@ async def test_a_claim_reads_a_few_index_entries_of_a_long_queue(world: World) -
         " WHERE relname IN ('jobs', 'calls')"
     )
     claim = {"worker": "w", "count": 5, "ttl": 60, "suspect_from": 2, "take_over": True, "held_back": jobs.HELD_BACK}
+    claim |= {"backfill": 0.1, "guests": 1}
     async with world.database.transaction(EVERY_WORKSPACE) as connection:
         scanned_before, fetched_before = (await connection.execute(read)).one()
-        ids = await connection.execute(jobs._CLAIM, claim | {"suspects": False, "backfill": 0.1})
+        ids = await connection.execute(jobs._CLAIM, claim | {"suspects": False})
         assert len(list(ids)) == 5
-        await connection.execute(jobs._CLAIM, claim | {"suspects": True, "backfill": 0.1})
+        ids = await connection.execute(jobs._CLAIM, claim | {"suspects": False, "count": 0})
+        assert len(list(ids)) == 0
+        await connection.execute(jobs._CLAIM, claim | {"suspects": True})
         scanned, fetched = (await connection.execute(read)).one()
     assert scanned == scanned_before
     assert 5 <= fetched - fetched_before <= 40

@@ -120,10 +120,10 @@ def test_cpu_tasks_are_divided_among_the_processes_of_the_cluster(monkeypatch: p
     has = {"CPU": 8.0}
     monkeypatch.setattr("pipeline.actors.ray.cluster_resources", lambda: has)
     workers: Any = RayWorkers(Replicas([]), Replicas([]), cpus_per_task=2.0)  # type: ignore[arg-type]
-    assert workers._part() == 4 + 1
+    assert workers._part() == 4
     workers.beside(3)
-    assert workers._part() == 2 + 1
+    assert workers._part() == 2
     has.clear()
-    assert workers._part() == 2 + 1, "the cluster is not asked for every task"
+    assert workers._part() == 2, "the cluster is not asked for every task"
     workers._tasks = (-1e9, 0)
-    assert workers._part() == 1, "one may wait, so that a cluster without a processor hears of it"
+    assert workers._part() == 0, "the one that may wait makes a cluster without a processor hear of it"

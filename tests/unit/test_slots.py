@@ -1,9 +1,9 @@
-"""Few at once, in order."""
+"""Few at once, and by turns."""
 
 import asyncio
 from contextlib import suppress
 
-from pipeline.slots import Slots
+from pipeline.slots import BESIDE_SECONDS, Slots
 
 
 class Crowd:
@@ -15,18 +15,19 @@ class Crowd:
         self.leave: dict[int, asyncio.Event] = {}
         self.tasks: dict[int, asyncio.Task[None]] = {}
 
-    async def come(self, *names: int) -> None:
+    async def come(self, *names: int, owner: str = "a") -> None:
         for name in names:
             self.leave[name] = asyncio.Event()
-            self.tasks[name] = asyncio.create_task(self._one(name))
+            self.tasks[name] = asyncio.create_task(self._one(name, owner))
         await settle()
 
-    async def go(self, name: int) -> None:
-        self.leave[name].set()
+    async def go(self, *names: int) -> None:
+        for name in names:
+            self.leave[name].set()
         await settle()
 
-    async def _one(self, name: int) -> None:
-        async with self.slots:
+    async def _one(self, name: int, owner: str) -> None:
+        async with self.slots.of(owner):
             self.inside.append(name)
             await self.leave[name].wait()
 
@@ -94,3 +95,62 @@ async def test_a_limit_below_one_lets_one_in() -> None:
     crowd = Crowd(Slots(lambda: 0))
     await crowd.come(1, 2)
     assert crowd.inside == [1]
+
+
+async def test_one_that_is_alone_has_all_places_and_one_to_wait() -> None:
+    crowd = Crowd(Slots(lambda: 2, ahead=1))
+    await crowd.come(1, 2, 3, 4)
+    assert crowd.inside == [1, 2, 3]
+
+
+async def test_whoever_holds_none_is_next_however_many_wait_and_then_finds_a_place_free() -> None:
+    now = 0.0
+    crowd = Crowd(Slots(lambda: 2, ahead=1, now=lambda: now))
+    await crowd.come(*range(1, 9))
+    await crowd.come(11, owner="b")
+    await crowd.go(1)
+    assert crowd.inside == [1, 2, 3], "what was ahead of two is at work now"
+    await crowd.go(2)
+    assert crowd.inside[3:] == [11]
+    await crowd.go(11)
+    assert crowd.inside[4:] == [], "the last place is kept for one that holds none"
+    await crowd.come(12, owner="b")
+    assert crowd.inside[4:] == [12]
+    await crowd.go(3)
+    assert crowd.inside[5:] == [4], "and each has half of them"
+    now = BESIDE_SECONDS + 1
+    await crowd.go(12, 4)
+    assert crowd.inside[6:] == [5, 6, 7], "the other one is not there any longer"
+
+
+async def test_of_many_places_one_is_kept() -> None:
+    crowd = Crowd(Slots(lambda: 8, ahead=1))
+    await crowd.come(1, owner="b")
+    await crowd.go(1)
+    await crowd.come(*range(11, 31))
+    assert len(crowd.inside[1:]) == 7
+    await crowd.come(2, owner="b")
+    assert crowd.inside[-1] == 2
+
+
+async def test_owners_take_turns_also_where_there_is_one_place() -> None:
+    crowd = Crowd(Slots(lambda: 1))
+    await crowd.come(1, 2, 3)
+    await crowd.come(11, 12, owner="b")
+    await crowd.come(21, owner="c")
+    for name in (1, 11, 21, 2, 12, 3):
+        await crowd.go(name)
+    assert crowd.inside == [1, 11, 21, 2, 12, 3]
+
+
+async def test_the_owner_that_holds_fewest_comes_first() -> None:
+    crowd = Crowd(Slots(lambda: 4))
+    await crowd.come(11, owner="b")
+    await crowd.come(1, 2, 3, 4)
+    await crowd.come(21, owner="c")
+    await crowd.come(12, owner="b")
+    assert crowd.inside == [11, 1, 2, 21]
+    await crowd.go(2)
+    assert crowd.inside == [11, 1, 2, 21], "each holds one, and the last place is for one that holds none"
+    await crowd.go(21)
+    assert crowd.inside[4:] == [12], "b's last turn was longer ago"

@@ -1,0 +1,253 @@
+-- As in 0012_marks.sql, and at most p_guests more are taken up beyond p_count: calls of workspaces of which no call is
+-- worked on, one of each. A workspace that is alone still fills all places there are, and whoever comes beside it does
+-- not wait for one of its calls to end.
+CREATE FUNCTION claim_jobs(
+    p_worker text, p_count integer, p_ttl double precision, p_suspect_from integer, p_suspects boolean,
+    p_take_over boolean, p_held_back text, p_backfill double precision, p_guests integer
+) RETURNS SETOF uuid LANGUAGE plpgsql
+-- Statistics of a queue are always out of date: left alone, the planner sorts thousands of rows where the first few
+-- entries of an index are wanted.
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    everybody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    nobody CONSTANT uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';  -- whose row says what was looked through
+    takes_over CONSTANT boolean := p_take_over AND now() >= pg_postmaster_start_time() + make_interval(secs => p_ttl);
+    unsure CONSTANT timestamptz := now() - interval '3 s';  -- what is later than this may still come to light
+    present bigint;  -- the generation
+    looks_through boolean;  -- this claim trusts no mark
+    last_look timestamptz;  -- when a claim looked through everything last
+    leases_from timestamptz;
+    latest double precision[];  -- by kind, when the latest turn began
+    room integer := p_count;
+    guests integer := p_guests;
+    busy_workspaces uuid[] := '{}';  -- of which a call is worked on
+    usual double precision;  -- seconds of a call of unknown length
+    cost double precision;
+    taken boolean := false;  -- anything was
+    job record;
+    lane record;
+    at integer;
+    kind integer;  -- 1: backfill, 2: live
+    -- Lanes, by their number:
+    teams_of uuid[] := '{}';
+    workspaces_of uuid[] := '{}';
+    kinds integer[] := '{}';
+    shares double precision[] := '{}';
+    alone boolean[] := '{}';  -- no other lane of its kind has anything due
+    firsts double precision[] := '{}';  -- the virtual time at which the lane's next turn began, before this claim
+    spent double precision[] := '{}';  -- by this claim, in virtual time
+    lasts double precision[] := '{}';  -- what its last turn of this claim took of that
+    left_ boolean[] := '{}';  -- there may be more to take
+    from_not_before timestamptz[] := '{}';  -- everything up to here was taken up, or is no affair of this claim
+    from_created_at timestamptz[] := '{}';
+    from_id uuid[] := '{}';
+    kind_shares CONSTANT double precision[] := ARRAY[p_backfill, 1 - p_backfill];
+    kind_firsts double precision[];
+    kind_spent double precision[] := '{0, 0}';
+    kind_lasts double precision[] := '{0, 0}';
+BEGIN
+    IF p_suspects THEN
+        RETURN QUERY UPDATE jobs SET
+            crashes = crashes + CASE WHEN state = 'running' AND stage IS DISTINCT FROM p_held_back THEN 1 ELSE 0 END,
+            state = 'running', run = run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
+            tried_since = coalesce(tried_since, now()), lease_until = now() + make_interval(secs => p_ttl),
+            stage = p_held_back
+        WHERE id IN (
+            SELECT id FROM jobs
+            WHERE state IN ('queued', 'running') AND crashes > 0 AND crashes >= p_suspect_from AND (
+                state = 'queued' AND not_before <= now()
+                OR state = 'running' AND lease_until < now() AND (worker IS NULL OR takes_over)
+            )
+            ORDER BY crashes LIMIT room FOR NO KEY UPDATE SKIP LOCKED
+        )
+        RETURNING id;
+        RETURN;
+    END IF;
+
+    SELECT coalesce(max(t.generation), 0) INTO present FROM turns t;
+    SELECT t.look_at IS NULL OR t.look_at <= now(), t.looked_at, t.seen_not_before
+        INTO looks_through, last_look, leases_from
+        FROM turns t WHERE t.generation = present AND t.team_id = nobody AND NOT t.live;
+    -- Or the clock was set back. Where there is room for guests only, little would come of the look.
+    looks_through := p_count > 0 AND (coalesce(looks_through, true) OR last_look > now());
+    leases_from := CASE WHEN NOT looks_through THEN least(leases_from, unsure) END;
+
+    -- Work whose holder is gone, which was paid for when it was first taken up.
+    FOR job IN
+        UPDATE jobs SET
+            run = run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
+            crashes = crashes + CASE WHEN stage IS DISTINCT FROM p_held_back THEN 1 ELSE 0 END,
+            lease_until = now() + make_interval(secs => p_ttl), stage = NULL
+        WHERE id IN (
+            SELECT id FROM jobs
+            WHERE state = 'running' AND lease_until < now() AND lease_until >= coalesce(leases_from, '-infinity')
+                AND (worker IS NULL OR takes_over) AND crashes < p_suspect_from
+            ORDER BY lease_until LIMIT room FOR NO KEY UPDATE SKIP LOCKED
+        )
+        RETURNING id
+    LOOP
+        room := room - 1;
+        taken := true;
+        RETURN NEXT job.id;
+    END LOOP;
+    leases_from := CASE WHEN takes_over AND room > 0 THEN now() ELSE leases_from END;
+
+    IF guests > 0 THEN  -- a lease of the last minute, as a snapshot may keep entries of all earlier ones
+        SELECT coalesce(array_agg(DISTINCT m.workspace_id), '{}') INTO busy_workspaces
+            FROM jobs j JOIN teams m ON m.id = j.team_id
+            WHERE j.state = 'running' AND j.lease_until > now() - interval '1 minute';
+    END IF;
+
+    -- The lanes that have something due, each found by one step in the index; of each kind no more than could get a turn.
+    SELECT ARRAY[greatest(0, max(t.began) FILTER (WHERE NOT t.live)), greatest(0, max(t.began) FILTER (WHERE t.live))]
+        INTO latest FROM turns t WHERE t.generation = present AND t.team_id <> everybody AND t.team_id <> nobody;
+    FOR lane IN
+        WITH placed AS (
+            SELECT m.id AS team_id, m.workspace_id, k.live, w.priority * m.priority AS share, start.at AS starts,
+                begin_.not_before, begin_.created_at, begin_.id,
+                row_number() OVER (PARTITION BY k.live ORDER BY start.at, due.not_before) AS place,
+                row_number() OVER (
+                    PARTITION BY k.live, m.workspace_id = ANY (busy_workspaces) ORDER BY start.at, due.not_before
+                ) AS place_among_guests,
+                count(*) OVER (PARTITION BY k.live) = 1 AS alone
+            FROM teams m
+            JOIN workspaces w ON w.id = m.workspace_id
+            CROSS JOIN (VALUES (false), (true)) AS k (live)
+            LEFT JOIN turns t ON t.generation = present AND t.team_id = m.id AND t.live = k.live
+            CROSS JOIN LATERAL (SELECT
+                CASE WHEN looks_through OR t.seen_not_before IS NULL THEN '-infinity' ELSE least(t.seen_not_before, unsure) END
+                    AS not_before,
+                CASE WHEN t.seen_not_before <= unsure THEN t.seen_created_at ELSE '-infinity' END AS created_at,
+                CASE WHEN t.seen_not_before <= unsure THEN t.seen_id ELSE everybody END AS id
+            ) AS begin_
+            CROSS JOIN LATERAL (
+                SELECT j.not_before FROM jobs j
+                WHERE j.state = 'queued' AND j.live = k.live AND j.team_id = m.id
+                    AND (j.not_before, j.created_at, j.id) > (begin_.not_before, begin_.created_at, begin_.id)
+                ORDER BY j.not_before, j.created_at, j.id LIMIT 1
+            ) AS due
+            CROSS JOIN LATERAL (SELECT greatest(0, t.ended, latest[k.live::integer + 1]) AS at) AS start
+            WHERE due.not_before <= now()
+        )
+        SELECT * FROM placed
+        WHERE place <= room
+            OR guests > 0 AND workspace_id <> ALL (busy_workspaces) AND place_among_guests <= room + guests
+        ORDER BY placed.live, placed.team_id
+    LOOP
+        teams_of := teams_of || lane.team_id;
+        workspaces_of := workspaces_of || lane.workspace_id;
+        kinds := kinds || lane.live::integer + 1;
+        shares := shares || lane.share;
+        alone := alone || lane.alone;
+        firsts := firsts || lane.starts;
+        spent := spent || 0::double precision;
+        lasts := lasts || 0::double precision;
+        left_ := left_ || true;
+        from_not_before := from_not_before || lane.not_before;
+        from_created_at := from_created_at || lane.created_at;
+        from_id := from_id || lane.id;
+    END LOOP;
+    SELECT coalesce(sum(p.audio_seconds) / nullif(sum(p.calls), 0), 240) INTO usual FROM paces p WHERE p.stage = 'call';
+    SELECT ARRAY[greatest(0, max(t.began), max(t.ended) FILTER (WHERE NOT t.live)),
+            greatest(0, max(t.began), max(t.ended) FILTER (WHERE t.live))]
+        INTO kind_firsts FROM turns t WHERE t.generation = present AND t.team_id = everybody;
+
+    WHILE room > 0 OR guests > 0 LOOP
+        SELECT l.at INTO at FROM unnest(kinds, firsts, spent, left_, workspaces_of) WITH ORDINALITY
+                AS l (kind, starts, spent, more, workspace, at)
+            WHERE l.more AND (room > 0 OR l.workspace <> ALL (busy_workspaces))
+            ORDER BY kind_firsts[l.kind] + kind_spent[l.kind], l.kind DESC, l.starts + l.spent, l.at LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        UPDATE jobs SET
+            state = 'running', run = jobs.run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
+            tried_since = coalesce(tried_since, now()), lease_until = now() + make_interval(secs => p_ttl), stage = NULL
+        FROM (
+            SELECT j.id, j.run FROM jobs j
+            WHERE j.state = 'queued' AND j.live = (kinds[at] = 2) AND j.team_id = teams_of[at]
+                AND (j.not_before, j.created_at, j.id) > (from_not_before[at], from_created_at[at], from_id[at])
+                AND j.not_before <= now() AND j.crashes < p_suspect_from
+            ORDER BY j.live, j.team_id, j.not_before, j.created_at, j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+        ) AS due
+        WHERE jobs.id = due.id
+        RETURNING jobs.id, jobs.kind, jobs.audio_seconds, jobs.not_before, jobs.created_at, due.run INTO job;
+        IF NOT FOUND THEN
+            left_[at] := false;
+            CONTINUE;
+        END IF;
+        RETURN NEXT job.id;
+        taken := true;
+        IF room > 0 THEN
+            room := room - 1;
+        ELSE
+            guests := guests - 1;
+        END IF;
+        busy_workspaces := busy_workspaces || workspaces_of[at];
+        from_not_before[at] := job.not_before;
+        from_created_at[at] := job.created_at;
+        from_id[at] := job.id;
+        kind := kinds[at];
+        cost := CASE WHEN job.run = 0 AND job.kind = 'process' THEN greatest(coalesce(job.audio_seconds, usual), 5) ELSE 5 END;
+        lasts[at] := cost / shares[at];
+        spent[at] := spent[at] + lasts[at];
+        kind_lasts[kind] := cost / kind_shares[kind];
+        kind_spent[kind] := kind_spent[kind] + kind_lasts[kind];
+    END LOOP;
+
+    -- Whoever is alone pays nothing, and stands where the others left off.
+    FOR at IN 1 .. cardinality(kinds) LOOP
+        IF spent[at] > 0 THEN
+            PERFORM note_turn(present, teams_of[at], kinds[at] = 2, alone[at], firsts[at], spent[at], lasts[at]);
+            PERFORM note_mark(present, teams_of[at], kinds[at] = 2, from_not_before[at], from_created_at[at], from_id[at]);
+        END IF;
+    END LOOP;
+    FOR kind IN 1 .. 2 LOOP
+        IF kind_spent[kind] > 0 THEN
+            PERFORM note_turn(
+                present, everybody, kind = 2, NOT 3 - kind = ANY (kinds), kind_firsts[kind], kind_spent[kind], kind_lasts[kind]
+            );
+        END IF;
+    END LOOP;
+
+    IF looks_through THEN
+        -- Lanes that ran empty since the last such look: nothing of theirs waits up to now.
+        UPDATE turns t SET seen_not_before = now(), seen_created_at = '-infinity', seen_id = everybody
+            WHERE t.generation = present AND t.team_id <> everybody AND t.team_id <> nobody
+                AND t.seen_id <> everybody AND t.seen_not_before >= coalesce(last_look - interval '3 s', '-infinity')
+                AND NOT EXISTS (
+                    SELECT FROM jobs j WHERE j.state = 'queued' AND j.live = t.live AND j.team_id = t.team_id
+                        AND j.not_before <= now()
+                );
+        -- A fiftieth of the time at most goes into such looks.
+        INSERT INTO turns AS t (generation, team_id, live, began, ended, seen_not_before, looked_at, look_at) VALUES (
+            present, nobody, false, 0, 0, leases_from, now(),
+            now() + greatest(interval '10 s', 50 * (clock_timestamp() - now()))
+        ) ON CONFLICT (generation, team_id, live) DO UPDATE SET
+            seen_not_before = excluded.seen_not_before, looked_at = excluded.looked_at, look_at = excluded.look_at;
+    ELSIF taken AND leases_from IS NOT NULL THEN
+        UPDATE turns t SET seen_not_before = leases_from
+            WHERE t.generation = present AND t.team_id = nobody AND NOT t.live;
+    END IF;
+
+    IF random() < 0.02 AND taken AND pg_try_advisory_xact_lock(5995321746) THEN
+        DELETE FROM turns t WHERE t.generation = present - 1;
+        INSERT INTO turns (
+            generation, team_id, live, began, ended, seen_not_before, seen_created_at, seen_id, looked_at, look_at
+        )
+        SELECT present + 1, t.team_id, t.live, t.began, t.ended, t.seen_not_before, t.seen_created_at, t.seen_id,
+            t.looked_at, t.look_at
+        FROM turns t WHERE t.generation = present
+        ON CONFLICT DO NOTHING;
+    END IF;
+END $$;
+
+-- Nodes of earlier versions have no place for guests.
+CREATE OR REPLACE FUNCTION claim_jobs(
+    p_worker text, p_count integer, p_ttl double precision, p_suspect_from integer, p_suspects boolean,
+    p_take_over boolean, p_held_back text, p_backfill double precision
+) RETURNS SETOF uuid LANGUAGE sql AS $$
+    SELECT claim_jobs(
+        p_worker, p_count, p_ttl, p_suspect_from, p_suspects, p_take_over, p_held_back, p_backfill, 0
+    )
+$$;
