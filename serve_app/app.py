@@ -6,7 +6,8 @@ Two Serve applications, so that models can be exchanged while calls are taken in
     calls    Conductor -> Transcriber, Diarizer           no HTTP: work comes from PostgreSQL
 
 Replicas read their settings from the environment of their node; nothing secret is passed as an argument, because
-Ray's dashboard shows arguments.
+Ray's dashboard shows arguments. The options of every deployment are built here and nowhere else: `switchboard up` and
+`serve deploy` (`deploy/serve.yaml`) differ only in the bounds, `scaling`.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from ray.serve.deployment import Application
 from ray.serve.handle import DeploymentHandle
 
 from pipeline.actors import Diarizer, RayWorkers, Transcriber
-from serve_app.scaling.policy import autoscaling, gpu_share, replica_config
+from serve_app.scaling.policy import ScalingOptions, autoscaling, gpu_share, replica_config
 from serve_app.settings import Settings
 
 log = logging.getLogger("ray.serve")
@@ -31,12 +32,15 @@ EVENTS_POOL_SIZE = 4
 class ConductorReplica:
     """Thin wrapper: opens the database, runs the loops, reports their health, drains on shutdown."""
 
-    async def __init__(self, transcriber: DeploymentHandle, diarizer: DeploymentHandle) -> None:  # type: ignore[misc]
+    async def __init__(  # type: ignore[misc]
+        self, transcriber: DeploymentHandle, diarizer: DeploymentHandle, scaling: dict[str, Any]
+    ) -> None:
+        """`scaling`: the `ScalingOptions` that the application was deployed with, which may differ from the node's."""
         from db.database import Database
         from serve_app.conductor.loop import Conducting
         from serve_app.webhooks.dispatcher import Delivering
 
-        settings = Settings()
+        settings = Settings(scaling=ScalingOptions(**scaling))
         self._database = await Database.open(settings.require_database_url(), pool_size=settings.processing.pool_size)
         workers = RayWorkers(transcriber, diarizer, settings.scaling.task_cpus)
         sealer = settings.sealer()
@@ -147,7 +151,7 @@ def build_calls(settings: Settings) -> Application:
         health_check_timeout_s=10,
         graceful_shutdown_wait_loop_s=0.5,
         graceful_shutdown_timeout_s=settings.processing.drain_seconds + 10,
-    ).bind(transcriber, diarizer)
+    ).bind(transcriber, diarizer, settings.scaling.model_dump(mode="json"))
 
 
 def _engine_options(
@@ -168,10 +172,22 @@ def _engine_options(
 
 
 def intake(args: dict[str, Any]) -> Application:
-    """Builder for `serve deploy`: `args` override settings of the environment."""
-    return build_intake(Settings(**args))
+    """Builder for `serve deploy`; `args` as in `_settings`."""
+    return build_intake(_settings(args))
 
 
 def calls(args: dict[str, Any]) -> Application:
-    """Builder for `serve deploy`: `args` override settings of the environment."""
-    return build_calls(Settings(**args))
+    """Builder for `serve deploy`; `args` as in `_settings`."""
+    return build_calls(_settings(args))
+
+
+def _settings(args: dict[str, Any]) -> Settings:
+    """The settings of this node's environment, with `args["scaling"]` over them.
+
+    Raises ValueError for any other argument: replicas would not see it.
+    """
+    if others := sorted(args.keys() - {"scaling"}):
+        raise ValueError(
+            f"args may hold `scaling` only, not {', '.join(others)}: set it in the environment of every node instead."
+        )
+    return Settings(**args)

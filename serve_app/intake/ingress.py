@@ -11,7 +11,6 @@ from typing import Any
 
 from starlette.middleware import Middleware
 
-PROXY_CALLBACK = "serve_app.intake.ingress:middlewares"  # RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH
 HAPROXY = Path(__file__).parents[1] / "deploy" / "haproxy.sh"  # RAY_SERVE_HAPROXY_BINARY_PATH
 SOURCE_HEADER = "x-switchboard-source"  # in which HAProxy tells the sender's address, whatever the sender says in it
 RETRY_AFTER = b"2"

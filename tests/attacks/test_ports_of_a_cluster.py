@@ -118,7 +118,9 @@ def cluster() -> Iterator[tuple[Machine, Machine]]:
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         serve = machines[0].home / "serve.py"
         serve.write_text(SERVE)
-        done = machines[0].shell(f"set -a; . ~/deploy.env; set +a; python {serve} {HEAD}:6379")
+        done = machines[0].shell(
+            f"set -a; . ~/switchboard/serve_app/deploy/node.env; set +a; python {serve} {HEAD}:6379"
+        )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         yield machines
 

@@ -1,6 +1,6 @@
 """`ray up` and `serve deploy` accept our files, and a misspelt key in them is found here, not in production."""
 
-import shlex
+import os
 import subprocess
 import typing
 from pathlib import Path
@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 ROOT = Path(__file__).parents[2]
 SERVE = ROOT / "serve_app/deploy/serve.yaml"
-ENVIRONMENT = ROOT / "serve_app/deploy/deploy.env.example"
+DEPLOY = ROOT / "serve_app/deploy"
+EXAMPLE = DEPLOY / "deploy.env.example"
+GROUPS = {"intake": ("Intake",), "calls": ("Conductor", "Transcriber", "Diarizer")}
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:
@@ -56,35 +58,121 @@ def test_serve_deploy_accepts_serve_yaml() -> None:
     assert serve_faults(SERVE.read_text()) == []
 
 
-@pytest.mark.parametrize("right, wrong", [("max_replicas", "max_replica"), ("proxy_location", "proxy_loc")])
+@pytest.mark.parametrize("right, wrong", [("request_timeout_s", "request_timeout"), ("proxy_location", "proxy_loc")])
 def test_a_misspelt_key_in_serve_yaml_is_found(right: str, wrong: str) -> None:
     assert serve_faults(SERVE.read_text().replace(f"{right}:", f"{wrong}:")) != []
 
 
-def test_every_argument_in_serve_yaml_is_a_setting() -> None:
-    from serve_app.settings import Settings
-
-    for application in yaml.safe_load(SERVE.read_text())["applications"]:
-        Settings(**application["args"])
+def test_a_misspelt_bound_in_serve_yaml_is_refused() -> None:
+    with pytest.raises(ValidationError, match="max_replica\n"):
+        deployed(SERVE.read_text().replace("max_replicas:", "max_replica:"))
 
 
-def test_every_deployment_in_serve_yaml_exists() -> None:
-    from pipeline import actors
+def deployed(text: str) -> dict[str, dict[str, Any]]:
+    """What Serve runs of each deployment after its own merge of our code's options with those of serve.yaml."""
+    from ray.serve._private.application_state import override_deployment_info
+    from ray.serve._private.build_app import build_app
+    from ray.serve._private.deploy_utils import deploy_args_to_deployment_info
+    from ray.serve.schema import ServeDeploySchema
+
     from serve_app import app
-    from serve_app.intake import deployment as intake
 
-    ours = {actors.Transcriber.name, actors.Diarizer.name, app.Conductor.name, intake.Intake.name}
-    for application in yaml.safe_load(SERVE.read_text())["applications"]:
-        assert {deployment["name"] for deployment in application["deployments"]} <= ours
+    options = {}
+    for one in ServeDeploySchema.model_validate(yaml.safe_load(text)).applications:
+        bound = getattr(app, one.import_path.split(":")[1])(one.args)
+        # A handle would start Ray; nothing here asks for one.
+        built = build_app(bound, name=one.name, make_deployment_handle=lambda deployment, _: deployment.name)
+        infos = {
+            deployment.name: deploy_args_to_deployment_info(
+                deployment.name,
+                deployment._deployment_config.to_proto_bytes(),
+                deployment._replica_config.to_proto_bytes(),
+                deployer_job_id="1",
+                app_name=one.name,
+            )
+            for deployment in built.deployments
+        }
+        for name, info in override_deployment_info(infos, one).items():
+            config = info.deployment_config.model_dump(mode="json", exclude={"user_configured_option_names"})
+            replica = info.replica_config
+            options[name] = {**config, "ray_actor_options": replica.ray_actor_options, "arguments": replica.init_args}
+    return options
 
 
-def test_a_shell_reads_the_example_environment_into_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_up_does(text: str) -> dict[str, dict[str, Any]]:
+    """The same with nothing of serve.yaml but its bounds, as `switchboard up` would run with them."""
+    data = yaml.safe_load(text)
+    for application in data["applications"]:
+        application.pop("deployments", None)
+    return deployed(yaml.safe_dump(data))
+
+
+def test_serve_deploy_runs_every_deployment_with_the_options_of_switchboard_up() -> None:
+    assert deployed(SERVE.read_text()) == as_up_does(SERVE.read_text())
+
+
+@pytest.mark.parametrize("application, names", GROUPS.items())
+def test_the_policy_the_environment_and_the_bounds_reach_serve(application: str, names: tuple[str, ...]) -> None:
+    from serve_app import app
+
+    found = deployed(SERVE.read_text())
+    data = {one["name"]: one for one in yaml.safe_load(SERVE.read_text())["applications"]}
+    environment = {"Intake": app.ONE_LOOP, "Transcriber": app.HEAP}
+    for name in names:
+        bounds = dict(data[application]["args"]["scaling"][name.lower()])
+        scaling, actor = found[name]["autoscaling_config"], found[name]["ray_actor_options"]
+        assert actor.get("runtime_env", {}).get("env_vars", {}) == environment.get(name, {})
+        assert {key: scaling[key] for key in ("min_replicas", "max_replicas")} == {
+            key: bounds.pop(key) for key in ("min_replicas", "max_replicas")
+        }
+        assert {key: actor.get(key, 0) for key in bounds} == bounds
+        policy = scaling["policy"]
+        if name == "Intake":
+            assert "QueuedAudio" not in str(policy)
+        else:
+            assert policy["policy_function"].endswith("QueuedAudio")
+            assert policy["policy_kwargs"]["name"] == name
+
+
+def test_the_conductor_is_told_the_bounds_that_it_reports_to_operators() -> None:
+    """It read them from its node's environment, where a cluster has none: one replica of each."""
+    scaling = deployed(SERVE.read_text())["Conductor"]["arguments"][2]
+    assert (scaling["transcriber"]["max_replicas"], scaling["diarizer"]["max_replicas"]) == (4, 4)
+
+
+def test_a_block_that_replaces_our_options_would_be_found() -> None:
+    data = yaml.safe_load(SERVE.read_text())
+    data["applications"][1]["deployments"] = [
+        {"name": "Transcriber", "autoscaling_config": {"min_replicas": 1, "max_replicas": 4}}
+    ]
+    text = yaml.safe_dump(data)
+    assert deployed(text)["Transcriber"] != as_up_does(text)["Transcriber"]
+
+
+def test_an_argument_that_replicas_would_not_see_is_refused() -> None:
+    from serve_app import app
+
+    with pytest.raises(ValueError, match=r"processing.*environment of every node"):
+        app.calls({"scaling": {}, "processing": {"concurrency": 3}})
+
+
+def node_environment(home: Path) -> dict[str, str]:
+    """What cluster.yaml's commands read on a node, with the example as its deploy.env."""
+    (home / "switchboard").symlink_to(ROOT)
+    (home / "deploy.env").write_text(EXAMPLE.read_text())
+    read = subprocess.run(
+        ["bash", "-c", "set -ae; . ~/switchboard/serve_app/deploy/node.env; env -0"],
+        env={"HOME": str(home)},
+        capture_output=True,
+        check=True,
+    )
+    return dict(line.split("=", 1) for line in read.stdout.decode().split("\0") if line)
+
+
+def test_a_shell_reads_the_example_environment_into_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from serve_app.settings import Settings, unknown_variables
 
-    read = subprocess.run(
-        ["bash", "-c", f"set -ae; . {shlex.quote(str(ENVIRONMENT))}; env -0"], env={}, capture_output=True, check=True
-    )
-    variables = dict(line.split("=", 1) for line in read.stdout.decode().split("\0") if line)
+    variables = node_environment(tmp_path)
     assert unknown_variables(variables) == {}
     for name, value in variables.items():
         if name.startswith("SWITCHBOARD_"):
@@ -96,16 +184,30 @@ def test_secrets_of_a_deployment_are_not_committed() -> None:
     assert {"deploy.env", "ray_token"} <= set((ROOT / ".gitignore").read_text().splitlines())
 
 
-def test_a_cluster_lets_in_only_who_has_the_token_and_every_node_has_it() -> None:
-    script = f"set -ae; . {shlex.quote(str(ENVIRONMENT))}; env"
-    read = subprocess.run(["bash", "-c", script], env={"HOME": "/h"}, capture_output=True, check=True)
-    variables = dict(line.split("=", 1) for line in read.stdout.decode().splitlines())
-    assert (variables["RAY_AUTH_MODE"], variables["RAY_AUTH_TOKEN_PATH"]) == ("token", "/h/ray_token")
+def test_a_cluster_lets_in_only_who_has_the_token_and_every_node_has_it(tmp_path: Path) -> None:
+    variables = node_environment(tmp_path)
+    assert (variables["RAY_AUTH_MODE"], variables["RAY_AUTH_TOKEN_PATH"]) == ("token", f"{tmp_path}/ray_token")
     cluster = yaml.safe_load((ROOT / "cluster.yaml").read_text())
     assert cluster["file_mounts"]["~/ray_token"] == "ray_token"
     for commands in (cluster["head_start_ray_commands"], cluster["worker_start_ray_commands"]):
         assert "chmod 600 ~/ray_token" in commands[-1]
-        assert commands[-1].index(". ~/deploy.env") < commands[-1].index("ray start")
+        assert commands[-1].index(". ~/switchboard/serve_app/deploy/node.env") < commands[-1].index("ray start")
+
+
+def test_one_machine_and_the_nodes_of_a_cluster_run_ray_with_the_same_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There were 2,000 past tasks on one machine and 10,000 on a cluster."""
+    from serve_app.service.environment import prepare_environment
+    from serve_app.settings import Settings
+
+    monkeypatch.setattr(os, "environ", {"PATH": os.environ["PATH"]})
+    prepare_environment(Settings(), "postgresql://localhost/calls")
+    node, here = node_environment(tmp_path), os.environ
+    both = {name for name in node.keys() & here.keys() if name.startswith(("RAY_", "MALLOC_", "HAPROXY_"))}
+    of_the_machine = {name for name in both if "/" in node[name]}  # paths
+    assert len(both - of_the_machine) > 12
+    assert {name: node[name] for name in both - of_the_machine} == {name: here[name] for name in both - of_the_machine}
 
 
 def test_ray_up_accepts_cluster_yaml() -> None:

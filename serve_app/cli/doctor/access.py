@@ -32,7 +32,7 @@ def ray_doors(address: str) -> Iterator[Check]:
         yield bad(
             "Ray's doors",
             f"Whoever reaches {host} runs commands as this user, without a token, by {' and '.join(ways)}",
-            "Set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH on every node (deploy.env.example), and restart Ray.",
+            "Set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH on every node (node.env), and restart Ray.",
         )
         return
     yield good("Ray's doors", f"Ray at {address} refuses who has no token: its GCS, and the job API of its dashboards")
