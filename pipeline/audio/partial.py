@@ -9,8 +9,9 @@ import contextlib
 import email.utils
 import hashlib
 import json
+import os
 import re
-import time
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -137,8 +138,12 @@ def take(folder: Path, name: str, path: Path) -> tuple[Version, "hashlib._Hash",
 
 
 def sweep(folder: Path) -> None:
-    """Remove what processes that were killed left behind, and parts for which nobody came."""
-    before = time.time() - ABANDONED_AFTER
+    """Remove what processes that were killed left behind, and parts for which nobody came.
+
+    By the clock that dates files there, which may be another machine's.
+    """
+    with tempfile.TemporaryFile(dir=folder) as now:
+        before = os.fstat(now.fileno()).st_mtime - ABANDONED_AFTER
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < before:

@@ -5,7 +5,6 @@ each channel. What killed processes left behind is swept after a day.
 """
 
 import contextlib
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC
@@ -236,10 +235,15 @@ def discard(folder: str) -> None:
 
 
 def sweep(scratch: str, age: float = ABANDONED_AFTER) -> None:
-    """Remove what loads of more than `age` seconds ago left in a scratch folder. Raises nothing: the next one tries."""
+    """Remove what loads of more than `age` seconds ago left in a scratch folder. Raises nothing: the next one tries.
+
+    By the clock that dates files there: nodes share the folder, and one whose own is ahead must not take the others'.
+    """
     with contextlib.suppress(Exception):
         fs, root = fsspec.core.url_to_fs(scratch)
-        before = time.time() - age
+        if not fs.exists(root):
+            return
+        before = _now(scratch) - age
         for path in fs.find(root, maxdepth=2):
             folder = path.rpartition("/")[0]
             if folder != root.rstrip("/") and _is_load(folder) and _written(fs, path) < before:
@@ -252,6 +256,18 @@ def sweep(scratch: str, age: float = ABANDONED_AFTER) -> None:
 def _is_load(folder: str) -> bool:
     name = folder.rpartition("/")[2]
     return len(name) == NAME_LENGTH and set(name) <= set("0123456789abcdef")
+
+
+def _now(scratch: str) -> float:
+    """What the folder's storage would date a file with."""
+    folder = join(scratch, new_name())
+    try:
+        fs, path = fsspec.core.url_to_fs(join(folder, "now"))
+        fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        fs.pipe_file(path, b"")
+        return _written(fs, path)
+    finally:
+        discard(folder)
 
 
 def _written(fs: Any, path: str) -> float:

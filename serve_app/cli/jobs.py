@@ -1,7 +1,6 @@
 """`switchboard jobs`: the queue as an operator sees it, and what was given up."""
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -12,6 +11,7 @@ from serve_app.cli import names, state
 from serve_app.cli.advice import advice
 from serve_app.cli.console import Json, err, moment, out, print_json, table
 from serve_app.cli.errors import FAILED, USAGE, CommandError
+from serve_app.cli.since import moment_of, told
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -204,12 +204,13 @@ def show(
 def _failed(
     workspace: str | None, code: str | None, since: str | None, ids: list[UUID] | None, limit: int | None
 ) -> "list[FailedJob]":
-    earliest = None if since is None else moment_of(since)
+    asked = told(since)
 
     async def work(database: "Database") -> "list[FailedJob]":
         from db import failed
 
         home = await names.workspace(database, workspace) if workspace else None
+        earliest = await moment_of(database, asked)
         return await failed.failed(database, home.workspace_id if home else None, code, earliest, ids, limit)
 
     return state.run(work)
@@ -244,14 +245,3 @@ def _tell_retried(found: "list[FailedJob]", done: "list[Retried]", dry_run: bool
 
 def _fields(job: "FailedJob") -> dict[str, object]:
     return {name: getattr(job, name) for name in job.__dataclass_fields__}
-
-
-def moment_of(text: str) -> datetime:
-    """`2h`, `3d`, `45m` ago, or a moment in ISO 8601; without an offset, of this machine's time zone."""
-    units = {"m": "minutes", "h": "hours", "d": "days"}
-    if text[:-1].isdecimal() and text[-1] in units:
-        return datetime.now(UTC) - timedelta(**{units[text[-1]]: int(text[:-1])})
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except ValueError:
-        raise CommandError(f"{text!r} is no time.", "Say 2h, 3d or a time such as 2026-11-20T08:00.", USAGE) from None

@@ -1,8 +1,8 @@
 """Reads the database after a storm and says what does not agree with what senders know. Empty: every promise was kept.
 
-Written apart from the code it judges: plain SQL, and the rules of the contract (serve_app/README.md) written down once
-more in `history.py`. It knows three things: the ledger of the senders, what the recording server held, and the
-database.
+Written apart from the code it judges, save what opens sealed URLs: plain SQL, and the rules of the contract
+(serve_app/README.md) written down once more in `history.py`. It knows three things: the ledger of the senders, what the
+recording server held, and the database.
 """
 
 import hashlib
@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 from psycopg.rows import dict_row
 
+from db.recording_urls import BODY_FIELDS, UrlSealer, shown
+from db.sealing import SecretSealed
 from tests.chaos import history
 from tests.chaos.ledger import ACCEPTED, Attempt
 from tests.chaos.recordings import OUTCOMES
@@ -62,13 +64,13 @@ class Stored:
         return self.workspaces[str(call["workspace_id"])], str(call["call_id"])
 
 
-def audit(url: str, attempts: Sequence[Attempt], truth: Truth) -> list[Fault]:
-    """Every fault that there is."""
+def audit(url: str, attempts: Sequence[Attempt], truth: Truth, urls: UrlSealer | None = None) -> list[Fault]:
+    """Every fault that there is. `urls` opens what is stored sealed."""
     with psycopg.connect(url, row_factory=dict_row) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         connection.execute("SELECT set_config('switchboard.workspace', '*', true)")
         stored = _read(connection)
-        faults = [*_promises(stored, attempts), *_orphans(connection)]
+        faults = [*_opened(stored, urls or UrlSealer()), *_promises(stored, attempts), *_orphans(connection)]
     for call in stored.calls:
         name = "/".join(stored.key(call))
         for fault in _call(stored, call, truth):
@@ -91,6 +93,23 @@ def _read(connection: psycopg.Connection[Row]) -> Stored:
         by_call("SELECT * FROM recordings ORDER BY call_pk, job_id, channel"),
         {str(row["id"]): row["name"] for row in connection.execute("SELECT id, name FROM workspaces").fetchall()},
     )
+
+
+def _opened(stored: Stored, urls: UrlSealer) -> Iterator[Fault]:
+    """Open all URLs where they stand, and tell of those that are not sealed as they should be."""
+    rows = [(call, ("recording_url", "recording_url2")) for call in stored.calls]
+    rows += [(one["body"], BODY_FIELDS) for several in stored.submissions.values() for one in several]
+    for row, names in rows:
+        for name in names:
+            if (kept := row.get(name)) is None:
+                continue
+            try:
+                row[name] = urls.open(kept)
+            except SecretSealed as error:
+                yield Fault("wrong", f"{name} {shown(kept)} cannot be opened: {error.message}")
+                continue
+            if urls.seal(row[name]) != kept:
+                yield Fault("wrong", f"{name} {shown(kept)} is not stored sealed")
 
 
 # What was promised to senders

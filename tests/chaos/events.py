@@ -14,7 +14,7 @@ from db.database import Database
 from db.sealing import Sealer
 from serve_app.webhooks import signing
 from tests.chaos.auditor import Fault
-from tests.chaos.stand import Onlooker
+from tests.chaos.stand import SECRETS_KEY, Onlooker
 from tests.receiver import Received, Receiver
 
 REFUSED = 0.1  # of what is sent: a receiver has its own troubles
@@ -41,7 +41,7 @@ def reluctantly(seed: int) -> Callable[[Received], int]:
 
 async def subscribe(database: Database, workspace_id: UUID, receiver: Receiver) -> None:
     """An endpoint for every event of the workspace."""
-    secret = Sealer().seal(signing.new_secret())
+    secret = Sealer([SECRETS_KEY]).seal(signing.new_secret())
     await webhooks.add(database, workspace_id, receiver.url, secret)
 
 

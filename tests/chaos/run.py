@@ -16,12 +16,13 @@ import httpx
 
 from db import directory, keys
 from db.database import Database
+from db.recording_urls import UrlSealer
 from tests.chaos import events, skew
 from tests.chaos.auditor import Fault, Truth, audit
 from tests.chaos.kills import SHARES, Kill, Killer, schedule
 from tests.chaos.ledger import ACCEPTED, Ledger
 from tests.chaos.recordings import Recordings, spoken
-from tests.chaos.stand import Onlooker, Stand
+from tests.chaos.stand import SECRETS_KEY, Onlooker, Stand
 from tests.chaos.storm import Plan, Senders, Step, _Sketch
 from tests.receiver import Receiver, receiving
 
@@ -103,7 +104,11 @@ async def run(folder: Path, options: Options) -> Report:
             settled = await _settle(onlooker)
             recordings.save(folder / "recordings.json")
             faults = await asyncio.to_thread(
-                audit, stand.database_url, ledger.attempts, Truth.read(folder / "recordings.json")
+                audit,
+                stand.database_url,
+                ledger.attempts,
+                Truth.read(folder / "recordings.json"),
+                UrlSealer([SECRETS_KEY]),
             )
             faults += await events.audit(onlooker, receiver.taken)
             faults += events.stale(receiver.taken)

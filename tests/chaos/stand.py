@@ -37,7 +37,9 @@ TITLES = {  # how the processes of a kind are called, by Ray's process titles
     "diarizer": ("ray::ServeReplica:calls:Diarizer",),
     "task": ("ray::_run",),
 }
+SECRETS_KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 SETTINGS = {
+    "SECRETS_KEYS": json.dumps([SECRETS_KEY]),
     "ASR__MODEL": str(fixture_checkpoints.RECOGNITION),
     "DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
     "FETCH__ALLOWED_HOSTS": '["127.0.0.1"]',

@@ -13,14 +13,17 @@ import pytest
 import pytest_asyncio
 
 from db import calls, jobs, results
+from db.recording_urls import UrlSealer, readable
 from pipeline.domain.speech import Layout, LayoutKind, Recording, Transcript
 from pipeline.errors import RecordingGone
 from serve_app.intake.schemas import parse_body
 from tests.chaos.auditor import Fault, Truth, audit
 from tests.chaos.ledger import Attempt
+from tests.chaos.stand import SECRETS_KEY
 from tests.postgres import World
 
 BASE = "http://127.0.0.1:1/recordings/"
+URLS = UrlSealer([SECRETS_KEY])
 SOUND = b"sound"
 DIGEST = hashlib.sha256(SOUND).hexdigest()
 TRANSCRIPT = Transcript("en", 1.0, 1.0, (), (), Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"), "test")
@@ -52,7 +55,7 @@ class Kept:
             **fields,
         }
         parsed = parse_body(json.dumps(body).encode(), self.world.scoped)
-        answer = await calls.submit(self.world.database, self.world.scoped, parsed.submission, parsed.sent)
+        answer = await calls.submit(self.world.database, self.world.scoped, parsed.submission, parsed.sent, urls=URLS)
         job = None if answer.job_id is None else str(answer.job_id)
         self.ledger.append(Attempt(number, 1, "Acme", body, number, number, 202, job))
         return self.ledger[-1]
@@ -60,7 +63,7 @@ class Kept:
     async def work(self) -> None:
         """Every job that is due, to its end."""
         for lease in await self.world.claim(50):
-            if self.truth[str(lease.call.recording_url).split("?", maxsplit=1)[0]]["behaviour"] == "gone":
+            if self.truth[readable(URLS.open(str(lease.call.recording_url)))]["behaviour"] == "gone":
                 await jobs.fail(self.world.database, lease, RecordingGone())
                 continue
             if lease.job.kind == "process":
@@ -71,7 +74,7 @@ class Kept:
             await calls.complete(self.world.database, lease, TRANSCRIPT, (), None)
 
     def audit(self) -> list[Fault]:
-        return audit(self.world.database.url, self.ledger, Truth(self.truth))
+        return audit(self.world.database.url, self.ledger, Truth(self.truth), URLS)
 
     def break_it(self, *statements: str) -> None:
         """Past every constraint and trigger, as a fault in the code above them would."""
@@ -89,7 +92,7 @@ async def kept(world: World, tmp_path: Path) -> Kept:
     await made.submit(STEREO_CALL, outgoing=True)
     await made.submit(STEREO_CALL, recordingUrl=first, duration=5)
     await made.submit(STEREO_CALL, recordingUrl=f"{first}?token=2")
-    await made.submit(STEREO_CALL, recordingUrl=second)
+    await made.submit(STEREO_CALL, recordingUrl=f"{second}?token=3")
     await made.submit(GONE_CALL, recordingUrl=gone)
     await made.submit(OPEN_CALL)
     await made.work()
@@ -106,9 +109,9 @@ async def test_nothing_is_found_where_every_promise_was_kept(kept: Kept) -> None
 async def test_what_nobody_knows_may_be_stored_or_not(kept: Kept) -> None:
     """No answer, or a 503 after a commit whose connection broke."""
     unknown = [replace(kept.ledger[0], status=None, job_id=None), *kept.ledger[1:]]
-    assert audit(kept.world.database.url, unknown, Truth(kept.truth)) == []
+    assert audit(kept.world.database.url, unknown, Truth(kept.truth), URLS) == []
     never = replace(kept.ledger[0], body=kept.ledger[0].body | {"teamId": "chaos 99 1"}, status=503, job_id=None)
-    assert audit(kept.world.database.url, [*kept.ledger, never], Truth(kept.truth)) == []
+    assert audit(kept.world.database.url, [*kept.ledger, never], Truth(kept.truth), URLS) == []
 
 
 CALL = f"(SELECT id FROM calls WHERE call_id = '{STEREO_CALL}')"
@@ -117,6 +120,20 @@ A_PROCESS_JOB = (
     "INSERT INTO jobs (call_pk, kind, state, team_id) SELECT {}, 'process', '{}', (SELECT id FROM teams LIMIT 1)"
 )
 PLANTED = {
+    "a call's URL with its secret": (
+        "wrong",
+        f"UPDATE calls SET recording_url = split_part(recording_url, ' ', 1) || '?token=3' WHERE id = {CALL}",
+    ),
+    "a URL with its secret in a body": (
+        "wrong",
+        "UPDATE submissions SET body = jsonb_set(body, '{recordingUrl}',"
+        " to_jsonb(split_part(body ->> 'recordingUrl', ' ', 1) || '?token=3'))"
+        " WHERE body ->> 'recordingUrl' LIKE '%/1.wav siv:%'",
+    ),
+    "a URL that nobody can open": (
+        "wrong",
+        f"UPDATE calls SET recording_url = replace(recording_url, 'siv:', 'siv:00') WHERE id = {CALL}",
+    ),
     "a submission lost": ("lost", "DELETE FROM submissions WHERE body ->> 'teamId' = 'chaos 2 1'"),
     "a call lost": ("lost", f"DELETE FROM submissions WHERE call_pk = {GONE}", f"DELETE FROM calls WHERE id = {GONE}"),
     "a job lost": ("lost", f"DELETE FROM jobs WHERE call_pk = {CALL} AND state = 'superseded'"),

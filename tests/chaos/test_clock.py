@@ -1,6 +1,7 @@
 """A node whose wall clock is ten minutes off decides as any other. Real processes under `skew.c`."""
 
 import asyncio
+import json
 import os
 import random
 import subprocess
@@ -14,8 +15,9 @@ from pathlib import Path
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from db import webhooks
+from db import jobs, webhooks
 from db.sealing import Sealer
+from pipeline.errors import RecordingNotReady
 from serve_app.webhooks import signing
 from serve_app.webhooks.options import WebhookOptions
 from tests.chaos import skew
@@ -112,3 +114,18 @@ async def test_events_are_signed_with_a_time_that_receivers_take(seconds: int, w
                     await asyncio.sleep(0.05)
     assert Webhook(secret).verify(taken.body, taken.headers)["type"] == "call.received"
     assert abs((attempts[0]["at"] - datetime.now(UTC)).total_seconds()) < 60
+
+
+async def test_a_command_on_a_machine_whose_clock_is_ahead_means_the_databases_last_minutes(
+    world: World, folder: Path
+) -> None:
+    """`--since 5m` had begun five minutes from now."""
+    await world.submit(recording_url="https://store.example/a.wav")
+    await jobs.fail(world.database, await world.one(), RecordingNotReady())
+    command = [sys.executable, "-m", "serve_app.cli", "jobs", "failed", "--since", "5m", "--json"]
+    environment = os.environ | skew.environment(skew.SECONDS, folder)
+    environment["SWITCHBOARD_DATABASE_URL"] = world.database.url
+    run = await asyncio.to_thread(
+        subprocess.run, command, env=environment, cwd=ROOT, capture_output=True, check=True, timeout=60
+    )
+    assert len(json.loads(run.stdout)) == 1

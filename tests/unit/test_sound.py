@@ -127,6 +127,18 @@ def test_an_old_folder_goes_with_its_last_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_load_is_as_old_as_the_storage_says_whatever_this_machines_clock_says(
+    scratch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes share a scratch folder; one whose clock is days ahead removed what the others were working on."""
+    audio = stored(sound.join(scratch, sound.new_name()))
+    ahead = time.time() + 3 * 24 * 3600
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    sound.sweep(scratch)
+    assert np.array_equal(audio.read(0, 0, audio.length), SAMPLES[0])
+    assert len(files(scratch)) == 2
+
+
 @pytest.mark.parametrize("folder", ["nonsense://bucket/x", "file:///proc/nowhere"])
 def test_a_folder_that_cannot_be_written_is_our_fault(folder: str) -> None:
     with pytest.raises(StorageError, match=r"could not be written: .*\.$"):

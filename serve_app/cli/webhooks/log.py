@@ -1,6 +1,5 @@
 """`switchboard webhooks deliveries` and `replay`: what became of events, and sending them again."""
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -10,6 +9,7 @@ from rich.text import Text
 from serve_app.cli import names, state
 from serve_app.cli.console import Json, err, moment, out, plain, print_json, table
 from serve_app.cli.errors import USAGE, CommandError
+from serve_app.cli.since import moment_of, told
 from serve_app.cli.webhooks.common import Id, find
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from db.event_views import DeliverySummary
 
 STYLES = {"waiting": "cyan", "behind": "cyan", "sending": "yellow", "delivered": "green", "failed": "bold red"}
-UNITS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 def register(app: typer.Typer) -> None:
@@ -108,7 +107,7 @@ def replay(
         raise CommandError("Replay what?", "--failed, --since TIME or --event EVENT.", USAGE)
     if event is not None and since is not None:
         raise CommandError("--event names one event, --since many.", "Give one of them.", USAGE)
-    one_event, start = _event(event), _moment(since)
+    one_event, asked = _event(event), told(since)
 
     async def work(database: "Database") -> int:
         from db import event_upkeep
@@ -116,6 +115,7 @@ def replay(
         one = await find(database, endpoint)
         if one.disabled_at is not None:
             err().print(f"The endpoint is disabled: `switchboard webhooks enable {endpoint}` lets them go.")
+        start = await moment_of(database, asked)
         return await event_upkeep.replay(database, one.workspace_id, one.endpoint_id, one_event, start, failed)
 
     count = state.run(work)
@@ -132,19 +132,6 @@ def _event(text: str | None) -> UUID | None:
         return event_id(text) if text else None
     except ValueError as error:
         raise CommandError(f"{text!r} is no event.", "`switchboard webhooks deliveries` shows them.", USAGE) from error
-
-
-def _moment(text: str | None) -> datetime | None:
-    """ISO 8601, in UTC where it names no zone, or so long ago: 90m, 12h, 3d."""
-    if text is None:
-        return None
-    if text[:-1].isdecimal() and text[-1:] in UNITS:
-        return datetime.now(UTC) - timedelta(seconds=int(text[:-1]) * UNITS[text[-1]])
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise CommandError(f"{text!r} is no time.", "90m, 12h, 3d or ISO 8601: 2026-03-02T09:30:00Z.", USAGE) from error
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def _about(one: "DeliverySummary") -> str:
