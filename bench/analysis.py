@@ -22,8 +22,7 @@ from uuid import UUID
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import analysis_score
-
+from bench import analysis_score
 from pipeline.analysis import AnalysisOptions, analyze
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Contact, Finding, Material, Member, Roster

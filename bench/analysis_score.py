@@ -66,7 +66,7 @@ def dice(a: set[str], b: set[str]) -> float:
 
 
 def likeness(said: str, known: str, around: list[str]) -> float:
-    """0..1: do the words of a found task say the known one? `around`: what was said where it was undertaken."""
+    """0..1: do the words of a found task say the known one? `around`: what was said where it was committed to."""
     found, wanted = stems(said), stems(known)
     talk = wanted | stems(" ".join(around))
     best = dice(found, wanted)

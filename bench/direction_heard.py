@@ -26,11 +26,10 @@ import soxr
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import analysis
-
+from bench import analysis
 from bench.real.normalize import words as normalized
 from pipeline import asr, diarization
-from pipeline.analysis.direction import Direction
+from pipeline.analysis.rules.direction.direction import Direction
 from pipeline.domain.insight import Material
 from pipeline.domain.speech import Recording
 from pipeline.process import NOT_RECORDED, ProcessOptions, process

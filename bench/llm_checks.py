@@ -19,12 +19,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from analysis import material
-
+from bench.analysis import material
 from pipeline.analysis import AnalysisOptions, analyze
 from pipeline.analysis.llm.answer import Answer
-from pipeline.analysis.llm.reading import checked
-from pipeline.analysis.llm.witness import Witness
+from pipeline.analysis.llm.grounding import Grounding
+from pipeline.analysis.llm.reading import ground
 from pipeline.domain.insight import Finding
 from tests.llm_server import MODEL, running
 
@@ -69,9 +68,9 @@ def tasks_kept(case: dict[str, Any], stated: list[dict[str, Any]], ask: Any) -> 
 
 def fact_kept(case: dict[str, Any], field: str, value: str) -> bool:
     """Whether some quotes of the call bear a value out."""
-    witness = Witness(material(case))
+    grounding = Grounding(material(case))
     stated = (answer([], {field: {"value": value, "quotes": quotes}}) for quotes in ways(said(case)))
-    return any(checked(Answer.model_validate(one), witness).facts for one in stated)
+    return any(ground(Answer.model_validate(one), grounding).facts for one in stated)
 
 
 def said(case: dict[str, Any]) -> dict[int, str]:

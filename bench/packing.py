@@ -36,8 +36,8 @@ from pipeline.audio.decode import DecodeOptions
 from pipeline.audio.detector import SpeechOptions
 from pipeline.audio.hear import Loaded
 from pipeline.domain.speech import Heard, Recording
+from pipeline.language.identification import LanguageOptions
 from pipeline.recognise import recognise
-from pipeline.speakers.language import LanguageOptions
 from pipeline.workers import Held, LocalWorkers
 
 BATCH = 8  # windows in one forward pass, for every engine

@@ -43,11 +43,11 @@ from pipeline.domain.speech import (
     Voiceprint,
 )
 from pipeline.errors import NotFetched, RecordingError, StorageError, TimedOut, told
+from pipeline.language.identification import LanguageOptions
 from pipeline.legs import LEGS, Legs
 from pipeline.recognise import recognise, with_sound
 from pipeline.speakers import gate
 from pipeline.speakers.attribute import attribute
-from pipeline.speakers.language import LanguageOptions
 from pipeline.speakers.machines import refine
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.seconds import party_speech, unpadded

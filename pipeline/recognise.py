@@ -12,7 +12,7 @@ from pipeline.asr.doubt import calibration_of
 from pipeline.asr.safety import SafetyOptions, Suspect
 from pipeline.audio.hear import Loaded
 from pipeline.domain.speech import Chunk, ChunkText, Heard, Recognized
-from pipeline.speakers.language import LanguageOptions, at, guess, misheard, of_chunk, spread, stretches
+from pipeline.language.identification import LanguageOptions, at, guess, misheard, of_chunk, spread, stretches
 from pipeline.workers import Held, Workers
 
 AGAIN_SHARE = 1.0  # passes that decoding again may take, as a share of those of the first decoding,

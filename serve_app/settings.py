@@ -38,7 +38,7 @@ from pipeline.audio.decode import DecodeOptions
 from pipeline.audio.fetch import FetchOptions
 from pipeline.deadlines import DeadlineOptions
 from pipeline.diarization.engine import DiarizationOptions
-from pipeline.speakers.language import LanguageOptions
+from pipeline.language.identification import LanguageOptions
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.turns import TurnOptions
 from serve_app.conductor.retry import ProcessingOptions

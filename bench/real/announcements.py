@@ -42,9 +42,9 @@ from pipeline.domain.speech import (
     Recognized,
     text_of,
 )
+from pipeline.language.identification import LanguageOptions
 from pipeline.recognise import recognise
 from pipeline.speakers import machines
-from pipeline.speakers.language import LanguageOptions
 from pipeline.speakers.seconds import by_machine
 from pipeline.workers import Held, LocalWorkers
 

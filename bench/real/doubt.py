@@ -107,8 +107,8 @@ def _recognized(path: Path, engine: Any) -> Sequence[Any]:
     from pipeline.audio.chunks import SpeechOptions
     from pipeline.audio.decode import DecodeOptions
     from pipeline.domain.speech import Recording
+    from pipeline.language.identification import LanguageOptions
     from pipeline.recognise import recognise
-    from pipeline.speakers.language import LanguageOptions
     from pipeline.workers import Held, LocalWorkers
 
     content = path.read_bytes()

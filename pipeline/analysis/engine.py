@@ -38,7 +38,7 @@ ENGINES: dict[str, str] = {
 
 
 class AnalysisOptions(BaseModel):
-    """How calls are analysed. Without settings: by rules, on this machine, with no network."""
+    """How calls are analyzed. Without settings: by rules, on this machine, with no network."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -76,7 +76,7 @@ class AnalysisOptions(BaseModel):
         "customers",
         description="Whose voice, beside their words, says how strongly they mean it: customers, nobody or everybody. "
         "What emotions employees have must not be inferred from their voices in the European Union (AI Act, Article "
-        "5(1)(f)): of reps, and of whoever is not surely a customer, only words count unless this says everybody.",
+        "5(1)(f)): of reps, and of anyone not surely a customer, only words count unless this says everybody.",
     )
     language: str | None = Field(
         None,
@@ -119,7 +119,7 @@ class AnalysisOptions(BaseModel):
 
     @field_serializer("api_key", when_used="json")
     def _hidden(self, value: SecretStr | None, info: SerializationInfo) -> str | None:
-        """Written out only to whoever asks by name: the service, for the environment of its own replicas."""
+        """Written out only to a caller that asks by name: the service, for the environment of its own replicas."""
         reveal = bool(info.context and info.context.get(REVEAL))
         return None if value is None else value.get_secret_value() if reveal else str(value)
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipeline.analysis.language import Pack, straighten
 from pipeline.domain.speech import Span, Word
+from pipeline.language.pack import Pack, straighten
 
 SEAM = 0.5  # seconds: an overlap in which the one who spoke first stops by then belongs to a change of turns
 YIELDS = 2.0  # seconds within which the holder of the floor stops, or has not yielded
@@ -20,7 +20,7 @@ SHORT_UNHEARD = 1.0
 Spoken = Mapping[str, Sequence[Span]]
 
 
-class Kind(StrEnum):
+class OverlapKind(StrEnum):
     """What an overlap is."""
 
     BACKCHANNEL = "backchannel"  # short, of a listener's words, and the other keeps the floor
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
+class SpeechOverlap:
     """From `start` to `end` at least two parties speak; `holder` spoke when `by` began (in what `own` is all of)."""
 
     start: float
@@ -46,7 +46,7 @@ class Overlap:
         return self.end - self.start
 
 
-def overlaps(spoken: Spoken) -> tuple[Overlap, ...]:
+def overlaps(spoken: Spoken) -> tuple[SpeechOverlap, ...]:
     """The longest stretches in which at least two parties speak, in order. Spans of a party lie apart.
 
     With more than two parties at once, a stretch is that of the two who begin it.
@@ -75,23 +75,23 @@ def overlaps(spoken: Spoken) -> tuple[Overlap, ...]:
             del active[label]
             if len(active) == 1 and begun:
                 start, holder, by = begun
-                found.append(Overlap(start, time, holder, by, held[holder], held[by]))
+                found.append(SpeechOverlap(start, time, holder, by, held[holder], held[by]))
                 begun = None
     return tuple(found)
 
 
-def kind(overlap: Overlap, said: Sequence[Word], pack: Pack) -> Kind:
+def classify(overlap: SpeechOverlap, said: Sequence[Word], pack: Pack) -> OverlapKind:
     """`said`: the words of `overlap.own`, none where they are not known; `pack`: of their language."""
     held, own = overlap.held, overlap.own
     if held.start == own.start:
-        return Kind.TOGETHER
+        return OverlapKind.TOGETHER
     keeps = held.end >= own.end
     if keeps and _is_listening(own, said, pack):
-        return Kind.BACKCHANNEL
+        return OverlapKind.BACKCHANNEL
     after = held.end - own.start
     if not keeps and after <= SEAM:
-        return Kind.SEAM
-    return Kind.INTERRUPTION if not keeps and after <= YIELDS else Kind.ATTEMPT
+        return OverlapKind.SEAM
+    return OverlapKind.INTERRUPTION if not keeps and after <= YIELDS else OverlapKind.ATTEMPT
 
 
 def _is_listening(own: Span, said: Sequence[Word], pack: Pack) -> bool:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from pipeline.analysis.language import pack
-from pipeline.analysis.overlaps import Kind, kind, overlaps
+from pipeline.analysis.overlaps import OverlapKind, classify, overlaps
 from pipeline.analysis.spans import outside, seconds, union
 from pipeline.analysis.talk import Said, read, rounded
 from pipeline.domain.insight import Finding, Material
 from pipeline.domain.speech import LabelKind, Span, Word
+from pipeline.language.pack import pack
 
 Spoken = dict[str, tuple[Span, ...]]
 DEFINITIONS = 3  # raise with every change of a formula: figures of different definitions are not to be compared
@@ -53,7 +53,7 @@ class Statistics:
                     "count": sum(one is name for _, one, _ in crossed),
                     "seconds": rounded(sum(length for _, one, length in crossed if one is name)),
                 }
-                for name in Kind
+                for name in OverlapKind
             },
             "turn_changes": floor.changes,
             "interactivity_per_minute": rounded(_ratio(floor.changes, duration / 60)),
@@ -69,7 +69,7 @@ def _note(material: Material, spoken: Spoken) -> str | None:
     return None if spoken else "nobody speaks in this call"
 
 
-Crossed = list[tuple[str, Kind, float]]  # who came in, as what, for how many seconds both spoke
+Crossed = list[tuple[str, OverlapKind, float]]  # who came in, as what, for how many seconds both spoke
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +103,9 @@ def _parties(material: Material, spoken: Spoken, floor: Floor, crossed: Crossed)
             "words_per_minute": rounded(_ratio(count, own / 60), 1),
             "questions": asked[label],
             "questions_per_minute": rounded(_ratio(asked[label], minutes)),
-            "backchannels": came_in[label, Kind.BACKCHANNEL],
-            "interruptions": came_in[label, Kind.INTERRUPTION],
-            "interruption_attempts": came_in[label, Kind.ATTEMPT],
+            "backchannels": came_in[label, OverlapKind.BACKCHANNEL],
+            "interruptions": came_in[label, OverlapKind.INTERRUPTION],
+            "interruption_attempts": came_in[label, OverlapKind.ATTEMPT],
         }
     return made
 
@@ -171,7 +171,7 @@ def _crossed(material: Material, spoken: Spoken) -> Crossed:
         own, said = pack(language.get(one.by, whole)), middles.get(one.by, [])
         first, last = bisect_left(said, one.own.start), bisect_right(said, one.own.end)
         inside = words[one.by][first:last] if said else []
-        made.append((one.by, kind(one, inside, own if own.known else pack(whole)), one.duration))
+        made.append((one.by, classify(one, inside, own if own.known else pack(whole)), one.duration))
     return made
 
 

@@ -24,12 +24,12 @@ class Step(Protocol):
 
 STEPS: tuple[str, ...] = (
     "pipeline.analysis.statistics:Statistics",
-    "pipeline.analysis.tone:ToneOfVoice",
-    "pipeline.analysis.direction:Direction",
-    "pipeline.analysis.agent:Agent",
-    "pipeline.analysis.contacts:Contacts",
-    "pipeline.analysis.tasks:Tasks",
-    "pipeline.analysis.summary:Summary",
+    "pipeline.analysis.rules.sentiment.sentiment:Sentiment",
+    "pipeline.analysis.rules.direction.direction:Direction",
+    "pipeline.analysis.rules.people.agent:Agent",
+    "pipeline.analysis.rules.people.contacts:Contacts",
+    "pipeline.analysis.rules.commitments.tasks:Tasks",
+    "pipeline.analysis.rules.summary.summary:Summary",
 )
 """In order: a step may build on those above it."""
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.analysis.evidence import quote
-from pipeline.analysis.language import Pack, pack, straighten
 from pipeline.domain.insight import Evidence, Material
 from pipeline.domain.speech import Role, Transcript, Turn
+from pipeline.language.pack import Pack, pack, straighten
 
 _ENDS = re.compile(r"(?<=[.!?…])\s+")
 

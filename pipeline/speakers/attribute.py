@@ -14,9 +14,9 @@ from pipeline.domain.speech import (
     Turn,
     Voiceprint,
 )
+from pipeline.language.identification import LanguageOptions
+from pipeline.language.of_call import decide
 from pipeline.speakers import machines, roles, turns
-from pipeline.speakers.call_language import decide
-from pipeline.speakers.language import LanguageOptions
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.seconds import Labels, party_speech, seconds_in, why_silent
 from pipeline.speakers.turns import TurnOptions

@@ -71,8 +71,8 @@ def compare(expected: dict[str, Any], turns: Iterable[tuple[str, str]], separate
 
 def _with_figures(words: list[str], language: str) -> Iterable[str]:
     """`words` with every number as its figures, each a word."""
-    from pipeline.analysis.language import pack
-    from pipeline.analysis.spoken import number
+    from pipeline.analysis.rules.numbers import number
+    from pipeline.language.pack import pack
 
     known = pack(language)
     first = 0

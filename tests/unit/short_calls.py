@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pipeline.analysis.phonetics import folded
+from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.domain.insight import Contact, Material, Member, Roster
 from tests.unit.calls_by_hand import call
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.analysis.agent import Agent
-from pipeline.analysis.contacts import Contacts, e164
-from pipeline.analysis.direction import Direction
 from pipeline.analysis.evidence import checked
-from pipeline.analysis.language import pack
-from pipeline.analysis.mail import emails
-from pipeline.analysis.spelling import remarks, rewritten, spelled_words
-from pipeline.analysis.spoken import digit_runs
+from pipeline.analysis.rules.direction.direction import Direction
+from pipeline.analysis.rules.numbers import digit_runs
+from pipeline.analysis.rules.people.agent import Agent
+from pipeline.analysis.rules.people.contacts import Contacts, e164
+from pipeline.analysis.rules.people.emails import emails
+from pipeline.analysis.rules.people.spelling import remarks, rewritten, spelled_words
 from pipeline.domain.insight import Contact
+from pipeline.language.pack import pack
 from tests.unit.calls_by_hand import ROSTER, call
 from tests.unit.spoken_facts import CALLS
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.analysis.contacts import Contacts
-from pipeline.analysis.direction import Direction
-from pipeline.analysis.gender import of_known, short_form
-from pipeline.analysis.language import pack
-from pipeline.analysis.mail import emails
-from pipeline.analysis.spoken import digit_runs
+from pipeline.analysis.rules.direction.direction import Direction
+from pipeline.analysis.rules.numbers import digit_runs
+from pipeline.analysis.rules.people.contacts import Contacts
+from pipeline.analysis.rules.people.emails import emails
+from pipeline.analysis.rules.people.gender import of_known, short_form
 from pipeline.domain.insight import Contact, Roster
+from pipeline.language.pack import pack
 from tests.unit.calls_by_hand import call
 
 UNKNOWN = ("+15550000000", "+12025550100")

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from pipeline.analysis.agent import Agent, fit
-from pipeline.analysis.direction import Direction
+from pipeline.analysis.rules.direction.direction import Direction
+from pipeline.analysis.rules.people.agent import Agent, fit
 from pipeline.domain.insight import Contact, Member, Roster
 from tests.unit.calls_by_hand import ROSTER, call
 from tests.unit.spoken_facts import CALLS

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from pipeline.analysis.dates import find, local
-from pipeline.analysis.language import available, pack
+from pipeline.analysis.rules.dates.expressions import find, local
+from pipeline.language.pack import available, pack
 
 STARTS = {
     "wed": datetime(2025, 4, 16, 11, 0, tzinfo=ZoneInfo("America/New_York")),

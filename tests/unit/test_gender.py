@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.analysis.gender import of_first_name, of_known, of_title
+from pipeline.analysis.rules.people.gender import of_first_name, of_known, of_title
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.domain.speech import Chunk, ChunkText, LanguageStretch, Word
-from pipeline.speakers.call_language import decide
-from pipeline.speakers.language import LanguageOptions, guess, misheard, spread, stretches
-from pipeline.speakers.language_names import NAMES, name
+from pipeline.language.identification import LanguageOptions, guess, misheard, spread, stretches
+from pipeline.language.names import NAMES, name
+from pipeline.language.of_call import decide
 
 EN, ES, DE = {"en": 0.97, "es": 0.02, "de": 0.01}, {"en": 0.03, "es": 0.97}, {"de": 0.99, "en": 0.01}
 

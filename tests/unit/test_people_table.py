@@ -1,23 +1,17 @@
 """What the open half of the tables of sentences gave when rules were last written stays so."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-from pipeline.analysis.direction import weights
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-
-import people_table
+from pipeline.analysis.rules.direction.direction import weights
+from training.people import table
 
 
 @pytest.mark.parametrize(("section", "least"), [("direction", 46), ("agent", 21), ("match", 25)])
 def test_open_rows_come_right(section, least):
-    judged = people_table.Judged()
-    for row in (row for table in people_table.TABLES for row in people_table.rows(table)):
+    judged = table.Judged()
+    for row in (row for path in table.TABLES for row in table.rows(path)):
         if row.section == section and row.half == "open":
-            people_table.judge(row, judged)
+            table.judge(row, judged)
     assert judged.counts["all", section].right >= least, judged.mistakes
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.analysis.phonetics import alike, cologne, sound
+from pipeline.analysis.rules.people.phonetics import alike, cologne, sound
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from pipeline.audio.hear import Loaded
 from pipeline.checkpoints import store
 from pipeline.checkpoints.lock import locked
 from pipeline.domain.speech import AudioInMemory, Chunk, Heard, Layout, LayoutKind, Span, text_of
+from pipeline.language.identification import LanguageOptions, stretches
+from pipeline.language.of_call import decide
 from pipeline.recognise import recognise
-from pipeline.speakers.call_language import decide
-from pipeline.speakers.language import LanguageOptions, stretches
 from pipeline.workers import Held, LocalWorkers
 
 SAMPLE = Path(find_spec("pyannote.audio").origin).parent / "sample" / "sample.wav"  # 30 s of two people, 16 kHz

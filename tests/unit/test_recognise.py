@@ -13,8 +13,8 @@ from pipeline.audio import hear
 from pipeline.audio.chunks import SpeechOptions
 from pipeline.audio.decode import DecodeOptions
 from pipeline.domain.speech import Chunk, ChunkText, Recording, Word
+from pipeline.language.identification import LanguageOptions
 from pipeline.recognise import AGAIN_FLOOR, AGAIN_SHARE, _again, recognise
-from pipeline.speakers.language import LanguageOptions
 from pipeline.workers import Held, LocalWorkers
 from tests.synthetic_calls import FOLDER
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.analysis.agent import Agent
-from pipeline.analysis.contacts import Contacts
-from pipeline.analysis.direction import Direction
 from pipeline.analysis.evidence import checked
+from pipeline.analysis.rules.direction.direction import Direction
+from pipeline.analysis.rules.people.agent import Agent
+from pipeline.analysis.rules.people.contacts import Contacts
 from tests.unit.calls_by_hand import call
 from tests.unit.short_calls import CALLS, plain
 

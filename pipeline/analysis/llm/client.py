@@ -1,7 +1,7 @@
 """Ask an OpenAI-compatible endpoint for chat completions, within a time budget.
 
 The protocol: POST {base_url}/chat/completions, https://platform.openai.com/docs/api-reference/chat. Servers differ in
-which parameters they take; one that they refuse by name is given up or written otherwise, and not sent again.
+which parameters they take; one that they refuse by name is dropped or written otherwise, and not sent again.
 """
 
 import json
@@ -24,7 +24,7 @@ from pipeline.retry_after import retry_after
 Message = dict[str, str]  # role, content
 
 MOST_BYTES = 4 << 20  # of one answer: more is none
-MOST_ADAPTED = 6  # parameters given up before a refusal stands
+MOST_ADAPTED = 6  # parameters dropped before a refusal stands
 AGAIN = frozenset({408, 429, 502, 503, 504})
 REFUSES_PARAMETER = frozenset({400, 422, 501})
 _FORMATS = ("json_schema", "json_object", None)

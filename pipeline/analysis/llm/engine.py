@@ -8,9 +8,9 @@ from pipeline.analysis.evidence import checked as evidence_checked
 from pipeline.analysis.llm.answer import Answer, Unreadable, parsed, schema
 from pipeline.analysis.llm.client import Client, Message, NoAnswer
 from pipeline.analysis.llm.findings import MAKERS, VERSION
-from pipeline.analysis.llm.prompt import Part, messages, parts, repair
-from pipeline.analysis.llm.reading import Reading, checked, merged
-from pipeline.analysis.llm.witness import Witness
+from pipeline.analysis.llm.grounding import Grounding
+from pipeline.analysis.llm.prompt import PromptPart, messages, parts, repair
+from pipeline.analysis.llm.reading import Reading, ground, merged
 from pipeline.analysis.step import run_all
 from pipeline.domain.insight import Finding, Material
 
@@ -44,12 +44,12 @@ class LanguageModel:
 
     def _read(self, material: Material) -> Reading:
         """What the model states about every part. Raises `NoAnswer`."""
-        client, witness = Client(self._options), Witness(material)
+        client, grounding = Client(self._options), Grounding(material)
         pieces = parts(material.transcript, self._options.max_transcript_tokens)
         readings = []
         for at, part in enumerate(pieces):
             asked = messages(part, len(pieces), at, self._options.language or material.transcript.language)
-            readings.append(checked(_answer(client, asked, part), witness))
+            readings.append(ground(_answer(client, asked, part), grounding))
         return merged(readings)
 
     def _finding(self, built: Finding, reading: Reading, material: Material) -> Finding:
@@ -66,8 +66,8 @@ class LanguageModel:
         return evidence_checked(finding, material.transcript)
 
 
-def _answer(client: Client, asked: list[Message], part: Part) -> Answer:
-    """The answer, after one chance to mend it. Raises `NoAnswer`."""
+def _answer(client: Client, asked: list[Message], part: PromptPart) -> Answer:
+    """The answer, after one chance to fix it. Raises `NoAnswer`."""
     completion = client.ask(asked, schema())
     if completion.prompt_tokens is not None and completion.prompt_tokens < part.words:
         raise NoAnswer("the endpoint read only a part of what it was sent: its context is too small")

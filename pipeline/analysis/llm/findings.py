@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
 
-from pipeline.analysis.contacts import Contacts
-from pipeline.analysis.llm.reading import Reading, Told
-from pipeline.analysis.llm.witness import Witness
-from pipeline.analysis.tone import tone
+from pipeline.analysis.llm.grounding import Grounding
+from pipeline.analysis.llm.reading import GroundedText, Reading
+from pipeline.analysis.rules.people.contacts import Contacts
+from pipeline.analysis.rules.sentiment.sentiment import tone
 from pipeline.domain.insight import Evidence, Finding, Material
 
 VERSION = 1  # raise it whenever instructions, schema or checks may give other findings
@@ -62,7 +62,7 @@ def summary(reading: Reading, built: Finding, material: Material) -> Finding | N
     return replace(built, value=value, evidence=tuple(told.evidence for told in reading.sentences), note=None)
 
 
-def _topic(told: Told) -> dict[str, Any]:
+def _topic(told: GroundedText) -> dict[str, Any]:
     return {"text": told.text, "turns": [told.evidence.turn], "evidence": asdict(told.evidence)}
 
 
@@ -70,7 +70,7 @@ def tone_of_voice(reading: Reading, built: Finding, material: Material) -> Findi
     """The labels of the parties and of the call; everything else in it is the rules'."""
     if not reading.tones:
         return None
-    said = Witness(material).labels
+    said = Grounding(material).labels
     parties = dict(built.value.get("parties") or dict.fromkeys(sorted(said)))
     for label, (_, score) in reading.tones.items():
         parties[label] = {**(parties.get(label) or {}), **_plain(score), "confidence": None}  # a model gives none

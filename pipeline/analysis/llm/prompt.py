@@ -53,7 +53,7 @@ Send the whole JSON object once more, corrected, and nothing else. It must fit t
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PromptPart:
     """Lines of a transcript that go into one request."""
 
     lines: tuple[str, ...]
@@ -68,23 +68,23 @@ def tokens(text: str) -> int:
     return -(-len(text.encode()) // BYTES_PER_TOKEN)
 
 
-def parts(transcript: Transcript, most_tokens: int) -> list[Part]:
+def parts(transcript: Transcript, most_tokens: int) -> list[PromptPart]:
     """The transcript by turns in parts of at most so many tokens, each beginning with the last turns of the one before.
 
     A turn that is longer than what may overlap is cut between words; its pieces keep its number.
     """
     lines = [line for turn in transcript.turns for line in _lines(turn, transcript, most_tokens // SHARE)]
-    found: list[Part] = []
+    found: list[PromptPart] = []
     current: list[str] = []
     size = fresh = 0
     for line in lines:
         if fresh and size + tokens(line) > most_tokens:
-            found.append(Part(tuple(current)))
+            found.append(PromptPart(tuple(current)))
             current, fresh = _tail(current, most_tokens // SHARE), 0
             size = sum(map(tokens, current))
         current.append(line)
         size, fresh = size + tokens(line), fresh + 1
-    return [*found, Part(tuple(current))] if fresh else found
+    return [*found, PromptPart(tuple(current))] if fresh else found
 
 
 def _tail(lines: list[str], most_tokens: int) -> list[str]:
@@ -111,7 +111,7 @@ def _lines(turn: Turn, transcript: Transcript, most_tokens: int) -> Iterator[str
         yield head + text_of(words)
 
 
-def messages(part: Part, of: int, at: int, language: str | None) -> list[Message]:
+def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[Message]:
     """Instructions and part `at` (from 0) of `of`. The block's mark depends on its text, so nobody can have said it."""
     text = "\n".join(part.lines)
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -121,7 +121,7 @@ def messages(part: Part, of: int, at: int, language: str | None) -> list[Message
         language=f"the language {language}" if language else "the language of the call",
         schema=json.dumps(schema(), ensure_ascii=False),
     )
-    which = "" if of == 1 else f"Part {at + 1} of {of} of one call; state what this part holds.\n"
+    which = "" if of == 1 else f"PromptPart {at + 1} of {of} of one call; state what this part holds.\n"
     return [
         {"role": "system", "content": told},
         {"role": "user", "content": f"{which}BEGIN {mark}\n{text}\nEND {mark}"},

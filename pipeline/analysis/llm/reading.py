@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from pipeline.analysis.fact import Fact
 from pipeline.analysis.llm.answer import Answer, StatedFact, StatedTask
-from pipeline.analysis.llm.witness import Witness
+from pipeline.analysis.llm.grounding import Grounding
+from pipeline.analysis.rules.people.fact import Fact
 from pipeline.domain.insight import Evidence, Task
 
 CONFIDENCE = 0.7  # of a task that a model states and a quote bears out; not calibrated
@@ -18,7 +18,7 @@ MOST_TASKS, MOST_SENTENCES, MOST_TOPICS = 50, 8, 5
 
 
 @dataclass(frozen=True, slots=True)
-class Undertaking:
+class TimedTask:
     """A task and its time of day, "HH:MM"."""
 
     task: Task
@@ -26,7 +26,7 @@ class Undertaking:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GroundedText:
     """A sentence, topic, tone or outcome, with the words that bear it out."""
 
     text: str
@@ -37,26 +37,26 @@ class Told:
 class Reading:
     """`stated` and `dropped` count statements by the finding they belong to."""
 
-    tasks: tuple[Undertaking, ...] = ()
+    tasks: tuple[TimedTask, ...] = ()
     facts: dict[str, Fact] = field(default_factory=dict)
-    sentences: tuple[Told, ...] = ()
-    topics: tuple[Told, ...] = ()
-    tones: dict[str, tuple[Told, float]] = field(default_factory=dict)  # by speaker label, with the score
-    outcome: Told | None = None
+    sentences: tuple[GroundedText, ...] = ()
+    topics: tuple[GroundedText, ...] = ()
+    tones: dict[str, tuple[GroundedText, float]] = field(default_factory=dict)  # by speaker label, with the score
+    outcome: GroundedText | None = None
     stated: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-def checked(answer: Answer, witness: Witness) -> Reading:
+def ground(answer: Answer, grounding: Grounding) -> Reading:
     """What of the answer the transcript bears out. May raise ZoneInfoNotFoundError."""
     facts = {name: fact for name in type(answer.contact).model_fields if (fact := getattr(answer.contact, name))}
-    tasks = [_task(stated, witness) for stated in answer.tasks]
-    heard = {name: _fact(name, stated, witness) for name, stated in facts.items()}
-    sentences = [_told(one.text, witness.evidence(one.quote)) for one in answer.summary]
-    topics = [_told(one.text, witness.evidence(one.quote)) for one in answer.topics]
-    tones = {one.speaker: _told(one.label, witness.evidence(one.quote)) for one in answer.tones}
-    tones = {label: told for label, told in tones.items() if told is None or _own(label, told, witness)}
-    outcome = _told(answer.outcome.name, witness.evidence(answer.outcome.quote)) if answer.outcome else None
+    tasks = [_task(stated, grounding) for stated in answer.tasks]
+    heard = {name: _fact(name, stated, grounding) for name, stated in facts.items()}
+    sentences = [_told(one.text, grounding.evidence(one.quote)) for one in answer.summary]
+    topics = [_told(one.text, grounding.evidence(one.quote)) for one in answer.topics]
+    tones = {one.speaker: _told(one.label, grounding.evidence(one.quote)) for one in answer.tones}
+    tones = {label: told for label, told in tones.items() if told is None or _own(label, told, grounding)}
+    outcome = _told(answer.outcome.name, grounding.evidence(answer.outcome.quote)) if answer.outcome else None
     kept = Reading(
         tasks=tuple(task for task in tasks if task),
         facts={name: fact for name, fact in heard.items() if fact},
@@ -80,39 +80,39 @@ def checked(answer: Answer, witness: Witness) -> Reading:
     return replace(kept, dropped=kept.stated - left)
 
 
-def _told(text: str, evidence: Evidence | None) -> Told | None:
-    return Told(text, evidence) if evidence and text else None
+def _told(text: str, evidence: Evidence | None) -> GroundedText | None:
+    return GroundedText(text, evidence) if evidence and text else None
 
 
-def _own(label: str, told: Told, witness: Witness) -> bool:
+def _own(label: str, told: GroundedText, grounding: Grounding) -> bool:
     """A speaker's tone shows in the speaker's own words."""
-    return label in witness.labels and witness.turn(told.evidence).speaker == label
+    return label in grounding.labels and grounding.turn(told.evidence).speaker == label
 
 
-def _task(stated: StatedTask, witness: Witness) -> Undertaking | None:
-    evidence = witness.evidence(stated.quote)
-    if evidence is None or not stated.title or witness.turn(evidence).machine:
+def _task(stated: StatedTask, grounding: Grounding) -> TimedTask | None:
+    evidence = grounding.evidence(stated.quote)
+    if evidence is None or not stated.title or grounding.turn(evidence).machine:
         return None
-    due = witness.due(stated.due) if stated.due else None
+    due = grounding.due(stated.due) if stated.due else None
     task = Task(
         title=stated.title,
-        owner=witness.party(stated.owner) or "unknown",
+        owner=grounding.party(stated.owner) or "unknown",
         kind=stated.kind,
         evidence=evidence,
         confidence=CONFIDENCE,
-        beneficiary=witness.party(stated.beneficiary),
+        beneficiary=grounding.party(stated.beneficiary),
         due_expression=due.expression if due else None,
         due_date=due.day if due else None,
     )
-    return Undertaking(task, due.time if due else None)
+    return TimedTask(task, due.time if due else None)
 
 
-def _fact(name: str, stated: StatedFact, witness: Witness) -> Fact | None:
+def _fact(name: str, stated: StatedFact, grounding: Grounding) -> Fact | None:
     """Each of its quotes has to hold; the first one stays as its evidence."""
-    said = [evidence for quote in stated.quotes if (evidence := witness.evidence(quote))]
-    if not said or len(said) < len(stated.quotes) or any(witness.turn(evidence).machine for evidence in said):
+    said = [evidence for quote in stated.quotes if (evidence := grounding.evidence(quote))]
+    if not said or len(said) < len(stated.quotes) or any(grounding.turn(evidence).machine for evidence in said):
         return None
-    value = witness.fact(name, stated.value, said)
+    value = grounding.fact(name, stated.value, said)
     return Fact(value, said[0]) if value else None
 
 
@@ -130,15 +130,15 @@ def merged(readings: Sequence[Reading]) -> Reading:
     )
 
 
-def _distinct(told: Iterable[Told]) -> tuple[Told, ...]:
+def _distinct(told: Iterable[GroundedText]) -> tuple[GroundedText, ...]:
     """By text, and in the order in which it is said."""
-    first: dict[str, Told] = {}
+    first: dict[str, GroundedText] = {}
     for one in told:
         first.setdefault(one.text.casefold(), one)
     return tuple(first.values())
 
 
-def _tones(readings: Sequence[Reading]) -> dict[str, tuple[Told, float]]:
+def _tones(readings: Sequence[Reading]) -> dict[str, tuple[GroundedText, float]]:
     """The mean of the parts, beside the words of the part furthest from neutral."""
     labels = dict.fromkeys(label for one in readings for label in one.tones)
     found = {}
@@ -149,16 +149,16 @@ def _tones(readings: Sequence[Reading]) -> dict[str, tuple[Told, float]]:
     return found
 
 
-def once(tasks: Iterable[Undertaking]) -> list[Undertaking]:
+def once(tasks: Iterable[TimedTask]) -> list[TimedTask]:
     """One task said twice is one: the first evidence stays, a day wins over none."""
-    kept: list[Undertaking] = []
+    kept: list[TimedTask] = []
     for one in tasks:
         at = next((at for at, known in enumerate(kept) if _same(known.task, one.task)), None)
         if at is None:
             kept.append(one)
         elif kept[at].task.due_date is None and one.task.due_date is not None:
             task = replace(kept[at].task, due_expression=one.task.due_expression, due_date=one.task.due_date)
-            kept[at] = Undertaking(task, one.due_time)
+            kept[at] = TimedTask(task, one.due_time)
     return sorted(kept, key=lambda one: one.task.evidence.start)
 
 

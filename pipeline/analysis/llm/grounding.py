@@ -1,0 +1,137 @@
+"""What the transcript bears out of a statement: its quote, its day, its owner, its letters and digits."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from pipeline.analysis.evidence import quote
+from pipeline.analysis.llm.answer import Quote
+from pipeline.analysis.rules import dates
+from pipeline.analysis.rules.dates.expressions import Due
+from pipeline.analysis.rules.numbers import digit_runs
+from pipeline.analysis.rules.people.addresses import in_figures
+from pipeline.analysis.rules.people.emails import emails
+from pipeline.analysis.rules.people.phonetics import folded
+from pipeline.analysis.rules.people.spelling import spelled_words
+from pipeline.analysis.talk import Sentence, read, roles
+from pipeline.domain.insight import Evidence, Material
+from pipeline.domain.speech import Role, Turn
+from pipeline.language.pack import Pack, pack, straighten
+
+PARTIES = frozenset({"rep", "customer"})
+LONGEST_WORD = 30  # tokens that may make one word: letters said one by one
+
+
+class Grounding:
+    """Holds a transcript against what a model says of it."""
+
+    def __init__(self, material: Material) -> None:
+        self._turns = {turn.index: turn for turn in material.transcript.turns}
+        self._roles = roles(material.transcript)
+        self._whole = pack(material.transcript.language)
+        self._sentences = {said.turn.index: said.sentences for said in read(material, machines=True)}
+        self._start = material.call.start_time
+        self._zone = material.roster.time_zone
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Of those who speak."""
+        return frozenset(turn.speaker for turn in self._turns.values() if not turn.machine)
+
+    @property
+    def now(self) -> datetime:
+        """The call's start on the workspace's clock. Raises ZoneInfoNotFoundError for an unknown zone."""
+        return dates.local(self._start, self._zone)
+
+    def turn(self, evidence: Evidence) -> Turn:
+        return self._turns[evidence.turn]
+
+    def evidence(self, stated: Quote) -> Evidence | None:
+        """The whole words of the turn that the quote consists of, with their times; None if they are not there.
+
+        Only spaces and the form of apostrophes may differ. A quote from another turn than its own is none.
+        """
+        turn = self._turns.get(stated.turn)
+        words = " ".join(straighten(stated.text).split())
+        if turn is None or not any(sign.isalnum() for sign in words):
+            return None
+        text = straighten(turn.text)
+        for match in re.finditer(re.escape(words), text):
+            first, last = match.span()
+            inside = text[first - 1 : first].isalnum() and words[0].isalnum()
+            if not inside and not (text[last : last + 1].isalnum() and words[-1].isalnum()):
+                return quote(turn, first, last)
+        return None
+
+    def party(self, named: str | None) -> str | None:
+        """A party that speaks in this call; "unknown" where it is not known which speaker that is."""
+        known = {role.value for role in self._roles.values()}
+        return "unknown" if named in PARTIES and named not in known else named
+
+    def due(self, stated: Quote) -> Due | None:
+        """When, by our own rules, from what is quoted: the expression that holds the quote, else what the quote says by
+        itself, else what it overlaps. None if it is not said; without a day if nothing definite follows from it."""
+        said = self.evidence(stated)
+        if said is None:
+            return None
+        words, turn = self._pack(said), self.turn(said)
+        text = straighten(said.quote).rstrip(" .,;:!?…")
+        first = straighten(turn.text).find(text)
+        near = list(self._expressions(turn, words, first, first + len(text)))
+        whole = next((due for due in near if due.first <= first and first + len(text) <= due.last), None)
+        alone = dates.find(text, words, self.now)
+        if whole or (alone and alone.day):
+            return whole or alone
+        return near[0] if near else Due(text, first, first + len(text), None)
+
+    def _expressions(self, turn: Turn, words: Pack, first: int, last: int) -> Iterator[Due]:
+        """What the rules find in the turn that overlaps its characters `first`..`last`."""
+        for sentence in self._sentences.get(turn.index, ()):
+            due = dates.find(sentence.text, words, self.now)
+            if due and sentence.first + due.first < last and first < sentence.first + due.last:
+                expression = sentence.verbatim[due.first : due.last]
+                yield replace(
+                    due, expression=expression, first=sentence.first + due.first, last=sentence.first + due.last
+                )
+
+    def fact(self, field: str, value: str, said: Sequence[Evidence]) -> str | None:
+        """What was said of it, as it is written; None if the evidence does not hold it."""
+        words, text = self._pack(said[0]), straighten(" ".join(evidence.quote for evidence in said))
+        if field == "email":
+            return value.lower() if value.lower() in {address.text for address in emails(text, words)} else None
+        if field == "phone":
+            digits = re.sub(r"\D", "", value)
+            runs = [run.text for run in digit_runs(text, words)]
+            return next((run for run in runs if digits and digits.endswith(run.lstrip("+").lstrip("0") or "-")), None)
+        return value if self._holds(value, text, self.turn(said[0]), words) else None
+
+    def _holds(self, value: str, text: str, turn: Turn, words: Pack) -> bool:
+        """Whether each word of a value is said: as a word, letter by letter, or as a figure."""
+        sentence = Sentence(turn, self._roles.get(turn.speaker, Role.UNKNOWN), 0, len(text), text, words)
+        said = [*_tokens(text), "", *_tokens(in_figures(text, sentence))]
+        spelled = {folded(word.text) for word in spelled_words(text, words)}
+        wanted = _tokens(value)
+        return bool(wanted) and all(word in spelled or _said(word, said) for word in wanted)
+
+    def _pack(self, evidence: Evidence) -> Pack:
+        own = pack(self.turn(evidence).language)
+        return own if own.known else self._whole
+
+
+def _tokens(text: str) -> list[str]:
+    return re.findall(r"\w+", folded(straighten(text)).lower())
+
+
+def _said(word: str, tokens: Iterable[str]) -> bool:
+    """Whether some tokens in a row are the word: "miller", or "m", "i", "l", "l", "e", "r"."""
+    tokens = list(tokens)
+    for at in range(len(tokens)):
+        joined = ""
+        for token in tokens[at : at + LONGEST_WORD]:
+            if not token or not word.startswith(joined + token):
+                break
+            joined += token
+            if joined == word:
+                return True
+    return False

@@ -1,0 +1,1 @@
+"""Commitments: clauses that oblige somebody to act after the call, and the tasks they make."""

@@ -1,0 +1,230 @@
+"""What can be seen of a clause that may be a commitment: words, endings, grammar, the rules' verdict, the reply.
+
+Features are strings. Those of words begin with the language; those of form (deadline, what the rules say, what the
+other party answers) hold in every language, so that one language learns from the others. `classifier.py` weighs them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pipeline.analysis.rules.commitments.clauses import Candidate, has
+from pipeline.analysis.talk import Said
+from pipeline.language.pack import Pack, pack
+
+SHORT_WORD = 3  # characters of a word that is kept whole where others are known by their ending
+STEM, ENDING = 5, 2  # characters of a word's beginning and of its ending that are features
+REPLY_WORDS = 5  # of the other party's answer
+_FORMS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "en": (("ING", ("ing",)), ("ED", ("ed",))),
+    "es": (
+        ("FUT1", ("ré", "remos")),
+        ("FUT3", ("rá", "rán")),
+        ("COND", ("ría", "rías", "ríamos", "rían")),
+        ("GER", ("ando", "iendo", "yendo")),
+        ("PART", ("ado", "ido", "ada", "ida", "ados", "idos", "adas", "idas")),
+        ("IMPF", ("aba", "abas", "aban", "ábamos", "ía", "ías", "ían", "íamos")),
+        ("PAST", ("é", "ó", "aste", "iste", "aron", "ieron", "asteis", "isteis")),
+        ("PRES1P", ("amos", "emos", "imos")),
+        ("INF", ("ar", "er", "ir", "arlo", "arla", "arle", "erlo", "irlo", "arme", "arte", "arse", "árselo", "ármelo")),
+        ("O", ("o",)),
+    ),
+    "fr": (
+        ("COND", ("rais", "rait", "rions", "riez", "raient")),
+        ("FUT1", ("rai", "rons")),
+        ("FUT3", ("ra", "ront")),
+        ("FUT2", ("rez", "ras")),
+        ("VOUS", ("ez",)),
+        ("PRES1P", ("ons",)),
+        ("IMPF", ("ais", "ait", "aient", "ions", "iez")),
+        ("PART", ("é", "ée", "és", "ées", "u", "ue")),
+        ("INF", ("er", "ir", "re")),
+        ("E", ("e",)),
+    ),
+    "de": (("EN", ("en", "ern", "eln")), ("E", ("e",)), ("ST", ("st",)), ("T", ("t",))),
+}
+"""Endings of verbs; most specific first. Other words have some of them too: these are features, not facts."""
+_TOKEN = re.compile(r"\w+(?:['-]\w+)*|[?!…]|\.\.\.")
+_OF_WORDS = re.compile("[a-z]{2,3}[:/^$>]")
+_MARKS = (
+    "in_call",
+    "idiom",
+    "conditional",
+    "refuse",
+    "done",
+    "decline",
+    "follow_up",
+    "promise",
+    "accept",
+    "dative",
+    "when",
+)
+_REPLY_MARKS = ("accept", "refuse", "decline", "promise", "when", "done")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVerdict:
+    """What the rules of grammar say about a candidate; `answer`: accepted, declined or neither."""
+
+    ruled_out: bool
+    to_be_done: bool
+    in_call: bool
+    answer: bool | None
+    holds: bool
+
+
+def of_words(feature: str) -> bool:
+    """Whether a feature is one of words, which begin with a language, rather than one of form."""
+    return _OF_WORDS.match(feature) is not None
+
+
+def features(candidate: Candidate, said: tuple[Said, ...], verdict: RuleVerdict) -> list[str]:
+    """Every feature of the candidate, each once."""
+    language = candidate.words.language or ""
+    found = set(_of_words(language, _tokens(candidate)))
+    found.update(_of_form(candidate, verdict))
+    found.update(_around(candidate, said, verdict))
+    found.update(_of_neighbours(candidate))
+    return sorted(found)
+
+
+def _tokens(candidate: Candidate) -> list[str]:
+    """The words of the clause in lower case; the deadline is one feature, figures are another."""
+    text, due = candidate.text, candidate.due
+    first, last = candidate.first, candidate.last
+    if due and first <= due.first < due.last <= last:
+        kept = text[first : due.first] + " §" + ("day" if due.day else "some") + " " + text[due.last : last]
+        return ["§" + word if word in ("day", "some") and at else word for at, word in _marked(kept)]
+    return [word for _, word in _marked(text[first:last])]
+
+
+def _marked(text: str) -> Iterator[tuple[bool, str]]:
+    for token in _TOKEN.finditer(text.lower()):
+        word = token.group()
+        at = token.start() > 0 and text[token.start() - 1] == "§"
+        yield at, "0" if word[0].isdigit() else word
+
+
+@lru_cache(maxsize=65536)
+def _shape(language: str, word: str) -> str:
+    """A word of grammar as it is; of another one its form, where the ending tells, or else the ending.
+
+    "Le mando" and "le llevo" are alike, and so are "je poste" and "je faxe".
+    """
+    if len(word) <= SHORT_WORD or "'" in word or word[0] == "§" or word in pack(language).words("text", "stopwords"):
+        return word
+    for form, ending in _FORMS.get(language, ()):
+        if word.endswith(ending):
+            return form
+    return "~" + word[-ENDING:]
+
+
+@lru_cache(maxsize=65536)
+def _one(language: str, word: str) -> tuple[str, ...]:
+    made = [f"{language}:{word}"]
+    if len(word) > STEM:
+        made.append(f"{language}:{word[:STEM]}~")
+    if len(word) > SHORT_WORD:
+        made.append(f"{language}:~{word[-3:]}")
+    return tuple(made)
+
+
+def _of_words(language: str, words: list[str]) -> Iterator[str]:
+    shapes = [_shape(language, word) for word in words]
+    for word in words:
+        yield from _one(language, word)
+    for at in range(len(words) - 1):
+        yield f"{language}:{words[at]} {words[at + 1]}"
+        yield f"{language}/{shapes[at]} {shapes[at + 1]}"
+    for at in range(len(words) - 2):
+        yield f"{language}/{shapes[at]} {shapes[at + 1]} {shapes[at + 2]}"
+    yield f"{language}^{' '.join(words[:1])}"
+    yield f"{language}^{' '.join(words[:2])}"
+    yield f"{language}^{' '.join(shapes[:3])}"
+    yield f"{language}${' '.join(shapes[-2:])}"
+    yield f"length {min(len(words), 16) // 3}"
+
+
+def _matches(words: Pack, mark: str, text: str) -> bool:
+    return _marked_before(words.language, mark, text)
+
+
+@lru_cache(maxsize=4096)
+def _marked_before(language: str | None, mark: str, text: str) -> bool:
+    """The clauses of a turn share its neighbors."""
+    return pack(language).matches("tasks", mark, text)
+
+
+def _of_form(candidate: Candidate, verdict: RuleVerdict) -> Iterator[str]:
+    language, form, role = candidate.words.language, candidate.form, candidate.sentence.role.value
+    due = candidate.due
+    day = "no day" if due is None else "day" if due.day else "some day"
+    ends = candidate.clause.rstrip()[-1:] if candidate.clause.rstrip()[-1:] in "?!…" else "."
+    yield from (f"form {form}", f"form {form} {language}", f"form {form} {role}", f"form {form} {day}", day)
+    yield from (f"role {role}", f"ends {ends}", f"ends {ends} {form}", f"{day} {ends}")
+    listed = "listed" if candidate.known_verb else "idle" if has(candidate.words, "idle", candidate.verb) else "other"
+    if form != "free":
+        yield from (f"verb {listed}", f"verb {listed} {form}", f"verb {listed} {day}")
+        yield f"holds {verdict.holds} {form}"
+        yield f"to be done {verdict.to_be_done} {form}"
+    if verdict.ruled_out:
+        yield from ("ruled out", f"ruled out {form}")
+    if verdict.in_call:
+        yield from ("in call", f"in call {form}")
+    yield f"whole {candidate.first == 0 and candidate.last == len(candidate.text)}"
+    if due and due.time:
+        yield "time"
+    for mark in _MARKS:
+        if _matches(candidate.words, mark, candidate.clause):
+            yield f"mark {mark}"
+            yield f"mark {mark} {form}"
+    if _matches(candidate.words, "conditional", candidate.text):
+        yield "mark conditional sentence"
+
+
+def _around(candidate: Candidate, said: tuple[Said, ...], verdict: RuleVerdict) -> Iterator[str]:
+    """The turns before and after: what was asked, and what the other party makes of it."""
+    language, form = candidate.words.language, candidate.form
+    speaker, last = candidate.turn.turn.speaker, candidate.number == len(candidate.turn.sentences) - 1
+    yield from (f"answer {verdict.answer} {form}", f"last sentence {last}")
+    before = said[candidate.at - 1] if candidate.at else None
+    if before and before.turn.speaker != speaker and candidate.number <= 1:
+        asked = "asked" if before.text.endswith("?") else "told"
+        yield from (f"before {asked}", f"before {asked} {form}")
+        for mark in ("when", "promise", "accept"):
+            if _matches(before.pack, mark, before.text):
+                yield f"before {mark} {candidate.number}"
+    after = said[candidate.at + 1] if candidate.at + 1 < len(said) else None
+    if after is None or after.turn.speaker == speaker:
+        yield "no reply"
+        return
+    near = "next" if last else "later"
+    for mark in _REPLY_MARKS:
+        if _matches(after.pack, mark, after.text):
+            yield from (f"{near} reply {mark}", f"{near} reply {mark} {form}")
+    if after.text.endswith("?"):
+        yield from (f"{near} reply asks", f"{near} reply asks {form}")
+    if last:
+        words = [token.group().lower() for token in _TOKEN.finditer(after.text[:60])][:REPLY_WORDS]
+        yield from (f"{language}>{word}" for word in words)
+        yield f"{language}>{' '.join(words[:2])}"
+
+
+def _of_neighbours(candidate: Candidate) -> Iterator[str]:
+    """The sentences beside it in the same turn."""
+    sentences, words = candidate.turn.sentences, candidate.words
+    if candidate.number + 1 < len(sentences):
+        following = sentences[candidate.number + 1].text
+        yield f"then {following[-1:]}"
+        if _matches(words, "result", following):
+            yield "then result"
+    else:
+        yield "then nothing"
+    if candidate.number:
+        earlier = sentences[candidate.number - 1].text
+        yield f"first {earlier[-1:]}"
+    else:
+        yield "first nothing"
+    if len(sentences) == 1:
+        yield "alone"

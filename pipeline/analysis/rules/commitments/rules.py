@@ -1,0 +1,146 @@
+"""What the rules say for and against a commitment: condition, refusal, past, idiom, done while the call lasts."""
+
+from pipeline.analysis.rules.commitments.clauses import Candidate, has
+from pipeline.domain.speech import Role
+
+
+def plausible(candidate: Candidate) -> bool:
+    """Not hypothetical, not refused, not an idiom, and either a thing one does or a thing with a date."""
+    return not ruled_out(candidate) and to_be_done(candidate)
+
+
+def ruled_out(candidate: Candidate) -> bool:
+    words, form = candidate.words, candidate.form
+    if _hypothetical(candidate) or (form != "appointment" and words.matches("tasks", "done", _own_words(candidate))):
+        return True
+    if words.matches("tasks", "idiom", candidate.clause) or words.matches("tasks", "refuse", _after_no(candidate)):
+        return True
+    if form not in ("commit", "request") and words.matches("dates", "past", _own_words(candidate)):
+        return True
+    return form not in ("request", "offer", "appointment") and _asked(candidate)
+
+
+def _asked(candidate: Candidate) -> bool:
+    """A question, and not a statement with a tag ("..., yes?")."""
+    clause = candidate.clause.rstrip()
+    return clause.endswith("?") and not candidate.words.matches("tasks", "tag", clause)
+
+
+def _after_no(candidate: Candidate) -> str:
+    """The clause without a "No, " that answers something else than the commitment after it."""
+    head = candidate.text[candidate.first : candidate.match.start()]
+    for pattern in candidate.words.patterns("tasks", "no") if candidate.form in ("commit", "present", "offer") else ():
+        no = pattern.match(head)
+        head = head[no.end() :] if no and (" " in no.group() or head[no.end() :].startswith(",")) else head
+    return head + candidate.text[max(candidate.first, candidate.match.start()) : candidate.last]
+
+
+def to_be_done(candidate: Candidate) -> bool:
+    """What the form asks for: a day, a verb of doing, or both."""
+    judge = {
+        "third": _third,
+        "oblige": _obliged,
+        "receive": _arrives,
+        "passive": _arrives,
+        "appointment": _has_day,
+    }
+    return judge.get(candidate.form, _done_by_the_speaker)(candidate)
+
+
+def _has_day(candidate: Candidate) -> bool:
+    return candidate.due is not None
+
+
+def _obliged(candidate: Candidate) -> bool:
+    """ "I have to ask my wife": without a day it is often only complaint."""
+    prepares = has(candidate.words, "preparing", candidate.verb)
+    return candidate.due is not None and (prepares or candidate.known_verb)
+
+
+def _arrives(candidate: Candidate) -> bool:
+    """What comes of itself needs a day, or words that say from or to whom."""
+    sure = "from_us" if candidate.form == "receive" else "dative"
+    return candidate.due is not None or candidate.words.matches("tasks", sure, candidate.clause)
+
+
+def _done_by_the_speaker(candidate: Candidate) -> bool:
+    words, form, due = candidate.words, candidate.form, candidate.due
+    if form == "offer" and due is None and (_asks_leave(candidate) or not candidate.known_verb):
+        return False
+    if has(words, "idle", candidate.verb):
+        return due is not None and has(words, "with_date", candidate.verb)
+    if form != "request" and words.matches("tasks", "only_with_date", candidate.match.group()):
+        return due is not None and due.day is not None
+    return due is not None or not _needs_day(candidate)
+
+
+def _needs_day(candidate: Candidate) -> bool:
+    """Without a day, a listed verb suffices; another one must be done to or for the other party ("le separo ...")."""
+    words, form = candidate.words, candidate.form
+    if form == "request":
+        return False
+    if form == "present" and " " not in candidate.verb and not words.matches("tasks", "addressed", candidate.clause):
+        return True
+    return not candidate.known_verb and not (
+        form in ("commit", "present") and words.matches("tasks", "dative", candidate.clause)
+    )
+
+
+def _asks_leave(candidate: Candidate) -> bool:
+    """ "Can I pay by card?" from a customer asks what is allowed."""
+    asked = candidate.sentence.text.endswith("?") and candidate.sentence.role is Role.CUSTOMER
+    return asked and candidate.words.matches("tasks", "permission", candidate.match.group())
+
+
+def _third(candidate: Candidate) -> bool:
+    """Somebody else's doing needs a day, or one who acts for the speaker."""
+    who, words = (candidate.match.groupdict().get("who") or ""), candidate.words
+    if words.matches("tasks", "with_me", candidate.clause):
+        return True
+    if has(words, "idle", candidate.verb):
+        return candidate.due is not None and has(words, "with_date", candidate.verb)
+    ours = words.matches("tasks", "colleague", who) or words.matches("tasks", "dative", candidate.clause)
+    named = bool(who) and who[0].isupper()
+    return candidate.due is not None or (candidate.known_verb and (ours or named))
+
+
+def _hypothetical(candidate: Candidate) -> bool:
+    """A condition in the sentence, unless it only asks leave ("if you like") or follows a verb of asking ("see if")."""
+    words, text = candidate.words, _without_asides(candidate)
+    for pattern in words.patterns("tasks", "leave") + words.patterns("tasks", "whether"):
+        text = pattern.sub(" ", text)
+    return words.matches("tasks", "conditional", text)
+
+
+def _own_words(candidate: Candidate) -> str:
+    """The clause from its own beginning, without what came before it in the sentence ("it broke, so I'll ...")."""
+    text, words = _without_asides(candidate), candidate.words
+    joints = [
+        joint.end()
+        for pattern in words.patterns("tasks", "border")
+        for joint in pattern.finditer(text, candidate.first, candidate.match.start() + 1)
+    ]
+    return text[max(joints, default=candidate.first) : candidate.last]
+
+
+def _without_asides(candidate: Candidate) -> str:
+    """The sentence without what is conceded or explained after the commitment ("..., although I sent it already")."""
+    head, tail = candidate.text[: candidate.match.end()], candidate.text[candidate.match.end() :]
+    for pattern in candidate.words.patterns("tasks", "aside"):
+        tail = pattern.sub("", tail)
+    return head + tail
+
+
+def in_call(candidate: Candidate) -> bool:
+    """Done while the call lasts: the sentence says so, or the words right after it report the result."""
+    words, sentences = candidate.words, candidate.turn.sentences
+    if words.matches("tasks", "in_call", candidate.clause):
+        return True
+    due = candidate.due
+    if due is not None and due.day is not None and not words.matches("tasks", "at_once", due.expression):
+        return False
+    after = candidate.text[candidate.match.end() :]
+    following = sentences[candidate.number + 1].text if candidate.number + 1 < len(sentences) else ""
+    earlier = sentences[candidate.number - 1].text if candidate.number else ""
+    near = [after, following] + ([earlier] if earlier.endswith("...") else [])
+    return any(words.matches("tasks", "result", text) for text in near)

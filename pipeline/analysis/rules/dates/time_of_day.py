@@ -1,0 +1,85 @@
+"""The time of day in a sentence: "at half past two", "um 15 Uhr 30", "a las cinco y media", "à dix-sept heures"."""
+
+import re
+from dataclasses import dataclass
+
+from pipeline.language.pack import Pack
+
+AFTERNOON_UNTIL = 7  # "at one" to "at seven" without more is said of the afternoon, "at eight" of the morning
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOfDay:
+    """`text` is "HH:MM". `sure`: the words can only mean a time of day, without a day beside them."""
+
+    text: str
+    first: int
+    last: int
+    sure: bool
+
+
+_rules_of: dict[str | None, tuple[tuple[str, re.Pattern[str]], ...]] = {}
+
+
+def _rules(words: Pack) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    if words.language not in _rules_of:
+        told = words.get("dates", "times", [])
+        # A second number in a pattern cannot have the name of the first.
+        ready = ((rule, pattern.replace("%minute%", _minute(words))) for rule, pattern in told)
+        _rules_of[words.language] = tuple((rule, words.compile(pattern)) for rule, pattern in ready)
+    return _rules_of[words.language]
+
+
+def _minute(words: Pack) -> str:
+    return words.placeholders["number"].replace("?P<number>", "?P<minute>")
+
+
+def amount(words: str, pack: Pack) -> int | None:
+    """The value of a number below a hundred, in digits or words; "a" and "a couple of" count as well."""
+    return int(words) if words.isdigit() else pack.numbers.get(words.lower().replace("-", " "))
+
+
+def find_time(text: str, words: Pack) -> TimeOfDay | None:
+    """The longest time of day in `text`. Rule names: `clock`, `half` (past), `half_to` (halb drei), `quarter`,
+    `quarter_to`, `past`, `to`, `noon`, `midnight`; `loose` before one: only a time where a day stands beside it."""
+    best = None
+    for rule, pattern in _rules(words):
+        for match in pattern.finditer(text):
+            time = _read(rule, match, words)
+            if time and (best is None or (time.last - time.first) > (best.last - best.first)):
+                best = time
+    return best
+
+
+def _read(rule: str, match: re.Match[str], words: Pack) -> TimeOfDay | None:
+    caught = {key: value.lower() for key, value in match.groupdict().items() if value}
+    name = rule.removeprefix("loose:")
+    hour = amount(caught["number"], words) if "number" in caught else None
+    minute = amount(caught["minute"], words) if "minute" in caught else 0
+    read = _minutes(name, hour, minute)
+    if read is None:
+        return None
+    part = caught.get("part", "")
+    pm = any(pattern.search(part) for pattern in words.patterns("dates", "pm")) if part else None
+    hour, minute = divmod(read, 60)
+    if hour <= 12 and ((pm and hour < 12) or (pm is None and 1 <= hour <= AFTERNOON_UNTIL and name not in _FIXED)):
+        hour += 12
+    if pm is False and hour == 12:
+        hour = 0
+    if not (0 <= hour < 24 and 0 <= minute < 60):
+        return None
+    last = match.start() + len(match.group().rstrip(" ."))
+    return TimeOfDay(f"{hour:02d}:{minute:02d}", match.start(), last, not rule.startswith("loose:"))
+
+
+_FIXED = {"noon", "midnight"}
+
+
+def _minutes(name: str, hour: int | None, minute: int | None) -> int | None:
+    """Minutes after midnight, as the words have them."""
+    if name in _FIXED:
+        return 12 * 60 if name == "noon" else 23 * 60 + 59
+    if hour is None or minute is None or hour > 24:
+        return None
+    of = {"clock": minute, "past": minute, "half": 30, "quarter": 15, "half_to": -30, "quarter_to": -15, "to": -minute}
+    return hour * 60 + of[name] if name in of else None

@@ -1,0 +1,209 @@
+"""Digits out of spoken words: "oh seven seven, double four", "null hundertsechsundsiebzig", "zéro six douze"."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+
+from pipeline.language.pack import Pack, straighten
+from pipeline.language.pack import pack as pack_of
+
+LONGEST = 7  # tokens of a number phrase: "deux cent soixante-dix-huit" with its hyphens
+FEW = 4  # digits that a correction goes back
+WHOLE = 7  # digits: a run of so many may be a telephone number
+_BETWEEN, _BEFORE = frozenset(",-()+/.…"), frozenset("+(")  # signs in and before a written number
+_TENS = frozenset(["30", "40", "50", "60", "90"])  # of a country's code
+TOKEN = re.compile(r"[\w']+|[^\w\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """What was read out of the characters `first`..`last` of a text."""
+
+    text: str
+    first: int
+    last: int
+
+
+def number(words: str, pack: Pack) -> int | None:
+    """The value of a number below a hundred thousand, in digits or words."""
+    if words.isdigit():
+        return int(words)
+    plain = words.lower().replace("-", " ")
+    found = figures(pack).get(plain)
+    return found if found is not None else _thousands(plain, pack)
+
+
+def _thousands(words: str, pack: Pack) -> int | None:
+    """ "mil ochocientos cuarenta", "achttausend", "two thousand and four"."""
+    word = pack.get("numbers", "thousand")
+    if not word or word not in words:
+        return None
+    many, _, rest = words.partition(word)
+    known, joints = figures(pack), {joint.strip() for joint in pack.get("numbers", "hundreds_join", [])}
+    many, rest = many.strip(), rest.strip()
+    for joint in sorted(joints - {""}):
+        rest = rest.removeprefix(joint).strip() if rest not in known else rest
+    thousands = known.get(many) if many else 1
+    below = known.get(rest) if rest else 0
+    if many == "ein":
+        thousands = 1
+    if thousands is None or below is None or not 0 < thousands < 100 or below > 999:
+        return None
+    return thousands * 1000 + below
+
+
+def figures(pack: Pack) -> dict[str, int]:
+    """The number words of a language that are said as figures: those below a hundred, and hundreds."""
+    return _figures(pack.language, pack.known)
+
+
+@cache
+def _figures(language: str | None, known: bool) -> dict[str, int]:
+    if not known:
+        return {}
+    pack = pack_of(language)
+    found = {word: value for word, value in pack.numbers.items() if word not in pack.words("numbers", "not_digits")}
+    below = {word: value for word, value in found.items() if 0 < value < 100}
+    joints = pack.get("numbers", "hundreds_join", [])
+    for value, words in pack.get("numbers", "hundreds", {}).items():
+        for word in words.split("|"):
+            found[word] = int(value)
+            for joint in joints:
+                found |= {word + joint + rest: int(value) + of for rest, of in below.items()}
+    return found
+
+
+@cache
+def _openings(language: str | None, known: bool) -> frozenset[str]:
+    """The first words of the number phrases: where another word stands, none needs to be looked for."""
+    return frozenset(phrase.partition(" ")[0] for phrase in _figures(language, known))
+
+
+def digit_runs(text: str, pack: Pack, at_least: int = WHOLE) -> Iterator[TextMatch]:
+    """Runs of spoken or written digits: "two one six, five five five, oh one two eight"."""
+    return iter(_digit_runs(text, pack.language, pack.known, at_least))
+
+
+@lru_cache(maxsize=2048)
+def _digit_runs(text: str, language: str | None, known: bool, at_least: int) -> tuple[TextMatch, ...]:
+    return tuple(_find_digit_runs(text, pack_of(language) if known else Pack(language, {}), at_least))
+
+
+def _find_digit_runs(text: str, pack: Pack, at_least: int) -> Iterator[TextMatch]:
+    tokens = list(TOKEN.finditer(straighten(text)))
+    at = 0
+    while at < len(tokens):
+        run = _run(tokens, at, pack)
+        if len(run.digits) >= at_least:
+            yield TextMatch(run.digits, tokens[at].start(), tokens[run.end - 1].end())
+        at = max(run.end, at + 1)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Digits by the groups in which they were said. A group said after a correction replaces what it corrects."""
+
+    end: int
+    groups: list[str] = field(default_factory=list)
+    plus: str = ""
+    corrects: bool = False  # the next group does
+    correcting: bool = False  # the last group does
+    one_by_one: bool = False  # ... digit by digit
+
+    @property
+    def digits(self) -> str:
+        return self.plus + "".join(self.groups)
+
+    def say(self, digits: str, new_group: bool) -> None:
+        if self.correcting and len(digits) == 1 and all(len(group) == 1 for group in self.groups[-2:]):
+            new_group, self.one_by_one = False, True
+        elif self.one_by_one and len(digits) == 1:
+            new_group = False
+        if new_group or not self.groups:
+            self.settle()
+            self.groups.append("")
+            self.correcting, self.corrects = self.corrects, False
+        self.groups[-1] += digits
+
+    def settle(self) -> None:
+        """Five five five, no, five five six: the last group takes the place of as many digits before it."""
+        if self.correcting:
+            last = self.groups.pop()
+            before = "".join(self.groups)
+            over = _said_again(before, last) if self.one_by_one else len(last)
+            self.groups = [last if len(last) >= WHOLE else before[:-over] + last]
+        self.correcting = self.one_by_one = False
+
+
+def _said_again(before: str, corrected: str) -> int:
+    """How many digits of `before` those that correct it, said one by one, take the place of: from where they begin as
+    it does ("oh two one, no, two seven"); where they do so nowhere, of the last ("one two, no, three, four")."""
+    best, taken = 0, 1
+    for back in range(1, min(FEW, len(before), len(corrected)) + 1):
+        alike = next((n for n, (a, b) in enumerate(zip(before[-back:], corrected, strict=False)) if a != b), back)
+        if best < alike < back:
+            best, taken = alike, back
+    return taken
+
+
+def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> _Run:
+    """The run that begins at token `at`; its `end` is the token after its last."""
+    run, repeat, pause = _Run(at), 1, True
+    plus = pack.words("numbers", "plus")
+    while at < len(tokens):
+        word = tokens[at].group().lower()
+        spoken, length = number_at(tokens, at, pack)
+        corrects = _phrase_at(tokens, at, pack.words("numbers", "corrections")) if run.groups else 0
+        if spoken is not None and run.plus and not run.groups and spoken in _TENS:  # plus vierzig neun
+            unit, size = number_at(tokens, at + length, pack) if at + length < len(tokens) else (None, 0)
+            spoken, length = (spoken[0] + unit, length + size) if unit and len(unit) == 1 else (spoken, length)
+        if spoken is not None:
+            run.say(spoken * repeat, pause)
+            at, repeat, pause = at + length, 1, False
+            run.end = at
+        elif word in pack.get("numbers", "repeat", {}):
+            repeat, at = pack.get("numbers", "repeat")[word], at + 1
+        elif not run.groups and (word in _BEFORE or word in plus):
+            run.plus = run.plus if word == "(" else "+"
+            at += 1
+        elif run.groups and word in _BETWEEN:
+            at, pause = at + 1, pause or word in ",.…"
+        elif corrects:
+            run.corrects = True
+            at, pause = at + corrects, True
+        elif run.groups and word in pack.words("numbers", "fillers"):
+            at += 1
+        else:
+            break
+    run.settle()
+    return run
+
+
+def _phrase_at(tokens: list[re.Match[str]], at: int, phrases: frozenset[str]) -> int:
+    """How many tokens the longest of the phrases takes that begins at token `at`; 0 if none does."""
+    for length in (3, 2, 1):
+        if " ".join(token.group().lower() for token in tokens[at : at + length]) in phrases:
+            return min(length, len(tokens) - at)
+    return 0
+
+
+def number_at(tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[str | None, int]:
+    """The longest number phrase (hyphens count) that begins at token `at`, as digits."""
+    if tokens[at].group().isdigit():
+        return tokens[at].group(), 1
+    first = tokens[at].group().lower()
+    thousand = pack.get("numbers", "thousand") or " "
+    if first not in _openings(pack.language, pack.known) and thousand not in first:
+        return None, 1
+    known = figures(pack)
+    for length in range(min(LONGEST, len(tokens) - at), 0, -1):
+        phrase = [token.group().lower() for token in tokens[at : at + length]]
+        spoken = " ".join(word for word in phrase if word != "-")
+        if phrase[-1] == "-" or "," in phrase:
+            continue
+        value = known.get(spoken)
+        value = _thousands(spoken, pack) if value is None and thousand in spoken else value
+        if value is not None:
+            return str(value), length
+    return None, 1

@@ -1,0 +1,252 @@
+"""The other party's company: what they say they call from, what stands beside their name, what we know them by."""
+
+import re
+
+from pipeline.analysis.rules.people.emails import emails
+from pipeline.analysis.rules.people.fact import Fact
+from pipeline.analysis.rules.people.gender import listed
+from pipeline.analysis.rules.people.introductions import (
+    before_company,
+    between_pauses,
+    firm_and_name,
+    introductions,
+    plausible,
+    trimmed,
+)
+from pipeline.analysis.rules.people.ownership import concerns_them
+from pipeline.analysis.rules.people.phonetics import folded
+from pipeline.analysis.talk import Said, Sentence
+from pipeline.domain.insight import Contact
+from pipeline.domain.speech import Role
+from pipeline.language.pack import Pack, straighten
+
+_FROM = r"(?i:de la|del|from the|vom|von der|du)"  # with a kind of business after it, theirs
+_WORD = r"[A-ZÀ-ÖØ-Þ][\w'&-]*"
+_JOINT = r"(?:of|the|del|de|la|los|las|des|du|les|von|der|zum|zur|am|et|and|und|y|e|&)"
+_LONG_FIRM = rf"(?P<company>{_WORD}(?:(?: {_JOINT})* {_WORD}){{0,4}})"
+_KIND_OF_FIRM = rf"(?P<company>(?:[a-zà-öø-ÿ-]+ )?{_WORD}(?:(?: {_JOINT})* {_WORD}){{0,4}})"  # "pharmacie Colbert"
+OPENING = 3  # turns of theirs in which they say whom they call for
+_FIRM = r"(?P<company>[A-ZÀ-ÖØ-Þ][\w'-]+(?: [A-ZÀ-ÖØ-Þ][\w'-]+){0,2})"
+
+
+def company_of(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | None:
+    """What they say they call from, or answer when asked; else a contact's company that they name or we ask for."""
+    theirs = 0
+    for before, turn in zip((None, *said), said, strict=False):
+        if turn.role is not Role.CUSTOMER or turn.turn.machine:
+            continue
+        theirs += 1
+        answer = _answered(turn) if before is not None and _asked(before) else None
+        if answer and before is not None and (_asks_for_company(before) or _is_business(answer.text, turn.pack)):
+            return answer
+        found = _beside_name(turn) if theirs <= OPENING else None
+        if found is None and turn.turn.index == 0 and (answering := firm_and_name(turn)):
+            found = Fact(answering[0].quote.rstrip(","), answering[0])
+        if found is not None:
+            return found
+        for sentence in turn.sentences:
+            for pattern in turn.pack.patterns("people", "calling_from"):
+                match = pattern.search(sentence.text)
+                if match and not _of_somebody(match, turn.pack):
+                    continue
+                if match and (name := _company_name(match["company"], turn.pack)):
+                    first = match.start("company") + match["company"].index(name)
+                    return Fact(name, sentence.evidence((first, first + len(name))))
+    return _known_company(said, contacts) or _apposed(said)
+
+
+def _asks_for_company(turn: Said) -> bool:
+    questions = (sentence.text for sentence in turn.sentences if sentence.text.endswith("?"))
+    return any(turn.pack.matches("people", "asked_company", text) for text in questions)
+
+
+def _asked(before: Said) -> bool:
+    return _asks_for_company(before) or before.pack.matches("people", "asked_name", before.text)
+
+
+def _answered(turn: Said) -> Fact | None:
+    """The first capitalized words of an answer that are neither a greeting nor an article."""
+    for sentence in turn.sentences:
+        for match in re.finditer(_LONG_FIRM, sentence.text):
+            if (span := _without_articles(match, turn.pack)) is not None:
+                return Fact(sentence.text[slice(*span)], sentence.evidence(span))
+    return None
+
+
+def _without_articles(match: re.Match[str], pack: Pack) -> tuple[int, int] | None:
+    """Where the name begins and ends, without "De la" and "We're" before it; None if nothing is left."""
+    unlikely = pack.words("people", "not_names") | pack.words("people", "determiners") | pack.words("people", "titles")
+    for word in re.finditer(r"\S+", match.group()):
+        plain = word.group().lower()
+        if plain not in unlikely and not re.search(r"'(?:re|m|s|ve|ll)$", plain) and word.group()[:1].isupper():
+            first = match.start() + word.start()
+            return first, first + len(match.string[first : match.end()])
+    return None
+
+
+def _beside_name(turn: Said) -> Fact | None:
+    """After their own name ("Gareth Pugh here, over at Pugh Motors", "Uhlig, Steuerbüro Hagedorn"), or where they say
+    who is calling ("it's the Rowan Tree Nursery"), which wants a kind of business in it."""
+    after = (
+        "|".join(sorted(map(re.escape, turn.pack.words("people", "company_after")), key=len, reverse=True)) or "(?!)"
+    )
+    here = straighten("|".join(turn.pack.get("people", "after_name", ()))) or "(?!)"
+    for sentence in turn.sentences:
+        if turn.pack.matches("people", "voicemail_name", sentence.text):
+            continue
+        names = (*introductions(turn), *between_pauses(turn), *before_company(turn))
+        own = [named for named in names if named.name in sentence.text]
+        for named in own:
+            begin = sentence.text.index(named.name) + len(named.name)
+            beside = rf"(?i:(?:,? (?!{after})(?:{here}))*,? (?:{after}) ?){_KIND_OF_FIRM}"
+            match = re.compile(beside).match(sentence.text, begin)
+            if match and _perhaps_a_place(match, sentence.text[begin : match.start("company")], turn.pack):
+                match = None
+            if match is None:
+                apposed = re.compile(rf"(?: (?i:{here}))?, {_LONG_FIRM}(?=[.,!]|$)").match(sentence.text, begin)
+                match = apposed if apposed and _may_be_firm(apposed["company"], turn.pack) else None
+            if match and (fact := _fact(match, sentence, turn.pack)):
+                return fact
+        for pattern in turn.pack.patterns("people", "company_is"):
+            for opening in pattern.finditer(sentence.text):
+                match = re.compile(_KIND_OF_FIRM).match(sentence.text, opening.end())
+                if match and _is_business(match["company"], turn.pack) and (fact := _fact(match, sentence, turn.pack)):
+                    return fact
+        for match in re.finditer(rf"(?:^|[,.!?¡] |\b){_LONG_FIRM}(?= (?!(?i:{after})\b)(?i:{here})\b)", sentence.text):
+            if _is_business(match["company"], turn.pack) and (fact := _fact(match, sentence, turn.pack)):
+                return fact
+    return None
+
+
+def _perhaps_a_place(match: re.Match[str], before: str, pack: Pack) -> bool:
+    """ "Rakesh from Pune": one word after "from" that is no kind of business."""
+    company, plain = match["company"], before.lower()
+    either = pack.get("people", "company_or_place", ())
+    after = any(re.search(rf"(?:^|[ ,]){re.escape(word)} ?$", plain) for word in either)
+    return after and len(company.split()) == 1 and not _is_business(company, pack) and not company.endswith("'s")
+
+
+def _of_somebody(match: re.Match[str], pack: Pack) -> bool:
+    """Where the pattern holds a person's name before the company, it can be one: "Avenida de la Paz" is none."""
+    person = match.groupdict().get("name")
+    if person and not plausible(person, person, pack):
+        return False
+    between = match.string[match.end("name") : match.start("company")] if person else ","
+    if "," not in between and _perhaps_a_place(match, between, pack):
+        return False
+    company = match["company"]
+    return not listed(company.split()[0]) or _is_business(company, pack)
+
+
+def _fact(match: re.Match[str], sentence: Sentence, pack: Pack) -> Fact | None:
+    name = _company_name(match["company"], pack)
+    kind = name.split()[0] if name else ""
+    if kind.islower() and kind not in pack.words("people", "business"):
+        return None
+    if name and listed(name.split()[0]) and not _is_business(name, pack):
+        return None  # a person's
+    return Fact(name, sentence.evidence(match.span("company"))) if name and not _is_address(sentence) else None
+
+
+def _is_business(name: str, pack: Pack) -> bool:
+    kinds = pack.words("people", "business")
+    words = name.lower().split()
+    return any(word in kinds or any(word.endswith(kind) for kind in kinds if len(kind) > 4) for word in words)
+
+
+def _may_be_firm(name: str, pack: Pack) -> bool:
+    """With a kind of business in it, or of two owners: "Nair and Daughters"."""
+    return _is_business(name, pack) or bool(re.search(r" (?:and|und|y|et|&) ", name))
+
+
+def _apposed(said: tuple[Said, ...]) -> Fact | None:
+    """What stands after the name that they introduce themselves by: "Olivia Chen here, Blue Harbor." """
+    theirs = [turn for turn in said if turn.role is Role.CUSTOMER and not turn.turn.machine]
+    for turn in theirs[:2]:
+        business = turn.pack.words("people", "business")
+        for named in (*introductions(turn), *between_pauses(turn)):
+            for sentence in turn.sentences:
+                match = re.search(rf"{re.escape(named.name)}(?: [a-z]+)?, {_FIRM}[.,]", sentence.text)
+                words = match["company"].lower().split() if match else []
+                if any(len(piece) == 1 for word in words for piece in word.split("-")):
+                    continue  # spelled
+                if set(words) & {part.lower() for part in named.name.split()} or _is_place(sentence):
+                    continue
+                firm = any(word.endswith(kind) for word in words for kind in business if len(kind) > 4)
+                if match and (firm or len(words) > 1) and trimmed(match["company"], turn.pack) == match["company"]:
+                    return Fact(match["company"], sentence.evidence(match.span("company")))
+    return None
+
+
+def _is_address(sentence: Sentence) -> bool:
+    return sentence.pack.matches("contact", "address", sentence.text)
+
+
+def _is_place(sentence: Sentence) -> bool:
+    return any(sentence.pack.matches("contact", key, sentence.text) for key in ("address", "address_shape"))
+
+
+def _company_name(text: str, pack: Pack) -> str | None:
+    """None for a word that is no name ("calling from Monday on"); inside a company's name any word may stand."""
+    first = text.split(maxsplit=1)[0]
+    if text.rsplit(maxsplit=1)[-1].lower() in pack.words("people", "places") and not _is_business(text, pack):
+        return None  # "at Tower Cottage"
+    known = first.lower() not in pack.words("people", "not_names") | pack.words("people", "titles")
+    return text if known else None
+
+
+def _known_company(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | None:
+    names = known_companies(contacts)
+    for at, turn in enumerate(said):
+        for sentence in turn.sentences:
+            text = folded(sentence.text)
+            if not any(name in text for name in names) or not concerns_them(said, at, sentence):
+                continue
+            if len(text) != len(sentence.text):  # places would not fit
+                continue
+            mails = [range(heard.first, heard.last) for heard in emails(sentence.text, sentence.pack)]
+            for plain in (name for name in names if name in text):
+                found = re.search(rf"\b{re.escape(plain)}\b", text)
+                if found and not any(found.start() in mail for mail in mails):
+                    return Fact(sentence.text[slice(*found.span())], sentence.evidence(found.span()))
+    return None
+
+
+def company_in_part(said: tuple[Said, ...], contact: Contact) -> Fact | None:
+    """The company of the contact whom they are known to be, by a word of it: "here at the Meridian"."""
+    own = set(folded(contact.name or "").split())
+    words = [word.strip(".,&") for word in (contact.company or "").split()]
+    for turn in (turn for turn in said if turn.role is not Role.UNKNOWN and not turn.turn.machine):
+        business = {folded(word) for word in turn.pack.words("people", "business")}
+        for sentence in turn.sentences:
+            for word in words:
+                kind = folded(word) in business
+                if len(word) < 5 or folded(word) in own or (kind and turn.role is not Role.CUSTOMER):
+                    continue
+                plain = re.escape(word)
+                found = re.search(rf"\b{_FROM} (?i:{plain})\b" if kind else rf"\b{plain}\b", sentence.text)
+                if found and contact.company:
+                    span = found.end() - len(word), found.end()
+                    return Fact(sentence.text[slice(*span)], sentence.evidence(span))
+    return None
+
+
+def perhaps_a_town(company: Fact | None, said: tuple[Said, ...]) -> bool:
+    """One word after "from" that is no kind of business: "C'est Thérèse Dupuis, de Visé." """
+    turn = next((turn for turn in said if company and turn.turn.index == company.evidence.turn), None)
+    if company is None or turn is None or len(company.text.split()) > 1 or _is_business(company.text, turn.pack):
+        return False
+    after = "|".join(map(re.escape, turn.pack.get("people", "company_or_place", ()))) or "(?!)"
+    return bool(re.search(rf"\b(?i:{after}) ?{re.escape(company.text)}\b", turn.text))
+
+
+def known_companies(contacts: tuple[Contact, ...]) -> frozenset[str]:
+    return frozenset(
+        plain for contact in contacts if contact.company and (plain := without_form(folded(contact.company)))
+    )
+
+
+def without_form(company: str) -> str:
+    """A company's name without its legal form, which nobody says."""
+    forms = "ag|gmbh|kg|ohg|ug|ltd|limited|inc|llc|llp|plc|corp|pty|sl|sa|slu|sas|sarl|srl|bv"
+    return re.sub(rf"[ ,]+(?:{forms})\b\.?.*$", "", company)

@@ -1,0 +1,129 @@
+"""What a call is about, in its own words: short noun phrases that come back, with the turns they are in.
+
+After RAKE (Rose, Engel, Cramer and Cowley, "Automatic keyword extraction from individual documents", 2010): candidate
+phrases are runs of words between stop words and signs, scored by how often and how widely their words occur. Two things
+are added, since speech is full of verbs: a phrase must begin after a word that announces a noun ("my", "about the"; in
+German it must be written with capitals), and words that any call may hold ("time", "number") are left out.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+from pipeline.analysis.rules.commitments.clauses import has
+from pipeline.analysis.talk import Said, Sentence
+from pipeline.domain.insight import Evidence
+from pipeline.language.pack import Pack
+
+AT_MOST = 5
+LONGEST = 2  # words of a phrase
+STEM = 5  # letters by which two forms of a word are told to be one
+REASON, TASK = (
+    2.0,
+    1.0,
+)  # added to a phrase of the sentence that tells why there is a call, of one that is a commitment
+ONCE = 1.0  # score of a single word that is said once, without more
+_TOKEN = re.compile(r"[^\W_]+(?:['-][^\W_]+)*|[^\w\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """`first`..`last` are its characters in the sentence."""
+
+    sentence: Sentence
+    first: int
+    last: int
+    stems: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return self.sentence.text[self.first : self.last]
+
+
+def topics(
+    said: tuple[Said, ...], reason: Sentence | None, tasks: list[dict[str, Any]], names: frozenset[str]
+) -> list[dict[str, Any]]:
+    """At most `AT_MOST`, the weightiest first: `text`, `turns` (all in which it is spoken of) and `evidence`.
+
+    `names` are words in lower case that are no topic: those of persons.
+    """
+    people = [turn for turn in said if not turn.turn.machine]
+    names = names | frozenset(_titled(people))
+    phrases = [phrase for turn in people for s in turn.sentences for phrase in _phrases(s, names)]
+    turns_of = _turns(said)
+    committed = {task["evidence"]["turn"] for task in tasks}
+    scored = []
+    for phrase in phrases:
+        score = sum(len(turns_of[stem]) for stem in phrase.stems) / len(phrase.stems) ** 0.5
+        score += REASON * (phrase.sentence is reason) + TASK * (phrase.sentence.turn.index in committed)
+        if score > ONCE or len(phrase.stems) > 1:
+            scored.append((score, phrase))
+    kept: list[Phrase] = []
+    for _, phrase in sorted(scored, key=lambda item: (-item[0], item[1].sentence.turn.start, item[1].first)):
+        if len(kept) < AT_MOST and not any(set(phrase.stems) & set(other.stems) for other in kept):
+            kept.append(phrase)
+    return [_topic(phrase, turns_of) for phrase in kept]
+
+
+def _topic(phrase: Phrase, turns_of: dict[str, set[int]]) -> dict[str, Any]:
+    evidence: Evidence = phrase.sentence.evidence((phrase.first, phrase.last))
+    turns = sorted(set.union(*(turns_of[stem] for stem in phrase.stems)))
+    return {"text": phrase.text, "turns": turns, "evidence": asdict(evidence)}
+
+
+def _turns(said: tuple[Said, ...]) -> dict[str, set[int]]:
+    """For the beginning of each word, the turns it is in."""
+    found: dict[str, set[int]] = {}
+    for turn in said:
+        for token in _TOKEN.findall(turn.text.lower()):
+            found.setdefault(token[:STEM], set()).add(turn.turn.index)
+    return found
+
+
+def _titled(said: list[Said]) -> Iterator[str]:
+    """Words said after a title: "Frau Vogt"."""
+    for turn in said:
+        titles = turn.pack.words("people", "titles")
+        tokens = [token.lower() for token in _TOKEN.findall(turn.text)]
+        yield from (word for before, word in pairwise(tokens) if before in titles)
+
+
+def _phrases(sentence: Sentence, names: frozenset[str]) -> Iterator[Phrase]:
+    words = sentence.pack
+    announcing = words.words("topics", "announcing")
+    tokens = list(_TOKEN.finditer(sentence.text))
+    at = 0
+    while at < len(tokens):
+        opened = at > 0 and tokens[at - 1].group().lower() in announcing
+        run = _run(tokens, at, words, names) if opened or words.get("topics", "capitals") else []
+        if run:
+            stems = tuple(dict.fromkeys(token.group().lower()[:STEM] for token in run))
+            yield Phrase(sentence, run[0].start(), run[-1].end(), stems)
+        at += max(1, len(run))
+
+
+def _run(tokens: list[re.Match[str]], at: int, words: Pack, names: frozenset[str]) -> list[re.Match[str]]:
+    """The words from `at` on that can be part of a phrase."""
+    run: list[re.Match[str]] = []
+    for token in tokens[at : at + LONGEST]:
+        if token.group().lower() in names or not _can_be_topic(token.group(), at + len(run), words):
+            break
+        run.append(token)
+    return run
+
+
+def _can_be_topic(token: str, at: int, words: Pack) -> bool:
+    low = token.lower()
+    if len(low) < 3 or not low[0].isalpha() or low in words.words("text", "stopwords"):
+        return False
+    if low in words.words("topics", "general") or low.replace("-", " ") in words.numbers or low in words.ordinals:
+        return False
+    if low in words.weekdays or low in words.months or low in words.offsets or low in words.words("people", "titles"):
+        return False
+    if "'" in low or has(words, "action", low) or has(words, "idle", low):
+        return False
+    if words.get("topics", "capitals"):
+        return at > 0 and token[0].isupper()
+    return token[0].islower()

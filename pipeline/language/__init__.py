@@ -1,0 +1,1 @@
+"""Languages: which one is spoken where, and what is known of each (`packs/`)."""

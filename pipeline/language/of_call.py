@@ -1,0 +1,94 @@
+"""The one language of a call: what its parties speak, and why it is not sure where it is not."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pipeline.domain.speech import ChunkText
+from pipeline.language.identification import LanguageOptions, of_chunk
+from pipeline.language.names import name
+
+FOREIGN = -0.6  # mean log probability of a token: tiny.en gave English telephone speech -0.39 and more, Spanish and
+REPETITIVE = 2.4  # French -0.67 and less, or loops: text that gzip shrinks by more than this
+WORTH_SAYING = 2.0  # seconds: a language that the parties speak for less is not mentioned beside the call's
+
+
+@dataclass(frozen=True, slots=True)
+class CallLanguage:
+    """`probability` is the mean over the seconds in `code`; both None where nothing was said. `note`: see `decide`.
+
+    `probability` is also None where the recognizer knows no other language than `code`.
+    """
+
+    code: str | None
+    probability: float | None
+    note: str | None
+
+
+def decide(
+    texts: Sequence[ChunkText], seconds: Callable[[ChunkText], float], options: LanguageOptions | None = None
+) -> CallLanguage:
+    """The language that the parties speak for most seconds; `seconds` tells how much of a chunk is theirs.
+
+    Announcements and voicemail greetings count only where no party says anything. The note says what makes the language
+    doubtful: too little speech, another language about as probable, several that are spoken, or a recognizer that knows
+    one only.
+    """
+    options = options or LanguageOptions()
+    spoken = [(text, seconds(text)) for text in texts if text.words]
+    if not spoken:
+        return CallLanguage(None, None, None)
+    only_machines = not any(weight > 0 for _, weight in spoken)
+    if only_machines:
+        spoken = [(text, text.chunk.seconds) for text, _ in spoken]
+    total: dict[str, float] = defaultdict(float)
+    for text, weight in spoken:
+        total[text.language] += weight
+    code = min(total, key=lambda language: (-total[language], language))
+    notes = ["No party speaks; this is the language of an announcement."] if only_machines else []
+    if not any(text.language_detected for text, _ in spoken):
+        return CallLanguage(code, None, " ".join(notes + _not_detected(code, spoken)))
+    mass = _mass([(text, weight) for text, weight in spoken if text.language == code])
+    probability = min(1.0, mass.get(code, 0.0))
+    notes += _notes(code, probability, mass, total, options)
+    return CallLanguage(code, round(probability, 4), " ".join(notes) or None)
+
+
+def _mass(spoken: Sequence[tuple[ChunkText, float]]) -> dict[str, float]:
+    """The mean probability of each language over the seconds of these chunks."""
+    seconds = sum(weight for _, weight in spoken) or 1.0
+    mass: dict[str, float] = defaultdict(float)
+    for text, weight in spoken:
+        for code, probability in of_chunk(text).items():
+            mass[code] += weight * probability / seconds
+    return dict(mass)
+
+
+def _not_detected(code: str, spoken: Sequence[tuple[ChunkText, float]]) -> list[str]:
+    notes = [f"The recognizer knows {name(code)} only; the language was not detected."]
+    hopeless = sum(
+        weight for text, weight in spoken if text.mean_log_probability < FOREIGN or text.compression > REPETITIVE
+    )
+    if hopeless > sum(weight for _, weight in spoken) / 2:
+        notes.append(f"Most of its text is improbable or repeats itself: the call may not be in {name(code)}.")
+    return notes
+
+
+def _notes(
+    code: str, probability: float, mass: dict[str, float], total: dict[str, float], options: LanguageOptions
+) -> list[str]:
+    notes = []
+    if sum(total.values()) < options.short_seconds:
+        notes.append(f"Only {sum(total.values()):.1f} s of speech to tell the language by.")
+    if probability < options.unsure:
+        likely = sorted((other for other in mass if other != code), key=lambda other: (-mass[other], other))[:1]
+        shares = [f"{mass.get(each, 0.0):.2f} {name(each)}" for each in (code, *likely)]
+        notes.append(f"Not clear which language it is: {', '.join(shares)}.")
+    several = sorted((each for each in total if total[each] >= WORTH_SAYING), key=lambda each: (-total[each], each))
+    if len(several) > 1:
+        notes.append(f"{len(several)} languages are spoken: " + _listed(several, total) + ".")
+    return notes
+
+
+def _listed(codes: Sequence[str], total: dict[str, float]) -> str:
+    return ", ".join(f"{name(code)} for {total[code]:.0f} s" for code in codes)

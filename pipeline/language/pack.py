@@ -1,0 +1,179 @@
+"""Language packs: what the steps know of a language lies in data files, `packs/<ISO 639-1>.toml`.
+
+A language without a pack gets an empty one: its patterns match nothing, and the steps say so in their notes.
+"""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "packs"
+
+_PROPER = r"(?:[A-ZÀ-ÖØ-Þ][\w'-]+)"
+_PARTICLE = r"(?:(?:van der|van den|van de|van|di|da|dos|bin|ben|ter|ten) )?"  # they mean nothing else
+_NAME = rf"(?P<name>(?-i:{_PROPER}(?: {_PARTICLE}{_PROPER}){{0,2}}))"
+_JOINT = r"(?:of|the|del|de|la|los|las|des|du|les|von|der|zum|zur|am|&|and|und|y|et)"
+_COMPANY = rf"(?P<company>(?-i:{_PROPER}(?:(?: {_JOINT})* {_PROPER}){{0,3}}))"
+
+
+@dataclass(frozen=True)
+class Pack:
+    """One language's words and patterns. Sections and keys are those of the files; an absent one is empty."""
+
+    language: str | None
+    data: dict[str, dict[str, Any]]
+
+    @property
+    def known(self) -> bool:
+        return bool(self.data)
+
+    def get(self, section: str, key: str, default: Any = None) -> Any:
+        return self.data.get(section, {}).get(key, default)
+
+    def words(self, section: str, key: str) -> frozenset[str]:
+        """A list of words, or a text of words between spaces."""
+        return _words(self, section, key)
+
+    def patterns(self, section: str, key: str) -> tuple[re.Pattern[str], ...]:
+        """A list of patterns, compiled, with its placeholders filled in."""
+        return _patterns(self, section, key)
+
+    def compile(self, pattern: str) -> re.Pattern[str]:
+        for name, text in self.placeholders.items():
+            pattern = pattern.replace(f"%{name}%", text)
+        return re.compile(straighten(pattern), re.IGNORECASE)
+
+    def matches(self, section: str, key: str, text: str) -> bool:
+        return any(pattern.search(text) for pattern in self.patterns(section, key))
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Number words below a hundred, hyphens as spaces."""
+        units = str(self.get("numbers", "units", "")).split()
+        found = {word: value for value, word in enumerate(units)}
+        upto = {int(k): v for k, v in self.get("numbers", "upto", {}).items()}
+        compose = self.get("numbers", "compose", "")
+        for tens, word in ((int(k), v) for k, v in self.get("numbers", "tens", {}).items()):
+            found[word] = tens
+            for unit in range(1, upto.get(tens, 9) + 1):
+                spoken = self.get("numbers", "short_one", units[1]) if unit == 1 else units[unit]
+                found.setdefault(compose.format(tens=word, unit=spoken), tens + unit)
+        found.update(self.get("numbers", "other", {}))
+        found |= {word.replace("ß", "ss"): value for word, value in found.items()}  # as written in Switzerland
+        return {word.replace("-", " "): value for word, value in found.items()}
+
+    @cached_property
+    def ordinals(self) -> dict[str, int]:
+        """Days of a month as they are spoken, hyphens as spaces."""
+        words = str(self.get("numbers", "ordinals", "")).split()
+        found = {word.replace("-", " ").replace("_", " "): value for value, word in enumerate(words, start=1)}
+        return {**found, **self.get("numbers", "other_ordinals", {})}
+
+    @cached_property
+    def weekdays(self) -> dict[str, int]:
+        """Monday is 0."""
+        named = {word: number for number, word in enumerate(self.get("dates", "weekdays", []))}
+        return {**named, **self.get("dates", "other_weekdays", {})}
+
+    @cached_property
+    def months(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.get("dates", "months", []), start=1)}
+
+    @cached_property
+    def offsets(self) -> dict[str, int]:
+        """Words for a day relative to today, in days; hyphens as spaces."""
+        return {word.replace("-", " "): days for word, days in self.get("dates", "offsets", {}).items()}
+
+    @cached_property
+    def placeholders(self) -> dict[str, str]:
+        digits = self.get("numbers", "ordinal_digits", r"\d{1,2}\.?")
+        suffix = self.get("numbers", "ordinal_suffix", "")
+        titles = _alternatives(self.words("people", "titles"))
+        ordinal = _alternatives(self.ordinals)
+        return {
+            "name": _NAME,
+            "titled": rf"(?:(?P<title>{titles})\.? )?{_NAME}",
+            "company": _COMPANY,
+            "weekday": rf"(?P<weekday>{_alternatives(self.weekdays)})s?",
+            "month": rf"(?P<month>{_alternatives(self.months)})",
+            "ordinal": rf"(?:(?P<ordinal>{ordinal}){suffix}\b|(?P<ordinal_digits>{digits}))",
+            "number": rf"(?P<number>\d{{1,3}}|{_alternatives(self.numbers)})",
+            "offset": rf"(?P<offset>{_alternatives(self.offsets)})",
+            "figures": self._figures,
+        }
+
+    @property
+    def _figures(self) -> str:
+        """A house number or the like, in figures or words, without a group of its own: "12", "twenty-four b"."""
+        hundreds = [word for words in self.get("numbers", "hundreds", {}).values() for word in words.split("|")]
+        single = _alternatives((set(self.numbers) - self.words("numbers", "not_digits")) | set(hundreds))
+        one = rf"(?:\d+|(?:{single})|\w*hundert\w*)" if "hundert" in hundreds else rf"(?:\d+|(?:{single}))"
+        thousand = self.get("numbers", "thousand")
+        if thousand:
+            one = one[:-1] + (rf"|\w*{thousand}\w*)" if "hundert" in hundreds else rf"|{thousand})")
+        return rf"\b{one}(?:[ -](?:and )?{one})*\b(?: ?[a-d]\b)?"
+
+
+def _alternatives(words: Any) -> str:
+    """Longest first; a space matches a hyphen too. Nothing to choose from matches nothing."""
+    ordered = sorted(words, key=lambda word: (-len(word), word))
+    return "|".join(re.escape(word).replace(r"\ ", "[ -]") for word in ordered) or r"(?!)"
+
+
+@cache
+def _load(language: str) -> Pack:
+    path = FOLDER / f"{language}.toml"
+    if not path.is_file():
+        return Pack(language, {})
+    return Pack(language, tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+_compiled: dict[tuple[str | None, str, str], tuple[re.Pattern[str], ...]] = {}
+_split: dict[tuple[str | None, str, str], frozenset[str]] = {}
+
+
+def _patterns(pack: Pack, section: str, key: str) -> tuple[re.Pattern[str], ...]:
+    at = (pack.language, section, key)
+    if at not in _compiled:
+        _compiled[at] = tuple(pack.compile(pattern) for pattern in pack.get(section, key, []))
+    return _compiled[at]
+
+
+def _words(pack: Pack, section: str, key: str) -> frozenset[str]:
+    at = (pack.language, section, key)
+    if at not in _split:
+        listed = pack.get(section, key, "")
+        _split[at] = frozenset(listed.split() if isinstance(listed, str) else listed)
+    return _split[at]
+
+
+def available() -> tuple[str, ...]:
+    """The languages that have a pack."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+
+@lru_cache(maxsize=256)
+def pack(language: str | None) -> Pack:
+    """The pack of a language (`en`, `en-US`), empty where there is none."""
+    code = re.split(r"[-_]", language.lower())[0] if language else ""
+    return _load(code) if re.fullmatch(r"[a-z]{2,3}", code) else _load("")
+
+
+@cache
+def titles() -> frozenset[str]:
+    """The titles of all languages: a name keeps its own wherever it is said."""
+    return frozenset().union(*(pack(language).words("people", "titles") for language in available()))
+
+
+def straighten(text: str) -> str:
+    """Typographic apostrophes made straight, length kept: patterns then match either."""
+    return text.replace("’", "'").replace("‘", "'")
+
+
+def missing(language: str | None) -> str:
+    """The note of a step that has nothing to read a language with."""
+    name = f"language {language!r}" if language else "a call of unknown language"
+    return f"no language pack for {name} (there are {', '.join(available())})"
