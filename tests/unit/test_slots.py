@@ -2,6 +2,8 @@
 
 import asyncio
 from contextlib import suppress
+from statistics import median
+from typing import Any
 
 from pipeline.slots import BESIDE_SECONDS, Slots
 
@@ -154,3 +156,54 @@ async def test_the_owner_that_holds_fewest_comes_first() -> None:
     assert crowd.inside == [11, 1, 2, 21], "each holds one, and the last place is for one that holds none"
     await crowd.go(21)
     assert crowd.inside[4:] == [12], "b's last turn was longer ago"
+
+
+class Leaping(asyncio.SelectorEventLoop):
+    """A loop whose time is that of the next thing to do: hours pass at once, and on any machine alike."""
+
+    at = 0.0
+
+    def time(self) -> float:
+        return self.at
+
+    def _run_once(self) -> None:
+        loop: Any = self
+        if loop._scheduled and not loop._ready:
+            self.at = max(self.at, loop._scheduled[0].when())
+        super()._run_once()  # type: ignore[misc]
+
+
+async def seconds_of_a_call(others: int) -> float:
+    """The median, of calls one after another, beside so many of another owner without end, on two processors.
+
+    Behind the places there is a queue without turns, as Ray has it. Tasks last as long as those of a call of a minute
+    do, and those of a hostile one.
+    """
+    loop = asyncio.get_running_loop()
+    slots, processors = Slots(lambda: 2, ahead=1, now=loop.time), asyncio.Semaphore(2)
+
+    async def call(owner: str, *tasks: float) -> float:
+        began = loop.time()
+        for task in tasks:
+            async with slots.of(owner), processors:
+                await asyncio.sleep(task)
+        return loop.time() - began
+
+    async def without_end() -> None:
+        while True:
+            await call("a", 0.05, 0.9, 0.3, 0.1, 0.1, 0.1)
+
+    crowd = [asyncio.create_task(without_end()) for _ in range(others)]
+    await asyncio.sleep(1)
+    found = median([await call("b", 0.03, 0.3, 0.25, 0.15, 0.1, 0.12, 0.1) for _ in range(20)])
+    for one in crowd:
+        one.cancel()
+    return found
+
+
+def test_a_call_beside_those_that_would_have_all_processors_takes_at_most_half_as_long_again() -> None:
+    with asyncio.Runner(loop_factory=Leaping) as runner:
+        alone = runner.run(seconds_of_a_call(0))
+        assert 1.0 < alone < 1.1
+        for others in (1, 2, 4, 16):
+            assert runner.run(seconds_of_a_call(others)) <= 1.5 * alone
