@@ -6,7 +6,7 @@ Every case knows what it is: its class, the layout that is right, the bleeds in 
 import io
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.audio.decode import Decoded, DecodeOptions, decode_file
+from pipeline.audio.started import Started
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory
 
 FOLDER = Path(__file__).parents[1] / "tests" / "fixtures" / "calls"
@@ -46,6 +47,7 @@ class Case:
     offset: float | None = None
     drift: float = 0.0
     shared: float = 0.0
+    begun: float | None = None  # when file 2 really began, where `offset` is only what the sound can tell of it
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -145,26 +147,13 @@ def drifted(row: Sound, ppm: float) -> Sound:
     return np.interp(positions, np.arange(len(row)), row)
 
 
-def matrix(names: tuple[str, ...], seed: int) -> Iterator[Case]:
-    """All cases made from the named sample calls."""
+def matrix(names: tuple[str, ...], seed: int, only: str = "") -> Iterator[Case]:
+    """All cases made from the named sample calls; `only` one class of them, by the name of its function."""
     for index, name in enumerate(names):
-        rng = np.random.default_rng([seed, index])
         call = channels_of(name)
-        for make in (
-            _mono,
-            _identical,
-            _dead,
-            _distinct,
-            _bleeding,
-            _partial,
-            _two_files,
-            _echoing,
-            _unrelated,
-            _answered,
-            _far,
-            _contained,
-        ):
-            yield from make(name, call, rng)
+        for number, make in enumerate(CLASSES):
+            if not only or make.__name__ == f"_{only}":
+                yield from make(name, call, np.random.default_rng([seed, index, number]))
 
 
 def _any(rng: np.random.Generator) -> str | None:
@@ -316,7 +305,7 @@ def _echoing(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]
             label = f"{name} {offset} s {level} dB, {echoes[0]:.2f} and {echoes[1]:.2f} s late"
             meant = offset + float(echoes[0] - echoes[1]) / 2
             bleeds = ((0, float(level)), (1, float(level)))
-            yield Case(label, "two files, echo both ways", "two_files", legs, bleeds, meant)
+            yield Case(label, "two files, echo both ways", "two_files", legs, bleeds, meant, begun=offset)
 
 
 def _answered(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
@@ -330,6 +319,26 @@ def _answered(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case
                 offset = None if ended_early else (seconds if leg else -seconds)
                 label = f"{name} leg {leg}, {seconds} s {'too short' if ended_early else 'later'}"
                 yield Case(label, "two files, nothing shared, begun apart", "two_files", legs, offset=offset)
+
+
+def _stamped(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+    """Two files that share nothing, neither begun nor ended together, which say when they began."""
+    for within in (1.0, 0.001):
+        for leg in (0, 1, 0, 1):
+            cut, missing, began = rng.uniform(1, 20), rng.uniform(1, 10), 1.8e9 + rng.uniform(0, 100)
+            rows = [row.copy() for row in call]
+            rows[leg] = rows[leg][round(cut * SAMPLE_RATE) :]
+            rows[1 - leg] = rows[1 - leg][: -round(missing * SAMPLE_RATE)]
+            legs = tuple(
+                replace(
+                    as_file(through(row, _any(rng))),
+                    started=Started((began + (cut if at == leg else 0.0)) // within * within, within, "date"),
+                )
+                for at, row in enumerate(rows)
+            )
+            label = f"{name} leg {leg} {cut:.1f} s later, {missing:.1f} s too short, to {within} s"
+            offset = cut if leg else -cut
+            yield Case(label, f"two files, nothing shared, start times to {within} s", "two_files", legs, offset=offset)
 
 
 def _unrelated(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
@@ -383,3 +392,20 @@ def _contained(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Cas
                 label = f"{name} party {party} at {level} dB, {delay} samples {codec}"
                 files = (as_file(*(through(row, codec) for row in rows)),)
                 yield Case(label, "both parties in one channel", "stereo", files, ((party, level),))
+
+
+CLASSES = (
+    _mono,
+    _identical,
+    _dead,
+    _distinct,
+    _bleeding,
+    _partial,
+    _two_files,
+    _echoing,
+    _unrelated,
+    _answered,
+    _stamped,
+    _far,
+    _contained,
+)

@@ -1,6 +1,6 @@
 """Are the parties told apart rightly, is bleed found and taken out, do two files come to lie right?
 
-    python bench/channels.py [--quick] [--seed 1] [--set all|fitted|held-out] [--json FILE]
+    python bench/channels.py [--quick] [--seed 1] [--set all|fitted|held-out] [--only CLASS] [--json FILE]
 
 A matrix of calls made from the sample calls' speech (`channel_cases.py`): codecs, gains, delays, polarity, bleed, dead
 channels, shared stretches, two files. What
@@ -23,6 +23,7 @@ import channel_cases
 from channel_cases import CLEAN, FITTED, HELD_OUT, Case
 
 BINS = (0.0, 0.5, 0.8, 0.95, 0.99, 1.001)
+NEAR = 0.1  # seconds by which it may be wrong where the layout says that it is right
 OFFSET = 0.05  # seconds by which an offset may be wrong: what bleed itself is late, and codecs
 
 
@@ -41,6 +42,7 @@ class Outcome:
     aligned: bool
     offset_wanted: float | None
     offset_error: float | None
+    begun_error: float | None
     shared_wanted: float
     shared_found: float
     seconds: float
@@ -63,17 +65,19 @@ def judge(case: Case) -> Outcome:
         error = offset - (case.offset or 0.0)
     elif case.offset:
         error = -case.offset
+    begun = case.offset if case.begun is None else case.begun
+    off = None if error is None else error + (case.offset or 0.0) - (begun or 0.0)
     right = layout.kind == case.kind and layout.source_channels == sum(file.source_channels for file in case.files)
     return Outcome(
         case.name, case.group, right, layout.confidence, str(layout.kind), len(wanted), len(wanted & sources),
-        len(sources - wanted), aligned, case.offset, error, case.shared, layout.evidence.get("shared_seconds", 0.0),
-        taken, layout.reason,
+        len(sources - wanted), aligned, case.offset, error, off, case.shared,
+        layout.evidence.get("shared_seconds", 0.0), taken, layout.reason,
     )  # fmt: skip
 
 
-def run(names: tuple[str, ...], seed: int) -> list[Outcome]:
+def run(names: tuple[str, ...], seed: int, only: str = "") -> list[Outcome]:
     outcomes = []
-    for case in channel_cases.matrix(names, seed):
+    for case in channel_cases.matrix(names, seed, only):
         outcomes.append(judge(case))
         if len(outcomes) % 20 == 0:
             print(f"\r{len(outcomes)} cases", end="", file=sys.stderr, flush=True)
@@ -114,6 +118,19 @@ def by_confidence(outcomes: list[Outcome]) -> list[dict[str, float | int]]:
     return rows
 
 
+def offsets_by_confidence(outcomes: list[Outcome]) -> list[dict[str, float | int]]:
+    """Two files: how often is the beginning of the second right, where the layout is so sure?"""
+    rows = []
+    for low, high in pairwise(BINS):
+        members = [one for one in outcomes if one.begun_error is not None and low <= one.confidence < high]
+        off = [abs(one.begun_error or 0.0) for one in members]
+        if members:
+            near, told = sum(error <= NEAR for error in off), [one.confidence for one in members]
+            rows.append({"offset, from": low, "cases": len(off), "near": near, "worst_s": round(max(off), 2)}
+                        | {"told": round(statistics.mean(told), 2), "is": round(near / len(off), 2)})  # fmt: skip
+    return rows
+
+
 def table(rows: list[dict[str, float | int | str]]) -> None:
     if not rows:
         return
@@ -127,18 +144,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", default="all", choices=("all", "fitted", "held-out"), help="which sample calls")
+    parser.add_argument("--only", default="", help="one class: a function of channel_cases.py without its underscore")
     parser.add_argument("--quick", action="store_true", help="one sample call")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     names = {"fitted": FITTED, "held-out": HELD_OUT, "all": (*FITTED, *HELD_OUT)}[options.set]
     names = names[:1] if options.quick else names
     figures: dict[str, object] = {"seed": options.seed, "calls": names}
-    outcomes = run(names, options.seed)
+    outcomes = run(names, options.seed, options.only)
     table(by_group(outcomes))
     clean = [one for one in outcomes if one.group in CLEAN]
     print(f"\nright: {sum(o.right for o in clean)} of {len(clean)} in the clean classes, "
           f"{sum(o.right for o in outcomes)} of {len(outcomes)} over all")  # fmt: skip
     table(by_confidence(outcomes))
+    table(offsets_by_confidence(outcomes))
     for one in outcomes:
         if not one.right:
             print(f"wrong: {one.group}: {one.name}: {one.kind}. {one.reason}")

@@ -47,15 +47,18 @@ class Switchboard:
         options = voices.DiarizationOptions(pipeline=diarization, device="cpu", threads=1)
         self._workers = _metered(lambda: asr.load(recognition), lambda: voices.load(options))
 
-    def __call__(self, path: Path, terms: Sequence[str] = ()) -> Output:
-        """The output for a recording of one or two channels; `terms` are those of the workspace."""
+    def __call__(self, *paths: Path, terms: Sequence[str] = ()) -> Output:
+        """The output for a recording of one or two channels, or one of each party; `terms` are the workspace's."""
         from pipeline.domain.call import Call
         from pipeline.domain.insight import Roster
         from pipeline.domain.speech import Recording
         from pipeline.process import NOT_RECORDED, ProcessOptions, process
 
-        content = path.read_bytes()
-        recordings = (Recording(0, path.resolve().as_uri(), hashlib.sha256(content).hexdigest(), len(content)),)
+        contents = [path.read_bytes() for path in paths]
+        recordings = tuple(
+            Recording(channel, path.resolve().as_uri(), hashlib.sha256(content).hexdigest(), len(content))
+            for channel, (path, content) in enumerate(zip(paths, contents, strict=True))
+        )
 
         async def recall(stage: str) -> Any:
             return recordings if stage == "fetch" else NOT_RECORDED
@@ -72,7 +75,7 @@ class Switchboard:
             outcome = asyncio.run(process(call, self._workers, roster, record, recall, options))
         seconds = dict(self._workers.seconds)
         seconds["rest"] = max(0.0, time.process_time() - before - sum(seconds.values()))
-        return _output(path.stem, self.model, outcome.transcript, seconds)
+        return _output(paths[0].stem, self.model, outcome.transcript, seconds)
 
 
 class Raw:

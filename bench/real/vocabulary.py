@@ -48,7 +48,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = call.write(Path(folder))
         for way, given in (("without", ()), ("names said", names), ("team's list", (*names, *OTHERS))):
-            wrong, said, right, of = count(truth, system(path, given), names)
+            wrong, said, right, of = count(truth, system(path, terms=given), names)
             print(f"{way}: {wrong} of {said} words wrong ({100 * wrong / said:.1f} %), {right} of {of} names right")
 
 

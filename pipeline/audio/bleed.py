@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio import compare
+from pipeline.audio import compare, delays
 from pipeline.audio.compare import Stretch
 from pipeline.audio.levels import FRAME, Heard, in_band, padded
 from pipeline.audio.suppress import BANDS, BLOCK, REACH, Floats, Path, in_bands, spectra
@@ -39,12 +39,18 @@ LOUD_FRAMES = 0.5  # the louder half of the source's frames shows the transfer
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A bleed, with the figures behind it: `peak` in robust standard deviations, `windows` looked at."""
+    """A bleed, with the figures behind it: `peak` in robust standard deviations, `windows` looked at. It has several
+    `paths`, one after the other, where its delay jumps."""
 
     bleed: Bleed
-    path: Path
+    paths: tuple[Path, ...]
     peak: float
     windows: int
+
+    @property
+    def delay(self) -> int:
+        """Samples; the commonest where it jumps."""
+        return round(self.bleed.delay * SAMPLE_RATE)
 
     @property
     def peak_of_one(self) -> float:
@@ -52,10 +58,11 @@ class Found:
         return self.peak / float(np.sqrt(self.windows))
 
 
-def find(audio: Audio, heard: Sequence[Heard], skip: Sequence[Stretch] = ()) -> tuple[Found, ...]:
-    """The bleeds of two channels, at most one in each direction. `skip`: stretches that both channels share."""
-    there, back = (_in_direction(audio, heard, source, skip) for source in (0, 1))
-    if there and back and abs(there.path.delay + back.path.delay) <= NEAR:
+def find(audio: Audio, heard: Sequence[Heard], skip: Sequence[Stretch] = (), lag: int = LAG) -> tuple[Found, ...]:
+    """The bleeds of two channels, at most one in each direction. `skip`: stretches that both channels share; `lag`:
+    samples by which a bleed may come late."""
+    there, back = (_in_direction(audio, heard, source, skip, lag) for source in (0, 1))
+    if there and back and abs(there.delay + back.delay) <= NEAR:
         # While one party speaks, a little of the other's speech and its bleed show the same two channels mirrored.
         weaker, stronger = sorted((there, back), key=lambda one: one.peak_of_one)
         if weaker.peak_of_one < MIRRORED * stronger.peak_of_one:
@@ -63,31 +70,63 @@ def find(audio: Audio, heard: Sequence[Heard], skip: Sequence[Stretch] = ()) -> 
     return tuple(one for one in (there, back) if one is not None)
 
 
-def _in_direction(audio: Audio, heard: Sequence[Heard], source: int, skip: Sequence[Stretch]) -> Found | None:
+def _in_direction(audio: Audio, heard: Sequence[Heard], source: int, skip: Sequence[Stretch], lag: int) -> Found | None:
     windows = _source_alone(audio, heard, source, skip)
-    compared = [(window, _curve(audio, source, *window)) for window in windows]
+    compared = [(window, _curve(audio, source, *window, lag)) for window in windows]
     windows = [window for window, curve in compared if curve is not None]
     curves = [curve for _, curve in compared if curve is not None]
     if not curves:
         return None
-    total = np.sum(curves, axis=0)
-    where = int(np.argmax(np.abs(total)))
-    peak = float(abs(total[where]) / _deviation(total))
+    steps = delays.follow(np.array(curves), NEAR) or [(0, len(curves), _commonest(curves))]
+    peak = max(_height(curves[first:last], where) for first, last, where in steps)
     if peak < (SURE if len(curves) >= FEW_WINDOWS else SURE_OF_FEW):
         return None
-    sign = np.sign(total[where])
-    near = slice(max(0, where - NEAR), where + NEAR + 1)
-    share = float(np.mean([(sign * curve[near]).max() > SEEN for curve in curves]))
+    steps = [step for step in steps if len(steps) == 1 or _height(curves[step[0] : step[1]], step[2]) >= SURE]
+    wheres = np.concatenate([np.full(last - first, where) for first, last, where in steps])
+    followed = [window for first, last, _ in steps for window in windows[first:last]]
+    shown = [_shown(curve, where) for first, last, where in steps for curve in curves[first:last]]
+    share = float(np.mean(shown)) * len(shown) / len(curves)
     if share < LEAST_SHARE:
         return None
-    delay = where - LEAD
-    path = Path(source, 1 - source, delay, transfer(audio, source, delay, windows))
-    level = _level(audio, path, windows)
+    lags = (wheres - LEAD).tolist()
+    transferred = transfer(audio, source, lags, followed)
+    level = _level(audio, source, lags, followed, transferred)
+    delay = int(np.median(lags))
     loudest = float(np.percentile(heard[source].levels[heard[source].frames], 90))
     above = loudest + level - heard[1 - source].floor
     if above < (NOISE_DB if _common_noise(audio, heard, source, delay) else HIDDEN_DB):
         return None  # nobody hears it, or it is a noise that both channels have
-    return Found(Bleed(source, level, delay / SAMPLE_RATE, share), path, peak, len(curves))
+    paths = _paths(source, steps, windows, transferred)
+    return Found(Bleed(source, level, delay / SAMPLE_RATE, share), paths, peak, len(curves))
+
+
+def _commonest(curves: Sequence[npt.NDArray[np.float64]]) -> int:
+    """Where the sum of all windows is highest."""
+    return int(np.argmax(np.abs(np.sum(curves, axis=0))))
+
+
+def _height(curves: Sequence[npt.NDArray[np.float64]], where: int) -> float:
+    """Of the sum of windows there, in its robust standard deviations."""
+    total = np.sum(curves, axis=0)
+    near = slice(max(0, where - NEAR), where + NEAR + 1)
+    return float(np.abs(total[near]).max() / _deviation(total))
+
+
+def _shown(curve: npt.NDArray[np.float64], where: int) -> bool:
+    """Whether one window shows the bleed there."""
+    return bool(np.abs(curve[max(0, where - NEAR) : where + NEAR + 1]).max() > SEEN)
+
+
+def _paths(
+    source: int, steps: Sequence[delays.Step], windows: Sequence[tuple[int, int]], transferred: tuple[float, ...]
+) -> tuple[Path, ...]:
+    """The path of each step. Where between two windows a delay jumps nobody knows, so both hold there."""
+    found = []
+    for at, (_, _, where) in enumerate(steps):
+        first = windows[steps[at - 1][1] - 1][1] - SAMPLE_RATE // 2 if at else 0
+        last = windows[steps[at + 1][0]][0] + SAMPLE_RATE // 2 if at + 1 < len(steps) else None
+        found.append(Path(source, 1 - source, where - LEAD, transferred, max(0, first), last))
+    return tuple(found)
 
 
 def _common_noise(audio: Audio, heard: Sequence[Heard], source: int, delay: int) -> bool:
@@ -124,15 +163,15 @@ def _mean_level(levels: Floats) -> float:
     return float(10 * np.log10(np.mean(10 ** (levels / 10)) + 1e-12)) if len(levels) else -120.0
 
 
-def _curve(audio: Audio, source: int, first: int, last: int) -> npt.NDArray[np.float64] | None:
-    """Whitened correlation of one window for each delay from -LEAD to LAG, in robust standard deviations.
+def _curve(audio: Audio, source: int, first: int, last: int, lag: int) -> npt.NDArray[np.float64] | None:
+    """Whitened correlation of one window for each delay from -LEAD to `lag`, in robust standard deviations.
 
     None where either channel is silent, or the source holds tones.
     """
     from scipy.fft import irfft, next_fast_len, rfft
 
     x = in_band(padded(audio, source, first, last))
-    y = in_band(padded(audio, 1 - source, first - LEAD, last + LAG))
+    y = in_band(padded(audio, 1 - source, first - LEAD, last + lag))
     if not x.any() or not y.any():
         return None
     size = next_fast_len(len(x) + len(y), real=True)
@@ -142,7 +181,7 @@ def _curve(audio: Audio, source: int, first: int, last: int) -> npt.NDArray[np.f
     if _tonal(np.abs(spectrum) ** 2):
         return None
     cross *= 1 / (strength + 1e-3 * strength.max()) ** WHITENING
-    curve = irfft(cross, size)[: LEAD + LAG + 1].astype(np.float64)
+    curve = irfft(cross, size)[: LEAD + lag + 1].astype(np.float64)
     found: npt.NDArray[np.float64] = curve / _deviation(curve)
     return found
 
@@ -157,13 +196,14 @@ def _deviation(curve: npt.NDArray[np.float64]) -> float:
     return float(1.4826 * np.median(np.abs(curve)) + 1e-12)
 
 
-def transfer(audio: Audio, source: int, delay: int, windows: Sequence[tuple[int, int]]) -> tuple[float, ...]:
+def transfer(audio: Audio, source: int, lags: Sequence[int], windows: Sequence[tuple[int, int]]) -> tuple[float, ...]:
     """Power of the bleed over that of its source in each band: the median over the frames loud in that band.
 
-    The other channel's own noise is taken off first: where it hides the bleed there is nothing to suppress.
+    `lags`: samples by which it comes late in each of the windows. The other channel's own noise is taken off first:
+    where it hides the bleed there is nothing to suppress.
     Frames in which the other channel is the much louder one say nothing: its own party speaks.
     """
-    x, y = _powers(audio, source, delay, windows)
+    x, y = _powers(audio, source, lags, windows)
     there = y.sum(axis=1) > 0  # a leg may begin later or end earlier than the other
     noise = NOISE * np.quantile(y[there], NOISE_SHARE, axis=0) if there.any() else 0.0
     theirs = (x.sum(axis=1) * LIKE > y.sum(axis=1)) & there
@@ -177,22 +217,32 @@ def transfer(audio: Audio, source: int, delay: int, windows: Sequence[tuple[int,
     return tuple(min(one, LIKE) for one in found)
 
 
-def _powers(audio: Audio, source: int, delay: int, windows: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
+def _powers(
+    audio: Audio, source: int, lags: Sequence[int], windows: Sequence[tuple[int, int]]
+) -> tuple[Floats, Floats]:
     """Power per frame and band in the given windows: of the source as it comes over, and of the other channel."""
 
     def read(channel: int, first: int, last: int) -> Floats:
         return padded(audio, channel, first, last).astype(np.float32) / np.float32(32768)
 
     step = max(1, len(windows) // 60)
-    blocks = sorted({(first + last) // 2 // BLOCK for first, last in windows[::step]})
+    chosen = list(zip(windows, lags, strict=True))[::step]
+    blocks = {(first + last) // 2 // BLOCK: lag for (first, last), lag in chosen}
     rows = [
-        (in_bands(spectra(read, source, block, delay)), in_bands(spectra(read, 1 - source, block))) for block in blocks
+        (in_bands(spectra(read, source, block, lag)), in_bands(spectra(read, 1 - source, block)))
+        for block, lag in sorted(blocks.items())
     ]
     inner = slice(REACH, -REACH)
     return np.concatenate([x[inner] for x, _ in rows]), np.concatenate([y[inner] for _, y in rows])
 
 
-def _level(audio: Audio, path: Path, windows: Sequence[tuple[int, int]]) -> float:
+def _level(
+    audio: Audio,
+    source: int,
+    lags: Sequence[int],
+    windows: Sequence[tuple[int, int]],
+    transferred: tuple[float, ...],
+) -> float:
     """Of the bleed against its source over all bands, dB."""
-    x, _ = _powers(audio, path.source, path.delay, windows)
-    return float(10 * np.log10((x.mean(axis=0) @ np.array(path.transfer)) / (x.mean() * BANDS + 1e-12) + 1e-12))
+    x, _ = _powers(audio, source, lags, windows)
+    return float(10 * np.log10((x.mean(axis=0) @ np.array(transferred)) / (x.mean() * BANDS + 1e-12) + 1e-12))

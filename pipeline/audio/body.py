@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import httpcore
 import httpx
 
+from pipeline.audio import framing
 from pipeline.audio.transport import CountedStream
 from pipeline.errors import RecordingEncoded, RecordingTooLarge, RecordingTooSlow, RecordingTruncated
 
@@ -58,12 +59,14 @@ def check_encoding(headers: httpx.Headers) -> bool:
 
 
 async def plain(response: httpcore.Response, headers: httpx.Headers, limit: int, pace: Pace) -> AsyncIterator[bytes]:
-    """The body without transfer and content encodings. At most `limit` bytes are received, and so many made of them.
+    """The body without transfer and content encodings, also without the frames of `aws-chunked`.
 
+    At most `limit` bytes are received, and so many made of them.
     Raises what `check_encoding` and `Pace.count` do, `RecordingTooLarge`, and `RecordingTruncated` where it is shorter
     or longer than declared.
     """
-    sent = _as_sent(response, headers, limit, pace)
+    named = framing.NAME in headers.get("content-encoding", "").lower()
+    sent = framing.unframed(_as_sent(response, headers, limit, pace), named)
     if not check_encoding(headers):
         async for data in sent:
             yield data

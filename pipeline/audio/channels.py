@@ -7,17 +7,18 @@ the other side while the other does. Channels that go on apart are freed of what
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio import contained, overlap, taking_turns
+from pipeline.audio import contained, lateness, overlap, taking_turns
 from pipeline.audio.align import Alignment, align
 from pipeline.audio.arrange import Arranged, Track
 from pipeline.audio.compare import Match, compare, complete, fuller
 from pipeline.audio.decode import Decoded
 from pipeline.audio.levels import FRAME, LIVE_SECONDS, Heard, hear
+from pipeline.audio.started import Started
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Layout, LayoutKind
 
 SAME_SHARE = 0.8  # of the windows must match for the channels to count as the same
@@ -129,37 +130,93 @@ def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
     evidence = {f"heard_seconds_{channel}": one.seconds for channel, one in enumerate(heard)}
     evidence |= {f"seconds_{channel}": leg.duration for channel, leg in enumerate(legs)}
     alignment = align(legs, heard)
-    guess = (
-        None if alignment.aligned else taking_turns.guess((heard[0], heard[1]), (legs[0].duration, legs[1].duration))
-    )
-    evidence |= alignment.as_evidence() | (guess.as_evidence() if guess else {})
-    rows = _placed(legs, replace(alignment, offset=guess.offset) if guess else alignment)
-    starts = tuple(track.start / SAMPLE_RATE for track in rows.tracks)
-    placed = hear(rows, 0), hear(rows, 1)
-    match = Match((), 0.0)
-    if placed[0].live and placed[1].live:
-        match = compare(rows, (placed[0].frames | placed[1].frames) & _covered(rows, len(placed[0].frames)))
-        evidence |= as_evidence(match)
-        if is_same(match) and complete(placed) and _holds_all(rows, placed, fuller(placed, match)):
-            audio, layout = _identical(rows, source_channels, placed, match, evidence, "files")
-            apart = f" {_aligned(alignment)}" if abs(alignment.offset) >= TOGETHER else ""
-            return audio, replace(layout, starts=starts, reason=layout.reason + apart)
-    # Legs that share no speech have no bleed; music or tones that both hold are alike by chance.
-    found = overlap.NOTHING if alignment.unrelated else overlap.find(rows, placed, match)
+    stamps = _stamps(first, second)
+    if alignment.aligned:
+        laid, alignment = _by_sound(legs, alignment)
+        began = _aligned(alignment), 1.0
+    else:
+        guess = _guess(legs, (heard[0], heard[1]), stamps)
+        laid = _laid(legs, replace(alignment, offset=guess.offset))
+        evidence |= guess.as_evidence()
+        began = guess.sentence, guess.confidence
+    evidence = alignment.as_evidence() | evidence
+    if laid.match.windows:
+        evidence |= as_evidence(laid.match)
+    if laid.same:
+        audio, layout = _identical(laid.rows, source_channels, laid.heard, laid.match, evidence, "files")
+        apart = f" {began[0]}" if abs(alignment.offset) >= TOGETHER else ""
+        return audio, replace(layout, starts=laid.starts, reason=layout.reason + apart)
+    if stamps:
+        evidence["start_times_seconds"], evidence["start_times_within"] = taking_turns.apart_by(stamps)
+    if alignment.aligned and laid.common.party is None:
+        late = lateness.measured(laid.common.found)
+        evidence |= late.as_evidence()
+        began = " ".join(filter(None, (began[0], late.sentence()))), late.confidence
     # A silent leg stays a leg: unlike a dead channel it was recorded for one party alone.
-    began = guess.sentence if guess else _aligned(alignment)
-    sentences = ("One file per leg was sent.", began, *found.sentences())
     layout = Layout(
         LayoutKind.TWO_FILES,
         2,
         source_channels,
-        min(confidence(match) if match.windows else 1.0, guess.confidence if guess else 1.0),
-        evidence | found.as_evidence(),
-        " ".join(sentences),
-        found.bleed,
-        starts,
+        min(confidence(laid.match) if laid.match.windows else 1.0, began[1]),
+        evidence | laid.common.as_evidence(),
+        " ".join(("One file per leg was sent.", began[0], *laid.common.sentences())),
+        laid.common.bleed,
+        laid.starts,
     )
-    return replace(rows, paths=found.paths), layout
+    return replace(laid.rows, paths=laid.common.paths), layout
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """Two legs on one time line, and what they have in common there; `same`: all of it."""
+
+    rows: Arranged
+    heard: tuple[Heard, Heard]
+    match: Match
+    same: bool
+    common: overlap.Overlap
+
+    @property
+    def starts(self) -> tuple[float, ...]:
+        return tuple(track.start / SAMPLE_RATE for track in self.rows.tracks)
+
+
+def _laid(legs: Sequence[Arranged], alignment: Alignment) -> _Laid:
+    rows = _placed(legs, alignment)
+    heard, match = (hear(rows, 0), hear(rows, 1)), Match((), 0.0)
+    if heard[0].live and heard[1].live:
+        match = compare(rows, (heard[0].frames | heard[1].frames) & _covered(rows, len(heard[0].frames)))
+        if is_same(match) and complete(heard) and _holds_all(rows, heard, fuller(heard, match)):
+            return _Laid(rows, heard, match, True, overlap.NOTHING)
+    # Legs that share no speech have no bleed; music or tones that both hold are alike by chance.
+    common = overlap.NOTHING if alignment.unrelated else overlap.find(rows, heard, match, lateness.LONGEST)
+    return _Laid(rows, heard, match, False, common)
+
+
+def _stamps(first: Decoded, second: Decoded) -> tuple[Started, Started] | None:
+    """When both files say that they began, if they say it in the same way."""
+    if first.started is None or second.started is None or first.started.source != second.started.source:
+        return None
+    return first.started, second.started
+
+
+def _guess(
+    legs: Sequence[Arranged], heard: tuple[Heard, Heard], stamps: tuple[Started, Started] | None
+) -> taking_turns.Guess:
+    seconds = legs[0].duration, legs[1].duration
+    if stamps is None or not (heard[0].live and heard[1].live):
+        return taking_turns.guess(heard, seconds)
+    return taking_turns.stamped(heard, seconds, stamps)
+
+
+def _by_sound(legs: Sequence[Arranged], alignment: Alignment) -> tuple[_Laid, Alignment]:
+    """What one party alone named is mended by the other one, once both are found."""
+    laid = _laid(legs, alignment)
+    late = lateness.measured(laid.common.found)
+    if laid.same or laid.common.party is not None or abs(late.correction) < lateness.WORTH:
+        return laid, alignment
+    corrected = replace(alignment, offset=alignment.offset + late.correction)
+    return _laid(legs, corrected), corrected
 
 
 def _one_leg(file: Decoded, leg: int) -> tuple[Arranged, Layout]:

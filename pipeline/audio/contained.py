@@ -54,9 +54,9 @@ def _in(audio: Audio, heard: Sequence[Heard], source: int, delay: int) -> bleed.
     if at_level.mean() < CONTAINED or abs(level) > LOUD_DB or missing >= max(MISSING, MISSING_SHARE * len(windows)):
         return None
     chosen = [window for window, right in zip(windows, at_level, strict=True) if right]
-    path = Path(source, 1 - source, delay, bleed.transfer(audio, source, delay, chosen))
+    path = Path(source, 1 - source, delay, bleed.transfer(audio, source, [delay] * len(chosen), chosen))
     share = float(at_level.mean())
-    return bleed.Found(Bleed(source, level, delay / SAMPLE_RATE, share), path, float("inf"), len(windows))
+    return bleed.Found(Bleed(source, level, delay / SAMPLE_RATE, share), (path,), float("inf"), len(windows))
 
 
 def _widened(frames: npt.NDArray[np.bool_], delay: int) -> npt.NDArray[np.bool_]:

@@ -20,6 +20,7 @@ from pipeline.audio import several, sniff, sound
 from pipeline.audio.container import HEADERLESS
 from pipeline.audio.sandbox import runner, wire
 from pipeline.audio.sandbox.wire import Facts, Kind, Malformed, Order, Why
+from pipeline.audio.started import Started
 from pipeline.audio.storage import open_stored
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Recording, Span
 from pipeline.errors import (
@@ -87,6 +88,7 @@ class Decoded:
     container: str
     warnings: tuple[str, ...] = ()
     choice: str | None = None  # which channels these are and why, where the file has more than two or several tracks
+    started: Started | None = None  # where the file says when it began
 
     @property
     def duration(self) -> float:
@@ -218,6 +220,7 @@ def _decode(file: IO[bytes], options: DecodeOptions, media_type: str, folder: st
         container=facts.container,
         warnings=(*((choice,) if choice else ()), *_warnings(facts, audio.duration)),
         choice=choice,
+        started=None if facts.started is None else Started(facts.started, facts.started_within, facts.started_by),
     )
 
 

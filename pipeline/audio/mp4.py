@@ -1,4 +1,5 @@
-"""Tables of an MP4 file (ISO/IEC 14496-12) that cannot be true, found before a decoder makes room for them.
+"""Tables of an MP4 file (ISO/IEC 14496-12) that cannot be true, found before a decoder makes room for them; and several
+such files in one.
 
 A file of 453 bytes may declare twenty million samples of one byte each: the decoder then sets up 700 MB of index; one
 of 529 bytes, twenty chunks of two thousand million samples, and it sets up 960 MB. No true table has more entries than
@@ -16,7 +17,11 @@ COUNT_AT: dict[bytes, int] = {  # where in the box, after its header, the number
 MOST_ENTRIES = 20_000_000  # of the decoder's index, 35 bytes each; six hours in frames of 2.5 ms have half as many
 MOST_RUNS = 1_000_000  # of chunks with as many samples as each other
 SAMPLES_A_BYTE = 8  # QuickTime's old codecs count several samples in a byte
+MOST_PARTS = 1000  # files in one
 MOST_BOXES = 400_000  # looked at: six hours in fragments of a second have half as many
+
+
+Range = tuple[int, int]  # bytes, the last exclusive
 
 
 class Bytes(Protocol):
@@ -63,6 +68,34 @@ def _absurd(file: Bytes, size: int) -> bool:
             if count > size:
                 return True
     return known  # a file of nothing but boxes
+
+
+def parts(file: Bytes, size: int) -> tuple[Range, ...]:
+    """The bytes of each MP4 file in a file that was put together; empty where it is one or none.
+
+    A new one begins at a box `ftyp` with a `moov` of its own behind it; the decoder passes over all but the first.
+    Leaves the file at its start.
+    """
+    begins: list[int] = []
+    at, holds_tracks = 0, True
+    try:
+        for _ in range(MOST_BOXES):
+            if at + 8 > size:
+                break
+            file.seek(at)
+            length, name, _ = _box(file.read(16), at, size)
+            if name == b"ftyp" and holds_tracks and len(begins) < MOST_PARTS:
+                begins.append(at)
+                holds_tracks = False
+            elif not begins:
+                return ()
+            holds_tracks |= name == b"moov"
+            at += length
+    finally:
+        file.seek(0)
+    if not holds_tracks:  # what begins there has no tracks: it is part of the one before
+        begins.pop()
+    return tuple(zip(begins, [*begins[1:], size], strict=True)) if len(begins) > 1 else ()
 
 
 class _Index:

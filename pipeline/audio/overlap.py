@@ -62,19 +62,18 @@ class Overlap:
 NOTHING = Overlap((), (), ())
 
 
-def find(audio: Audio, heard: Sequence[Heard], match: Match) -> Overlap:
-    """What channels 0 and 1 have in common; `match`: their comparison in windows."""
+def find(audio: Audio, heard: Sequence[Heard], match: Match, lag: int = bleed.LAG) -> Overlap:
+    """What channels 0 and 1 have in common. `match`: their comparison in windows; `lag`: samples by which a bleed may
+    come late."""
     if not (heard[0].live and heard[1].live):
         return NOTHING
     party = contained.find(audio, heard, match)
     if party:
-        return Overlap((party,), (), (party.path,), party.bleed.source)
+        return Overlap((party,), (), party.paths, party.bleed.source)
     runs = tuple(run for run in stretches(match.windows) if abs(run.gain_db) <= FAINTER_DB)
-    # Bleed goes on outside the runs of matching windows; what they alone hold is shared.
-    outside = bleed.find(audio, heard, runs)
-    shared = tuple(_widened(audio, run) for run in runs if not any(_explains(one.bleed, run) for one in outside))
-    found = outside if shared or not runs else bleed.find(audio, heard)
-    paths = [one.path for one in found] + [_path(audio, stretch) for stretch in shared]
+    found, alone = _told_apart(audio, heard, runs, lag)
+    shared = tuple(_widened(audio, run) for run in alone)
+    paths = [path for one in found for path in one.paths] + [_path(audio, stretch) for stretch in shared]
     return Overlap(found, shared, tuple(paths))
 
 
@@ -83,16 +82,38 @@ def keeper(stretch: Stretch) -> int:
     return REP if stretch.gain_db < -ALIKE_DB else 1 - REP
 
 
-def _explains(bleed: Bleed, run: Stretch) -> bool:
-    gain, shift = (run.gain_db, run.shift) if bleed.source == 0 else (-run.gain_db, -run.shift)
-    return abs(gain - bleed.level_db) <= EXPLAINED_DB and abs(shift - bleed.delay * SAMPLE_RATE) <= EXPLAINED_SAMPLES
+def _told_apart(
+    audio: Audio, heard: Sequence[Heard], runs: Sequence[Stretch], lag: int
+) -> tuple[tuple[bleed.Found, ...], list[Stretch]]:
+    """The bleeds, and of the runs of matching windows those that are no part of one: they are shared.
+
+    Bleed goes on outside the runs, or comes at several delays; what runs alone hold is shared.
+    """
+    whole = bleed.find(audio, heard, lag=lag)
+    if not runs:
+        return whole, []
+    outside = {one.bleed.source: one.bleed.level_db for one in bleed.find(audio, heard, runs, lag)}
+    known = [
+        one
+        for one in whole
+        if len(one.paths) > 1 or abs(outside.get(one.bleed.source, float("inf")) - one.bleed.level_db) <= EXPLAINED_DB
+    ]
+    alone = [run for run in runs if not any(_explains(one, run) for one in known)]
+    return (bleed.find(audio, heard, alone, lag) if alone else whole), alone
+
+
+def _explains(found: bleed.Found, run: Stretch) -> bool:
+    """Whether a run is as loud and as late as a bleed."""
+    gain, shift = (run.gain_db, run.shift) if found.bleed.source == 0 else (-run.gain_db, -run.shift)
+    near = min(abs(shift - path.delay) for path in found.paths)
+    return abs(gain - found.bleed.level_db) <= EXPLAINED_DB and near <= EXPLAINED_SAMPLES
 
 
 def _path(audio: Audio, stretch: Stretch) -> Path:
     source = keeper(stretch)
     delay = round(stretch.shift if source == 0 else -stretch.shift)
     windows = [(first, first + SAMPLE_RATE) for first in range(stretch.first, stretch.last, SAMPLE_RATE)]
-    transfer = bleed.transfer(audio, source, delay, windows)
+    transfer = bleed.transfer(audio, source, [delay] * len(windows), windows)
     return Path(source, 1 - source, delay, transfer, stretch.first, stretch.last)
 
 

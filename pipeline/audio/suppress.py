@@ -87,13 +87,20 @@ def _predicted(read: Read, path: Path, block: int, paths: Sequence[Path]) -> Flo
     """Power per frame and band of what comes over `path`, shape (frames, bands)."""
     power = in_bands(spectra(read, path.source, block, path.delay))
     strength = path.strength(block)
-    back = [other for other in paths if (other.source, other.target) == (path.target, path.source)]
+    back = [
+        other
+        for other in paths
+        if (other.source, other.target) == (path.target, path.source) and other.strength(block).any()
+    ]
     if back:
         # What the source's channel has from the target's party itself must not be taken out of that party's channel.
         heard, there = in_bands(spectra(read, path.target, block)), power
-        returned = max(back, key=lambda other: sum(other.transfer))
-        echoed = in_bands(spectra(read, path.target, block, path.delay + returned.delay)) * returned.strength(block)
-        power = np.maximum(power - echoed, 0) / np.maximum(1 - strength * returned.strength(block), 0.2)
+        echoed, returns = np.zeros_like(power), np.zeros_like(power)
+        for other in back:
+            held = other.strength(block)
+            late = in_bands(spectra(read, path.target, block, path.delay + other.delay)) * held
+            echoed, returns = np.maximum(echoed, late), np.maximum(returns, held)
+        power = np.maximum(power - echoed, 0) / np.maximum(1 - strength * returns, 0.2)
         power *= _source_leads(heard, there, strength)[:, None]
     spread_out = power.copy()  # a frame's bleed may begin in the frame before or end in the next
     spread_out[1:] = np.maximum(spread_out[1:], 0.5 * power[:-1])

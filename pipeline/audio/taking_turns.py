@@ -1,14 +1,17 @@
-"""How two legs lie that carry nothing of each other: they began together or ended together, and the parties take turns.
+"""How two legs lie that carry nothing of each other: they began together or ended together, or as their files say, and
+the parties take turns.
 
 A recorder starts both legs with the call, or each when its party answers; it stops them when somebody hangs up. Of the
-two ways the one in which fewer words fall together is right, if it leaves far fewer than chance would.
+two ways the one in which fewer words fall together is right, if it leaves far fewer than chance would. Times at which
+the files say that they began count where they leave as few.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pipeline.audio.levels import FRAME, Heard
+from pipeline.audio.started import Started
 from pipeline.domain.speech import SAMPLE_RATE
 
 # Measured on the sample calls, legs cut by 1 to 30 s at the beginning, the end or both: within these bounds the way
@@ -16,7 +19,10 @@ from pipeline.domain.speech import SAMPLE_RATE
 CHANCE = 0.3  # times the seconds at once that would come about by chance, at most
 OTHER = 0.5  # times those of the other way, at most
 LEAST = 0.3  # seconds at once that count as none
+STEP = 0.02  # seconds
 SURE, UNSURE = 0.9, 0.5  # confidence
+STAMPED = 0.8  # where the files alone say when they began
+OVERLAPPING = 0.5  # of the shorter leg must lie beside the other one
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +33,12 @@ class Guess:
     confidence: float
     at_once: float
     sentence: str
+    within: float | None = None  # seconds by which the offset may be wrong, where the files say when they began
 
     def as_evidence(self) -> dict[str, float]:
         """The figures by name, as a layout keeps them."""
-        return {"offset_seconds": self.offset, "at_once_seconds": self.at_once}
+        found = {"offset_seconds": self.offset, "at_once_seconds": self.at_once}
+        return found if self.within is None else found | {"offset_within_seconds": self.within}
 
 
 def guess(heard: tuple[Heard, Heard], seconds: tuple[float, float]) -> Guess:
@@ -57,6 +65,47 @@ def guess(heard: tuple[Heard, Heard], seconds: tuple[float, float]) -> Guess:
         fewer,
         f"They share no speech to compare; they {how} together, for then the parties take turns.",
     )
+
+
+def stamped(heard: tuple[Heard, Heard], seconds: tuple[float, float], times: tuple[Started, Started]) -> Guess:
+    """The guess, with the times at which the files say that they began: as they say where the parties take turns then.
+
+    Times to the second leave a second on either side, in which the turns have the last word. Where the turns speak
+    against what the files say, they are not believed.
+    """
+    by_turns = guess(heard, seconds)
+    apart, within = apart_by(times)
+    beside = min(seconds[0], apart + seconds[1]) - max(0.0, apart)
+    source = f"their files say when they began ({times[0].source}, to {within:g} s)"
+    if beside < OVERLAPPING * min(seconds):
+        return replace(by_turns, sentence=f"{by_turns.sentence} What {source} cannot be: they would hardly meet.")
+    if by_turns.confidence == SURE and abs(by_turns.offset - apart) <= max(within, LEAST):
+        return replace(by_turns, sentence=f"{by_turns.sentence} So {source}.", within=LEAST)
+    steps = np.arange(-within, within + STEP, STEP) if within > STEP else np.zeros(1)
+    at_once = np.array([_at_offset(heard, apart + step) for step in steps])
+    fewest = float(at_once.min())
+    chance = float(np.prod([one.frames.mean() for one in heard])) * beside
+    if fewest > max(LEAST, CHANCE * chance) or fewest > by_turns.at_once + LEAST:
+        return replace(
+            by_turns, sentence=f"{by_turns.sentence} What {source} is not believed: they would talk at once."
+        )
+    offset = apart + float(np.median(steps[at_once <= fewest + STEP]))
+    later, by = "second" if offset > 0 else "first", abs(offset)
+    text = f"They share no speech to compare; {source}: the {later} began {by:.2f} s later"
+    return Guess(offset, STAMPED, fewest, f"{text}, and so the parties take turns.", within)
+
+
+def apart_by(times: tuple[Started, Started]) -> tuple[float, float]:
+    """By how many seconds the second file began later, as the files say, and by how many that may be wrong."""
+    return times[1].seconds - times[0].seconds, max(one.within for one in times)
+
+
+def _at_offset(heard: tuple[Heard, Heard], offset: float) -> float:
+    """Seconds in which both are heard where leg 1 begins `offset` seconds after leg 0."""
+    later = round(offset * SAMPLE_RATE / FRAME)
+    first, second = heard[0].frames[max(0, later) :], heard[1].frames[max(0, -later) :]
+    length = min(len(first), len(second))
+    return float((first[:length] & second[:length]).sum()) * FRAME / SAMPLE_RATE
 
 
 def _at_once(heard: tuple[Heard, Heard], length: int, late: bool) -> float:

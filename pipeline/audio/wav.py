@@ -75,6 +75,23 @@ def read_header(file: Bytes, size: int) -> WavHeader | None:
         file.seek(0)
 
 
+def chunk_of(file: Bytes, size: int, wanted: bytes, most: int) -> bytes:
+    """The first chunk of that name in the first form of a WAV file, at most `most` bytes of it; empty where there is
+    none. Leaves the file anywhere."""
+    if not _is_wave(file, 0):
+        return b""
+    position = 12
+    for _ in range(MOST_PARTS):
+        if position + 8 > size:
+            break
+        file.seek(position)
+        name, length = _chunk(file)
+        if name == wanted:
+            return file.read(min(length, most))
+        position += 8 + length + length % 2
+    return b""
+
+
 @dataclass(slots=True)
 class _Form:
     """The RIFF form that begins at `start`."""

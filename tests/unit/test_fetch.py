@@ -166,6 +166,14 @@ async def test_what_is_called_an_encoding_and_is_none_costs_no_call(name: str, t
         assert (await fetch(server.url(), 0, tmp_path.as_uri(), options())).sha256 == hashlib.sha256(AUDIO).hexdigest()
 
 
+async def test_frames_that_a_store_kept_of_an_upload_are_taken_off(tmp_path: Path) -> None:
+    body = b"%x;chunk-signature=%s\r\n%s\r\n0;chunk-signature=%s\r\n\r\n" % (len(AUDIO), b"a1" * 32, AUDIO, b"b2" * 32)
+    for named in ({}, {"Content_Encoding": "aws-chunked"}):
+        async with serving(reply(body, **named)) as server:
+            found = await fetch(server.url(), 0, tmp_path.as_uri(), options())
+            assert found.sha256 == hashlib.sha256(AUDIO).hexdigest()
+
+
 async def test_a_compression_is_found_among_names_that_mean_nothing(tmp_path: Path) -> None:
     async with serving(reply(gzip.compress(AUDIO), Content_Encoding="aws-chunked, gzip")) as server:
         assert (await fetch(server.url(), 0, tmp_path.as_uri(), options())).sha256 == hashlib.sha256(AUDIO).hexdigest()

@@ -260,3 +260,22 @@ def test_a_view_has_the_gaps_that_all_of_its_rows_have_at_its_own_time() -> None
     assert both.gaps(1) == (Span(15, 20), Span(40, 45))
     late = Arranged((first, second), (Track(((1, 0),), start=2 * SAMPLE_RATE, pace=0.5),))
     assert late.gaps(0) == (Span(32, 92),)
+
+
+@pytest.mark.parametrize("settings", [{}, FRAGMENTS])
+@pytest.mark.parametrize("container", ["mp4", "mov"])
+def test_an_mp4_behind_another_one_is_heard_too(container: str, settings: dict[str, str]) -> None:
+    codec = "aac" if container == "mp4" else "pcm_s16le"
+    first, second = (lossy(container, codec, 16000, lambda _: False, settings) for _ in range(2))
+    found = decoded(first + second + first)
+    assert found.duration == pytest.approx(36, abs=0.3)
+    tone = np.abs(found.samples[0].astype(float)).reshape(-1)[: 36 * SAMPLE_RATE]
+    assert [tone[round((MARK + 0.25 + later) * SAMPLE_RATE) :][:1000].max() > 5000 for later in (0, 12, 24)] == [
+        True
+    ] * 3
+    assert found.warnings == ()
+
+
+def test_an_mp4_behind_another_one_that_is_cut_costs_nothing_of_the_first() -> None:
+    first = lossy("mp4", "aac", 16000, lambda _: False)
+    assert decoded(first + first[: len(first) // 2]).duration == pytest.approx(12, abs=0.1)

@@ -19,7 +19,7 @@ import av.subtitles.stream
 import numpy as np
 import soxr
 
-from pipeline.audio import mp4, wav
+from pipeline.audio import mp4, started, wav
 from pipeline.audio.collect import Collector, Floats
 from pipeline.audio.container import Progress, Reader, Refused, blocks, open_container
 from pipeline.audio.sandbox import jail
@@ -62,17 +62,19 @@ def _decode(order: Order) -> Facts:
     if not reader.head.startswith(OTHER_FORMS) and mp4.has_absurd_tables(reader, reader.size):
         raise Refused(Why.TABLES)
     header = wav.read_header(reader, reader.size) if reader.head[:4] == b"RIFF" else None
-    with open_container(_part(reader, header, 0), header, order.media_type) as container:
+    parts = _parts(reader, header)
+    with open_container(_part(reader, parts, 0), header, order.media_type) as container:
         stream = container.streams.audio[0]
         if stream.codec_context is None:
             raise Refused(Why.NO_CODEC)
-        promised = _promised(container, stream, header, reader.head)
+        promised = None if parts and header is None else _promised(container, stream, header, reader.head)
         if header is None and (promised or 0.0) * _samples_per_second(container) > order.max_samples:
             raise Refused(Why.SAMPLES)
         progress = Progress()
-        sound = itertools.chain(blocks(container, progress, reader), _further_parts(reader, header, progress))
+        sound = itertools.chain(blocks(container, progress, reader), _further_parts(reader, header, parts, progress))
         _hand_on(sound, order, progress)
         codec = stream.codec_context
+        began = started.of(container, stream, wav.chunk_of(reader, reader.size, b"iXML", started.MOST_XML))
         return Facts(
             source_rate=codec.sample_rate,
             codec=codec.name,
@@ -86,6 +88,9 @@ def _decode(order: Order) -> Facts:
             jumps=progress.jumps,
             channels_change=progress.channels_change,
             late_tracks=progress.late_tracks,
+            started=began.seconds if began else None,
+            started_within=began.within if began else 0.0,
+            started_by=began.source if began else "",
         )
 
 
@@ -95,19 +100,26 @@ def _samples_per_second(container: Any) -> int:
     return sum(codec.channels * codec.sample_rate for codec in codecs)
 
 
-def _part(reader: Reader, header: wav.WavHeader | None, index: int) -> Reader:
+def _parts(reader: Reader, header: wav.WavHeader | None) -> tuple[tuple[wav.Range, ...], ...]:
+    """The bytes of each recording that the file was put together of; empty where it is one."""
+    if header is not None:
+        return header.parts if len(header.parts) > 1 else ()
+    if reader.head.startswith(OTHER_FORMS):
+        return ()
+    return tuple((part,) for part in mp4.parts(reader, reader.size))
+
+
+def _part(reader: Reader, parts: tuple[tuple[wav.Range, ...], ...], index: int) -> Reader:
     """What is opened by itself: all of the file, or one of several stretches of samples in it."""
-    if header is None or len(header.parts) < 2:
-        return reader
-    return Reader(wav.Part(reader, header.parts[index]))
+    return Reader(wav.Part(reader, parts[index])) if parts else reader
 
 
 def _further_parts(
-    reader: Reader, header: wav.WavHeader | None, progress: Progress
+    reader: Reader, header: wav.WavHeader | None, parts: tuple[tuple[wav.Range, ...], ...], progress: Progress
 ) -> Iterator[tuple[int, int, Floats]]:
-    """The sound of WAV files that were put together, and of further data chunks: FFmpeg passes over them."""
-    for index in range(1, len(header.parts) if header else 0):
-        part = _part(reader, header, index)
+    """The sound of files that were put together, and of further data chunks: FFmpeg passes over them."""
+    for index in range(1, len(parts)):
+        part = _part(reader, parts, index)
         try:
             with open_container(part, header, None) as container:
                 yield from blocks(container, progress, part)

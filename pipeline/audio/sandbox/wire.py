@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from pipeline.audio.started import SOURCES
+
 HEADER = struct.Struct("<BBI")
 MOST_BYTES = 1 << 22  # of a message
 _NAME = re.compile(r"[a-z0-9_,.\-]{1,80}")
@@ -75,6 +77,9 @@ class Facts:
     jumps: int = 0  # timestamps too far away to be true
     channels_change: bool = False
     late_tracks: bool = False
+    started: float | None = None  # `started.Started`, where the file says when it began
+    started_within: float = 0.0
+    started_by: str = ""
 
     def data(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -99,7 +104,16 @@ def facts(data: bytes) -> Facts:
         raise Malformed("gaps")
     if not all(isinstance(one, bool) for one in (made.broke_off, made.channels_change, made.late_tracks)):
         raise Malformed("facts")
+    _check_started(made)
     return made
+
+
+def _check_started(made: Facts) -> None:
+    numbers = (made.started_within, 0.0 if made.started is None else made.started)
+    if not all(isinstance(one, int | float) and 0 <= one < 1e11 for one in numbers):
+        raise Malformed("started")
+    if made.started_by not in (("",) if made.started is None else SOURCES):
+        raise Malformed("started")
 
 
 def refusal(why: Why, number: float = 0) -> bytes:
