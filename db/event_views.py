@@ -14,6 +14,7 @@ from db.tables import calls, events, webhook_deliveries
 
 UNSENT = ("waiting", "behind", "sending")
 STATES = (*UNSENT, "delivered", "failed")
+_OF_EVENTS = webhook_deliveries.join(events, events.c.id == webhook_deliveries.c.event_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ async def list_deliveries(
     """The latest first."""
     query = (
         sa.select(*webhook_deliveries.c, events.c.type, events.c.at, calls.c.call_id)
-        .select_from(webhook_deliveries.join(events).join(calls, calls.c.id == events.c.call_pk))
+        .select_from(_OF_EVENTS.join(calls, calls.c.id == events.c.call_pk))
         .order_by(webhook_deliveries.c.id.desc())
         .limit(limit)
     )
@@ -106,7 +107,7 @@ _STANDINGS = (
         sa.cast(sa.extract("epoch", sa.func.now() - sa.func.min(events.c.at).filter(_unsent)), sa.Double),
         sa.func.max(webhook_deliveries.c.finished_at).filter(webhook_deliveries.c.state == "delivered"),
     )
-    .select_from(webhook_deliveries.join(events))
+    .select_from(_OF_EVENTS)
     .group_by(webhook_deliveries.c.endpoint_id)
 )
 

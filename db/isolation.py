@@ -1,6 +1,6 @@
 """Whether PostgreSQL keeps workspaces apart on a connection, and what to do where it cannot.
 
-Row-level security (`migrations/sql/0004_isolation.sql`) binds every login but superusers and roles with BYPASSRLS. On
+Row-level security (`schema/policies.sql`) binds every login but superusers and roles with BYPASSRLS. On
 connections of those we work as `SERVICE_ROLE`, which is neither and may touch the isolated tables only.
 """
 

@@ -112,7 +112,7 @@ async def claim(
     At most `guests` more are calls of workspaces of which none was being worked on, one of each.
 
     Calls that are not live keep the share `backfill` (above 0, below 1) of the audio while live ones wait. Teams' turns
-    are by seconds of audio and priority: `migrations/sql/0020_guests.sql` has the rule. A job whose lease ran out
+    are by seconds of audio and priority: `schema/functions/3_queue.sql` has the rule. A job whose lease ran out
     counts a crash. Several workers may claim at once; no job goes to two of them.
 
     Jobs with `suspect_from` crashes or more may be what kills their worker: `suspects` claims those and no others, in
@@ -143,7 +143,7 @@ async def claim_fetches(
     """Take up at most `count` jobs whose recordings are to be fetched, for `ttl` seconds, all `Lease.fetching`.
 
     The workspace that fetches least comes first; none holds more than `per_workspace` at once, nor more than there is
-    room left, nor more than `per_host` of one host. `migrations/sql` has the rule. See `claim` for `take_over`.
+    room left, nor more than `per_host` of one host. `schema/functions/4_fetches.sql` has the rule. See `claim` for `take_over`.
     """
     values = {"worker": worker, "count": count, "ttl": ttl, "take_over": take_over}
     values |= {"per_workspace": per_workspace, "per_host": per_host}

@@ -20,7 +20,7 @@ from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 from sqlalchemy.exc import OperationalError
 
 from db.database import CONNECT_SECONDS, WORKSPACE_SETTING, sqlalchemy_url
-from db.migrations import SQL
+from db.migrations import SCHEMA, functions
 
 OLDEST_POSTGRES = 14
 ADVISORY_LOCK = 0x5317C4B0A4D  # any number that nobody else in the database uses
@@ -50,15 +50,36 @@ def migrate(url: str) -> None:
         connection.execute(sa.text(f"SET lock_timeout = {LOCK_MILLISECONDS}"))
         connection.commit()
         try:
+            if _revision(connection) is None:
+                _create(connection)
             _patiently(connection, lambda: command.upgrade(config, "head"))
             _patiently(connection, lambda: _make_service_role(connection))
         except CommandError as error:
-            raise DatabaseUnfit(f"The database was migrated by another version of Switchboard: {error}") from error
+            raise DatabaseUnfit(
+                f"The database was migrated by another version of Switchboard: {error}. Use that version or a later one, "
+                "or an empty database; one from before the first release cannot be taken over."
+            ) from error
         except InsufficientPrivilege as error:
             raise DatabaseUnfit(
                 f"PostgreSQL refuses: {error.diag.message_primary}. The user needs CREATE in this database, and the "
                 "extension must be there: let a superuser run CREATE EXTENSION vector in it once."
             ) from error
+
+
+def _create(connection: sa.Connection) -> None:
+    """Make the schema of today in an empty database, in one transaction."""
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    for part in ((SCHEMA / "tables.sql").read_text("utf-8"), functions(), (SCHEMA / "policies.sql").read_text("utf-8")):
+        driver.execute(part)
+    MigrationContext.configure(connection).stamp(ScriptDirectory.from_config(_config()), "head")
+    connection.commit()
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    found = MigrationContext.configure(connection).get_current_revision()
+    connection.commit()
+    return found
 
 
 def _our_turn(connection: sa.Connection) -> None:
@@ -110,13 +131,13 @@ def _long_transactions(connection: sa.Connection) -> str:
 def is_current(url: str) -> bool:
     """Whether the database has the schema of this version."""
     with _connection(url) as connection:
-        return MigrationContext.configure(connection).get_current_revision() == _head()
+        return _revision(connection) == _head()
 
 
 def _make_service_role(connection: sa.Connection) -> None:
     driver = connection.connection.driver_connection
     assert driver is not None
-    driver.execute((SQL / "service_role.sql").read_text(encoding="utf-8"))
+    driver.execute((SCHEMA / "service_role.sql").read_text(encoding="utf-8"))
     driver.commit()
 
 

@@ -31,7 +31,7 @@ class Group:
     live: bool
     channels: int | None
     recognized: bool
-    told_apart: bool
+    voice_done: bool
     calls: int
     audio_seconds: float  # of those whose length is known
     unknown: int  # calls of unknown length among them
@@ -111,7 +111,7 @@ class Place:
     before: float  # seconds of audio that wait in the same lane before it; 0 while it is at work
 
 
-_WHAT = ("kind", "live", "channels", "recognized", "told_apart")
+_WHAT = ("kind", "live", "channels", "recognized", "voice_done")
 
 
 def _groups(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:

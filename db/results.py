@@ -131,7 +131,7 @@ def _left(stage: str, result: Any) -> dict[str, Any]:
         return {"audio_seconds": result.duration, "channels": 2 if result.layout.kind.separated else 1}
     if stage == "asr":
         return {"recognized": True}
-    return {"told_apart": True} if stage in ("diarization", "voiceprint") else {}
+    return {"voice_done": True} if stage in ("diarization", "voiceprint") else {}
 
 
 async def _known(connection: AsyncConnection, lease: Lease, stage: str, result: Any) -> bool:

@@ -1,6 +1,7 @@
-"""The schema's history (Alembic). `db.migrate` applies it; the statements are plain SQL in `sql/`.
+"""How databases that hold calls get to the schema of today (Alembic). `db.migrate` applies it.
 
-A migration does one of three things, so that calls are taken in meanwhile (`README.md`, "Migrations"): it changes the
+`../schema` is the truth: a new database is made of it, and whoever changes its tables or policies writes a migration that
+does the same to older ones; its functions reach them by themselves. A migration does one of three things, so that calls are taken in meanwhile (`README.md`, "Migrations"): it changes the
 schema (`apply_sql`), it goes over rows in batches (`backfill`), or it builds an index beside its table's writers
 (`create_index`).
 """
@@ -11,7 +12,8 @@ from typing import Any
 import psycopg
 from alembic import op
 
-SQL = Path(__file__).parent / "sql"
+SCHEMA = Path(__file__).parents[1] / "schema"
+SQL = Path(__file__).parent / "sql"  # of migrations
 BATCH = 500  # calls in one transaction of a backfill: a submission that meets one waits for milliseconds
 
 
@@ -21,6 +23,17 @@ def apply_sql(name: str) -> None:
     It goes straight to the driver: SQLAlchemy would take `:` and `%` in function bodies for parameters.
     """
     _driver().execute((SQL / name).read_text(encoding="utf-8"))
+
+
+def functions() -> str:
+    """All functions of the schema; each replaces what was there."""
+    files = sorted((SCHEMA / "functions").glob("*.sql"))
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
+def apply_functions() -> None:
+    """Replace the functions by those of today, in the migration's transaction."""
+    _driver().execute(functions().encode())
 
 
 def backfill(name: str, batch: int = BATCH) -> None:

@@ -1,13 +1,23 @@
 """Alembic's entry point. `db.migrate` hands over a connection that already holds the advisory lock."""
 
-from alembic import context
+from typing import Any
 
-from db.tables import metadata
+from alembic import context
+from alembic.runtime.migration import MigrationInfo
+
+from db.migrations import apply_functions
+
+
+def functions_of_today(step: MigrationInfo, **_: Any) -> None:
+    """Functions are kept once: with the last missing migration, in its transaction, come all of them as they are now."""
+    if step.up_revision_id in context.script.get_heads():
+        apply_functions()
+
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=metadata,
     transaction_per_migration=True,  # what one has locked is free again before the next one begins
+    on_version_apply=functions_of_today,
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -156,7 +156,7 @@ class Estimate:
             return True
         if group.kind != "process" or group.fetching:
             return False
-        return not (group.recognized if name == "Transcriber" else group.told_apart)
+        return not (group.recognized if name == "Transcriber" else group.voice_done)
 
     def _part(self, name: str, group: Group) -> float:
         """Diarization is for mixed calls only, as far as that is known."""

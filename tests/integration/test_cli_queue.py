@@ -136,7 +136,7 @@ async def test_recorded_stages_leave_the_queue_what_is_left(world: World) -> Non
     await results.record(world.database, lease, "audio", Heard(layout, 33.0, ((), ()), ()))
     await results.record(world.database, lease, "asr", Recognized((), "e"))
     (group,) = (await queue.backlog(world.database)).groups
-    assert (group.channels, group.audio_seconds, group.recognized, group.told_apart) == (2, 33.0, True, False)
+    assert (group.channels, group.audio_seconds, group.recognized, group.voice_done) == (2, 33.0, True, False)
     await jobs.release(world.database, [lease])
     (group,) = (await queue.backlog(world.database)).groups
     assert (group.running, group.recognized) == (False, True)

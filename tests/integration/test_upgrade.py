@@ -1,298 +1,202 @@
-"""A database of the first schema, with rows in every table, brought to the schema of today."""
+"""A database that holds calls is brought to a later version's schema while calls are taken in and claimed."""
 
 import json
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 
 import psycopg
 import pytest
-import pytest_asyncio
-import sqlalchemy as sa
-from alembic import command
-from psycopg.rows import dict_row
+from alembic.config import Config
 
-from db import calls, jobs, keys, migrate, views
-from db.database import EVERY_WORKSPACE, Database
-from db.migrate import _config, _connection
-from pipeline.domain.call import Submission
+from db import migrate, migrations
 
-TABLES = [
-    "workspaces",
-    "teams",
-    "members",
-    "contacts",
-    "api_keys",
-    "calls",
-    "jobs",
-    "submissions",
-    "recordings",
-    "stage_results",
-    "transcripts",
-    "findings",
-    "tasks",
-    "call_contacts",
-    "voiceprints",
-    "voiceprint_events",
-    "voice_centroids",
-]
-WORKSPACE, OTHER, TEAM, MEMBER = (uuid.UUID(int=n, version=4) for n in range(1, 5))
-KEY, CONTACT = uuid.UUID(int=5, version=4), uuid.UUID(int=6, version=4)
-DONE, WAITING = uuid.UUID(int=7, version=4), uuid.UUID(int=8, version=4)
-SECRET = "sb_" + "x" * 40
+WORKSPACE, TEAM, KEY = (uuid.UUID(int=n, version=4) for n in range(1, 4))
 URL = "https://pbx.example/r/{}.wav"
 START = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
-
+SCOPE = "SELECT set_config('switchboard.workspace', '*', false)"
 PEOPLE = f"""
-INSERT INTO workspaces (id, name) VALUES ('{WORKSPACE}', 'old'), ('{OTHER}', 'other');
+INSERT INTO workspaces (id, name) VALUES ('{WORKSPACE}', 'old');
 INSERT INTO teams (id, workspace_id, name) VALUES ('{TEAM}', '{WORKSPACE}', 'sales');
-INSERT INTO members (workspace_id, user_id, team_id, name) VALUES ('{WORKSPACE}', '{MEMBER}', '{TEAM}', 'Ada');
-INSERT INTO contacts (id, workspace_id, name, phone) VALUES ('{CONTACT}', '{WORKSPACE}', 'Bob', '+493012345678');
 INSERT INTO api_keys (id, workspace_id, name, secret_sha256, prefix, scopes)
-    VALUES ('{KEY}', '{WORKSPACE}', 'pbx', sha256('{SECRET}'), 'sb_xxxx', '{{submit}}');
+    VALUES ('{KEY}', '{WORKSPACE}', 'pbx', sha256('secret'), 'sb_xxxx', '{{submit}}');
+INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, state)
+    SELECT '{WORKSPACE}', gen_random_uuid(), '{TEAM}', '1', '2', now(), 'completed' FROM generate_series(1, 3000);
+INSERT INTO jobs (call_pk, kind, state) SELECT id, 'process', 'done' FROM calls;
 """
-OF_A_CALL = """
-UPDATE calls SET state = 'completed', completed_at = now() WHERE id = {call};
-UPDATE jobs SET state = 'done', run = 1, finished_at = now() WHERE id = '{job}';
-INSERT INTO recordings (job_id, channel, call_pk, uri, sha256, size_bytes)
-    VALUES ('{job}', 0, {call}, 'a.wav', 'ab', 4);
-INSERT INTO stage_results (call_pk, content_key, stage, job_id, result)
-    VALUES ({call}, '1:0:ab', 'asr', '{job}', '{{}}'),
-        ({call}, '1:0:ab', 'audio', '{job}', '{{"labels": [[{{"kind": "beep", "detail": "440 Hz"}},
-            {{"kind": "dtmf", "detail": "4111 1111"}}], []]}}'),
-        ({call}, '1:0:ab', 'diarization', '{job}', '{{"spans": [], "engine": "e", "voiceprints":
-            {{"A": {{"vector": [1.0, 0.0], "model": "m", "speech_seconds": 9.0}}}}}}');
-INSERT INTO transcripts (call_pk, job_id, duration, engine, content) VALUES ({call}, '{job}', 4.0, 'whisper',
-    '{{"labels": [[{{"kind": "dtmf", "detail": "4111111111111111", "start": 0, "end": 3, "confidence": 1}}]],
-    "language": null, "language_probability": null, "duration": 4.0, "engine": "whisper", "speakers": [],
-    "turns": [], "layout": {{"kind": "mono", "channels": 1, "source_channels": 1, "confidence": 1.0, "evidence": {{}},
-    "reason": "One channel."}}}}');
-INSERT INTO findings (call_pk, step, version, position, value) VALUES ({call}, 'direction', 1, 0, '{{}}');
-INSERT INTO tasks (call_pk, position, title, owner, kind, confidence, evidence)
-    VALUES ({call}, 0, 'Send the offer', 'member', 'commitment', 0.9,
-    '{{"quote": "I send it", "turn": 0, "start": 1.0, "end": 2.0}}');
-INSERT INTO call_contacts (call_pk, contact_id) VALUES ({call}, '{contact}');
-INSERT INTO voiceprints (call_pk, workspace_id, user_id, named_by, model, vector, speech_seconds)
-    VALUES ({call}, '{workspace}', '{member}', 'sender', 'm', '[1,0]', 9.0);
-INSERT INTO voiceprint_events (call_pk, who, action) VALUES ({call}, 'ops', 'removed');
-INSERT INTO voice_centroids (workspace_id, user_id, model, kind, position, vector, calls, speech_seconds)
-    VALUES ('{workspace}', '{member}', 'm', 'own', 0, '[1,0]', 1, 9.0);
+MIGRATION = """
+from db.migrations import apply_sql, backfill, create_index
+revision, down_revision, branch_labels, depends_on = "{here}", "{before}", None, None
+def upgrade():
+    {does}
 """
-
-
-def submitted_by_the_first(connection: psycopg.Connection, call_id: uuid.UUID) -> uuid.UUID:
-    """The job of a call that the first schema's own function took in."""
-    row = connection.execute(
-        """SELECT * FROM submit_call(%s, %s, %s, NULL, '+49301', '+49402', NULL, NULL, %s, true, 60,
-            %s, NULL, %s, NULL, '{}')""",
-        (KEY, call_id, TEAM, START, URL.format(call_id), URL.format(call_id)),
-    ).fetchone()
-    assert row is not None
-    assert row[0] == "accepted"
-    return row[1]  # type: ignore[no-any-return]
-
-
-def counts(url: str) -> dict[str, int]:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SELECT set_config('switchboard.workspace', '*', false)")
-        return {
-            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # type: ignore[index]
-            for table in TABLES
-        }
+STEPS = {
+    "0101": 'apply_sql("0101.sql")',
+    "0102": 'backfill("0102.sql", 100)',
+    "0103": 'create_index("calls_note_idx", "ON calls (workspace_id, note)")',
+}
+STATEMENTS = {
+    "0101.sql": "ALTER TABLE calls ADD COLUMN note text;",
+    "0102.sql": "UPDATE calls SET note = 'old' WHERE id BETWEEN %(first)s AND %(last)s AND state = 'completed'",
+}
+NEW_FUNCTION = """
+CREATE OR REPLACE FUNCTION event_time(moment timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT coalesce(min(note), 'no note') FROM calls WHERE state = 'completed'
+$$;
+"""
 
 
 @pytest.fixture
-def jobs_before(empty_postgres_url: str) -> dict[uuid.UUID, uuid.UUID]:
-    """The first schema with rows in every table; the job of each call."""
-    with _connection(empty_postgres_url) as connection:
-        config = _config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-    with psycopg.connect(empty_postgres_url, row_factory=dict_row) as reading:
-        found = reading.execute(
-            "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
-        )
-        assert {row["relname"] for row in found} == {*TABLES, "alembic_version"}
+def old(empty_postgres_url: str) -> str:
+    """A database of this version, with calls."""
+    migrate.migrate(empty_postgres_url)
     with psycopg.connect(empty_postgres_url) as writing:
-        writing.execute(PEOPLE)
-        made = {call: submitted_by_the_first(writing, call) for call in (DONE, WAITING)}
-        (call,) = writing.execute("SELECT id FROM calls WHERE call_id = %s", (DONE,)).fetchone() or ()
-        writing.execute(
-            OF_A_CALL.format(call=call, job=made[DONE], contact=CONTACT, workspace=WORKSPACE, member=MEMBER)
-        )
-    return made
+        writing.execute(SCOPE)
+        writing.execute(PEOPLE.encode())
+    return empty_postgres_url
 
 
-@pytest_asyncio.fixture
-async def upgraded(empty_postgres_url: str, jobs_before: object) -> AsyncIterator[Database]:
-    migrate.migrate(empty_postgres_url)
-    database = await Database.open(empty_postgres_url)
-    yield database
-    await database.close()
+@pytest.fixture
+def later_version(old: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on the code is that of a later version: three migrations more, one of each kind, and another function."""
+    for (name, does), before in zip(STEPS.items(), ("0100", *STEPS), strict=False):
+        (tmp_path / f"v{name}.py").write_text(MIGRATION.format(here=name, before=before, does=does))
+    for name, sql in STATEMENTS.items():
+        (tmp_path / name).write_text(sql)
+    config = migrate._config
+
+    def with_more() -> Config:
+        found = config()
+        found.set_main_option("version_locations", f"{Path(migrations.__file__).parent / 'versions'}:{tmp_path}")
+        found.set_main_option("path_separator", ":")
+        return found
+
+    present = migrations.functions()
+    monkeypatch.setattr(migrate, "_config", with_more)
+    monkeypatch.setattr(migrations, "SQL", tmp_path)
+    monkeypatch.setattr(migrations, "functions", lambda: present + NEW_FUNCTION)
 
 
-def test_no_row_is_lost(empty_postgres_url: str, jobs_before: object) -> None:
-    before = counts(empty_postgres_url)
-    assert min(before.values()) > 0
-    migrate.migrate(empty_postgres_url)
-    assert migrate.is_current(empty_postgres_url)
-    assert counts(empty_postgres_url) == before
+def one(url: str, query: str) -> object:
+    with psycopg.connect(url) as reading:
+        reading.execute(SCOPE)
+        row = reading.execute(query.encode()).fetchone()
+        assert row is not None
+        return row[0]
 
 
-def test_calls_are_read_and_written_while_a_migration_waits_for_a_long_reader(
-    empty_postgres_url: str, jobs_before: object
+def test_tables_rows_indexes_and_functions_are_brought_to_the_later_version(old: str, later_version: None) -> None:
+    assert not migrate.is_current(old)
+    migrate.migrate(old)
+    assert migrate.is_current(old)
+    assert one(old, "SELECT count(*) FROM calls WHERE note = 'old'") == 3000
+    assert one(old, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'calls_note_idx'::regclass") is True
+    assert one(old, "SELECT event_time(now())") == "old", "functions come with the last migration"
+
+
+def test_functions_and_version_change_together_or_not_at_all(
+    old: str, later_version: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    broken = migrations.functions() + "CREATE OR REPLACE FUNCTION a() RETURNS void LANGUAGE nonsense AS '';"
+    with monkeypatch.context() as while_broken:
+        while_broken.setattr(migrations, "functions", lambda: broken)
+        with pytest.raises(Exception, match="nonsense"):
+            migrate.migrate(old)
+    assert not migrate.is_current(old)
+    assert str(one(old, "SELECT event_time(now())")).endswith("Z"), "as before"
+    migrate.migrate(old)
+    assert migrate.is_current(old)
+    assert one(old, "SELECT event_time(now())") == "old"
+
+
+def test_calls_are_read_and_written_while_a_migration_waits_for_a_long_reader(old: str, later_version: None) -> None:
     """A backup or a forgotten console holds a snapshot: the migration waits for it, and nobody waits for the migration.
 
     It used to stand in the line for the table, and all of intake behind it.
     """
-    with ThreadPoolExecutor(1) as pool, psycopg.connect(empty_postgres_url) as reader:
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(old) as reader:
         reader.execute("SELECT count(*) FROM calls")  # and its transaction stays open
-        migration = pool.submit(migrate.migrate, empty_postgres_url)
+        migration = pool.submit(migrate.migrate, old)
         slowest = 0.0
         for _ in range(30):
             began = time.monotonic()
-            with psycopg.connect(empty_postgres_url) as sender:
+            with psycopg.connect(old) as sender:
+                sender.execute(SCOPE)
                 sender.execute("SET statement_timeout = '5s'")
-                sender.execute("UPDATE calls SET updated_at = now() WHERE call_id = %s", (WAITING,))
+                sender.execute("UPDATE calls SET updated_at = now() WHERE id = (SELECT min(id) FROM calls)")
             slowest = max(slowest, time.monotonic() - began)
             time.sleep(0.1)
         assert not migration.done(), "the reader still reads"
         assert slowest < 3.0
         reader.rollback()
         migration.result(timeout=60)
-    assert migrate.is_current(empty_postgres_url)
+    assert migrate.is_current(old)
 
 
-OLD_SUBMIT = """SELECT outcome, job FROM submit_call(%s, %s, %s, NULL, '+49301', '+49402', NULL, NULL, now(), true, 60,
-    %s, NULL, %s, NULL, '{}')"""
-OLD_GROUP = "SELECT place, outcome, job FROM submit_calls(%s, %s)"
-OLD_CLAIM = "SELECT claim_jobs('old', 4, 60, 1000, false, true, 'waiting to be alone', 0.1)"
-FILL = f"""
-INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, state)
-    SELECT '{WORKSPACE}', gen_random_uuid(), '{TEAM}', '1', '2', now(), 'completed' FROM generate_series(1, 3000);
-INSERT INTO jobs (call_pk, kind, state) SELECT id, 'process', 'done' FROM calls;
-INSERT INTO stage_results (call_pk, content_key, stage, job_id, result)
-    SELECT call_pk, 'k', kind_of, id, '{{"voiceprints": {{"A": {{}}}},
-        "labels": [[{{"kind": "dtmf", "detail": "12", "start": 0, "end": 1, "confidence": 1}}]]}}'
-    FROM jobs, unnest(ARRAY['diarization', 'audio']) AS kind_of;
-"""
+def test_who_keeps_a_migration_waiting_is_named(
+    old: str, later_version: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate, "PATIENCE_SECONDS", 1.0)
+    with psycopg.connect(old, application_name="night backup") as reader:
+        reader.execute("SELECT count(*) FROM calls")
+        with pytest.raises(migrate.DatabaseUnfit, match=f"process {reader.info.backend_pid} night backup"):
+            migrate.migrate(old)
+        reader.rollback()
+    migrate.migrate(old)
+    assert migrate.is_current(old)
+
+
+SUBMIT = """SELECT outcome FROM submit_call(%s, %s, %s, NULL, '+49301', '+49402', NULL, NULL, now(), true, 60,
+    %s, NULL, %s, NULL, '{}', NULL, NULL, NULL)"""
+SUBMIT_GROUP = "SELECT outcome FROM submit_calls(%s, %s)"
+CLAIM = "SELECT claim_jobs('old', 4, 60, 1000, false, true, 'waiting to be alone', 0.1)"
+FETCHED = "UPDATE jobs SET state = 'queued' WHERE state = 'fetching'"
 
 
 def as_a_node_of_before(url: str, done: threading.Event) -> tuple[int, float]:
-    """Submit and claim as version 0007 does, in statements prepared once, until `done`; how often, and the slowest."""
+    """Submit and claim in statements prepared once, until `done`; how often, and the slowest."""
     taken, slowest = 0, 0.0
     with psycopg.connect(url, autocommit=True, prepare_threshold=0) as node:
-        node.execute("SET lock_timeout = '5s'")
-        node.execute("SET statement_timeout = '10s'")
-        node.execute("SET plan_cache_mode = force_generic_plan")
+        for setting in ("lock_timeout = '5s'", "statement_timeout = '10s'", "plan_cache_mode = force_generic_plan"):
+            node.execute(f"SET {setting}".encode())
         while not done.is_set():
             began = time.monotonic()
             alone, grouped = uuid.uuid4(), uuid.uuid4()
             address = URL.format(alone)
-            answered = node.execute(OLD_SUBMIT, (KEY, alone, TEAM, address, address)).fetchone()
-            assert answered is not None and answered[0] == "accepted"
+            assert node.execute(SUBMIT, (KEY, alone, TEAM, address, address)).fetchone() == ("accepted",)
             item = {
                 "place": 0, "first": True, "key": str(KEY), "call_id": str(grouped), "team": str(TEAM), "from": "1",
                 "to": "2", "start": START.isoformat(), "url": address, "identity": address, "body": {},
             }  # fmt: skip
             for _ in range(2):  # new, then of a call that is there
                 try:
-                    answered = node.execute(OLD_GROUP, (WORKSPACE, json.dumps([item]))).fetchone()
-                    assert answered is not None and answered[1] == "accepted"
+                    assert node.execute(SUBMIT_GROUP, (WORKSPACE, json.dumps([item]))).fetchone() == ("accepted",)
                 except psycopg.errors.LockNotAvailable:  # after half a second each of a group goes alone
-                    answered = node.execute(OLD_SUBMIT, (KEY, grouped, TEAM, address, address)).fetchone()
-                    assert answered is not None and answered[0] == "accepted"
+                    assert node.execute(SUBMIT, (KEY, grouped, TEAM, address, address)).fetchone() == ("accepted",)
             slowest = max(slowest, time.monotonic() - began)
             with node.transaction():
                 node.execute("SELECT set_config('switchboard.workspace', '*', true)")
-                node.execute(OLD_CLAIM).fetchall()
+                node.execute(FETCHED)
+                node.execute(CLAIM).fetchall()
             taken += 3
     return taken, slowest
 
 
-def test_nodes_of_before_submit_and_claim_throughout_an_upgrade(empty_postgres_url: str) -> None:
-    with _connection(empty_postgres_url) as connection:
-        config = _config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0007")
-    with psycopg.connect(empty_postgres_url) as writing:
-        writing.execute("SELECT set_config('switchboard.workspace', '*', true)")
-        writing.execute(PEOPLE)
-        writing.execute(FILL.encode())
+def test_nodes_of_before_submit_and_claim_throughout_an_upgrade(old: str, later_version: None) -> None:
     done = threading.Event()
     with ThreadPoolExecutor(2) as pool:
-        nodes = [pool.submit(as_a_node_of_before, empty_postgres_url, done) for _ in range(2)]
+        nodes = [pool.submit(as_a_node_of_before, old, done) for _ in range(2)]
         time.sleep(0.5)
         try:
-            migrate.migrate(empty_postgres_url)
+            migrate.migrate(old)
             time.sleep(0.5)
         finally:
             done.set()
         taken = [node.result(timeout=30) for node in nodes]  # nobody met an error
-    assert migrate.is_current(empty_postgres_url)
+    assert migrate.is_current(old)
     assert min(count for count, _ in taken) > 10
     assert max(slowest for _, slowest in taken) < 5.0, "a submission may wait for a table, and not for a migration"
-    with psycopg.connect(empty_postgres_url) as reading:
-        reading.execute("SELECT set_config('switchboard.workspace', '*', true)")
-        assert reading.execute("SELECT count(*) FROM submissions").fetchone() == (sum(n for n, _ in taken),)
-        left = "SELECT count(*) FROM stage_results WHERE result -> 'voiceprints' ? 'A' AND stage = 'diarization'"
-        assert reading.execute(left.encode()).fetchone() == (0,)
-
-
-def test_who_keeps_a_migration_waiting_is_named(
-    empty_postgres_url: str, jobs_before: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(migrate, "PATIENCE_SECONDS", 1.0)
-    with psycopg.connect(empty_postgres_url, application_name="night backup") as reader:
-        reader.execute("SELECT count(*) FROM calls")
-        with pytest.raises(migrate.DatabaseUnfit, match=f"process {reader.info.backend_pid} night backup"):
-            migrate.migrate(empty_postgres_url)
-        reader.rollback()
-    migrate.migrate(empty_postgres_url)
-    assert migrate.is_current(empty_postgres_url)
-
-
-async def test_a_call_of_before_reads_and_takes_its_next_submission_as_ever(
-    upgraded: Database, jobs_before: dict[uuid.UUID, uuid.UUID]
-) -> None:
-    record = await views.show_call(upgraded, DONE)
-    assert record is not None
-    assert (record.call.state, [task.title for task in record.tasks]) == ("completed", ["Send the offer"])
-    sender = await keys.find(upgraded, SECRET)
-    assert sender is not None
-    for call_id, job in jobs_before.items():
-        again = Submission(
-            call_id=call_id, team_id=TEAM, from_number="+49301", to_number="+49402", start_time=START,
-            recording_url=URL.format(call_id),
-        )  # fmt: skip
-        answer = await calls.submit(upgraded, sender, again, {})
-        assert answer.job_id == job, "the same recording starts nothing"
-
-
-async def test_what_must_not_be_kept_is_gone(upgraded: Database, jobs_before: object) -> None:
-    async with upgraded.transaction(EVERY_WORKSPACE) as connection:
-        kept = await connection.execute(sa.text("SELECT result FROM stage_results WHERE stage = 'diarization'"))
-        assert kept.scalar_one() == {"spans": [], "engine": "e", "voiceprints": {}}
-        labels = await connection.execute(sa.text("SELECT result -> 'labels' FROM stage_results WHERE stage = 'audio'"))
-        pressed = {"kind": "dtmf", "detail": None, "keys": 8}
-        assert labels.scalar_one() == [[{"kind": "beep", "detail": "440 Hz"}, pressed], []]
-    record = await views.show_call(upgraded, DONE)
-    assert record is not None and record.transcript is not None
-    assert [(label.detail, label.keys) for label in record.transcript.labels[0]] == [(None, 16)]
-
-
-async def test_what_waited_is_taken_up(upgraded: Database, jobs_before: dict[uuid.UUID, uuid.UUID]) -> None:
-    (lease,) = await jobs.claim(upgraded, "w", 5, 60)
-    assert lease.job.job_id == jobs_before[WAITING]
-
-
-async def test_rows_of_before_are_kept_from_other_workspaces(upgraded: Database, jobs_before: object) -> None:
-    for scope, expected in ((WORKSPACE, True), (OTHER, False), (EVERY_WORKSPACE, True)):
-        async with upgraded.transaction(scope) as connection:
-            for table in sorted(set(TABLES) - {"workspaces"}):
-                found = (await connection.execute(sa.text(f"SELECT count(*) FROM {table}"))).scalar_one()
-                assert bool(found) is expected, (table, scope)
+    assert one(old, "SELECT count(*) FROM submissions") == sum(n for n, _ in taken)

@@ -8,7 +8,7 @@ import pytest
 from db.migrations import SQL
 
 VERSIONS = sorted((SQL.parent / "versions").glob("v*.py"))
-RULED = [path for path in VERSIONS if path.stem[1:5] > "0007"]  # earlier ones were released before there was a rule
+AFTER_THE_BASE = [path for path in VERSIONS if path.stem[1:5] > "0100"]
 SMALL = {"workspaces", "teams", "turns", "paces", "engines", "webhook_endpoints", "host_credentials", "api_keys"}
 """Tables with few rows, whatever the number of calls: changing all of them takes milliseconds."""
 CALLED = {"submit_call", "submit_calls", "claim_jobs", "claim_fetches", "find_key"}
@@ -56,21 +56,41 @@ def faults(sql: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", RULED, ids=lambda path: path.stem)
-def test_a_migration_does_one_thing_and_that_without_holding_up_calls(path: Path) -> None:
-    text = path.read_text()
+def faults_of_a_migration(text: str, sql: Path = SQL) -> list[str]:
+    """What is wrong with a file of `versions/`; `sql` is the folder of its statements."""
+    found = []
     done = re.findall(r"^    (apply_sql|backfill|create_index)\(", text, re.MULTILINE)
-    assert len(set(done)) == 1, "change the schema, go over rows or build indexes: one of them in a migration"
+    if len(set(done)) != 1:
+        found.append("change the schema, go over rows or build indexes: one of them in a migration")
     for kind, name in re.findall(r"(apply_sql|backfill)\(\"([^\"]+)\"", text):
-        sql = (SQL / name).read_text()
+        file = (sql / name).read_text()
         if kind == "apply_sql":
-            assert faults(sql) == []
-        else:
-            (statement,) = statements(sql)
-            assert "%(first)s" in statement and "%(last)s" in statement
+            found += faults(file)
+        elif len(statements(file)) != 1 or not ("%(first)s" in file and "%(last)s" in file):
+            found.append(f"{name}: one statement, over the calls from %(first)s to %(last)s")
     executed = re.findall(r"op\.execute\(\"([^\"]+)\"", text)
-    assert all(statement.startswith("DROP INDEX ") for statement in executed)
-    assert "down_revision" in text and "NotImplementedError" in text
+    found += [statement for statement in executed if not statement.startswith("DROP INDEX ")]
+    if "down_revision" not in text or "NotImplementedError" not in text:
+        found.append("there is no way back down")
+    return found
+
+
+def test_migrations_do_one_thing_each_and_that_without_holding_up_calls() -> None:
+    assert {path.stem: faults_of_a_migration(path.read_text()) for path in AFTER_THE_BASE} == {
+        path.stem: [] for path in AFTER_THE_BASE
+    }
+
+
+def test_a_migration_that_does_more_than_one_thing_or_too_much_at_once_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("ALTER TABLE calls ADD COLUMN note text;")
+    (tmp_path / "b.sql").write_text("UPDATE calls SET note = '' WHERE id BETWEEN %(first)s AND %(last)s")
+    (tmp_path / "c.sql").write_text("UPDATE calls SET note = ''")
+    around = "down_revision = '0100'\ndef upgrade():\n{}\ndef downgrade():\n    raise NotImplementedError\n"
+    lines = {name: f'    {do}("{name}.sql")' for name, do in (("a", "apply_sql"), ("b", "backfill"), ("c", "backfill"))}
+    for name in ("a", "b"):
+        assert faults_of_a_migration(around.format(lines[name]), tmp_path) == []
+    assert len(faults_of_a_migration(around.format(lines["c"]), tmp_path)) == 1
+    assert len(faults_of_a_migration(around.format(lines["a"] + "\n" + lines["b"]), tmp_path)) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,38 +1,58 @@
--- Claims that do not slow down while somebody holds a snapshot. Index entries of jobs that were taken up stay for as
--- long as any snapshot may see them, and they lie before those that wait: every claim used to walk past all of them.
---
--- `turns` remembers how far each lane and the leases have been looked through (seen_...), and claims begin there. What
--- comes to lie before a mark (a submission that commits late, a claim that was undone, a clock that was set back) is
--- found by a look through everything, which some claim makes every ten seconds; marks of the last three seconds do not
--- count, so that hardly anything has to wait for it.
---
--- The rows of `turns` change with each claim and would themselves leave a trail, so they move on: a claim in fifty
--- copies them to the next generation, and nobody looks at earlier ones.
-ALTER TABLE turns
-    ADD COLUMN generation bigint NOT NULL DEFAULT 0,
-    ADD COLUMN seen_not_before timestamptz,  -- of the last job that was taken up in the lane
-    ADD COLUMN seen_created_at timestamptz,
-    ADD COLUMN seen_id uuid,
-    DROP CONSTRAINT turns_pkey,
-    ADD PRIMARY KEY (generation, team_id, live);
+-- The queue: what is known of a job, and claims.
 
--- The row of all ones, whose seen_not_before is that of leases: when the next look through everything is due, and when
--- the last one was.
-ALTER TABLE turns ADD COLUMN look_at timestamptz, ADD COLUMN looked_at timestamptz;
-
-DROP INDEX jobs_lanes_idx;  -- 0011 has built the one that takes its place
-
--- For claims that are at work in this very moment; nobody else calls it any longer.
-CREATE OR REPLACE FUNCTION note_turn(
-    p_team uuid, p_live boolean, p_alone boolean, p_first double precision, p_spent double precision,
-    p_last double precision
-) RETURNS void LANGUAGE plpgsql AS $$
+-- What the queue needs to know of a new job. A process job begins with its recordings, and one whose recordings are
+-- still awaited makes room for it, as submit_call does for one that is queued or running.
+CREATE OR REPLACE FUNCTION place_job() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    SELECT c.team_id, declared_seconds(c.duration),
+        c.start_time + make_interval(secs => coalesce(c.duration, 0)) > now() - make_interval(secs => w.live_seconds),
+        recording_hosts(c.recording_identity, c.recording_identity2)
+        INTO NEW.team_id, NEW.audio_seconds, NEW.live, NEW.hosts
+        FROM calls c JOIN workspaces w ON w.id = c.workspace_id
+        WHERE c.id = NEW.call_pk;
+    IF NEW.kind = 'process' THEN
+        UPDATE jobs SET state = 'superseded', finished_at = now(), lease_until = NULL
+            WHERE call_pk = NEW.call_pk AND state = 'fetching';
+    ELSIF NEW.state = 'fetching' THEN
+        NEW.state := 'queued';
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- A submission that changes the call after its job was made, perhaps in the same transaction. A fetch that waits because
+-- the old address was refused need not wait when there is a new one; a URL that is merely sealed again changes nothing.
+CREATE OR REPLACE FUNCTION update_live_jobs() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    address_changed boolean :=
+        (NEW.recording_url, NEW.recording_url2) IS DISTINCT FROM (OLD.recording_url, OLD.recording_url2);
+BEGIN
+    IF current_setting('switchboard.resealing', true) = 'on' THEN
+        RETURN NULL;
+    END IF;
+    UPDATE jobs SET
+        team_id = NEW.team_id,
+        hosts = recording_hosts(NEW.recording_identity, NEW.recording_identity2),
+        audio_seconds = CASE WHEN channels IS NULL THEN declared_seconds(NEW.duration) ELSE audio_seconds END,
+        live = NEW.start_time + make_interval(secs => coalesce(NEW.duration, 0))
+            > now() - make_interval(secs => (SELECT live_seconds FROM workspaces WHERE id = NEW.workspace_id)),
+        not_before = CASE
+            WHEN address_changed AND state = 'fetching' AND lease_until IS NULL THEN least(not_before, now())
+            ELSE not_before
+        END
+    WHERE call_pk = NEW.id AND state IN ('fetching', 'queued', 'running');
+    RETURN NULL;
+END $$;
+
+-- Whoever listens on switchboard_jobs hears of work. The payload is empty so that PostgreSQL folds repetitions.
+CREATE OR REPLACE FUNCTION announce_job() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('switchboard_jobs', '');
+    RETURN NULL;
 END $$;
 
 -- What a lane had of a claim; p_first is where its first turn of that began. For the team of all zeros the others are
 -- the other kind.
-CREATE FUNCTION note_turn(
+CREATE OR REPLACE FUNCTION note_turn(
     p_generation bigint, p_team uuid, p_live boolean, p_alone boolean, p_first double precision, p_spent double precision,
     p_last double precision
 ) RETURNS void LANGUAGE plpgsql
@@ -58,7 +78,7 @@ BEGIN
 END $$;
 
 -- Remember how far a lane has been looked through, or the leases. Never back: another claim may have got further.
-CREATE FUNCTION note_mark(
+CREATE OR REPLACE FUNCTION note_mark(
     p_generation bigint, p_team uuid, p_live boolean, p_not_before timestamptz, p_created_at timestamptz, p_id uuid
 ) RETURNS void LANGUAGE sql
 BEGIN ATOMIC
@@ -71,10 +91,31 @@ BEGIN ATOMIC
             > (t.seen_not_before, t.seen_created_at, t.seen_id);
 END;
 
--- As in 0007_queue.sql, save where looking begins and that lanes are found by their teams.
+-- Claim at most p_count jobs: first those whose holder is gone, then the queue's in fair turns.
+--
+-- Start-time fair queueing (Goyal, Vin, Cheng 1996) in two levels: live calls against backfill, which keeps p_backfill
+-- of the audio while live calls wait; then teams by their priority. A turn begins where the lane's last one ended, or
+-- at the virtual time of now (the latest beginning) if the lane was idle since; the earliest beginning goes first, and
+-- a turn lasts the job's seconds over the lane's share. So a lane waits for a turn or two of each other lane, weighted,
+-- however much is queued there. A job pays for its first attempt only.
+--
+-- Turns are read without a lock and written at the end, in one order, and not at all while one lane is alone. Claims at
+-- the same time may give a lane a turn too many.
+--
+-- Claims do not slow down while somebody holds a snapshot. Index entries of claimed jobs stay for as long as any snapshot
+-- may see them, and they lie before those that wait. So `turns` remembers how far each lane and the leases have been
+-- searched (seen_...), and claims begin there. What comes to lie before a mark (a submission that commits late, a claim
+-- that was undone, a clock that was set back) is found by a full search, which some claim makes every ten seconds; marks
+-- of the last three seconds do not count, so that hardly anything has to wait for it. The rows of `turns` change with
+-- each claim and would leave a trail of their own, so they move on: a claim in fifty copies them to the next generation,
+-- and nobody reads earlier ones.
+--
+-- At most p_guests more are claimed beyond p_count: calls of workspaces of which none is being processed, one of each. A
+-- workspace that is alone still fills all places there are, and whoever comes beside it does not wait for one of its
+-- calls to end.
 CREATE OR REPLACE FUNCTION claim_jobs(
     p_worker text, p_count integer, p_ttl double precision, p_suspect_from integer, p_suspects boolean,
-    p_take_over boolean, p_held_back text, p_backfill double precision
+    p_take_over boolean, p_held_back text, p_backfill double precision, p_guests integer
 ) RETURNS SETOF uuid LANGUAGE plpgsql
 -- Statistics of a queue are always out of date: left alone, the planner sorts thousands of rows where the first few
 -- entries of an index are wanted.
@@ -92,14 +133,18 @@ DECLARE
     leases_from timestamptz;
     latest double precision[];  -- by kind, when the latest turn began
     room integer := p_count;
+    guests integer := p_guests;
+    busy_workspaces uuid[] := '{}';  -- of which a call is worked on
     usual double precision;  -- seconds of a call of unknown length
     cost double precision;
+    taken boolean := false;  -- anything was
     job record;
     lane record;
     at integer;
     kind integer;  -- 1: backfill, 2: live
     -- Lanes, by their number:
     teams_of uuid[] := '{}';
+    workspaces_of uuid[] := '{}';
     kinds integer[] := '{}';
     shares double precision[] := '{}';
     alone boolean[] := '{}';  -- no other lane of its kind has anything due
@@ -137,7 +182,8 @@ BEGIN
     SELECT t.look_at IS NULL OR t.look_at <= now(), t.looked_at, t.seen_not_before
         INTO looks_through, last_look, leases_from
         FROM turns t WHERE t.generation = present AND t.team_id = nobody AND NOT t.live;
-    looks_through := coalesce(looks_through, true) OR last_look > now();  -- or the clock was set back
+    -- Or the clock was set back. Where there is room for guests only, little would come of the look.
+    looks_through := p_count > 0 AND (coalesce(looks_through, true) OR last_look > now());
     leases_from := CASE WHEN NOT looks_through THEN least(leases_from, unsure) END;
 
     -- Work whose holder is gone, which was paid for when it was first taken up.
@@ -155,18 +201,28 @@ BEGIN
         RETURNING id
     LOOP
         room := room - 1;
+        taken := true;
         RETURN NEXT job.id;
     END LOOP;
     leases_from := CASE WHEN takes_over AND room > 0 THEN now() ELSE leases_from END;
+
+    IF guests > 0 THEN  -- a lease of the last minute, as a snapshot may keep entries of all earlier ones
+        SELECT coalesce(array_agg(DISTINCT m.workspace_id), '{}') INTO busy_workspaces
+            FROM jobs j JOIN teams m ON m.id = j.team_id
+            WHERE j.state = 'running' AND j.lease_until > now() - interval '1 minute';
+    END IF;
 
     -- The lanes that have something due, each found by one step in the index; of each kind no more than could get a turn.
     SELECT ARRAY[greatest(0, max(t.began) FILTER (WHERE NOT t.live)), greatest(0, max(t.began) FILTER (WHERE t.live))]
         INTO latest FROM turns t WHERE t.generation = present AND t.team_id <> everybody AND t.team_id <> nobody;
     FOR lane IN
         WITH placed AS (
-            SELECT m.id AS team_id, k.live, w.priority * m.priority AS share, start.at AS starts,
+            SELECT m.id AS team_id, m.workspace_id, k.live, w.priority * m.priority AS share, start.at AS starts,
                 begin_.not_before, begin_.created_at, begin_.id,
                 row_number() OVER (PARTITION BY k.live ORDER BY start.at, due.not_before) AS place,
+                row_number() OVER (
+                    PARTITION BY k.live, m.workspace_id = ANY (busy_workspaces) ORDER BY start.at, due.not_before
+                ) AS place_among_guests,
                 count(*) OVER (PARTITION BY k.live) = 1 AS alone
             FROM teams m
             JOIN workspaces w ON w.id = m.workspace_id
@@ -187,9 +243,13 @@ BEGIN
             CROSS JOIN LATERAL (SELECT greatest(0, t.ended, latest[k.live::integer + 1]) AS at) AS start
             WHERE due.not_before <= now()
         )
-        SELECT * FROM placed WHERE place <= room ORDER BY placed.live, placed.team_id
+        SELECT * FROM placed
+        WHERE place <= room
+            OR guests > 0 AND workspace_id <> ALL (busy_workspaces) AND place_among_guests <= room + guests
+        ORDER BY placed.live, placed.team_id
     LOOP
         teams_of := teams_of || lane.team_id;
+        workspaces_of := workspaces_of || lane.workspace_id;
         kinds := kinds || lane.live::integer + 1;
         shares := shares || lane.share;
         alone := alone || lane.alone;
@@ -206,9 +266,10 @@ BEGIN
             greatest(0, max(t.began), max(t.ended) FILTER (WHERE t.live))]
         INTO kind_firsts FROM turns t WHERE t.generation = present AND t.team_id = everybody;
 
-    WHILE room > 0 LOOP
-        SELECT l.at INTO at FROM unnest(kinds, firsts, spent, left_) WITH ORDINALITY AS l (kind, starts, spent, more, at)
-            WHERE l.more
+    WHILE room > 0 OR guests > 0 LOOP
+        SELECT l.at INTO at FROM unnest(kinds, firsts, spent, left_, workspaces_of) WITH ORDINALITY
+                AS l (kind, starts, spent, more, workspace, at)
+            WHERE l.more AND (room > 0 OR l.workspace <> ALL (busy_workspaces))
             ORDER BY kind_firsts[l.kind] + kind_spent[l.kind], l.kind DESC, l.starts + l.spent, l.at LIMIT 1;
         EXIT WHEN NOT FOUND;
         UPDATE jobs SET
@@ -228,7 +289,13 @@ BEGIN
             CONTINUE;
         END IF;
         RETURN NEXT job.id;
-        room := room - 1;
+        taken := true;
+        IF room > 0 THEN
+            room := room - 1;
+        ELSE
+            guests := guests - 1;
+        END IF;
+        busy_workspaces := busy_workspaces || workspaces_of[at];
         from_not_before[at] := job.not_before;
         from_created_at[at] := job.created_at;
         from_id[at] := job.id;
@@ -270,12 +337,12 @@ BEGIN
             now() + greatest(interval '10 s', 50 * (clock_timestamp() - now()))
         ) ON CONFLICT (generation, team_id, live) DO UPDATE SET
             seen_not_before = excluded.seen_not_before, looked_at = excluded.looked_at, look_at = excluded.look_at;
-    ELSIF room < p_count AND leases_from IS NOT NULL THEN
+    ELSIF taken AND leases_from IS NOT NULL THEN
         UPDATE turns t SET seen_not_before = leases_from
             WHERE t.generation = present AND t.team_id = nobody AND NOT t.live;
     END IF;
 
-    IF random() < 0.02 AND room < p_count AND pg_try_advisory_xact_lock(5995321746) THEN
+    IF random() < 0.02 AND taken AND pg_try_advisory_xact_lock(5995321746) THEN
         DELETE FROM turns t WHERE t.generation = present - 1;
         INSERT INTO turns (
             generation, team_id, live, began, ended, seen_not_before, seen_created_at, seen_id, looked_at, look_at

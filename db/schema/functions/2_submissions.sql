@@ -1,59 +1,42 @@
--- Recording URLs are stored sealed (db/recording_urls.py): the readable part, and where there is more a space, which no
--- URL holds, and the whole URL sealed. The database knows no key: it only compares.
+-- Taking in submissions.
+
+-- Nobody records six hours by default, and what a sender declares must not start a cluster; 0 is what some telephony
+-- systems send for "not known".
+CREATE OR REPLACE FUNCTION declared_seconds(declared bigint) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN declared > 0 THEN least(declared, 21600) END;
+
+CREATE OR REPLACE FUNCTION recording_host(identity text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN lower(substring(identity FROM '^[a-zA-Z]+://(\[[^]]*\]|[^/:?#]*)'));
+
+CREATE OR REPLACE FUNCTION recording_hosts(identity text, identity2 text) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN array_remove(ARRAY[
+        recording_host(identity), nullif(recording_host(identity2), recording_host(identity))
+    ], NULL);
 
 -- Whether a recording is stored in one of the forms `same`, each as its SHA-256 in hex.
-CREATE FUNCTION stored_as(identity text, same text[]) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE OR REPLACE FUNCTION stored_as(identity text, same text[]) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN encode(sha256(convert_to(identity, 'UTF8')), 'hex') = ANY (same);
 
-CREATE FUNCTION is_sealed(p_call bigint) RETURNS boolean LANGUAGE sql STABLE
+CREATE OR REPLACE FUNCTION is_sealed(p_call bigint) RETURNS boolean LANGUAGE sql STABLE
     RETURN EXISTS (
         SELECT FROM calls
         WHERE id = p_call AND (strpos(recording_url, ' ') > 0 OR strpos(recording_url2, ' ') > 0)
     );
 
--- As in 0001_rules.sql, and URLs in a body may be sealed again, by who says so: SET LOCAL switchboard.resealing = 'on'.
-CREATE OR REPLACE FUNCTION refuse_rewriting_submissions() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    urls CONSTANT text[] := '{recordingUrl,recordingUrl2}';
-BEGIN
-    IF TG_OP = 'UPDATE' AND current_setting('switchboard.resealing', true) = 'on' THEN
-        IF to_jsonb(NEW) - 'body' = to_jsonb(OLD) - 'body' AND NEW.body - urls = OLD.body - urls THEN
-            RETURN NEW;
-        END IF;
-    END IF;
-    IF current_setting('switchboard.erasure', true) IS DISTINCT FROM 'on' THEN
-        RAISE EXCEPTION 'submissions are append-only' USING
-            ERRCODE = 'insufficient_privilege',
-            HINT = 'To erase data on purpose: SET LOCAL switchboard.erasure = ''on'' in the same transaction.';
-    END IF;
-    RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;  -- ignored for TRUNCATE
-END $$;
-
--- As in 0015_fetch_queue.sql; a URL that is merely sealed again changes no job.
-CREATE OR REPLACE FUNCTION place_jobs_anew() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    address_changed boolean :=
-        (NEW.recording_url, NEW.recording_url2) IS DISTINCT FROM (OLD.recording_url, OLD.recording_url2);
-BEGIN
-    IF current_setting('switchboard.resealing', true) = 'on' THEN
-        RETURN NULL;
-    END IF;
-    UPDATE jobs SET
-        team_id = NEW.team_id,
-        hosts = recording_hosts(NEW.recording_identity, NEW.recording_identity2),
-        audio_seconds = CASE WHEN channels IS NULL THEN declared_seconds(NEW.duration) ELSE audio_seconds END,
-        live = NEW.start_time + make_interval(secs => coalesce(NEW.duration, 0))
-            > now() - make_interval(secs => (SELECT live_seconds FROM workspaces WHERE id = NEW.workspace_id)),
-        not_before = CASE
-            WHEN address_changed AND state = 'fetching' AND lease_until IS NULL THEN least(not_before, now())
-            ELSE not_before
-        END
-    WHERE call_pk = NEW.id AND state IN ('fetching', 'queued', 'running');
-    RETURN NULL;
-END $$;
-
--- As in 0016_tokens.sql. `p_same`, `p_same2`: see `stored_as`.
-CREATE FUNCTION submit_call(
+-- The hot path: one submission, one round trip, one transaction. pipeline/domain/call.py holds the same rules as the
+-- pure functions `merge` and `next_state`; a property test compares them.
+--
+-- outcome: 'accepted', 'key_revoked', 'unknown_team' or 'call_of_other_team'. Anything but 'accepted' has changed
+-- nothing. `job` is the call's current process job, for submissions that carry a recording.
+--
+-- Locks: first the row of the call, then its jobs: every writer keeps this order. NO KEY UPDATE, because foreign keys
+-- of the tables around take KEY SHARE on the same rows.
+--
+-- From the look-up of the key on the transaction is the key's workspace's: nothing below reaches another's rows. A
+-- transaction with a scope keeps to it: there, another workspace's key is unknown. `p_token` was drawn before the first
+-- try: a statement that is sent again because its connection was lost is written once. `p_same`, `p_same2`: the forms in
+-- which the recordings may be stored, see `stored_as`.
+CREATE OR REPLACE FUNCTION submit_call(
     p_key uuid, p_call_id uuid, p_team uuid, p_user uuid,
     p_from text, p_to text, p_from_e164 text, p_to_e164 text,
     p_start timestamptz, p_outgoing boolean, p_duration bigint,
@@ -196,23 +179,16 @@ BEGIN
     INSERT INTO submissions (call_pk, key_id, body, job_id, token) VALUES (old.id, p_key, p_body, job, p_token);
 END $$;
 
--- What nodes of earlier versions call, while others have been upgraded already.
-CREATE OR REPLACE FUNCTION submit_call(
-    p_key uuid, p_call_id uuid, p_team uuid, p_user uuid,
-    p_from text, p_to text, p_from_e164 text, p_to_e164 text,
-    p_start timestamptz, p_outgoing boolean, p_duration bigint,
-    p_url text, p_url2 text, p_identity text, p_identity2 text,
-    p_body jsonb, p_token uuid,
-    OUT outcome text, OUT job uuid
-) LANGUAGE plpgsql AS $$
-BEGIN
-    SELECT s.outcome, s.job INTO outcome, job FROM submit_call(
-        p_key, p_call_id, p_team, p_user, p_from, p_to, p_from_e164, p_to_e164, p_start, p_outgoing, p_duration,
-        p_url, p_url2, p_identity, p_identity2, p_body, p_token, NULL, NULL
-    ) AS s;
-END $$;
-
--- As in 0016_tokens.sql; each of `p_items` may have `same` and `same2`.
+-- Several submissions of one workspace in one transaction: `p_items` is an array of objects, in order of arrival, with a
+-- unique `place` each and otherwise the arguments of submit_call without `p_`; `first` marks those before which none of the same call
+-- stands. Gives for each place what submit_call would give, or the outcome `alone`: somebody holds the call, and whoever
+-- waits for it should do so in a transaction of their own. Whatever raises here undoes all of it.
+--
+-- New calls are written together, in the order of their ids, before any other call is locked, and no call that exists is
+-- waited for: so groups do not wait for each other in a circle.
+--
+-- The scope is `p_workspace` throughout, and a key of another workspace is unknown, so nothing here reaches another's
+-- rows. A transaction with a scope of its own keeps to it.
 CREATE OR REPLACE FUNCTION submit_calls(p_workspace uuid, p_items jsonb)
 RETURNS TABLE (place integer, outcome text, job uuid) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -303,106 +279,17 @@ BEGIN
     END LOOP;
 END $$;
 
--- As in 0015_fetch_queue.sql. Without `p_sealed`, calls are passed over whose URLs are sealed.
-CREATE FUNCTION claim_fetches(
-    p_worker text, p_count integer, p_ttl double precision, p_take_over boolean, p_workspace integer, p_host integer,
-    p_sealed boolean
-) RETURNS SETOF uuid LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
-AS $$
-DECLARE
-    takes_over CONSTANT boolean := p_take_over AND now() >= pg_postmaster_start_time() + make_interval(secs => p_ttl);
-    room integer := p_count;
-    busy_hosts text[];  -- workspace and host
-    busy_workspaces uuid[];
-    full_hosts text[];
-    teams_of uuid[];
-    workspaces_of uuid[];
-    last_not_before timestamptz;
-    last_created_at timestamptz;
-    job record;
-    at integer;
-BEGIN
-    FOR job IN
-        UPDATE jobs SET
-            fetch_run = fetch_run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
-            lease_until = now() + make_interval(secs => p_ttl), stage = NULL
-        WHERE id IN (
-            SELECT id FROM jobs
-            WHERE state = 'fetching' AND lease_until IS NOT NULL AND lease_until < now()
-                AND (worker IS NULL OR takes_over) AND (p_sealed OR NOT is_sealed(call_pk))
-            ORDER BY lease_until LIMIT room FOR NO KEY UPDATE SKIP LOCKED
-        )
-        RETURNING id
-    LOOP
-        room := room - 1;
-        RETURN NEXT job.id;
-    END LOOP;
-    IF room <= 0 THEN
-        RETURN;
-    END IF;
-
-    WITH RECURSIVE lanes AS (
-        (SELECT j.team_id FROM jobs j WHERE j.state = 'fetching' AND j.lease_until IS NULL ORDER BY j.team_id LIMIT 1)
-        UNION ALL
-        SELECT following.* FROM lanes, LATERAL (
-            SELECT j.team_id FROM jobs j
-            WHERE j.state = 'fetching' AND j.lease_until IS NULL AND j.team_id > lanes.team_id
-            ORDER BY j.team_id LIMIT 1
-        ) AS following
-    )
-    SELECT coalesce(array_agg(m.id), '{}'), coalesce(array_agg(m.workspace_id), '{}') INTO teams_of, workspaces_of
-        FROM lanes JOIN teams m ON m.id = lanes.team_id;
-    SELECT coalesce(array_agg(m.workspace_id), '{}') INTO busy_workspaces
-        FROM jobs j JOIN teams m ON m.id = j.team_id WHERE j.state = 'fetching' AND j.lease_until IS NOT NULL;
-    SELECT coalesce(array_agg(m.workspace_id || ' ' || host), '{}') INTO busy_hosts
-        FROM jobs j JOIN teams m ON m.id = j.team_id, unnest(j.hosts) AS host
-        WHERE j.state = 'fetching' AND j.lease_until IS NOT NULL;
-
-    WHILE room > 0 LOOP
-        SELECT lane.at INTO at FROM unnest(teams_of, workspaces_of) WITH ORDINALITY AS lane (team, workspace, at),
-            LATERAL (SELECT count(*) AS held FROM unnest(busy_workspaces) AS w WHERE w = lane.workspace) AS busy
-            WHERE busy.held < least(p_workspace, room)
-            ORDER BY busy.held, lane.at LIMIT 1;
-        EXIT WHEN NOT FOUND;
-        SELECT coalesce(array_agg(full_.host), '{}') INTO full_hosts FROM (
-            SELECT split_part(h.host, ' ', 2) AS host FROM unnest(busy_hosts) AS h (host)
-                WHERE split_part(h.host, ' ', 1) = workspaces_of[at]::text
-                GROUP BY h.host HAVING count(*) >= p_host
-        ) AS full_;
-        SELECT j.not_before, j.created_at INTO last_not_before, last_created_at FROM jobs j
-            WHERE j.state = 'fetching' AND j.lease_until IS NULL AND j.team_id = teams_of[at] AND j.not_before <= now()
-            ORDER BY j.not_before, j.created_at OFFSET 200 LIMIT 1;
-        UPDATE jobs SET
-            fetch_run = fetch_run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
-            tried_since = coalesce(tried_since, now()), lease_until = now() + make_interval(secs => p_ttl), stage = NULL
-        WHERE id = (
-            SELECT j.id FROM jobs j
-            WHERE j.state = 'fetching' AND j.lease_until IS NULL AND j.team_id = teams_of[at] AND j.not_before <= now()
-                AND (j.not_before, j.created_at)
-                    < (coalesce(last_not_before, 'infinity'), coalesce(last_created_at, 'infinity'))
-                AND NOT j.hosts && full_hosts AND (p_sealed OR NOT is_sealed(j.call_pk))
-            ORDER BY j.not_before, j.created_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
-        )
-        RETURNING id, hosts INTO job;
-        IF FOUND THEN
-            RETURN NEXT job.id;
-            room := room - 1;
-            busy_workspaces := busy_workspaces || workspaces_of[at];
-            busy_hosts := busy_hosts || ARRAY(SELECT workspaces_of[at] || ' ' || host FROM unnest(job.hosts) AS host);
-            teams_of := teams_of[:at - 1] || teams_of[at + 1:] || teams_of[at];  -- its fellow teams come first now
-            workspaces_of := workspaces_of[:at - 1] || workspaces_of[at + 1:] || workspaces_of[at];
-        ELSE
-            teams_of := teams_of[:at - 1] || teams_of[at + 1:];
-            workspaces_of := workspaces_of[:at - 1] || workspaces_of[at + 1:];
-        END IF;
-    END LOOP;
-END $$;
-
--- Nodes of earlier versions cannot open URLs: they would ask for what is stored, and the call would fail.
-CREATE OR REPLACE FUNCTION claim_fetches(
-    p_worker text, p_count integer, p_ttl double precision, p_take_over boolean, p_workspace integer, p_host integer
-) RETURNS SETOF uuid LANGUAGE sql AS $$
-    SELECT claim_fetches(p_worker, p_count, p_ttl, p_take_over, p_workspace, p_host, false)
+-- What a stage or a transcript holds, with the keys of its labels counted and their digits left out.
+CREATE OR REPLACE FUNCTION without_digits(held jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN held @? '$.labels[*][*] ? (@.kind == "dtmf" && @.detail != null)' THEN
+        jsonb_set(held, '{labels}', (
+            SELECT jsonb_agg((
+                SELECT coalesce(jsonb_agg(CASE WHEN label ->> 'kind' = 'dtmf' THEN label || jsonb_build_object(
+                    'detail', NULL, 'keys', coalesce((label ->> 'keys')::integer, length(replace(label ->> 'detail', ' ', '')))
+                ) ELSE label END ORDER BY place), '[]')
+                FROM jsonb_array_elements(channel) WITH ORDINALITY AS labels (label, place)
+            ) ORDER BY number)
+            FROM jsonb_array_elements(held -> 'labels') WITH ORDINALITY AS channels (channel, number)
+        ))
+    ELSE held END
 $$;

@@ -1,0 +1,23 @@
+-- Whose rows a transaction may see, and whom a key speaks for.
+
+CREATE OR REPLACE FUNCTION switchboard_everywhere() RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN current_setting('switchboard.workspace', true) = '*';
+
+CREATE OR REPLACE FUNCTION switchboard_workspace() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN nullif(nullif(current_setting('switchboard.workspace', true), ''), '*')::uuid;
+
+-- Whom a secret speaks for. Whoever asks has no scope yet; it is open for this one statement, which needs the secret.
+-- (`SET switchboard.workspace` as a part of the function takes a superuser.)
+CREATE OR REPLACE FUNCTION find_key(
+    p_sha256 bytea,
+    OUT key_id uuid, OUT workspace_id uuid, OUT team_id uuid, OUT scopes text[], OUT default_country text
+) RETURNS SETOF record LANGUAGE plpgsql AS $$
+DECLARE
+    before text := coalesce(current_setting('switchboard.workspace', true), '');
+BEGIN
+    PERFORM set_config('switchboard.workspace', '*', true);
+    RETURN QUERY SELECT k.id, k.workspace_id, k.team_id, k.scopes, w.default_country
+        FROM api_keys k JOIN workspaces w ON w.id = k.workspace_id
+        WHERE k.secret_sha256 = p_sha256 AND k.revoked_at IS NULL;
+    PERFORM set_config('switchboard.workspace', before, true);
+END $$;

@@ -1,0 +1,118 @@
+-- Events of calls, written with what happened.
+
+CREATE OR REPLACE FUNCTION event_time(moment timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+$$;
+
+-- What a call gave, without its transcript: for endpoints that ask for the record.
+CREATE OR REPLACE FUNCTION event_record(p_call bigint, p_job uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_object(
+        'language', t.language,
+        'durationSeconds', t.duration,
+        'summary', (
+            SELECT f.value -> 'text' FROM findings f
+            WHERE f.call_pk = p_call AND f.step = 'summary' ORDER BY f.version DESC LIMIT 1
+        ),
+        'tasks', (
+            SELECT coalesce(jsonb_agg(jsonb_build_object(
+                'title', k.title, 'owner', k.owner, 'kind', k.kind, 'ownerUserId', k.owner_user_id,
+                'beneficiary', k.beneficiary, 'dueExpression', k.due_expression, 'dueDate', k.due_date,
+                'dueTime', k.due_time, 'confidence', k.confidence, 'quote', k.evidence -> 'quote',
+                'start', k.evidence -> 'start', 'end', k.evidence -> 'end'
+            ) ORDER BY k.position), '[]')
+            FROM tasks k WHERE k.call_pk = p_call
+        ),
+        'contact', (
+            SELECT jsonb_build_object(
+                'contactId', c.id, 'name', c.name, 'company', c.company, 'email', c.email, 'phone', c.phone
+            )
+            FROM call_contacts l JOIN contacts c ON c.id = l.contact_id
+            WHERE l.call_pk = p_call ORDER BY c.name LIMIT 1
+        )
+    )
+    FROM transcripts t WHERE t.call_pk = p_call AND t.job_id = p_job
+$$;
+
+CREATE OR REPLACE FUNCTION event_transcript(p_call bigint, p_job uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object(
+        'start', turn -> 'start', 'end', turn -> 'end', 'speaker', turn -> 'speaker', 'language', turn -> 'language',
+        'text', (
+            SELECT coalesce(string_agg(word ->> 'text', ' ' ORDER BY w), '')
+            FROM jsonb_array_elements(turn -> 'words') WITH ORDINALITY AS words (word, w)
+        )
+    ) ORDER BY n), '[]')
+    FROM transcripts t, jsonb_array_elements(t.content -> 'turns') WITH ORDINALITY AS turns (turn, n)
+    WHERE t.call_pk = p_call AND t.job_id = p_job
+$$;
+
+-- Write the event of a call as it is handed over, with its deliveries. It belongs to the transaction that changes the
+-- call, and is as the call is at that moment: what is sent days later still says what happened then. It runs after
+-- calls.complete has written transcript and findings.
+CREATE OR REPLACE FUNCTION note_event(moved calls) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    kind text := 'call.' || moved.state;
+    completed boolean := moved.state = 'completed';
+    with_record boolean;
+    with_transcript boolean;
+    event uuid;
+    endpoint uuid;
+BEGIN
+    SELECT bool_or('record' = ANY (w.include)), bool_or('transcript' = ANY (w.include))
+        INTO with_record, with_transcript
+        FROM webhook_endpoints w
+        WHERE w.workspace_id = moved.workspace_id AND kind = ANY (w.events) AND coalesce(w.team_id = moved.team_id, true);
+    IF with_record IS NULL THEN
+        RETURN;  -- nobody wants to know
+    END IF;
+
+    INSERT INTO events (workspace_id, call_pk, type, at, data, record, transcript) VALUES (
+        moved.workspace_id, moved.id, kind,
+        -- Also where the server's clock was set back, or is that of another server after a failover.
+        greatest(clock_timestamp(), (SELECT max(at) + interval '1 us' FROM events WHERE call_pk = moved.id)),
+        jsonb_build_object(
+            'callId', moved.call_id, 'teamId', moved.team_id, 'userId', moved.user_id, 'jobId', moved.job_id,
+            'status', moved.state,
+            'failure', CASE WHEN moved.failure_code IS NOT NULL THEN jsonb_build_object(
+                'code', moved.failure_code, 'message', left(moved.failure_message, 1000),
+                'retryable', moved.failure_retryable
+            ) END,
+            'startTime', event_time(moved.start_time), 'receivedAt', event_time(moved.created_at),
+            'completedAt', event_time(moved.completed_at), 'analyzedAt', event_time(moved.analyzed_at),
+            'failedAt', event_time(moved.failed_at)
+        ),
+        CASE WHEN completed AND with_record THEN event_record(moved.id, moved.job_id) END,
+        CASE WHEN completed AND with_transcript THEN event_transcript(moved.id, moved.job_id) END
+    ) RETURNING id INTO event;
+
+    FOR endpoint IN
+        SELECT w.id FROM webhook_endpoints w
+        WHERE w.workspace_id = moved.workspace_id AND kind = ANY (w.events) AND coalesce(w.team_id = moved.team_id, true)
+        ORDER BY w.id FOR KEY SHARE  -- one that is being removed is passed over: no reason to refuse what happened
+    LOOP
+        -- Locked, so that who finishes the earlier one right now finds this one behind it, or this one finds it done.
+        PERFORM FROM webhook_deliveries d
+            WHERE d.endpoint_id = endpoint AND d.call_pk = moved.id AND d.state IN ('waiting', 'behind', 'sending')
+            ORDER BY d.id DESC LIMIT 1 FOR SHARE;
+        INSERT INTO webhook_deliveries (workspace_id, endpoint_id, event_id, call_pk, state)
+            VALUES (moved.workspace_id, endpoint, event, moved.id, CASE WHEN FOUND THEN 'behind' ELSE 'waiting' END);
+    END LOOP;
+    PERFORM pg_notify('switchboard_events', '');
+END $$;
+
+-- A call that begins with its recording is inserted once, as `transcribing`; its events are those of the two steps.
+CREATE OR REPLACE FUNCTION write_event() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    begun calls;
+BEGIN
+    IF NOT EXISTS (SELECT FROM webhook_endpoints WHERE workspace_id = NEW.workspace_id) THEN
+        RETURN NULL;  -- the one query that a workspace without endpoints pays for
+    END IF;
+    IF TG_OP = 'INSERT' AND NEW.state = 'transcribing' THEN
+        begun := NEW;
+        begun.state := 'received';
+        begun.job_id := NULL;
+        PERFORM note_event(begun);
+    END IF;
+    PERFORM note_event(NEW);
+    RETURN NULL;
+END $$;

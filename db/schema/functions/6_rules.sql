@@ -1,0 +1,91 @@
+-- What no code path may forget: functions of triggers.
+
+-- The record of accepted submissions only grows. Two exceptions are asked for on purpose: erasing a person's data (SET
+-- LOCAL switchboard.erasure = 'on'), and sealing URLs again (SET LOCAL switchboard.resealing = 'on').
+CREATE OR REPLACE FUNCTION refuse_rewriting_submissions() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    urls CONSTANT text[] := '{recordingUrl,recordingUrl2}';
+BEGIN
+    IF TG_OP = 'UPDATE' AND current_setting('switchboard.resealing', true) = 'on' THEN
+        IF to_jsonb(NEW) - 'body' = to_jsonb(OLD) - 'body' AND NEW.body - urls = OLD.body - urls THEN
+            RETURN NEW;
+        END IF;
+    END IF;
+    IF current_setting('switchboard.erasure', true) IS DISTINCT FROM 'on' THEN
+        RAISE EXCEPTION 'submissions are append-only' USING
+            ERRCODE = 'insufficient_privilege',
+            HINT = 'To erase data on purpose: SET LOCAL switchboard.erasure = ''on'' in the same transaction.';
+    END IF;
+    RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;  -- ignored for TRUNCATE
+END $$;
+
+CREATE OR REPLACE FUNCTION refuse_truncating_submissions() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('switchboard.erasure', true) IS DISTINCT FROM 'on' THEN
+        RAISE EXCEPTION 'submissions are append-only' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- An erased voice must not live on in a mean: the member's centroids go with it, until their next call makes new ones.
+CREATE OR REPLACE FUNCTION forget_centroids() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM voice_centroids
+    WHERE workspace_id = OLD.workspace_id AND user_id = OLD.user_id AND model = OLD.model;
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION refuse_moving() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    fixed text;
+BEGIN
+    FOREACH fixed IN ARRAY TG_ARGV LOOP
+        IF to_jsonb(NEW) -> fixed IS DISTINCT FROM to_jsonb(OLD) -> fixed THEN
+            RAISE EXCEPTION 'the % of a row of % does not change', fixed, TG_TABLE_NAME
+                USING ERRCODE = 'insufficient_privilege';
+        END IF;
+    END LOOP;
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE FUNCTION refuse_calls_of_others() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM calls WHERE id = NEW.call_pk AND workspace_id = NEW.workspace_id) THEN
+        RAISE EXCEPTION 'a row of % names a call that is not of its workspace', TG_TABLE_NAME
+            USING ERRCODE = 'foreign_key_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE FUNCTION refuse_contacts_of_others() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM calls JOIN contacts USING (workspace_id) WHERE calls.id = NEW.call_pk AND contacts.id = NEW.contact_id
+    ) THEN
+        RAISE EXCEPTION 'the contact of a call is not of its workspace' USING ERRCODE = 'foreign_key_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE FUNCTION refuse_deliveries_of_others() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM events e JOIN webhook_endpoints w USING (workspace_id)
+        WHERE e.id = NEW.event_id AND w.id = NEW.endpoint_id AND workspace_id = NEW.workspace_id
+            AND e.call_pk = NEW.call_pk
+    ) THEN
+        RAISE EXCEPTION 'a delivery, its event and its endpoint are not of one workspace'
+            USING ERRCODE = 'foreign_key_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE FUNCTION refuse_attempts_of_others() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM webhook_deliveries WHERE id = NEW.delivery_id AND workspace_id = NEW.workspace_id
+    ) THEN
+        RAISE EXCEPTION 'an attempt and its delivery are not of one workspace' USING ERRCODE = 'foreign_key_violation';
+    END IF;
+    RETURN NEW;
+END $$;

@@ -1,0 +1,92 @@
+-- Triggers: what no code path may forget. Their functions are in functions/.
+
+CREATE TRIGGER submissions_append_only BEFORE UPDATE OR DELETE ON submissions
+    FOR EACH ROW EXECUTE FUNCTION refuse_rewriting_submissions();
+
+CREATE TRIGGER submissions_never_truncated BEFORE TRUNCATE ON submissions
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_truncating_submissions();
+
+CREATE TRIGGER jobs_announced AFTER INSERT OR UPDATE OF state, not_before ON jobs
+    FOR EACH ROW WHEN (NEW.state = 'queued') EXECUTE FUNCTION announce_job();
+
+CREATE TRIGGER voiceprints_erased AFTER DELETE ON voiceprints
+    FOR EACH ROW WHEN (OLD.user_id IS NOT NULL) EXECUTE FUNCTION forget_centroids();
+
+CREATE TRIGGER calls_begun AFTER INSERT ON calls FOR EACH ROW EXECUTE FUNCTION write_event();
+
+-- A new state; another recording, also where the state stays; new findings after the call's data changed.
+CREATE TRIGGER calls_moved AFTER UPDATE OF state, job_id, analyzed_at ON calls FOR EACH ROW
+    WHEN (
+        OLD.state IS DISTINCT FROM NEW.state
+        OR OLD.job_id IS DISTINCT FROM NEW.job_id AND NEW.job_id IS NOT NULL
+        OR NEW.state = 'completed' AND OLD.analyzed_at IS DISTINCT FROM NEW.analyzed_at
+    )
+    EXECUTE FUNCTION write_event();
+
+CREATE TRIGGER voiceprints_of_own_calls BEFORE INSERT ON voiceprints
+    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
+CREATE TRIGGER events_of_own_calls BEFORE INSERT ON events
+    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
+CREATE TRIGGER webhook_deliveries_of_own_workspace BEFORE INSERT OR UPDATE OF endpoint_id, event_id, call_pk
+    ON webhook_deliveries FOR EACH ROW EXECUTE FUNCTION refuse_deliveries_of_others();
+
+CREATE TRIGGER webhook_attempts_of_own_workspace BEFORE INSERT OR UPDATE OF delivery_id ON webhook_attempts
+    FOR EACH ROW EXECUTE FUNCTION refuse_attempts_of_others();
+
+CREATE TRIGGER call_contacts_of_own_workspace BEFORE INSERT OR UPDATE ON call_contacts
+    FOR EACH ROW EXECUTE FUNCTION refuse_contacts_of_others();
+
+CREATE TRIGGER jobs_placed BEFORE INSERT ON jobs FOR EACH ROW EXECUTE FUNCTION place_job();
+
+CREATE TRIGGER calls_jobs_follow
+    AFTER UPDATE OF team_id, start_time, duration, recording_url, recording_url2, recording_identity, recording_identity2
+    ON calls FOR EACH ROW
+    WHEN (
+        NEW.state <> 'received' AND (
+            OLD.team_id, OLD.start_time, OLD.duration, OLD.recording_url, OLD.recording_url2,
+            OLD.recording_identity, OLD.recording_identity2
+        ) IS DISTINCT FROM (
+            NEW.team_id, NEW.start_time, NEW.duration, NEW.recording_url, NEW.recording_url2,
+            NEW.recording_identity, NEW.recording_identity2
+        )
+    )
+    EXECUTE FUNCTION update_live_jobs();
+
+CREATE TRIGGER jobs_fetch_announced AFTER INSERT OR UPDATE OF state, not_before ON jobs
+    FOR EACH ROW WHEN (NEW.state = 'fetching' AND NEW.lease_until IS NULL) EXECUTE FUNCTION announce_job();
+
+-- Isolation of workspaces, kept by PostgreSQL itself: a statement that forgets its WHERE finds the rows of one
+-- workspace all the same.
+--
+-- `switchboard.workspace` says whose rows a transaction may see and write: a workspace's id, or '*' for all of them (the
+-- queue, operators). Where it is not set there are no rows. `Database.transaction` sets it; `submit_call` and `find_key`
+-- set it themselves, from the key. db/README.md says which logins are bound by this; `service_role.sql` makes the
+-- role that binds the others.
+
+-- Every table that holds data of a workspace, by what makes a row one of its own. FORCE: the tables' owner is bound as well.
+-- A row of a call is whoever's the call is; the policy of `calls` holds in the subquery too. (SELECT ...) has the scope
+-- read once for a statement rather than for each row, and the planner expect half of the rows rather than hardly any.
+CREATE OR REPLACE FUNCTION isolate(isolated regclass, mine text, VARIADIC fixed text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', isolated);
+    EXECUTE format('CREATE POLICY isolation ON %s USING ((SELECT switchboard_everywhere()) OR %s)', isolated, mine);
+    EXECUTE format(
+        'CREATE TRIGGER never_moved BEFORE UPDATE OF %s ON %s FOR EACH ROW EXECUTE FUNCTION refuse_moving(%s)',
+        (SELECT string_agg(quote_ident(name), ', ') FROM unnest(fixed) AS name), isolated,
+        (SELECT string_agg(quote_literal(name), ', ') FROM unnest(fixed) AS name));
+END $$;
+
+SELECT isolate('workspaces', 'id = (SELECT switchboard_workspace())', 'id');
+SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id') FROM unnest(ARRAY[
+    'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
+    'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials']) AS name;
+SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
+FROM unnest(ARRAY['voiceprints', 'events']) AS name;
+SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
+    'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'tasks', 'call_contacts',
+    'voiceprint_events']) AS name;
+
+-- These belong to no workspace: only the service and its operators see them.
+SELECT isolate('turns', 'false', 'team_id'), isolate('paces', 'false', 'stage'), isolate('engines', 'false', 'name');
