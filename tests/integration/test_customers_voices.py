@@ -2,12 +2,8 @@
 
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
-
-import pytest
 
 from db import calls, jobs, results
-from db.migrations import SQL
 from pipeline.domain.speech import BY_VOICE, Diarization, Recording, Role, Speaker, SpeakerSpan, Voiceprint
 from pipeline.errors import EngineError
 from tests.integration.test_complete import FETCHED, TRANSCRIPT, taken
@@ -80,22 +76,3 @@ async def test_what_a_replaced_recording_left_of_voices_goes_with_the_new_ones_c
     other = (replace(MONO[0], sha256="cc" * 32),)
     await finish(world, await diarized(world, await world.one(), other), BY_PROFILE)
     assert [set(kept) for kept in await voices(world)] == [{"A"}], "one row, that of the new content"
-
-
-@pytest.mark.parametrize(("transcript", "kept"), [(BY_WORDS, set()), (BY_PROFILE, {"A"})])
-async def test_the_migration_takes_them_from_calls_that_have_ended(
-    world: World, transcript: Any, kept: set[str]
-) -> None:
-    """As an earlier version left them: the stage's result put back as it was recorded."""
-    await finish(world, await diarized(world, await taken(world)), transcript)
-    world.call_id = uuid4()
-    await diarized(world, await taken(world))  # still at work: left alone
-    await world.rows(
-        "UPDATE stage_results SET result = (SELECT result FROM stage_results WHERE result -> 'voiceprints' ? 'B')"
-        " WHERE stage = 'diarization' RETURNING 1"
-    )
-    statement = (SQL / "0008_customers_voices.sql").read_text()
-    for _ in range(2):  # a second time changes nothing
-        await world.execute(statement.replace("%(first)s", "0").replace("%(last)s", "1000"))
-        rows = await world.rows("SELECT result FROM stage_results WHERE stage = 'diarization' ORDER BY call_pk")
-        assert [set(row["result"]["voiceprints"]) for row in rows] == [kept, {"A", "B"}]

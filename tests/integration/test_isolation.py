@@ -104,7 +104,7 @@ async def test_every_table_is_isolated(world: World) -> None:
 
 
 async def test_what_belongs_to_the_service_is_seen_by_no_workspace(acme: World) -> None:
-    await acme.execute("INSERT INTO turns VALUES (gen_random_uuid(), true, 0, 0)")
+    await acme.execute("INSERT INTO turns (team_id, live, began, ended) VALUES (gen_random_uuid(), true, 0, 0)")
     await acme.execute("INSERT INTO paces VALUES ('asr', 1, 1, 1, 1)")
     await acme.execute("INSERT INTO engines VALUES ('Transcriber', 1, 1)")
     for name in sorted(OF_THE_SERVICE):
@@ -312,7 +312,7 @@ async def test_a_submission_reaches_the_keys_workspace_only(acme: World, umbrell
     assert len(await acme.rows("SELECT * FROM calls WHERE call_id = :id", id=acme.call_id)) == 2
     submit = sa.text(
         "SELECT outcome FROM submit_call(:key, :call, :team, NULL, '1', '2', NULL, NULL, now(), NULL, NULL,"
-        " NULL, NULL, NULL, NULL, '{}')"
+        " NULL, NULL, NULL, NULL, '{}', NULL, NULL, NULL)"
     )
     values = {"key": acme.scoped.key_id, "call": uuid4(), "team": acme.team_id}
     async with acme.database.transaction(umbrella.workspace_id) as connection:
