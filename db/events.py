@@ -121,9 +121,9 @@ _MOVE_UP = sa.text("""
     )
 """)
 
-_TAKEN = webhook_deliveries.join(
-    webhook_endpoints, webhook_endpoints.c.id == webhook_deliveries.c.endpoint_id
-).join(events, events.c.id == webhook_deliveries.c.event_id)
+_TAKEN = webhook_deliveries.join(webhook_endpoints, webhook_endpoints.c.id == webhook_deliveries.c.endpoint_id).join(
+    events, events.c.id == webhook_deliveries.c.event_id
+)
 
 
 async def claim(

@@ -143,7 +143,7 @@ async def claim_fetches(
     """Take up at most `count` jobs whose recordings are to be fetched, for `ttl` seconds, all `Lease.fetching`.
 
     The workspace that fetches least comes first; none holds more than `per_workspace` at once, nor more than there is
-    room left, nor more than `per_host` of one host. `schema/functions/4_fetches.sql` has the rule. See `claim` for `take_over`.
+    room left, nor more than `per_host` of one host: `schema/functions/4_fetches.sql`. See `claim` for `take_over`.
     """
     values = {"worker": worker, "count": count, "ttl": ttl, "take_over": take_over}
     values |= {"per_workspace": per_workspace, "per_host": per_host}

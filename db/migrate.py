@@ -56,8 +56,8 @@ def migrate(url: str) -> None:
             _patiently(connection, lambda: _make_service_role(connection))
         except CommandError as error:
             raise DatabaseUnfit(
-                f"The database was migrated by another version of Switchboard: {error}. Use that version or a later one, "
-                "or an empty database; one from before the first release cannot be taken over."
+                f"The database was migrated by another version of Switchboard: {error}. Use that version or a "
+                "later one, or an empty database; one from before the first release cannot be taken over."
             ) from error
         except InsufficientPrivilege as error:
             raise DatabaseUnfit(

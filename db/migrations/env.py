@@ -9,7 +9,7 @@ from db.migrations import apply_functions
 
 
 def functions_of_today(step: MigrationInfo, **_: Any) -> None:
-    """Functions are kept once: with the last missing migration, in its transaction, come all of them as they are now."""
+    """Functions are kept once: all of them, as they are now, come in the transaction of the last missing migration."""
     if step.up_revision_id in context.script.get_heads():
         apply_functions()
 

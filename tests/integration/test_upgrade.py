@@ -61,7 +61,7 @@ def old(empty_postgres_url: str) -> str:
 
 @pytest.fixture
 def later_version(old: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on the code is that of a later version: three migrations more, one of each kind, and another function."""
+    """From here on the code is a later version's: three migrations more, one of each kind, and another function."""
     for (name, does), before in zip(STEPS.items(), ("0100", *STEPS), strict=False):
         (tmp_path / f"v{name}.py").write_text(MIGRATION.format(here=name, before=before, does=does))
     for name, sql in STATEMENTS.items():
@@ -136,9 +136,7 @@ def test_calls_are_read_and_written_while_a_migration_waits_for_a_long_reader(ol
     assert migrate.is_current(old)
 
 
-def test_who_keeps_a_migration_waiting_is_named(
-    old: str, later_version: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_keeps_a_migration_waiting_is_named(old: str, later_version: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrate, "PATIENCE_SECONDS", 1.0)
     with psycopg.connect(old, application_name="night backup") as reader:
         reader.execute("SELECT count(*) FROM calls")
@@ -152,7 +150,7 @@ def test_who_keeps_a_migration_waiting_is_named(
 SUBMIT = """SELECT outcome FROM submit_call(%s, %s, %s, NULL, '+49301', '+49402', NULL, NULL, now(), true, 60,
     %s, NULL, %s, NULL, '{}', NULL, NULL, NULL)"""
 SUBMIT_GROUP = "SELECT outcome FROM submit_calls(%s, %s)"
-CLAIM = "SELECT claim_jobs('old', 4, 60, 1000, false, true, 'waiting to be alone', 0.1)"
+CLAIM = "SELECT claim_jobs('old', 4, 60, 1000, false, true, 'waiting to be alone', 0.1, 0)"
 FETCHED = "UPDATE jobs SET state = 'queued' WHERE state = 'fetching'"
 
 
