@@ -5,6 +5,7 @@ Rows never leave this package: readers get the domain's dataclasses.
 
 import re
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 from pgvector.sqlalchemy import Vector
@@ -13,7 +14,7 @@ from sqlalchemy.types import TypeEngine
 
 SCHEMA = Path(__file__).parent / "schema"
 
-TYPES: dict[str, TypeEngine[object]] = {
+TYPES: dict[str, TypeEngine[Any]] = {
     "bigint": sa.BigInteger(),
     "boolean": sa.Boolean(),
     "bytea": BYTEA(),

@@ -1,9 +1,9 @@
 """How databases that hold calls get to the schema of today (Alembic). `db.migrate` applies it.
 
 `../schema` is the truth: a new database is made of it, and whoever changes its tables or policies writes a migration
-that does the same to older ones; functions reach them by themselves. A migration does one of three things, so that calls
-are taken in meanwhile (`README.md`, "Migrations"): it changes the schema (`apply_sql`), it goes over rows in batches
-(`backfill`), or it builds an index beside its table's writers (`create_index`).
+that does the same to older ones; functions reach them by themselves. A migration does one of three things, so that
+calls are taken in meanwhile (`README.md`, "Migrations"): it changes the schema (`apply_sql`), it goes over rows in
+batches (`backfill`), or it builds an index beside its table's writers (`create_index`).
 """
 
 from pathlib import Path

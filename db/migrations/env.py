@@ -1,14 +1,17 @@
 """Alembic's entry point. `db.migrate` hands over a connection that already holds the advisory lock."""
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from alembic import context
-from alembic.runtime.migration import MigrationInfo
+from alembic.runtime.migration import MigrationContext, MigrationInfo
 
 from db.migrations import apply_functions
 
 
-def functions_of_today(step: MigrationInfo, **_: Any) -> None:
+def functions_of_today(
+    ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Mapping[str, Any]
+) -> None:
     """Functions are kept once: all of them, as they are now, come in the transaction of the last missing migration."""
     if step.up_revision_id in context.script.get_heads():
         apply_functions()
