@@ -17,6 +17,7 @@ _IN_CALLS = tuple(
 )
 _IN_BODIES = tuple(submissions.c.body[name].astext for name in BODY_FIELDS)
 _NOT_ALL_READABLE = r"[?#]|^[^/?#]*//[^/?#]*@"
+_HAS_A_PATH = r"^[^/?#]*//[^/?#]*/[^ ]"
 
 
 @dataclass(slots=True)
@@ -52,11 +53,12 @@ async def has_stale(database: Database, sealer: UrlSealer) -> bool:
 
 
 def _stale(columns: tuple[sa.ColumnElement[Any], ...], sealer: UrlSealer) -> sa.ColumnElement[bool]:
-    """Rows with a URL that is neither all readable nor sealed with the first key."""
+    """Rows with a URL that is neither all readable nor sealed with the first key, in the way that it seals now."""
+    not_readable = _NOT_ALL_READABLE + (f"|{_HAS_A_PATH}" if sealer.seals_paths else "")
     return sa.or_(
         *(
             sa.and_(
-                sa.or_(column.contains(" ", autoescape=True), column.regexp_match(_NOT_ALL_READABLE)),
+                sa.or_(column.contains(" ", autoescape=True), column.regexp_match(not_readable)),
                 sa.not_(column.contains(sealer.newest_mark, autoescape=True)),
             )
             for column in columns

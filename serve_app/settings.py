@@ -113,6 +113,11 @@ class Settings(BaseSettings):
         "webhooks), each of 32 bytes in base64 (`openssl rand -base64 32`): the first seals, all open. Left out: with "
         "the embedded database a key that is made in data_dir (secrets.key), else stored unsealed.",
     )
+    seal_paths: bool = Field(
+        False,
+        description="Seal paths of recording URLs too, for servers that put the secret there (/sig/5ec4e7/call.wav): "
+        "people then see scheme, host and port. After a change: `switchboard calls reseal`.",
+    )
     http: HttpOptions = Field(default_factory=HttpOptions)
     limits: LimitOptions = Field(default_factory=LimitOptions)
     processing: ProcessingOptions = Field(default_factory=ProcessingOptions)
@@ -186,7 +191,7 @@ class Settings(BaseSettings):
 
     def url_sealer(self) -> UrlSealer:
         """Seals and opens recording URLs with the same keys."""
-        return UrlSealer(self._keys())
+        return UrlSealer(self._keys(), self.seal_paths)
 
     def with_folder_key(self) -> "Settings":
         """The same, and for an embedded database with the key of its folder: behind the keys that are set, where it has

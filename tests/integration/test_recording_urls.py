@@ -130,6 +130,24 @@ async def test_after_resealing_the_earlier_key_is_needed_no_more(world: World, b
     assert await submit(world, TICKET, REPLACED, recording_url2=PASSWORD) == first
 
 
+async def test_paths_are_sealed_where_that_is_asked_for_and_duplicates_known_across_the_change(world: World) -> None:
+    paths, url = UrlSealer([OLD], paths=True), "https://store.example/5ecr3t/a.wav"
+    first = await submit(world, url, SEALED, recording_url2=S3)
+    assert await submit(world, url, paths, recording_url2=S3) == first
+    assert await resealing.has_stale(world.database, paths)
+    await resealing.reseal(world.database, paths)
+    assert not await resealing.has_stale(world.database, paths)
+    stored = await everything(world)
+    assert "5ecr3t" not in stored and "a.wav" not in stored
+    assert await submit(world, url, paths, recording_url2=S3) == first
+    assert (await world.rows("SELECT hosts FROM jobs"))[0]["hosts"] == ["store.example", "bucket.s3.amazonaws.example"]
+    assert await resealing.has_stale(world.database, SEALED), "and back"
+    await resealing.reseal(world.database, SEALED)
+    assert not await resealing.has_stale(world.database, SEALED)
+    assert (await world.row())["recording_url"] == url
+    assert await submit(world, url, SEALED, recording_url2=S3) == first
+
+
 async def test_resealing_goes_over_all_rows_and_leaves_those_whose_key_is_gone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ def test_a_folder_gets_one_key_that_its_user_alone_may_read(tmp_path: Path) -> N
 
 
 def test_processes_that_make_it_at_once_agree(tmp_path: Path) -> None:
-    program = "import sys; from pathlib import Path; from serve_app import folder_key; sys.stdin.readline(); "
+    program = "import sys; from pathlib import Path; from serve_app.service import folder_key; sys.stdin.readline(); "
     program += "print(folder_key.make_key(Path(sys.argv[1])))"
     started = [
         subprocess.Popen(

@@ -1,6 +1,7 @@
 """Recording URLs at rest: what opens the door is sealed, the rest can be read; the same URL gives the same text."""
 
 import base64
+import hashlib
 import os
 
 import pytest
@@ -98,3 +99,39 @@ def test_other_forms_of_a_url_are_those_of_earlier_keys_and_of_none() -> None:
 def test_in_a_body_urls_are_changed_and_nothing_else() -> None:
     body = {"recordingUrl": SIGNED, "recordingUrl2": None, "from": SIGNED, "duration": 3}
     assert in_body(body, SEALER.seal) == body | {"recordingUrl": SEALER.seal(SIGNED)}
+
+
+PATHS = UrlSealer([OLD], paths=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "clear"),
+    {
+        "https://store.example:8443/sig/5ec4e7/call.wav": "https://store.example:8443/",
+        "https://ops:5ec4e7@store.example/5ec4e7/a@b.wav?token=5ec4e7": "https://store.example/",
+        "http://[2001:db8::1]:8088/5ec4e7": "http://[2001:db8::1]:8088/",
+        "https://store.example/": "https://store.example/",
+        "https://store.example?sig=5ec4e7": "https://store.example",
+    }.items(),
+)
+def test_paths_are_sealed_where_that_is_asked_for(url: str, clear: str) -> None:
+    stored = PATHS.seal(url)
+    assert "5ec4" not in stored
+    assert stored.partition(" ")[0] == clear
+    assert shown(stored) == (clear if clear == url else f"{clear}...")
+    assert PATHS.open(stored) == SEALER.open(stored) == url
+    assert PATHS.reseal(SEALER.seal(url)) == stored
+    assert SEALER.reseal(stored) == SEALER.seal(url)
+    with pytest.raises(SecretSealed, match="form"):
+        PATHS.open(f"{clear} siv-host:{stored}")
+
+
+def test_with_sealed_paths_a_url_is_known_by_each_form_of_before() -> None:
+    both = UrlSealer([NEW, OLD], paths=True)
+    before = [one.seal(SIGNED) for one in (UrlSealer(), UrlSealer([NEW]), SEALER, PATHS)]
+    assert both.earlier_forms(SIGNED) is not None
+    assert sorted(both.earlier_forms(SIGNED) or ()) == sorted(
+        hashlib.sha256(form.encode()).hexdigest() for form in before
+    )
+    assert both.earlier_forms("https://store.example/") is None
+    assert len(both.earlier_forms(CLEAR) or ()) == 2, "as it is, and by the earlier key"
