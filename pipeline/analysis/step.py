@@ -8,6 +8,7 @@ from typing import Protocol
 from pipeline.analysis.engine import AnalysisOptions
 from pipeline.analysis.evidence import checked
 from pipeline.domain.insight import Finding, Material
+from pipeline.language.pack import load_all
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,8 @@ class Rules:
     name = "rules"
 
     def __init__(self, options: AnalysisOptions | None = None) -> None:
-        """It has no settings; `options` are what every engine is given."""
+        """It has no settings; `options` are what every engine is given. Raises `LanguagePackInvalid`."""
+        load_all()
 
     def analyze(self, material: Material) -> tuple[Finding, ...]:
         return run_all(material)

@@ -10,6 +10,8 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from pipeline.language.schema import LanguagePackInvalid, faults
+
 FOLDER = Path(__file__).parent / "packs"
 
 _PROPER = r"(?:[A-ZÀ-ÖØ-Þ][\w'-]+)"
@@ -21,7 +23,10 @@ _COMPANY = rf"(?P<company>(?-i:{_PROPER}(?:(?: {_JOINT})* {_PROPER}){{0,3}}))"
 
 @dataclass(frozen=True)
 class Pack:
-    """One language's words and patterns. Sections and keys are those of the files; an absent one is empty."""
+    """One language's words and patterns. Sections and keys are those of the files (`schema.py`).
+
+    Of a language without a file `data` is empty, and so is every list.
+    """
 
     language: str | None
     data: dict[str, dict[str, Any]]
@@ -126,9 +131,24 @@ def _alternatives(words: Any) -> str:
 @cache
 def _load(language: str) -> Pack:
     path = FOLDER / f"{language}.toml"
-    if not path.is_file():
-        return Pack(language, {})
-    return Pack(language, tomllib.loads(path.read_text(encoding="utf-8")))
+    return Pack(language, read(path) if path.is_file() else {})
+
+
+def read(path: Path) -> dict[str, dict[str, Any]]:
+    """The contents of a pack's file. Raises `LanguagePackInvalid` for one that is no TOML or not whole."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LanguagePackInvalid(f"{path}: {error}") from error
+    if found := faults(data):
+        raise LanguagePackInvalid(f"{path}: {'; '.join(found)}; pipeline/language/schema.py lists what a pack holds")
+    return data
+
+
+@cache
+def load_all() -> tuple[Pack, ...]:
+    """Every pack there is, so that an incomplete one is found before a call needs it. Raises `LanguagePackInvalid`."""
+    return tuple(_load(language) for language in available())
 
 
 _compiled: dict[tuple[str | None, str, str], tuple[re.Pattern[str], ...]] = {}

@@ -1,7 +1,8 @@
 """Who says whose name: members introduce themselves and are addressed, and so are the people whom they know.
 
-Names come from the roster, what stands around them from `phrases/<language>.json` (`introduces`, `introduced`,
-`addresses`, `titles`). Somebody who gives a member's name as their own is the rep; somebody who addresses one is not.
+Names come from the roster, what stands around them from the section `roles` of the language's pack (`introduces`,
+`introduced`, `addresses`, `titles`). Somebody who gives a member's name as their own is the rep; somebody who addresses
+one is not.
 """
 
 import re

@@ -4,7 +4,6 @@ With separated channels the channel says it. In a mixed recording a voice known 
 said; who spoke first says nothing by itself. Where neither is clear the role stays unknown.
 """
 
-import json
 import math
 import re
 import unicodedata
@@ -18,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import BY_VOICE, CUSTOMER, REP, Role, Speaker, Turn, Voiceprint
+from pipeline.language.pack import pack
 from pipeline.speakers import named
 from pipeline.speakers.gate import PrintOptions
 from pipeline.speakers.plain import plain
@@ -25,7 +25,6 @@ from pipeline.speakers.profile import ProfileOptions
 from pipeline.speakers.voiceprint import Match, MatchOptions, clearest, match
 from pipeline.voice_calibration import VoiceCalibration, calibration_of
 
-PHRASES = Path(__file__).parent / "phrases"
 WEIGHTS = {
     "welcome": 1.6,
     "presents_company": 1.0,
@@ -258,8 +257,7 @@ def _words(language: str) -> dict[str, frozenset[str]]:
 
 
 def _phrases(language: str) -> dict[str, list[str]]:
-    path = PHRASES / f"{language}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return pack(language).data.get("roles", {})
 
 
 def _pattern(kind: str, phrase: str) -> str:

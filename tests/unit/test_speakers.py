@@ -1,6 +1,5 @@
 """Languages, turns, roles, voices and the transcript that comes of them."""
 
-import json
 from dataclasses import replace
 from itertools import pairwise
 
@@ -30,6 +29,7 @@ from pipeline.domain.speech import (
     Voiceprint,
     Word,
 )
+from pipeline.language.pack import pack
 from pipeline.speakers import attribute, named, roles, seconds, turns
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.turns import Spoken, TurnOptions
@@ -177,7 +177,7 @@ def test_the_senders_user_is_the_rep_once_the_rep_is_known():
 def test_phrase_lists_hold_every_kind(code):
     spoken = {kind for kind in roles.WEIGHTS if kind not in named.KINDS.values()}
     around_names = {"introduces", "introduced", "addresses", "titles"}
-    lists = json.loads((roles.PHRASES / f"{code}.json").read_text())
+    lists = pack(code).data["roles"]
     assert set(lists) == {*spoken, *roles.HABITS, *around_names}
     assert all(lists.values())
 

@@ -7,7 +7,7 @@ other party answers) hold in every language, so that one language learns from th
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from pipeline.analysis.rules.commitments.clauses import Candidate, has
 from pipeline.analysis.talk import Said
@@ -16,35 +16,6 @@ from pipeline.language.pack import Pack, pack
 SHORT_WORD = 3  # characters of a word that is kept whole where others are known by their ending
 STEM, ENDING = 5, 2  # characters of a word's beginning and of its ending that are features
 REPLY_WORDS = 5  # of the other party's answer
-_FORMS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "en": (("ING", ("ing",)), ("ED", ("ed",))),
-    "es": (
-        ("FUT1", ("ré", "remos")),
-        ("FUT3", ("rá", "rán")),
-        ("COND", ("ría", "rías", "ríamos", "rían")),
-        ("GER", ("ando", "iendo", "yendo")),
-        ("PART", ("ado", "ido", "ada", "ida", "ados", "idos", "adas", "idas")),
-        ("IMPF", ("aba", "abas", "aban", "ábamos", "ía", "ías", "ían", "íamos")),
-        ("PAST", ("é", "ó", "aste", "iste", "aron", "ieron", "asteis", "isteis")),
-        ("PRES1P", ("amos", "emos", "imos")),
-        ("INF", ("ar", "er", "ir", "arlo", "arla", "arle", "erlo", "irlo", "arme", "arte", "arse", "árselo", "ármelo")),
-        ("O", ("o",)),
-    ),
-    "fr": (
-        ("COND", ("rais", "rait", "rions", "riez", "raient")),
-        ("FUT1", ("rai", "rons")),
-        ("FUT3", ("ra", "ront")),
-        ("FUT2", ("rez", "ras")),
-        ("VOUS", ("ez",)),
-        ("PRES1P", ("ons",)),
-        ("IMPF", ("ais", "ait", "aient", "ions", "iez")),
-        ("PART", ("é", "ée", "és", "ées", "u", "ue")),
-        ("INF", ("er", "ir", "re")),
-        ("E", ("e",)),
-    ),
-    "de": (("EN", ("en", "ern", "eln")), ("E", ("e",)), ("ST", ("st",)), ("T", ("t",))),
-}
-"""Endings of verbs; most specific first. Other words have some of them too: these are features, not facts."""
 _TOKEN = re.compile(r"\w+(?:['-]\w+)*|[?!…]|\.\.\.")
 _OF_WORDS = re.compile("[a-z]{2,3}[:/^$>]")
 _MARKS = (
@@ -114,10 +85,16 @@ def _shape(language: str, word: str) -> str:
     """
     if len(word) <= SHORT_WORD or "'" in word or word[0] == "§" or word in pack(language).words("text", "stopwords"):
         return word
-    for form, ending in _FORMS.get(language, ()):
+    for form, ending in _endings(language):
         if word.endswith(ending):
             return form
     return "~" + word[-ENDING:]
+
+
+@cache
+def _endings(language: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Endings of verbs by form, most specific first."""
+    return tuple((form, tuple(endings)) for form, endings in pack(language).get("tasks", "endings", []))
 
 
 @lru_cache(maxsize=65536)

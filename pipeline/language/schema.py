@@ -1,0 +1,129 @@
+"""What a language pack has to hold, so that a new or a shortened one fails when it is loaded and not in a call."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+REQUIRED: dict[str, str] = {
+    "text": "abbreviations stopwords",
+    "numbers": """
+        units tens compose other not_digits repeat ordinals ordinal_digits hundreds thousand hundreds_join
+        corrections fillers plus
+    """,
+    "dates": "weekdays months offsets past from_agreed habit past_before past_after rules times pm",
+    "people": """
+        titles not_names determiners places common_endings company_or_place self addressed asked_name
+        voicemail_name company_after company_is calling_from answer third_person of_another asked_another
+        short_names its_me its_me_only thats_me greetings transfer transfer_to not_here asked_company
+        nobody_to_keep after_name answers_by_surname colleague female_titles male_titles female_names
+        male_names female_endings male_endings business given asked_given
+    """,
+    "spelling": "not_letters as_in letters alphabet fillers with without asked repeat",
+    "contact": """
+        at dot symbols phone not_phone address_unit address_asked address address_shape mail_to mail_stop
+        mail_asides ascii mail confirm deny on_file ours not_theirs not_address mail_roles house_number
+        number_first floors
+    """,
+    "direction": """
+        asks_for follows_up waited right_place gives_help rep_received rep_placed customer_received
+        customer_placed my_mistake rep_was_called rep_called customer_was_called customer_called resumed
+    """,
+    "tasks": """
+        endings again fillers commit passive receive third offer request appointment action idle with_date
+        addressed follow_up in_call result idiom conditional leave accept refuse decline and preparing
+        counter no border done at_once when colleague with_me joint coordinated only_with_date whether
+        dative aside permission from_us oblige promise tag
+    """,
+    "tone": """
+        polite positive negative trouble intensifiers negations neutral strong complaint laughter care warm
+        wishes
+    """,
+    "statistics": "backchannels questions",
+    "summary": "reason voicemail wrong_number removal refused resolved closing",
+    "topics": "announcing capitals general",
+    "roles": """
+        welcome presents_company asks_particulars promises customer introduces introduced addresses titles
+        yours mine ours
+    """,
+}
+"""By section, the keys that every pack has; a language that has no such thing says so with an empty list."""
+OPTIONAL = {
+    "numbers": "short_one ordinal_suffix other_ordinals upto",
+    "dates": "other_weekdays",
+    "tasks": "present open verb_last",
+}
+"""Keys for what only some languages have."""
+TABLES = {
+    "numbers": "tens other repeat hundreds other_ordinals upto",
+    "dates": "other_weekdays offsets",
+    "people": "short_names",
+    "spelling": "letters repeat",
+    "contact": "symbols ascii floors",
+}
+FLAGS = {"people": "answers_by_surname", "contact": "number_first", "tasks": "verb_last", "topics": "capitals"}
+PAIRS = {"dates": "rules times", "tasks": "endings"}
+LENGTHS = {("dates", "weekdays"): 7, ("dates", "months"): 12}
+DATE_RULES = """
+    offset next_morning offset_week offset_fortnight weekday weekday_after next_weekday this_week_weekday
+    weekday_after_next weekday_week weekday_fortnight weekday_weeks day_month day week_of_day day_next_month nth_weekday
+    last_weekday end_of_week middle_of_week start_of_next_week middle_of_next_week end_of_next_week week_after_next
+    weekend next_weekend start_of_month start_of_next_month middle_of_month end_of_month end_of_next_month end_of_year
+    in_working_days in_days in_ten_days in_weeks in_fortnight in_months in_hours agreed open
+"""
+TIME_RULES = "clock half half_to quarter quarter_to past to noon midnight"
+"""Names that the entries of `rules` and `times` may have; what each means is code (`analysis/rules/dates`)."""
+
+
+class LanguagePackInvalid(ValueError):
+    """A language pack lacks something or holds what nothing reads; the message names the file and the keys."""
+
+
+def faults(data: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a pack, each as a sentence that names the key as `section.key`; none if it is whole."""
+    if unknown := sorted(data.keys() - REQUIRED.keys()):
+        return [f"nothing reads the section {name}" for name in unknown]
+    return [fault for section in REQUIRED for fault in _of_section(section, data.get(section, {}))] or [
+        *_of_values(data)
+    ]
+
+
+def _of_section(section: str, held: Mapping[str, Any]) -> Iterator[str]:
+    required, optional = REQUIRED[section].split(), OPTIONAL.get(section, "").split()
+    yield from (f"{section}.{key} is missing" for key in required if key not in held)
+    for key, value in held.items():
+        if key not in required and key not in optional:
+            yield f"nothing reads {section}.{key}"
+        elif not _has_form(section, key, value):
+            yield f"{section}.{key} must be {_form(section, key)}"
+
+
+def _form(section: str, key: str) -> str:
+    forms = (("a table", TABLES), ("true or false", FLAGS), ("a list of pairs", PAIRS))
+    named = next((form for form, of in forms if key in of.get(section, "").split()), "text or a list of text")
+    length = LENGTHS.get((section, key))
+    return f"a list of {length}" if length else named
+
+
+def _has_form(section: str, key: str, value: Any) -> bool:
+    match _form(section, key):
+        case "a table":
+            return isinstance(value, dict)
+        case "true or false":
+            return isinstance(value, bool)
+        case "a list of pairs":
+            return isinstance(value, list) and all(isinstance(one, list) and len(one) == 2 for one in value)
+    if length := LENGTHS.get((section, key)):
+        return isinstance(value, list) and len(value) == length
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
+
+
+def _of_values(data: Mapping[str, Any]) -> Iterator[str]:
+    """Of a pack that has every key in its form."""
+    numbers, dates = data["numbers"], data["dates"]
+    most = max([9, *numbers.get("upto", {}).values()])
+    if len(numbers["units"].split()) <= most:
+        yield f"numbers.units must hold the words for 0 to {most}"
+    if not all(part in numbers["compose"] for part in ("{tens}", "{unit}")):
+        yield "numbers.compose must hold {tens} and {unit}"
+    yield from (f"dates.rules has no rule {name}" for name, _ in dates["rules"] if name not in DATE_RULES.split())
+    times = (name.removeprefix("loose:") for name, _ in dates["times"])
+    yield from (f"dates.times has no rule {name}" for name in times if name not in TIME_RULES.split())
