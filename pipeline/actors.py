@@ -209,6 +209,9 @@ class RayWorkers:
     async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
         return await self._ask(self._diarizer, "voiceprint", [audio.inside], channel, speech)  # type: ignore[no-any-return]
 
+    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+        return await self._ask(self._diarizer, "voices", [audio.inside], channel, speech)  # type: ignore[no-any-return]
+
     async def _ask(self, replicas: DeploymentHandle, method: str, *args: Any) -> Any:
         beside_others = alone = 0  # deaths of a replica that had this request
         while alone < TRIES_ALONE:

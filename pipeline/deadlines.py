@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.errors import TimedOut
 
-ENGINE_STAGES = frozenset({"asr", "diarization", "voiceprint"})
+ENGINE_STAGES = frozenset({"asr", "diarization", "voices", "voiceprint"})
 
 
 class DeadlineOptions(BaseModel):

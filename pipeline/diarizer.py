@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -22,6 +23,7 @@ AHEAD = 2  # batches of one call in the queue at once: one is at work while the 
 READERS = 8  # calls whose sound is read at once: an object store answers each after a while
 
 Spoken = Callable[[], list[Samples]]
+Piece = Callable[[], Samples]
 
 
 class DiarizerReplica(Replica):
@@ -37,7 +39,9 @@ class DiarizerReplica(Replica):
         self._voices: Batcher[Spoken, Voiceprint | None] = Batcher(self._voice, size=1)
         # One call at a time: clustering is what takes memory in a long one.
         self._conclusions: Batcher[list[Any], Diarization] = Batcher(self._conclude, size=1)
-        self._exclusive = Exclusive(self._parts, self._voices, self._conclusions)
+        # A batch is read and embedded at once; between two of them other calls have their turn.
+        self._pieces: Batcher[Piece, Voiceprint | None] = Batcher(self._voices_of, self._engine.batch_size)
+        self._exclusive = Exclusive(self._parts, self._voices, self._pieces, self._conclusions)
 
     async def diarize(self, audio: AudioRef, alone: bool = False) -> Diarization:
         """Who spoke when in channel 0 of `audio`."""
@@ -52,6 +56,14 @@ class DiarizerReplica(Replica):
         sound = (await audio[0]).audio
         (found,) = await submit(self._voices, [lambda: spoken(sound, channel, speech)], alone)
         return found
+
+    async def voices(
+        self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
+    ) -> list[Voiceprint | None]:
+        """The voice in each of several stretches of a channel, by itself; None where nothing can be told."""
+        sound = (await audio[0]).audio
+        pieces = [partial(sound.cut, channel, span.start, span.end) for span in speech]
+        return await submit(self._pieces, pieces, alone)
 
     async def _heard(self, parts: Iterator[Any], alone: bool) -> list[Any]:
         """What is heard in all parts of one call, in order."""
@@ -80,6 +92,11 @@ class DiarizerReplica(Replica):
         pieces = read()
         with self._device:
             return [self._engine.voiceprint(pieces)]
+
+    def _voices_of(self, batch: list[Piece]) -> list[Voiceprint | None]:
+        pieces = [read() for read in batch]
+        with self._device:
+            return self._engine.voices(pieces)
 
     def _conclude(self, batch: list[list[Any]]) -> list[Diarization]:
         (heard,) = batch

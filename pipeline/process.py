@@ -36,7 +36,6 @@ from pipeline.domain.speech import (
     Prosody,
     Recognized,
     Recording,
-    Role,
     Slices,
     Span,
     Transcript,
@@ -48,10 +47,12 @@ from pipeline.legs import LEGS, Legs
 from pipeline.recognise import recognise, with_sound
 from pipeline.speakers import gate
 from pipeline.speakers.attribute import attribute
-from pipeline.speakers.machines import refine
+from pipeline.speakers.channel_voices import worth_asking
+from pipeline.speakers.machines import Voices, refine
 from pipeline.speakers.roles import RoleOptions
-from pipeline.speakers.seconds import party_speech, unpadded
+from pipeline.speakers.seconds import speech_by_speaker
 from pipeline.speakers.turns import TurnOptions
+from pipeline.tell_voices import tell_voices
 from pipeline.vocabulary import vocabulary
 from pipeline.workers import Held, Workers
 
@@ -101,6 +102,7 @@ class Spoken:
     voiceprint: Voiceprint | None
     warnings: tuple[str, ...] = ()
     prosody: Prosody | None = None
+    voices: Voices = ()  # by channel, where words suggest a machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,19 +180,22 @@ async def _listen(walk: "_Walk") -> Spoken:
     walk.seconds = heard.duration
     words, sound = walk.stage("asr", lambda: walk.recognise(heard)), walk.prosody(heard)
     if heard.layout.kind.separated:
-        (recognized, voiceprint), sounded = await _both(_then_voice(walk, heard, words), sound)
-        return Spoken(heard, recognized, None, voiceprint, walk.warnings, sounded)
+        (recognized, voices, voiceprint), sounded = await _both(_then_voice(walk, heard, words), sound)
+        return Spoken(heard, recognized, None, voiceprint, walk.warnings, sounded, voices)
     told_apart = walk.stage("diarization", lambda: walk.diarize(heard))
     (recognized, diarization), sounded = await _both(_both(words, told_apart), sound)
-    return Spoken(heard, recognized, diarization, None, walk.warnings, sounded)
+    voices = await walk.voices(heard, recognized, diarization)
+    return Spoken(heard, recognized, diarization, None, walk.warnings, sounded, voices)
 
 
 async def _then_voice(
     walk: "_Walk", heard: Heard, words: Awaitable[Recognized]
-) -> tuple[Recognized, Voiceprint | None]:
+) -> tuple[Recognized, Voices, Voiceprint | None]:
     """The rep's voiceprint waits for the words: only they tell an announcement on the rep's line from the rep."""
     recognized = await words
-    return recognized, await walk.stage("voiceprint", lambda: walk.rep_voiceprint(heard, recognized))
+    voices = await walk.voices(heard, recognized)
+    made = await walk.stage("voiceprint", lambda: walk.rep_voiceprint(heard, recognized, voices))
+    return recognized, voices, made
 
 
 async def conclude(
@@ -215,9 +220,10 @@ async def conclude(
             options.turns,
             options.roles,
             options.language,
+            spoken.voices,
         )
     await record("speakers", transcript)
-    speech = _speech_by_speaker(spoken, transcript, options.speech.padding_ms / 1000)
+    speech = speech_by_speaker(spoken.heard, transcript, options.speech.padding_ms / 1000)
     material = Material(
         call, transcript, roster, speech, prosody=spoken.prosody, tone_by_voice=options.analysis.tone_by_voice
     )
@@ -363,8 +369,25 @@ class _Walk:
             return Diarization((), {}, "none: no speech was found")
         return await self.workers.diarize(await self.audio())
 
-    async def rep_voiceprint(self, heard: Heard, recognized: Recognized) -> Voiceprint | None:
-        labels = await self.workers.compute(refine, heard.labels, recognized.texts)
+    async def voices(self, heard: Heard, recognized: Recognized, diarization: Diarization | None = None) -> Voices:
+        """Whose voice says each piece, in channels whose words suggest a machine; in other calls no stage.
+
+        Nor where the stored sound is gone, of a call from before there was this stage: its words are judged alone.
+        """
+        spans = diarization.spans if diarization else ()
+        stretches = await self.workers.compute(worth_asking, recognized.texts, len(heard.labels), spans)
+        if not any(stretches):
+            return ()
+        lacking = await self.recall("voices") is NOT_RECORDED and self._audio is None
+        if lacking and not await self.workers.compute(all_stored, self.recordings):
+            return ()
+        return await self.stage("voices", lambda: self._tell_voices(stretches))
+
+    async def _tell_voices(self, stretches: Sequence[Sequence[Span]]) -> Voices:
+        return await tell_voices(self.workers, await self.audio(), stretches, self.options.roles)
+
+    async def rep_voiceprint(self, heard: Heard, recognized: Recognized, voices: Voices) -> Voiceprint | None:
+        labels = await self.workers.compute(refine, heard.labels, recognized.texts, voices)
         heard = replace(heard, labels=labels)
         clean = gate.clean_speech(heard, self.options.roles.prints)
         if not clean:
@@ -468,16 +491,3 @@ def _remove(folder: str) -> None:
         sound.discard(folder)
     except StorageError as error:
         log.warning("%s It is swept after a day.", error)
-
-
-def _speech_by_speaker(spoken: Spoken, transcript: Transcript, padding: float) -> dict[str, tuple[Span, ...]]:
-    """Spans with voice activity by speaker label, where the channel says whose they are; machines speak for nobody.
-
-    Without the `padding` (seconds) that recognition gets at their ends: it would count as talk.
-    """
-    if not spoken.heard.layout.kind.separated:
-        return {}
-    speech = party_speech(spoken.heard, transcript.labels)
-    by_role = {Role.REP: REP, Role.CUSTOMER: CUSTOMER}
-    own = {one.label: speech[by_role[one.role]] for one in transcript.speakers if one.role in by_role}
-    return {label: unpadded(spans, padding) for label, spans in own.items()}

@@ -68,6 +68,9 @@ class Workers(Protocol):
     async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
         """A voiceprint of one channel's speech; None when too little was said."""
 
+    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+        """The voice in each of several stretches of a channel, by itself; None where nothing can be told."""
+
 
 class LocalWorkers:
     """Everything in this process, heavy work in threads: for notebooks, `switchboard process` and tests.
@@ -131,6 +134,12 @@ class LocalWorkers:
     async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
         return await self._run(  # type: ignore[no-any-return]
             "diarizer", lambda engine: engine.voiceprint(spoken(audio.inside.audio, channel, speech))
+        )
+
+    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+        sound = audio.inside.audio
+        return await self._run(  # type: ignore[no-any-return]
+            "diarizer", lambda engine: engine.voices([sound.cut(channel, span.start, span.end) for span in speech])
         )
 
     async def _in_batches(

@@ -45,7 +45,11 @@ from pipeline.domain.speech import (
 from pipeline.language.identification import LanguageOptions
 from pipeline.recognise import recognise
 from pipeline.speakers import machines
+from pipeline.speakers.channel_voices import worth_asking
+from pipeline.speakers.machines import Voices
+from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.seconds import by_machine
+from pipeline.tell_voices import tell_voices
 from pipeline.workers import Held, LocalWorkers
 
 RATE = 8000  # Hz
@@ -87,6 +91,7 @@ class Recorded:
     heard: Heard
     recognized: Recognized
     diarization: Diarization | None
+    voices: Voices
 
 
 def chosen_prompts(sources: Sources, half: Half, language: str) -> list[Clip]:
@@ -206,8 +211,10 @@ async def recorded(workers: LocalWorkers, case: Case, form: str) -> Recorded:
     heard = replace(heard, chunks=tuple(replace(chunk, language=case.language) for chunk in heard.chunks))
     options = (LanguageOptions(), SafetyOptions())
     recognized = await recognise(workers, Held(loaded), heard, engine.engine, (), *options)
-    voices = await workers.diarize(Held(loaded)) if form == "mixed" else None
-    return Recorded(case.name, form, case.parts, heard, recognized, voices)
+    mixed = await workers.diarize(Held(loaded)) if form == "mixed" else None
+    stretches = worth_asking(recognized.texts, len(heard.labels), mixed.spans if mixed else ())
+    voices = await tell_voices(workers, Held(loaded), stretches, RoleOptions())
+    return Recorded(case.name, form, case.parts, heard, recognized, mixed, voices)
 
 
 def record(options: argparse.Namespace, folder: Path) -> None:
@@ -239,8 +246,7 @@ class Verdict:
 
 def judge(made: Recorded) -> Iterator[Verdict]:
     """A verdict for each part of which a word was recognized."""
-    spans = made.diarization.spans if made.diarization else ()
-    labels = machines.refine(made.heard.labels, made.recognized.texts, spans)
+    labels = machines.refine(made.heard.labels, made.recognized.texts, made.voices)
     machine = by_machine(labels)
     words = [(text.chunk.channel, word) for text in made.recognized.texts for word in text.words]
     for part in made.parts:

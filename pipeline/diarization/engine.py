@@ -45,6 +45,12 @@ class Engine(Protocol):
     def voiceprint(self, spoken: Sequence[Samples]) -> Voiceprint | None:
         """The voice of one speaker from pieces of their speech; None when too little was said. Raises `EngineError`."""
 
+    def voices(self, spoken: Sequence[Samples]) -> list[Voiceprint | None]:
+        """The voice in each piece by itself, however short: to compare them with each other, to know nobody by.
+
+        None where nothing can be told. Raises `EngineError`.
+        """
+
 
 ENGINES: dict[str, str] = {
     "pyannote": "pipeline.diarization.pyannote:Pyannote",

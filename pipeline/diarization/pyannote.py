@@ -107,6 +107,11 @@ class Pyannote:
         made = self._voiceprint(vectors.mean(axis=0), seconds)
         return made and replace(made, agreement=_agreement(vectors))
 
+    def voices(self, spoken: Sequence[Samples]) -> list[Voiceprint | None]:
+        """See `pipeline.diarization.Engine`."""
+        least = self._pipeline._embedding.min_num_samples
+        return [self._made(self._embed(one), len(one) / SAMPLE_RATE) if len(one) >= least else None for one in spoken]
+
     def _embed(self, speech: Samples) -> npt.NDArray[np.float64]:
         """The unit vector of one piece of speech; not finite when the model cannot tell."""
         import torch
@@ -124,6 +129,9 @@ class Pyannote:
         """None for too little speech, and for the NaN or zero rows that pyannote gives when it had nothing to embed."""
         if vector is None or seconds < self._options.min_voiceprint_seconds:
             return None
+        return self._made(vector, seconds)
+
+    def _made(self, vector: npt.NDArray[np.floating], seconds: float) -> Voiceprint | None:
         norm = float(np.linalg.norm(vector))
         if not np.isfinite(norm) or norm == 0:
             return None

@@ -434,6 +434,7 @@ STAGES: dict[str, object] = {
     "prosody": Prosody,
     "asr": Recognized,
     "diarization": Diarization,
+    "voices": tuple[tuple[SpeakerSpan, ...], ...],  # by channel, where words suggest a machine; else not recorded
     "voiceprint": Voiceprint | None,  # of the rep channel, where channels are separated
     "speakers": Transcript,
 }

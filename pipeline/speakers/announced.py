@@ -1,8 +1,8 @@
-"""How much words are those of an announcement: patterns by language, weighed in log odds.
+"""How much words are those of an announcement: patterns and learned weights by language, in log odds.
 
 `announcements/LANGUAGE.json` holds regular expressions on text as `plain` makes it, by kind (`WEIGHTS`): what menus,
 queues, mailboxes, conferences and failed calls say, and what only people say. `sets` are parts that patterns share, as
-{NAME}.
+{NAME}. What the patterns do not name, `machine_words.py` may know.
 """
 
 import json
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from pipeline.speakers.machine_words import log_odds, weights_of
 from pipeline.speakers.plain import plain
 
 FOLDER = Path(__file__).parent / "announcements"
@@ -28,6 +29,8 @@ WEIGHTS = {
 """Log odds for "a machine says this" of each pattern of a kind that is found."""
 MOST = {"sure": 2, "likely": 2, "voicemail": 2, "recording_notice": 1, "hint": 2, "person": 3, "reported": 1}
 """How many patterns of a kind count."""
+LEARNED = (-1.5, 2.5)
+"""Between these bounds the learned weights count: they were fitted on few texts, and overlap with the patterns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,8 @@ class Evidence:
     words: str = ""  # what tells a machine, as `plain` text
 
 
-def evidence(text: str, language: str) -> Evidence:
-    """The evidence in a text; none in a language without a file."""
+def evidence(text: str, language: str, learned: bool = True) -> Evidence:
+    """The evidence in a text; none in a language without a file. `learned`: whether the learned weights count too."""
     patterns = patterns_of(language)
     if not patterns:
         return Evidence()
@@ -53,7 +56,10 @@ def evidence(text: str, language: str) -> Evidence:
             counts[kind] = min(len(found), MOST[kind])
             if WEIGHTS[kind] > 0 and kind != "hint":
                 telling += found
-    return Evidence(sum(WEIGHTS[kind] * count for kind, count in counts.items()), counts, "; ".join(telling))
+    score = sum(WEIGHTS[kind] * count for kind, count in counts.items())
+    if learned:
+        score += min(max(log_odds(said, weights_of(language)), LEARNED[0]), LEARNED[1])
+    return Evidence(score, counts, "; ".join(telling))
 
 
 @cache

@@ -33,17 +33,18 @@ def attribute(
     turn_options: TurnOptions | None = None,
     role_options: RoleOptions | None = None,
     language_options: LanguageOptions | None = None,
+    voices: machines.Voices = (),
 ) -> Transcript:
     """Who said what.
 
     With separated channels the channel decides and `rep_voiceprint` may tell which member the rep is;
     otherwise `diarization` tells the voices apart (None: all words are one speaker's). What machines say stays with the
-    channel's speaker, in turns of its own that say so. A transcript in which no party says a word says why in `note`.
+    channel's speaker, in turns of its own that say so; `voices` help to find it, see `channel_voices`. A transcript in
+    which no party says a word says why in `note`.
     """
     texts = recognized.texts
     user_id = user_id or roster.rep
-    spans = diarization.spans if diarization else ()
-    labels = machines.refine(heard.labels, texts, spans)
+    labels = machines.refine(heard.labels, texts, voices)
     if heard.layout.kind.separated:
         speakers, joined = _separated(texts, labels, rep_voiceprint, roster, user_id, turn_options, role_options)
     else:

@@ -2,9 +2,10 @@
 
 The words of a channel are cut into pieces where a sentence, a pause or another party's words end them. Each piece is
 judged by what it says (`announced.py`) and by where it stands: beside music, a ring, a beep or keys, before anybody has
-spoken, right before an answer. The likeliest sequence of person and machine is found over all pieces (Viterbi), so that
-a doubtful piece follows its neighbors, and a change costs less where the words leave a pause. In doubt it stays a
-person's speech, whose words count.
+spoken, right before an answer. Where voices were told apart (`channel_voices.py`), all that a voice says counts for
+each of its pieces: a machine goes on in the voice that said "press one", a person in the one that talks. The likeliest
+sequence of person and machine is found over all pieces (Viterbi), so that a doubtful piece follows its neighbors, and a
+change costs less where the words leave a pause. In doubt it stays a person's speech, whose words count.
 """
 
 import math
@@ -26,6 +27,7 @@ BESIDE = 3.0  # seconds between a sound of the network and a machine that it bel
 AFTER_A_RING = 6.0  # seconds: who answers may do so in the cadence's pause, of 4 s in most countries and 5 s in some
 BEEP_WITHIN = 4.0  # seconds from the end of a greeting to its beep
 ANSWERED_WITHIN = 1.5  # seconds in which a person is answered
+SAME_PLACE = 0.5  # seconds from a voice's span within which a word may be the voice's
 PASSING = 0.6  # seconds; a shorter sound in the other channel is no answer
 SOUNDS = (LabelKind.RINGBACK, LabelKind.BUSY, LabelKind.MUSIC, LabelKind.BEEP, LabelKind.DTMF)
 
@@ -39,11 +41,13 @@ ANSWERED = -0.6  # the other party speaks right after
 STANDS_ALONE = 0.5  # a pause of `LONG_PAUSE`, or the end of the call, before and after
 BEGINS, BEGINS_AT_ONCE = -2.2, -4.0  # a machine begins to speak, after a pause or without one
 ENDS, ENDS_SENTENCE, ENDS_AT_ONCE = -0.2, -1.0, -2.0  # it has spoken: before a pause, after a full stop, else
-GOES_ON_AFTER_OTHERS = -1.5  # a machine speaks again after another party, or after `PARAGRAPH`
-VOICE = 2.0  # at most, by what else the same voice says, where voices are separated
-SURE_VOICE_WORDS = 12  # words of one voice from which that counts in full
+GOES_ON_AFTER_OTHERS = -1.5  # a machine speaks again after another party, in another voice, or after `PARAGRAPH`
+VOICE = 5.0  # at most, by all that the same voice says, where voices are told apart
+VOICE_PIECE = (-0.8, 3.0)  # of each piece for its voice: a person may once speak as a machine does
 
 Labels = tuple[tuple[Label, ...], ...]
+Voices = tuple[tuple[SpeakerSpan, ...], ...]
+"""For each channel whose voice says its pieces, see `channel_voices.py`; empty where voices were not told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +77,17 @@ class Passage:
     score: float
 
 
-def refine(labels: Labels, texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan] = ()) -> Labels:
+def refine(labels: Labels, texts: Sequence[ChunkText], voices: Voices = ()) -> Labels:
     """The labels, with `ANNOUNCEMENT` and `VOICEMAIL` in place of `SPEECH` where a machine speaks.
 
-    `labels` by channel: two channels are two parties; one holds both, and then `spans` say whose voice is heard where,
-    if the voices were separated. A label is cut in two where only a part of it is a machine's. The new labels' `detail`
-    holds the words that gave the machine away.
+    `labels` by channel: two channels are two parties; one holds both. A label is cut in two where only a part of it is
+    a machine's. The new labels' `detail` holds the words that gave the machine away.
     """
-    pieces = [_pieces([t for t in texts if t.chunk.channel == channel], spans) for channel in range(len(labels))]
+    pieces = []
+    for channel in range(len(labels)):
+        spans = voices[channel] if channel < len(voices) else ()
+        # Learned words alone take too many persons for machines: they count where voices can contradict them.
+        pieces.append(pieces_of([one for one in texts if one.chunk.channel == channel], spans, learned=bool(spans)))
     refined = []
     for channel, own in enumerate(labels):
         other = [piece for at, one in enumerate(pieces) if at != channel for piece in one]
@@ -89,8 +96,8 @@ def refine(labels: Labels, texts: Sequence[ChunkText], spans: Sequence[SpeakerSp
     return tuple(refined)
 
 
-def _pieces(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan]) -> list[Piece]:
-    """The words of a channel, cut where a sentence or a voice ends, or a pause begins."""
+def pieces_of(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan], learned: bool) -> list[Piece]:
+    """The words of a channel, cut where a sentence or a voice ends, or a pause begins; `learned`: see `evidence`."""
     runs: list[tuple[frozenset[str], str | None, list[Word]]] = []
     heard = sorted(
         ((_languages(text), word) for text in texts for word in text.words), key=lambda one: (one[1].start, one[1].end)
@@ -108,7 +115,11 @@ def _pieces(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan]) -> list[Pi
         else:
             before[2].append(word)
     return [
-        Piece(tuple(words), max((evidence(text_of(words), code) for code in languages), key=lambda e: e.score), voice)
+        Piece(
+            tuple(words),
+            max((evidence(text_of(words), code, learned) for code in languages), key=lambda said: said.score),
+            voice,
+        )
         for languages, voice, words in runs
     ]
 
@@ -119,26 +130,28 @@ def _languages(text: ChunkText) -> frozenset[str]:
 
 
 def _voice(word: Word, spans: Sequence[SpeakerSpan]) -> str | None:
+    """The voice of the nearest span; none where all are farther away than word times are off."""
     middle = (word.start + word.end) / 2
-    nearest = min(spans, key=lambda span: max(span.start - middle, middle - span.end, 0.0), default=None)
-    return nearest.speaker if nearest else None
+
+    def away(span: SpeakerSpan) -> float:
+        return max(span.start - middle, middle - span.end, 0.0)
+
+    nearest = min(spans, key=away, default=None)
+    return nearest.speaker if nearest and away(nearest) <= SAME_PLACE else None
 
 
 def _passages(pieces: Sequence[Piece], own: Sequence[Label], party: Sequence[Piece] | None) -> list[Passage]:
     """What machines say in a channel; `party` are the pieces of the other party's, None where one holds everybody.
 
-    Where voices are separated, it is found twice: once more with what each voice says besides.
+    Where voices are told apart, all that a voice says counts for each of its pieces.
     """
     other = party or ()
     places = [_place(pieces, at, own, other) for at in range(len(pieces))]
     for at, piece in enumerate(pieces):
         if _only_a_notice(piece) and (party is None or _in_person(pieces, at)):
             places[at] += ONLY_A_NOTICE
+    places = [place + voice for place, voice in zip(places, _by_voice(pieces, places), strict=True)]
     machine = _likeliest(pieces, places, other)
-    if any(piece.voice for piece in pieces):
-        voices = _by_voice(pieces, machine)
-        places = [place + voices[piece.voice] for place, piece in zip(places, pieces, strict=True)]
-        machine = _likeliest(pieces, places, other)
     _take_beginning(pieces, machine, other)
     runs = [list(run) for is_machine, run in groupby(range(len(pieces)), lambda at: machine[at]) if is_machine]
     return [_passage(pieces, run, sum(places[at] + pieces[at].said.score for at in run)) for run in runs]
@@ -213,17 +226,19 @@ def _beep_after(piece: Piece, own: Sequence[Label]) -> bool:
     return any(label.kind is LabelKind.BEEP and -0.5 <= label.start - piece.end <= BEEP_WITHIN for label in own)
 
 
-def _by_voice(pieces: Sequence[Piece], machine: Sequence[bool]) -> dict[str | None, float]:
-    """For each voice, log odds for a machine by the share of its words that were taken for a machine's."""
-    all_words: dict[str | None, int] = defaultdict(int)
-    by_machine: dict[str | None, int] = defaultdict(int)
-    for piece, is_machine in zip(pieces, machine, strict=True):
-        all_words[piece.voice] += len(piece.words)
-        by_machine[piece.voice] += len(piece.words) * is_machine
-    return {
-        voice: VOICE * min(1.0, words / SURE_VOICE_WORDS) * (2 * by_machine[voice] / words - 1)
-        for voice, words in all_words.items()
-    }
+def _by_voice(pieces: Sequence[Piece], places: Sequence[float]) -> list[float]:
+    """For each piece, log odds for a machine by all that its voice says besides."""
+    own = [
+        min(max(place + piece.said.score, VOICE_PIECE[0]), VOICE_PIECE[1])
+        for piece, place in zip(pieces, places, strict=True)
+    ]
+    together: dict[str | None, float] = defaultdict(float)
+    for piece, odds in zip(pieces, own, strict=True):
+        together[piece.voice] += odds
+    return [
+        min(max(together[piece.voice] - odds, -VOICE), VOICE) if piece.voice else 0.0
+        for piece, odds in zip(pieces, own, strict=True)
+    ]
 
 
 def _likeliest(pieces: Sequence[Piece], places: Sequence[float], other: Sequence[Piece]) -> list[bool]:
@@ -249,7 +264,8 @@ def _changes(before: Piece, after: Piece, other: Sequence[Piece]) -> tuple[float
     """Log odds of: a machine begins, a machine ends, a machine goes on, between two pieces of a channel."""
     gap = after.start - before.end
     answered = any(before.end - 0.1 <= (one.start + one.end) / 2 <= after.start + 0.1 for one in other)
-    goes_on = GOES_ON_AFTER_OTHERS if answered or gap > PARAGRAPH else 0.0
+    apart = before.voice and after.voice and before.voice != after.voice
+    goes_on = GOES_ON_AFTER_OTHERS if answered or apart or gap > PARAGRAPH else 0.0
     if answered or gap >= LETS_GO or before.voice != after.voice:
         return BEGINS, ENDS, goes_on
     ends = ENDS_SENTENCE if before.words[-1].text.endswith(SENTENCE) else ENDS_AT_ONCE
@@ -283,10 +299,10 @@ def _overlaps(word: Word, label: Label) -> bool:
     return min(word.end, label.end) - max(word.start, label.start) > 0
 
 
-def _kind(passage: Passage) -> tuple[LabelKind, str]:
+def _kind(passage: Passage) -> tuple[LabelKind, str | None]:
     counts: dict[str, int] = defaultdict(int)
     for piece in passage.pieces:
         for kind, count in piece.said.counts.items():
             counts[kind] += count
     detail = "; ".join(piece.said.words for piece in passage.pieces if piece.said.words)
-    return (LabelKind.VOICEMAIL if counts["voicemail"] else LabelKind.ANNOUNCEMENT), detail
+    return (LabelKind.VOICEMAIL if counts["voicemail"] else LabelKind.ANNOUNCEMENT), detail or None

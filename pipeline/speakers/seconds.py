@@ -3,7 +3,20 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from pipeline.domain.speech import ChunkText, Heard, Label, LabelKind, LayoutKind, Recognized, Span, Word
+from pipeline.domain.speech import (
+    CUSTOMER,
+    REP,
+    ChunkText,
+    Heard,
+    Label,
+    LabelKind,
+    LayoutKind,
+    Recognized,
+    Role,
+    Span,
+    Transcript,
+    Word,
+)
 
 Labels = tuple[tuple[Label, ...], ...]  # for each channel
 
@@ -70,6 +83,19 @@ def unpadded(spans: Sequence[Span], padding: float) -> tuple[Span, ...]:
         off = max(0.0, min(padding, (span.duration - SHORTEST) / 2))
         made.append(Span(span.start + off if span.start > 0 else span.start, span.end - off))
     return tuple(made)
+
+
+def speech_by_speaker(heard: Heard, transcript: Transcript, padding: float) -> dict[str, tuple[Span, ...]]:
+    """Spans with voice activity by speaker label, where the channel says whose they are; machines speak for nobody.
+
+    Without the `padding` (seconds) that recognition gets at their ends: it would count as talk.
+    """
+    if not heard.layout.kind.separated:
+        return {}
+    speech = party_speech(heard, transcript.labels)
+    by_role = {Role.REP: REP, Role.CUSTOMER: CUSTOMER}
+    own = {one.label: speech[by_role[one.role]] for one in transcript.speakers if one.role in by_role}
+    return {label: unpadded(spans, padding) for label, spans in own.items()}
 
 
 def without(span: Span, taken: Sequence[Span]) -> list[Span]:

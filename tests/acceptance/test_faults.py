@@ -29,7 +29,7 @@ async def until(condition: Callable[[], object], timeout: float = 60.0) -> None:
 
 async def at_stage(client: Client, call_id: str, stage: str) -> None:
     """Wait until the call is at `stage` or a later one."""
-    order = ["fetch", "audio", "asr", "prosody", "diarization", "voiceprint", "speakers", None]
+    order = ["fetch", "audio", "asr", "prosody", "diarization", "voices", "voiceprint", "speakers", None]
     deadline = time.monotonic() + 60
     while (record := await client.record(call_id)).call.stage not in order[order.index(stage) : -1]:
         assert record.call.state == "transcribing", "the call ended before the fault"

@@ -157,6 +157,11 @@ async def test_the_real_engine_gives_each_of_several_calls_its_own(diarizer: Any
         assert one.spans
     print_of_all = await replica.voiceprint(reference(Loaded(audio, LAYOUT)), 0, [Span(0.5, 8.0), Span(9.0, 14.0)])
     assert print_of_all is not None
+    short = [Span(0.5, 1.5), Span(2.0, 3.0), Span(9.0, 9.01)]
+    vectors = [made and made.vector for made in await replica.voices(reference(Loaded(audio, LAYOUT)), 0, short)]
+    pieces = [audio.cut(0, span.start, span.end) for span in short]
+    assert vectors == [made and made.vector for made in diarizer.voices(pieces)]
+    assert vectors[0] and vectors[1] and vectors[2] is None
 
 
 async def test_sound_that_is_gone_is_said_to_be(replica: Any, tmp_path: Path) -> None:

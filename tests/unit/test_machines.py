@@ -7,7 +7,9 @@ import pytest
 
 from pipeline.domain.speech import Chunk, ChunkText, Label, LabelKind, SpeakerSpan, Word
 from pipeline.speakers.announced import MOST, WEIGHTS, evidence, languages, patterns_of
+from pipeline.speakers.machine_words import log_odds, weights_of
 from pipeline.speakers.machines import refine
+from pipeline.speakers.seconds import by_machine
 
 SPEECH, SILENCE, BEEP = LabelKind.SPEECH, LabelKind.SILENCE, LabelKind.BEEP
 RING, MUSIC, VOICEMAIL, ANNOUNCEMENT = LabelKind.RINGBACK, LabelKind.MUSIC, LabelKind.VOICEMAIL, LabelKind.ANNOUNCEMENT
@@ -222,13 +224,61 @@ def test_a_voice_that_reads_a_menu_also_says_what_stands_beside_it() -> None:
         said("The house is quiet today.", 0, 3),
         said("Press one for sales, press two for support.", 4, 9),
         said("Nothing else matters here.", 9.4, 11),
-        said("Well, I had a question.", 13, 16),
+        said("Well, I had a question about it.", 13, 16),
     ]
     spans = (SpeakerSpan(0, 3.5, "A"), SpeakerSpan(3.8, 11.2, "B"), SpeakerSpan(12.8, 17, "A"))
-    (refined,) = refine((own,), texts, spans)
+    (refined,) = refine((own,), texts, (spans,))
     assert kinds([one for one in refined if one.end - one.start > 0.5]) == [SPEECH, ANNOUNCEMENT, SPEECH]
     machine = next(one for one in refined if one.kind is ANNOUNCEMENT)
     assert machine.start < 4 < 10.9 < machine.end
+
+
+MENU = "Press one for sales, press two for support, press three for billing."
+TALK = ("So it was the invoice from May.", "The roof leaks again.", "It was blue, and then green.", "He paid in cash.")
+
+
+def machines(*parts: tuple[str, str | None, str]) -> tuple[str, str]:
+    """Whether parts of a channel are a machine's (M) or a person's (P), by voices and without them; a part is who says
+    it, in whose voice, and what. Each takes three seconds, with a pause after it; nobody answers."""
+    texts = [said(text, 5.0 * at, 5.0 * at + 3) for at, (_, _, text) in enumerate(parts)]
+    spans = tuple(SpeakerSpan(5.0 * at, 5.0 * at + 3, voice) for at, (_, voice, _) in enumerate(parts) if voice)
+    labels = (channel(*[(SPEECH, 5.0)] * len(parts)), channel((SILENCE, 5.0 * len(parts))))
+    found = []
+    for voices in ((spans, ()), ()):
+        machine = by_machine(refine(labels, texts, voices))
+        found.append("".join("M" if machine(0, text.words[1]) else "P" for text in texts))
+    assert found[0] == "".join(who for who, _, _ in parts)
+    return found[0], found[1]
+
+
+def test_the_voice_of_a_menu_is_a_machines_whatever_else_it_says() -> None:
+    odd = "They have been carried away."
+    parts = (("M", "1", MENU), ("P", "2", TALK[0]), ("P", "2", TALK[1]), ("M", "1", odd), ("P", "2", TALK[2]))
+    assert machines(*parts) == ("MPPMP", "MPPPP")
+
+
+def test_a_person_who_once_speaks_as_a_menu_does_stays_a_person_by_the_voice() -> None:
+    own = (*TALK[:2], "Please stay on the line.", *TALK[2:])
+    assert machines(*(("P", "1", text) for text in own)) == ("PPPPP", "PPMPP")
+
+
+def test_learned_words_tell_a_machine_only_where_voices_could_contradict_them() -> None:
+    unknown = "Your request has been processed."
+    assert not evidence(unknown, "en", learned=False).counts
+    assert machines(("M", "1", unknown), ("P", "2", TALK[0]), ("M", "1", MENU)) == ("MPM", "PPM")
+    assert machines(("P", "2", unknown), ("P", "2", TALK[0]), ("P", "2", TALK[1]), ("M", "1", MENU))[1] == "PPPM"
+
+
+def test_a_word_far_from_every_voice_is_nobodys() -> None:
+    machines(("M", "1", MENU), ("M", "1", "All alone."), ("P", "2", TALK[0]))
+    machines(("M", "1", MENU), ("P", None, "All alone."), ("P", "2", TALK[0]))
+
+
+def test_weights_are_there_for_some_languages_and_few_words_say_nothing() -> None:
+    assert {code for code in languages() if weights_of(code)} == {"en", "es", "fr"}
+    assert log_odds("please hold", weights_of("en")) == 0.0
+    assert log_odds("please hold while your call is transferred", weights_of("en")) > 2
+    assert log_odds("please hold while your call is transferred", {}) == 0.0
 
 
 def test_nothing_said_and_nothing_labelled_change_nothing() -> None:

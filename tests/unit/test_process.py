@@ -21,6 +21,8 @@ from pipeline.domain.speech import (
     ChunkText,
     Diarization,
     Heard,
+    Label,
+    LabelKind,
     Layout,
     LayoutKind,
     Recognized,
@@ -200,6 +202,23 @@ async def test_a_stage_that_found_nothing_is_not_run_again() -> None:
     known = {"fetch": recordings, "audio": heard, "asr": spoken().recognized, "voiceprint": None}
     outcome = await process(call().call, LocalWorkers(None, None), Roster(), recall=recalling(known))
     assert outcome.transcript.turns
+
+
+async def test_a_call_from_before_voices_were_told_apart_is_analyzed_again_though_its_sound_is_gone() -> None:
+    """Its words suggest a machine: without the sound they are judged alone."""
+    heard, text = spoken().heard, spoken().recognized.texts[0]
+    said = ["Press", "1", "for", "sales.", "Press", "2", "for", "support."]
+    words = tuple(replace(word, text=one) for word, one in zip(text.words, said, strict=False))
+    heard = replace(heard, labels=((Label(0, 8, LabelKind.SPEECH),),))
+    recognized = Recognized((replace(text, words=words),), "by hand")
+    recordings = (Recording(0, "file:///nowhere", "00" * 32, 1),)
+    known = {"fetch": recordings, "audio": heard, "asr": recognized, "diarization": spoken().diarization}
+    outcome = await process(call().call, LocalWorkers(None, None), Roster(), recall=recalling(known))
+    assert outcome.transcript.turns[0].machine
+    spans = (SpeakerSpan(0, 3, "voice 1"),)
+    known["voices"] = (spans,)
+    outcome = await process(call().call, LocalWorkers(None, None), Roster(), recall=recalling(known))
+    assert outcome.spoken.voices == (spans,)
 
 
 async def test_that_an_earlier_attempt_gave_up_one_of_two_files_is_still_said() -> None:
