@@ -66,7 +66,7 @@ def calls(sources: Sources, half: Half, wanted: Sequence[str] = ()) -> Iterator[
     voices = {clip.speaker: clip for clip in sources.voices(half)}
     for number, mix in enumerate(mixes(half)):
         if not wanted or mix.name in wanted:
-            yield _composed(mix, [voices[name] for name in mix.voices], sources, half, number)
+            yield composed(mix, [voices[name] for name in mix.voices], sources, half, number)
     for name in LONG:
         if not wanted or name in wanted:
             yield compose(name, sources, half)
@@ -81,12 +81,12 @@ def _two(first: Iterator[str], second: Iterator[str]) -> tuple[str, str]:
     return next(first), next(second)
 
 
-def _composed(mix: Mix, clips: list[Clip], sources: Sources, half: Half, seed: int) -> Call:
+def composed(mix: Mix, clips: list[Clip], sources: Sources, half: Half, seed: int) -> Call:
     """The voices in turn, each on a line of its own but the third, mixed."""
     rng = random.Random(seed)
     built = Builder(seed)
     levels = (-23.0, -23.0 - mix.quieter, -23.0)
-    pieces = [_pieces(level(clip.load(), dbfs), rng) for clip, dbfs in zip(clips, levels, strict=False)]
+    pieces = [pieces_of(level(clip.load(), dbfs), rng) for clip, dbfs in zip(clips, levels, strict=False)]
     at = 1.0
     for turn in range(max(map(len, pieces))):
         for number, (clip, own) in enumerate(zip(clips, pieces, strict=True)):
@@ -112,7 +112,7 @@ class Piece:
     offset: float
 
 
-def _pieces(sound: Sound, rng: random.Random) -> list[Piece]:
+def pieces_of(sound: Sound, rng: random.Random) -> list[Piece]:
     """Turns of `TURNS` seconds, cut where it is quietest within their bounds."""
     decibel = energy(sound)
     loud = decibel > max(np.quantile(decibel, 0.95) - 35, np.quantile(decibel, 0.05) + 8)

@@ -16,8 +16,8 @@ from pipeline.asr import doubt, verdicts
 from pipeline.asr.doubt import DoubtCalibration
 from pipeline.asr.plausible import plain
 from pipeline.asr.verdicts import REASONS, Verdict
-from pipeline.asr.words import in_pieces
-from pipeline.domain.speech import Audio, ChunkText, Doubt, Heard, Span, Word, text_of
+from pipeline.asr.words import clear_of, in_pieces
+from pipeline.domain.speech import Audio, ChunkText, Doubt, Heard, LabelKind, Span, Word, text_of
 
 __all__ = ["REASONS", "SafetyOptions", "Suspect", "review", "settle"]
 
@@ -112,7 +112,7 @@ def settle(
             verdict.doubt("unstable", range(len(text.words)))
         if calibration is not None:
             verdict.doubt("unsure", _unsure(text, calibration, options))
-    settled = [_mark(text, verdict) for text, verdict in zip(chosen, judged, strict=True)]
+    settled = [_clear(_mark(text, verdict), heard) for text, verdict in zip(chosen, judged, strict=True)]
     doubts = [d for text, verdict in zip(chosen, judged, strict=True) for d in _doubts(text, verdict)]
     doubts += [
         _doubt(text, text.words, verdict.reasons, kept=False)
@@ -120,6 +120,13 @@ def settle(
         if text.words and not taken.words
     ]
     return _in_order(settled), tuple(sorted(doubts, key=lambda d: (d.channel, d.start, d.end, d.kept)))
+
+
+def _clear(text: ChunkText, heard: Heard) -> ChunkText:
+    """No word lasts through what the recording lacks."""
+    labels = heard.labels[text.chunk.channel] if text.chunk.channel < len(heard.labels) else ()
+    gaps = [Span(label.start, label.end) for label in labels if label.kind is LabelKind.GAP]
+    return replace(text, words=clear_of(text.words, gaps)) if gaps else text
 
 
 def _unsure(text: ChunkText, calibration: DoubtCalibration, options: SafetyOptions) -> list[int]:

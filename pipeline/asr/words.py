@@ -139,6 +139,18 @@ def in_pieces(words: Sequence[Word], pieces: Sequence[Span]) -> tuple[Word, ...]
     )
 
 
+def clear_of(words: Sequence[Word], gaps: Sequence[Span]) -> tuple[Word, ...]:
+    """The words with none of them lasting through a gap: each on that side of it on which more of it lies."""
+    cleared = []
+    for word in words:
+        for gap in gaps:
+            before, after = gap.start - word.start, word.end - gap.end
+            if gap.start < word.end and gap.end > word.start and max(before, after) > SHORTEST:
+                word = replace(word, end=gap.start) if before >= after else replace(word, start=gap.end)  # noqa: PLW2901
+        cleared.append(word)
+    return tuple(cleared)
+
+
 def _places(words: Sequence[Word], pieces: Sequence[Span]) -> list[int]:
     """For each word, in order, the index of the piece that holds most of it, else of the nearest; it never falls."""
     found: list[int] = []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.audio import detector, evidence, voice
+from pipeline.audio import detector, evidence, lost, voice
 from pipeline.audio.canvas import Canvas, paint_gaps, paint_ground, paint_number, paint_signal, paint_speech
 from pipeline.audio.detector import SpeechOptions
 from pipeline.audio.evidence import mask_of
@@ -71,4 +71,5 @@ def _label_channel(audio: Audio, channel: int, options: SpeechOptions) -> tuple[
     paint_gaps(canvas, [gap for gap in gaps if gap.duration < BETWEEN_WORDS])
     paint_speech(canvas, speech, probabilities)
     paint_gaps(canvas, [gap for gap in gaps if gap.duration >= BETWEEN_WORDS])  # padding does not reach into them
+    paint_gaps(canvas, lost.find(audio, channel))  # they cut into words: the detector takes them for a part of these
     return canvas.labels(audio.duration)
