@@ -47,7 +47,7 @@ def nearest(half: Half, sources: Sources, pipeline: str, count: int) -> list[tup
     parts = spoken(half, sources)
     prints = {}
     for name in (name for names in PITCH[half].values() for name in names if name in parts):
-        made = engine.voiceprint(mulaw(np.concatenate(parts[name])))
+        made = engine.voiceprint([mulaw(np.concatenate(parts[name]))])
         if made is not None:
             prints[name] = np.asarray(made.vector) / np.linalg.norm(made.vector)
     pairs = [
