@@ -27,6 +27,7 @@ import numpy as np
 import soundfile
 from scipy.signal import resample_poly
 
+from bench.real.announced import HeardWord, Labelled, Part, Verdict, keep, verdicts
 from bench.real.sources import Clip, Half, Sound, Sources
 from bench.sounds import RINGING, cadence, level, through
 from pipeline import asr, diarization
@@ -40,7 +41,6 @@ from pipeline.domain.speech import (
     Layout,
     LayoutKind,
     Recognized,
-    text_of,
 )
 from pipeline.language.identification import LanguageOptions
 from pipeline.recognise import recognise
@@ -55,20 +55,6 @@ from pipeline.workers import Held, LocalWorkers
 RATE = 8000  # Hz
 SHARES = {"en": 66, "es": 9, "fr": 9, "it": 9, "ru": 9}
 LONGEST = 15.0  # seconds of a prompt
-MOST = 0.8  # share of its words from which a prompt counts as labelled
-FEW = 0.2  # share of its words from which a person's turn counts as labelled
-
-
-@dataclass(frozen=True)
-class Part:
-    """What lies where in a call: `kind` is prompt or turn, `place` begin, after_music, between or end."""
-
-    kind: str
-    channel: int
-    start: float
-    end: float
-    place: str = ""
-    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -233,32 +219,13 @@ def record(options: argparse.Namespace, folder: Path) -> None:
                 path.write_bytes(pickle.dumps(asyncio.run(recorded(LocalWorkers(loaded[model], diarizer), case, form))))
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The share of the words of one part that were labelled as a machine's. `words` holds their text."""
-
-    case: str
-    form: str
-    part: Part
-    share: float
-    words: str
-
-
-def judge(made: Recorded) -> Iterator[Verdict]:
-    """A verdict for each part of which a word was recognized."""
+def labelled(made: Recorded) -> Labelled:
+    """The call as this revision labels it."""
     labels = machines.refine(made.heard.labels, made.recognized.texts, made.voices)
     machine = by_machine(labels)
     words = [(text.chunk.channel, word) for text in made.recognized.texts for word in text.words]
-    for part in made.parts:
-        own = [
-            (channel, word)
-            for channel, word in words
-            if part.start <= (word.start + word.end) / 2 <= part.end
-            and (made.form == "mixed" or channel == part.channel)
-        ]
-        if own:
-            share = sum(machine(channel, word) for channel, word in own) / len(own)
-            yield Verdict(made.case, made.form, part, share, text_of([word for _, word in own]))
+    heard = tuple(HeardWord(at, word.start, word.end, word.text, machine(at, word)) for at, word in words)
+    return Labelled(made.case, made.form, made.parts, heard)
 
 
 def show(verdicts: Sequence[Verdict], details: bool) -> None:
@@ -272,20 +239,20 @@ def show(verdicts: Sequence[Verdict], details: bool) -> None:
     for code in SHARES:
         groups[code] = [v for v in said if v.case.startswith(code)]
     for name, group in groups.items():
-        found = sum(v.share >= MOST for v in group)
+        found = sum(v.labelled for v in group)
         print(f"{name:<28}{found:>5} of {len(group):>4} labelled  {found / max(1, len(group)):.3f}")
     for form in ("separated", "mixed"):
         group = [v for v in people if v.form == form]
-        wrong = sum(v.share >= FEW for v in group)
+        wrong = sum(v.labelled for v in group)
         print(
             f"{f'turns of people, {form}':<28}{wrong:>5} of {len(group):>4} labelled  {wrong / max(1, len(group)):.4f}"
         )
     if details:
         for v in said:
-            if v.share < MOST:
+            if not v.labelled:
                 print("missed", v.case, v.form, v.part.place, f"{v.share:.2f}", "|", v.part.text, "|", v.words)
         for v in people:
-            if v.share >= FEW:
+            if v.labelled:
                 print("wrong ", v.case, v.form, f"{v.share:.2f}", "|", v.words)
 
 
@@ -298,14 +265,17 @@ def main() -> None:
     parser.add_argument("--language", action="append", choices=tuple(SHARES), help="only this one; may be repeated")
     parser.add_argument("--diarization", default="segmentation-3.0+campplus", help="pipeline for mixed calls")
     parser.add_argument("--judge", action="store_true", help="recognize nothing")
+    parser.add_argument("--keep", action="store_true", help="write what `make figures` scores: report half only")
     parser.add_argument("--details", action="store_true", help="print what was judged wrong")
     options = parser.parse_args()
     folder = options.folder / options.half
     folder.mkdir(parents=True, exist_ok=True)
     if not options.judge:
         record(options, folder)
-    made = [pickle.loads(path.read_bytes()) for path in sorted(folder.glob("*.pickle"))]
-    show([verdict for one in made for verdict in judge(one)], options.details)
+    made = [labelled(pickle.loads(path.read_bytes())) for path in sorted(folder.glob("*.pickle"))]
+    show([verdict for one in made for verdict in verdicts(one)], options.details)
+    if options.keep:
+        keep(made)
 
 
 if __name__ == "__main__":

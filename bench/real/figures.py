@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.real import intervals, outputs
+from bench.real import announced, intervals, outputs
 from bench.real.calls import Truth
 from bench.real.intervals import difference, estimate
 from bench.real.outputs import Output
@@ -38,7 +38,7 @@ def read_scores(folder: Path) -> tuple[Scores, dict[str, list[dict[str, Any]]]]:
     scores: Scores = defaultdict(list)
     languages: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl.gz")):
-        if path.name == TRUTHS:
+        if path.name in (TRUTHS, announced.FILE.name):
             continue
         label = path.name.removesuffix(".jsonl.gz")
         for output in outputs.read(path):
@@ -67,6 +67,8 @@ def figures(folder: Path) -> dict[str, Any]:
     """Every figure of the outputs in a folder, as JSON holds it."""
     scores, languages = read_scores(folder)
     found: dict[str, Any] = {"languages": dict(sorted(languages.items()))}
+    if (folder / announced.FILE.name).is_file():
+        found["announcements"] = announced.figures(announced.read(folder / announced.FILE.name))
     for model in sorted({model for model, _ in scores}):
         by_system = {system: scores[model, system] for system in LABELS if (model, system) in scores}
         found[model] = {

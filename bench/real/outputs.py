@@ -101,22 +101,22 @@ class Output:
 def write(path: Path, outputs: Iterable[Output]) -> None:
     """Gzipped JSON lines, ordered by call, model and system; the same bytes for the same outputs."""
     rows = sorted((output.row() for output in outputs), key=lambda row: (row["call"], row["model"], row["system"]))
-    _write(path, rows)
+    write_rows(path, rows)
 
 
 def read(path: Path) -> Iterator[Output]:
     """What `write` wrote."""
-    return (Output.of(row) for row in _read(path))
+    return (Output.of(row) for row in read_rows(path))
 
 
 def write_truths(path: Path, truths: Iterable[dict[str, object]]) -> None:
     """Gzipped JSON lines of `calls.Call.truth`."""
-    _write(path, sorted(truths, key=lambda truth: str(truth["name"])))
+    write_rows(path, sorted(truths, key=lambda truth: str(truth["name"])))
 
 
 def read_truths(path: Path) -> dict[str, Truth]:
     """Truths by call."""
-    return {truth.name: truth for truth in map(Truth.of, _read(path))}
+    return {truth.name: truth for truth in map(Truth.of, read_rows(path))}
 
 
 def _short(value: Any) -> Any:
@@ -125,11 +125,13 @@ def _short(value: Any) -> Any:
     return round(value, 2) if isinstance(value, float) else value
 
 
-def _write(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Gzipped JSON lines, the same bytes for the same rows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
     path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
 
 
-def _read(path: Path) -> Iterator[dict[str, Any]]:
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """What `write_rows` wrote."""
     return (json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines())

@@ -9,7 +9,7 @@ from bench.real.figures import LABELS, SHARES
 def show(found: dict[str, Any]) -> str:
     """Every table, one under the other."""
     lines: list[str] = []
-    for model in (model for model in found if model != "languages"):
+    for model in (model for model in found if model not in ("languages", "announcements")):
         own = found[model]
         systems = [system for system in LABELS if any(row.get(system) for row in own["by class"].values())]
         lines += [f"## {model}", "", "Words wrong, % (95 % interval); last: ours less the best raw way, points", ""]
@@ -35,6 +35,9 @@ def show(found: dict[str, Any]) -> str:
         for row in own
     ]
     lines += _table(["system", "language", "call right", "prompts right", "words wrong, %"], rows)
+    lines += ["", "## Announcements", "", "Labelled a machine's, % (95 % interval)", ""]
+    told = [[name, str(row["of"]), _cell(row)] for name, row in found.get("announcements", {}).items()]
+    lines += _table(["", "of", "labelled"], told)
     return "\n".join(lines)
 
 

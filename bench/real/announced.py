@@ -1,0 +1,129 @@
+"""Which words of calls with announcements were labelled a machine's: kept, and scored without recordings or models."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.real.intervals import RESAMPLES, SEED
+from bench.real.outputs import FOLDER, read_rows, write_rows
+
+FILE = FOLDER / "announcements.jsonl.gz"
+MOST = 0.8  # share of its words from which a prompt counts as labelled
+FEW = 0.2  # share of its words from which a person's turn counts as labelled
+PLACES = ("begin", "after_music", "between", "end")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What lies where in a call: `kind` is prompt or turn, `place` one of `PLACES`."""
+
+    kind: str
+    channel: int
+    start: float
+    end: float
+    place: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class HeardWord:
+    """A recognized word, and whether it was labelled a machine's."""
+
+    channel: int
+    start: float
+    end: float
+    text: str
+    machine: bool
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A call as it came out, separated or mixed (`form`)."""
+
+    case: str
+    form: str
+    parts: tuple[Part, ...]
+    words: tuple[HeardWord, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The share of the words of one part that were labelled as a machine's. `words` holds their text."""
+
+    case: str
+    form: str
+    part: Part
+    share: float
+    words: str
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the part counts as labelled a machine's."""
+        return self.share >= (MOST if self.part.kind == "prompt" else FEW)
+
+
+def verdicts(made: Labelled) -> Iterator[Verdict]:
+    """A verdict for each part of which a word was recognized."""
+    for part in made.parts:
+        own = [
+            word
+            for word in made.words
+            if part.start <= (word.start + word.end) / 2 <= part.end
+            and (made.form == "mixed" or word.channel == part.channel)
+        ]
+        if own:
+            share = sum(word.machine for word in own) / len(own)
+            yield Verdict(made.case, made.form, part, share, " ".join(word.text for word in own))
+
+
+def keep(made: Sequence[Labelled], path: Path = FILE) -> None:
+    """Write calls, ordered by name and form; the same bytes for the same calls."""
+    rows = []
+    for one in sorted(made, key=lambda one: (one.case, one.form)):
+        parts = [[round(v, 2) if isinstance(v, float) else v for v in asdict(part).values()] for part in one.parts]
+        words = [[w.channel, round(w.start, 2), round(w.end, 2), w.text, int(w.machine)] for w in one.words]
+        rows.append({"case": one.case, "form": one.form, "parts": parts, "words": words})
+    write_rows(path, rows)
+
+
+def read(path: Path = FILE) -> list[Labelled]:
+    """What `keep` wrote."""
+    return [
+        Labelled(
+            row["case"],
+            row["form"],
+            tuple(Part(*part) for part in row["parts"]),
+            tuple(HeardWord(*word[:4], machine=bool(word[4])) for word in row["words"]),
+        )
+        for row in read_rows(path)
+    ]
+
+
+def figures(made: Sequence[Labelled]) -> dict[str, Any]:
+    """Prompts and turns of people labelled a machine's, in per cent, by form and place."""
+    found = [verdict for one in made for verdict in verdicts(one)]
+    prompts = [one for one in found if one.part.kind == "prompt"]
+    turns = [one for one in found if one.part.kind == "turn"]
+    groups = {"prompts": prompts}
+    for form in ("separated", "mixed"):
+        groups[f"prompts, {form}"] = [one for one in prompts if one.form == form]
+        for place in PLACES:
+            groups[f"prompts, {form}, {place}"] = [one for one in groups[f"prompts, {form}"] if one.part.place == place]
+    groups["turns of people"] = turns
+    for form in ("separated", "mixed"):
+        groups[f"turns of people, {form}"] = [one for one in turns if one.form == form]
+    return {name: _share(own) for name, own in groups.items() if own}
+
+
+def _share(own: Sequence[Verdict]) -> dict[str, float]:
+    """With an interval of 95 % from resampling calls: a call's parts, in both its forms, stand and fall together."""
+    cases = sorted({one.case for one in own})
+    table = np.array([[sum(o.labelled for o in own if o.case == c), sum(o.case == c for o in own)] for c in cases])
+    drawn = table[np.random.default_rng(SEED).integers(0, len(cases), (RESAMPLES, len(cases)))].sum(axis=1)
+    low, high = np.quantile(100 * drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
+    hits, of = table.sum(axis=0)
+    value, low, high = (round(float(share), 2) for share in (100 * hits / of, low, high))
+    return {"value": value, "low": low, "high": high, "of": int(of)}
