@@ -22,7 +22,11 @@ OTHER = 0.5  # times those of the other way, at most
 LEAST = 0.3  # seconds at once that count as none
 STEP = 0.02  # seconds
 SURE, UNSURE = 0.9, 0.5  # confidence
-STAMPED = 0.8  # where the files alone say when they began
+# Where the files say when they began, on real voices, of legs that neither began nor ended together, up to half of the
+# turns early: to the sample 70 of 72 pairs were right, two not believed; to the second, which leaves a confidence of
+# UNSURE, 14 of 43 to 0.1 s and 32 to 0.5 s where the turns had the last word, 23 of 29 to 0.5 s where they had not.
+STAMPED = 0.9
+BELIEVED = 0.7  # times the seconds at once that would come about by chance: with more the files are not believed
 OVERLAPPING = 0.5  # of the shorter leg must lie beside the other one
 
 
@@ -71,8 +75,8 @@ def guess(heard: tuple[Heard, Heard], seconds: tuple[float, float]) -> Guess:
 def stamped(heard: tuple[Heard, Heard], seconds: tuple[float, float], times: tuple[Started, Started]) -> Guess:
     """The guess, with the times at which the files say that they began: as they say where the parties take turns then.
 
-    Times to the second leave a second on either side, in which the turns have the last word. Where the turns speak
-    against what the files say, they are not believed.
+    Times to the second leave a second on either side, in which the turns have the last word if nobody talks at once
+    then. Where about as much falls together as by chance, the files are not believed.
     """
     by_turns = guess(heard, seconds)
     apart, within = apart_by(times)
@@ -80,20 +84,21 @@ def stamped(heard: tuple[Heard, Heard], seconds: tuple[float, float], times: tup
     source = f"their files say when they began ({times[0].source}, to {within:g} s)"
     if beside < OVERLAPPING * min(seconds):
         return replace(by_turns, sentence=f"{by_turns.sentence} What {source} cannot be: they would hardly meet.")
-    if by_turns.confidence == SURE and abs(by_turns.offset - apart) <= max(within, LEAST):
-        return replace(by_turns, sentence=f"{by_turns.sentence} So {source}.", within=LEAST)
+    if by_turns.confidence == SURE and abs(by_turns.offset - apart) <= max(within / 2, STEP):
+        return replace(by_turns, sentence=f"{by_turns.sentence} So {source}.", within=within)
+    chance = float(np.prod([one.frames.mean() for one in heard])) * beside
     steps = np.arange(-within, within + STEP, STEP) if within > STEP else np.zeros(1)
     at_once = np.array([_at_offset(heard, apart + step) for step in steps])
     fewest = float(at_once.min())
-    chance = float(np.prod([one.frames.mean() for one in heard])) * beside
-    if fewest > max(LEAST, CHANCE * chance) or fewest > by_turns.at_once + LEAST:
+    if fewest > max(LEAST, BELIEVED * chance):
         return replace(
             by_turns, sentence=f"{by_turns.sentence} What {source} is not believed: they would talk at once."
         )
-    offset = apart + float(np.median(steps[at_once <= fewest + STEP]))
+    moved = float(np.median(steps[at_once <= fewest + STEP])) if fewest <= LEAST else 0.0
+    told, offset = STAMPED if len(steps) == 1 else UNSURE, apart + moved
     later, by = "second" if offset > 0 else "first", abs(offset)
     text = f"They share no speech to compare; {source}: the {later} began {by:.2f} s later"
-    return Guess(offset, STAMPED, fewest, f"{text}, and so the parties take turns.", within)
+    return Guess(offset, told, fewest, f"{text}.", within)
 
 
 def apart_by(times: tuple[Started, Started]) -> tuple[float, float]:
