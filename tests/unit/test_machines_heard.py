@@ -16,7 +16,11 @@ from tests.recordings import stored
 from tests.unit.calls_by_hand import call
 
 NOTICE = Path(__file__).parent / "fixtures" / "notice.flac"
-NOTHING = {"voiceprint": None, "diarization": Diarization((), {}, "none")}  # the other engine is not asked
+NOTHING = {
+    "voices": (),
+    "voiceprint": None,
+    "diarization": Diarization((), {}, "none"),
+}  # the other engine is not asked
 
 
 def pause(seconds: float) -> np.ndarray:
@@ -45,6 +49,9 @@ class Diarizer:
 
     def voiceprint(self, pieces: Any) -> None:
         self.seconds = sum(len(piece) for piece in pieces) / SAMPLE_RATE
+
+    def voices(self, pieces: Any) -> list[None]:
+        return [None for _ in pieces]
 
 
 async def processed(
