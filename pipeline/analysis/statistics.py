@@ -158,8 +158,12 @@ def measure(spoken: Spoken, duration: float, other: tuple[Span, ...] = ()) -> Fl
     overlap = sum(one.duration for one in overlaps(spoken))
     silence = max(0.0, duration - seconds(covered))
     inner = Span(order[0][0], heard_until) if order else Span(0.0, 0.0)
-    dead = tuple(gap.duration for gap in outside((inner,), covered) if gap.duration >= DEAD_AIR)
-    return Floor(overlap, silence, changes, monologue, pauses, dead)
+    return Floor(overlap, silence, changes, monologue, pauses, _dead_air(inner, covered))
+
+
+def _dead_air(inner: Span, covered: tuple[Span, ...]) -> tuple[float, ...]:
+    """The long silences in `inner`, from the first speech of anybody to the last."""
+    return tuple(gap.duration for gap in outside((inner,), covered) if gap.duration >= DEAD_AIR)
 
 
 def _crossed(material: Material, spoken: Spoken) -> Crossed:

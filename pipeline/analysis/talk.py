@@ -43,6 +43,16 @@ class Said:
     sentences: tuple[Sentence, ...]
     pack: Pack
 
+    @property
+    def theirs(self) -> bool:
+        """The other party says it, and no machine of theirs."""
+        return self.role is Role.CUSTOMER and not self.turn.machine
+
+    @property
+    def ours(self) -> bool:
+        """Our side says it, and no machine of ours."""
+        return self.role is Role.REP and not self.turn.machine
+
 
 def roles(transcript: Transcript) -> dict[str, Role]:
     return {speaker.label: speaker.role for speaker in transcript.speakers}

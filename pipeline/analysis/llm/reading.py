@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from pipeline.analysis.llm.answer import Answer, StatedFact, StatedTask
+from pipeline.analysis.llm.answer import Answer, StatedFact, StatedSentence, StatedTask, StatedTopic
 from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.domain.insight import Evidence, Task
@@ -50,34 +50,33 @@ class Reading:
 def ground(answer: Answer, grounding: Grounding) -> Reading:
     """What of the answer the transcript bears out. May raise ZoneInfoNotFoundError."""
     facts = {name: fact for name in type(answer.contact).model_fields if (fact := getattr(answer.contact, name))}
-    tasks = [_task(stated, grounding) for stated in answer.tasks]
-    heard = {name: _fact(name, stated, grounding) for name, stated in facts.items()}
-    sentences = [_told(one.text, grounding.evidence(one.quote)) for one in answer.summary]
-    topics = [_told(one.text, grounding.evidence(one.quote)) for one in answer.topics]
-    tones = {one.speaker: _told(one.label, grounding.evidence(one.quote)) for one in answer.tones}
-    tones = {label: told for label, told in tones.items() if told is None or _own(label, told, grounding)}
+    tasks = (_task(stated, grounding) for stated in answer.tasks)
+    heard = ((name, _fact(name, stated, grounding)) for name, stated in facts.items())
     outcome = _told(answer.outcome.name, grounding.evidence(answer.outcome.quote)) if answer.outcome else None
     kept = Reading(
         tasks=tuple(task for task in tasks if task),
-        facts={name: fact for name, fact in heard.items() if fact},
-        sentences=tuple(told for told in sentences if told),
-        topics=tuple(told for told in topics if told),
-        tones={label: (told, SCORES[told.text]) for label, told in tones.items() if told},
+        facts={name: fact for name, fact in heard if fact},
+        sentences=_grounded(answer.summary, grounding),
+        topics=_grounded(answer.topics, grounding),
+        tones=_own_tones(answer, grounding),
         outcome=outcome,
-        stated=Counter(
-            tasks=len(tasks),
-            contacts=len(facts),
-            summary=len(sentences) + len(topics) + bool(answer.outcome),
-            tone=len(answer.tones),
-        ),
     )
-    left = Counter(
-        tasks=len(kept.tasks),
-        contacts=len(kept.facts),
-        summary=len(kept.sentences) + len(kept.topics) + bool(outcome),
-        tone=len(kept.tones),
-    )
-    return replace(kept, dropped=kept.stated - left)
+    spoken = len(answer.summary) + len(answer.topics) + bool(answer.outcome)
+    stated = Counter(tasks=len(answer.tasks), contacts=len(facts), summary=spoken, tone=len(answer.tones))
+    spoken = len(kept.sentences) + len(kept.topics) + bool(outcome)
+    left = Counter(tasks=len(kept.tasks), contacts=len(kept.facts), summary=spoken, tone=len(kept.tones))
+    return replace(kept, stated=stated, dropped=stated - left)
+
+
+def _grounded(stated: Sequence[StatedSentence | StatedTopic], grounding: Grounding) -> tuple[GroundedText, ...]:
+    told = (_told(one.text, grounding.evidence(one.quote)) for one in stated)
+    return tuple(one for one in told if one)
+
+
+def _own_tones(answer: Answer, grounding: Grounding) -> dict[str, tuple[GroundedText, float]]:
+    """Those that show in the speaker's own words, with their scores."""
+    told = {one.speaker: _told(one.label, grounding.evidence(one.quote)) for one in answer.tones}
+    return {label: (one, SCORES[one.text]) for label, one in told.items() if one and _own(label, one, grounding)}
 
 
 def _told(text: str, evidence: Evidence | None) -> GroundedText | None:

@@ -150,34 +150,47 @@ def _said_again(before: str, corrected: str) -> int:
 def _run(tokens: list[re.Match[str]], at: int, pack: Pack) -> _Run:
     """The run that begins at token `at`; its `end` is the token after its last."""
     run, repeat, pause = _Run(at), 1, True
-    plus = pack.words("numbers", "plus")
+    repeats = pack.get("numbers", "repeat", {})
     while at < len(tokens):
         word = tokens[at].group().lower()
         spoken, length = number_at(tokens, at, pack)
-        corrects = _phrase_at(tokens, at, pack.words("numbers", "corrections")) if run.groups else 0
-        if spoken is not None and run.plus and not run.groups and spoken in _TENS:  # plus vierzig neun
-            unit, size = number_at(tokens, at + length, pack) if at + length < len(tokens) else (None, 0)
-            spoken, length = (spoken[0] + unit, length + size) if unit and len(unit) == 1 else (spoken, length)
         if spoken is not None:
+            if run.plus and not run.groups and spoken in _TENS:
+                spoken, length = _with_unit(tokens, at, spoken, length, pack)
             run.say(spoken * repeat, pause)
             at, repeat, pause = at + length, 1, False
             run.end = at
-        elif word in pack.get("numbers", "repeat", {}):
-            repeat, at = pack.get("numbers", "repeat")[word], at + 1
-        elif not run.groups and (word in _BEFORE or word in plus):
-            run.plus = run.plus if word == "(" else "+"
-            at += 1
-        elif run.groups and word in _BETWEEN:
-            at, pause = at + 1, pause or word in ",.…"
-        elif corrects:
-            run.corrects = True
-            at, pause = at + corrects, True
-        elif run.groups and word in pack.words("numbers", "fillers"):
-            at += 1
+        elif word in repeats:
+            repeat, at = repeats[word], at + 1
         else:
-            break
+            skipped, pauses = _skipped(run, tokens, at, pack)
+            if not skipped:
+                break
+            at, pause = at + skipped, pause or pauses
     run.settle()
     return run
+
+
+def _with_unit(tokens: list[re.Match[str]], at: int, tens: str, length: int, pack: Pack) -> tuple[str, int]:
+    """The tens of a country's code with the unit after them: "plus vierzig neun"."""
+    unit, size = number_at(tokens, at + length, pack) if at + length < len(tokens) else (None, 0)
+    return (tens[0] + unit, length + size) if unit and len(unit) == 1 else (tens, length)
+
+
+def _skipped(run: _Run, tokens: list[re.Match[str]], at: int, pack: Pack) -> tuple[int, bool]:
+    """How many tokens that are no digits belong to the run, 0 if it ends here; and whether a new group follows."""
+    word = tokens[at].group().lower()
+    if not run.groups:
+        if word not in _BEFORE and word not in pack.words("numbers", "plus"):
+            return 0, False
+        run.plus = run.plus if word == "(" else "+"
+        return 1, False
+    if word in _BETWEEN:
+        return 1, word in ",.…"
+    if corrects := _phrase_at(tokens, at, pack.words("numbers", "corrections")):
+        run.corrects = True
+        return corrects, True
+    return int(word in pack.words("numbers", "fillers")), False
 
 
 def _phrase_at(tokens: list[re.Match[str]], at: int, phrases: frozenset[str]) -> int:

@@ -40,13 +40,16 @@ def commitments(said: tuple[Said, ...], now: datetime, judge: Judge) -> list[Can
                 settled = _settled(replace(candidate, before=before), said, now, judge)
                 if settled:
                     kept.append(settled)
-                    meeting = settled.form in ("appointment", "third") and settled.due and settled.due.day
-                    visit = meeting or visit
+                    visit = _day_of_visit(settled) or visit
             if content(sentence.text, turn.pack) and not turn.pack.matches("tasks", "conditional", sentence.text):
                 before = sentence
             named = dates.find(sentence.text, turn.pack, now)
             agreed = named.day if named and named.day else agreed
     return kept
+
+
+def _day_of_visit(settled: Candidate) -> date | None:
+    return settled.due.day if settled.due and settled.form in ("appointment", "third") else None
 
 
 def _greeting_of_a_machine(turn: Said, at: int) -> bool:

@@ -162,21 +162,29 @@ def _of_form(candidate: Candidate, verdict: RuleVerdict) -> Iterator[str]:
 
 def _around(candidate: Candidate, said: tuple[Said, ...], verdict: RuleVerdict) -> Iterator[str]:
     """The turns before and after: what was asked, and what the other party makes of it."""
-    language, form = candidate.words.language, candidate.form
-    speaker, last = candidate.turn.turn.speaker, candidate.number == len(candidate.turn.sentences) - 1
-    yield from (f"answer {verdict.answer} {form}", f"last sentence {last}")
+    last = candidate.number == len(candidate.turn.sentences) - 1
+    yield from (f"answer {verdict.answer} {candidate.form}", f"last sentence {last}")
     before = said[candidate.at - 1] if candidate.at else None
-    if before and before.turn.speaker != speaker and candidate.number <= 1:
-        asked = "asked" if before.text.endswith("?") else "told"
-        yield from (f"before {asked}", f"before {asked} {form}")
-        for mark in ("when", "promise", "accept"):
-            if _matches(before.pack, mark, before.text):
-                yield f"before {mark} {candidate.number}"
+    if before and before.turn.speaker != candidate.turn.turn.speaker and candidate.number <= 1:
+        yield from _of_turn_before(candidate, before)
     after = said[candidate.at + 1] if candidate.at + 1 < len(said) else None
-    if after is None or after.turn.speaker == speaker:
+    if after is None or after.turn.speaker == candidate.turn.turn.speaker:
         yield "no reply"
-        return
-    near = "next" if last else "later"
+    else:
+        yield from _of_reply(candidate, after, last)
+
+
+def _of_turn_before(candidate: Candidate, before: Said) -> Iterator[str]:
+    asked = "asked" if before.text.endswith("?") else "told"
+    yield from (f"before {asked}", f"before {asked} {candidate.form}")
+    for mark in ("when", "promise", "accept"):
+        if _matches(before.pack, mark, before.text):
+            yield f"before {mark} {candidate.number}"
+
+
+def _of_reply(candidate: Candidate, after: Said, last: bool) -> Iterator[str]:
+    """`last`: what is answered is the candidate's sentence."""
+    language, form, near = candidate.words.language, candidate.form, "next" if last else "later"
     for mark in _REPLY_MARKS:
         if _matches(after.pack, mark, after.text):
             yield from (f"{near} reply {mark}", f"{near} reply {mark} {form}")

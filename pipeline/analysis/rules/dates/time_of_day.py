@@ -62,14 +62,20 @@ def _read(rule: str, match: re.Match[str], words: Pack) -> TimeOfDay | None:
     part = caught.get("part", "")
     pm = any(pattern.search(part) for pattern in words.patterns("dates", "pm")) if part else None
     hour, minute = divmod(read, 60)
-    if hour <= 12 and ((pm and hour < 12) or (pm is None and 1 <= hour <= AFTERNOON_UNTIL and name not in _FIXED)):
-        hour += 12
-    if pm is False and hour == 12:
-        hour = 0
+    hour = hour if pm is None and name in _FIXED else _of_day(hour, pm)
     if not (0 <= hour < 24 and 0 <= minute < 60):
         return None
     last = match.start() + len(match.group().rstrip(" ."))
     return TimeOfDay(f"{hour:02d}:{minute:02d}", match.start(), last, not rule.startswith("loose:"))
+
+
+def _of_day(hour: int, pm: bool | None) -> int:
+    """The hour on a clock of 24 hours; `pm` None: the words do not say which half of the day."""
+    if pm is None:
+        return hour + 12 if 1 <= hour <= AFTERNOON_UNTIL else hour
+    if pm:
+        return hour + 12 if hour < 12 else hour
+    return 0 if hour == 12 else hour
 
 
 _FIXED = {"noon", "midnight"}

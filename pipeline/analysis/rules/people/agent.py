@@ -110,45 +110,52 @@ def _in_order(said: list[str], parts: list[str]) -> bool:
 def _claims(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[AgentClaim]:
     """In order of trust, so that the last one counts: what we call them, whom they are put through to, our own words;
     of these the last, so after a transfer who handled the matter."""
+    addressed = sorted(_addressed(said, members), key=lambda claim: claim.turn)
+    own, handed = _our_words(said, members, addressed), list(_handed(said, members))
+    last_transfer = max((claim.turn for claim in handed), default=-1)
+    spoken = (*addressed, *own)
+    yield from (claim for claim in spoken if claim.turn <= last_transfer)
+    yield from handed
+    yield from (claim for claim in spoken if claim.turn > last_transfer)
+
+
+def _fits(claim: AgentClaim, members: tuple[Member, ...]) -> bool:
+    return any(fit(claim.named.name, member) for member in members)
+
+
+def _our_words(said: tuple[Said, ...], members: tuple[Member, ...], addressed: list[AgentClaim]) -> list[AgentClaim]:
+    """Our own words, in order; members' names alone, unless somebody is put through to us and answers by another."""
     ours = [turn for turn in said if turn.role is not Role.CUSTOMER and not turn.turn.machine]
     own = sorted(_own(ours, members), key=lambda claim: (claim.turn, claim.weight))
-    fitting = [claim for claim in own if any(fit(claim.named.name, member) for member in members)]
-    if fitting and not any(turn.pack.matches("people", "transfer", turn.text) for turn in ours):
-        own = fitting
-    elif not fitting and any(fit(claim.named.name, one) for claim in _addressed(said, members) for one in members):
-        own = []  # what stands like a name there may be the company's
-    addressed = sorted(_addressed(said, members), key=lambda claim: claim.turn)
-    handed = list(_handed(said, members))
-    last_transfer = max((claim.turn for claim in handed), default=-1)
-    later = [claim for claim in (*addressed, *own) if claim.turn > last_transfer]
-    yield from (claim for claim in addressed if claim.turn <= last_transfer)
-    yield from (claim for claim in own if claim.turn <= last_transfer)
-    yield from handed
-    yield from later
+    fitting = [claim for claim in own if _fits(claim, members)]
+    if not fitting:  # what stands like a name there may be the company's
+        return [] if any(_fits(claim, members) for claim in addressed) else own
+    return own if any(turn.pack.matches("people", "transfer", turn.text) for turn in ours) else fitting
 
 
 def _own(ours: list[Said], members: tuple[Member, ...]) -> Iterator[AgentClaim]:
     """Unknown role: only what is a member's name."""
-    names, surnames = _names(members), _surnames(members)
+    names = _names(members)
     transferred = False
     spoken = 0
     for turn in ours:
         spoken = 1 if transferred else spoken + 1
+        opening = turn.role is Role.REP and spoken <= OPENING
         said = list(introductions(turn))
         fitting = [named for named in said if any(fit(named.name, member) for member in members)]
-        opening = turn.role is Role.REP and spoken <= OPENING
-        for named in fitting or (said if opening else ()):
-            yield AgentClaim(turn.turn.index, named, 1.0)
+        yield from (AgentClaim(turn.turn.index, named, 1.0) for named in fitting or (said if opening else ()))
         if opening:
-            own = (*called(turn, names), *alone(turn, surnames), *_in_full(turn, members))
-            yield from (
-                AgentClaim(turn.turn.index, named, 0.8)
-                for named in own
-                if not _asked_for(turn, named) and not named.titled
-            )
+            yield from (AgentClaim(turn.turn.index, named, 0.8) for named in _between_pauses(turn, members))
         if turn.role is Role.REP and turn.pack.matches("people", "thats_me", turn.text):
             yield from (AgentClaim(turn.turn.index, named, 0.9) for named in mentioned(turn, names))
         transferred = turn.pack.matches("people", "transfer", turn.text)
+
+
+def _between_pauses(turn: Said, members: tuple[Member, ...]) -> Iterator[Named]:
+    """Members' names that we do not call somebody else by."""
+    for named in (*called(turn, _names(members)), *alone(turn, _surnames(members)), *_in_full(turn, members)):
+        if not _asked_for(turn, named) and not named.titled:
+            yield named
 
 
 def _asked_for(turn: Said, named: Named) -> bool:

@@ -1,11 +1,14 @@
 """The other party's company: what they say they call from, what stands beside their name, what we know them by."""
 
 import re
+from collections.abc import Iterator
+from functools import cache
 
 from pipeline.analysis.rules.people.emails import emails
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.introductions import (
+    Named,
     before_company,
     between_pauses,
     firm_and_name,
@@ -19,6 +22,7 @@ from pipeline.analysis.talk import Said, Sentence
 from pipeline.domain.insight import Contact
 from pipeline.domain.speech import Role
 from pipeline.language.pack import Pack, straighten
+from pipeline.language.pack import pack as pack_of
 
 _FROM = r"(?i:de la|del|from the|vom|von der|du)"  # with a kind of business after it, theirs
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'&-]*"
@@ -33,26 +37,39 @@ def company_of(said: tuple[Said, ...], contacts: tuple[Contact, ...]) -> Fact | 
     """What they say they call from, or answer when asked; else a contact's company that they name or we ask for."""
     theirs = 0
     for before, turn in zip((None, *said), said, strict=False):
-        if turn.role is not Role.CUSTOMER or turn.turn.machine:
+        if not turn.theirs:
             continue
         theirs += 1
-        answer = _answered(turn) if before is not None and _asked(before) else None
-        if answer and before is not None and (_asks_for_company(before) or _is_business(answer.text, turn.pack)):
-            return answer
-        found = _beside_name(turn) if theirs <= OPENING else None
-        if found is None and turn.turn.index == 0 and (answering := firm_and_name(turn)):
-            found = Fact(answering[0].quote.rstrip(","), answering[0])
-        if found is not None:
+        found = _as_answer(before, turn) or (_beside_name(turn) if theirs <= OPENING else None)
+        if found := found or _first_words(turn) or _calling_from(turn):
             return found
-        for sentence in turn.sentences:
-            for pattern in turn.pack.patterns("people", "calling_from"):
-                match = pattern.search(sentence.text)
-                if match and not _of_somebody(match, turn.pack):
-                    continue
-                if match and (name := _company_name(match["company"], turn.pack)):
-                    first = match.start("company") + match["company"].index(name)
-                    return Fact(name, sentence.evidence((first, first + len(name))))
     return _known_company(said, contacts) or _apposed(said)
+
+
+def _as_answer(before: Said | None, turn: Said) -> Fact | None:
+    """What they answer when they are asked for it; when they are asked for a name, only a kind of business."""
+    if before is None or not _asked(before):
+        return None
+    answer = _answered(turn)
+    return answer if answer and (_asks_for_company(before) or _is_business(answer.text, turn.pack)) else None
+
+
+def _first_words(turn: Said) -> Fact | None:
+    """How a firm answers the telephone: "Nordlack, Meinhardt." """
+    answering = firm_and_name(turn) if turn.turn.index == 0 else None
+    return Fact(answering[0].quote.rstrip(","), answering[0]) if answering else None
+
+
+def _calling_from(turn: Said) -> Fact | None:
+    for sentence in turn.sentences:
+        for pattern in turn.pack.patterns("people", "calling_from"):
+            match = pattern.search(sentence.text)
+            if match is None or not _of_somebody(match, turn.pack):
+                continue
+            if name := _company_name(match["company"], turn.pack):
+                first = match.start("company") + match["company"].index(name)
+                return Fact(name, sentence.evidence((first, first + len(name))))
+    return None
 
 
 def _asks_for_company(turn: Said) -> bool:
@@ -91,31 +108,42 @@ def _beside_name(turn: Said) -> Fact | None:
         "|".join(sorted(map(re.escape, turn.pack.words("people", "company_after")), key=len, reverse=True)) or "(?!)"
     )
     here = straighten("|".join(turn.pack.get("people", "after_name", ()))) or "(?!)"
+    names = (*introductions(turn), *between_pauses(turn), *before_company(turn))
     for sentence in turn.sentences:
         if turn.pack.matches("people", "voicemail_name", sentence.text):
             continue
-        names = (*introductions(turn), *between_pauses(turn), *before_company(turn))
-        own = [named for named in names if named.name in sentence.text]
-        for named in own:
-            begin = sentence.text.index(named.name) + len(named.name)
-            beside = rf"(?i:(?:,? (?!{after})(?:{here}))*,? (?:{after}) ?){_KIND_OF_FIRM}"
-            match = re.compile(beside).match(sentence.text, begin)
-            if match and _perhaps_a_place(match, sentence.text[begin : match.start("company")], turn.pack):
-                match = None
-            if match is None:
-                apposed = re.compile(rf"(?: (?i:{here}))?, {_LONG_FIRM}(?=[.,!]|$)").match(sentence.text, begin)
-                match = apposed if apposed and _may_be_firm(apposed["company"], turn.pack) else None
-            if match and (fact := _fact(match, sentence, turn.pack)):
-                return fact
-        for pattern in turn.pack.patterns("people", "company_is"):
-            for opening in pattern.finditer(sentence.text):
-                match = re.compile(_KIND_OF_FIRM).match(sentence.text, opening.end())
-                if match and _is_business(match["company"], turn.pack) and (fact := _fact(match, sentence, turn.pack)):
-                    return fact
-        for match in re.finditer(rf"(?:^|[,.!?¡] |\b){_LONG_FIRM}(?= (?!(?i:{after})\b)(?i:{here})\b)", sentence.text):
-            if _is_business(match["company"], turn.pack) and (fact := _fact(match, sentence, turn.pack)):
+        for match in (*_after_names(names, sentence, after, here), *_where_they_say(sentence, after, here)):
+            if fact := _fact(match, sentence, turn.pack):
                 return fact
     return None
+
+
+def _after_names(names: tuple[Named, ...], sentence: Sentence, after: str, here: str) -> Iterator[re.Match[str]]:
+    """What follows one of these names: after "from" and the like (`after`), or in apposition."""
+    beside = re.compile(rf"(?i:(?:,? (?!{after})(?:{here}))*,? (?:{after}) ?){_KIND_OF_FIRM}")
+    apposed = re.compile(rf"(?: (?i:{here}))?, {_LONG_FIRM}(?=[.,!]|$)")
+    for named in names:
+        if named.name not in sentence.text:
+            continue
+        begin = sentence.text.index(named.name) + len(named.name)
+        match = beside.match(sentence.text, begin)
+        if match is None or _perhaps_a_place(match, sentence.text[begin : match.start("company")], sentence.pack):
+            match = apposed.match(sentence.text, begin)
+            match = match if match and _may_be_firm(match["company"], sentence.pack) else None
+        if match is not None:
+            yield match
+
+
+def _where_they_say(sentence: Sentence, after: str, here: str) -> Iterator[re.Match[str]]:
+    """A kind of business after "it's" and the like, or before "here" and the like (`here`)."""
+    for pattern in sentence.pack.patterns("people", "company_is"):
+        for opening in pattern.finditer(sentence.text):
+            match = re.compile(_KIND_OF_FIRM).match(sentence.text, opening.end())
+            if match and _is_business(match["company"], sentence.pack):
+                yield match
+    for match in re.finditer(rf"(?:^|[,.!?¡] |\b){_LONG_FIRM}(?= (?!(?i:{after})\b)(?i:{here})\b)", sentence.text):
+        if _is_business(match["company"], sentence.pack):
+            yield match
 
 
 def _perhaps_a_place(match: re.Match[str], before: str, pack: Pack) -> bool:
@@ -161,21 +189,27 @@ def _may_be_firm(name: str, pack: Pack) -> bool:
 
 def _apposed(said: tuple[Said, ...]) -> Fact | None:
     """What stands after the name that they introduce themselves by: "Olivia Chen here, Blue Harbor." """
-    theirs = [turn for turn in said if turn.role is Role.CUSTOMER and not turn.turn.machine]
+    theirs = [turn for turn in said if turn.theirs]
     for turn in theirs[:2]:
-        business = turn.pack.words("people", "business")
         for named in (*introductions(turn), *between_pauses(turn)):
             for sentence in turn.sentences:
-                match = re.search(rf"{re.escape(named.name)}(?: [a-z]+)?, {_FIRM}[.,]", sentence.text)
-                words = match["company"].lower().split() if match else []
-                if any(len(piece) == 1 for word in words for piece in word.split("-")):
-                    continue  # spelled
-                if set(words) & {part.lower() for part in named.name.split()} or _is_place(sentence):
-                    continue
-                firm = any(word.endswith(kind) for word in words for kind in business if len(kind) > 4)
-                if match and (firm or len(words) > 1) and trimmed(match["company"], turn.pack) == match["company"]:
-                    return Fact(match["company"], sentence.evidence(match.span("company")))
+                if fact := _apposed_to(named.name, sentence):
+                    return fact
     return None
+
+
+def _apposed_to(name: str, sentence: Sentence) -> Fact | None:
+    match = re.search(rf"{re.escape(name)}(?: [a-z]+)?, {_FIRM}[.,]", sentence.text)
+    if match is None:
+        return None
+    words, kinds = match["company"].lower().split(), sentence.pack.words("people", "business")
+    spelled = any(len(piece) == 1 for word in words for piece in word.split("-"))
+    if spelled or set(words) & set(name.lower().split()) or _is_place(sentence):
+        return None
+    firm = len(words) > 1 or any(word.endswith(kind) for word in words for kind in kinds if len(kind) > 4)
+    if not firm or trimmed(match["company"], sentence.pack) != match["company"]:
+        return None
+    return Fact(match["company"], sentence.evidence(match.span("company")))
 
 
 def _is_address(sentence: Sentence) -> bool:
@@ -216,19 +250,31 @@ def company_in_part(said: tuple[Said, ...], contact: Contact) -> Fact | None:
     """The company of the contact whom they are known to be, by a word of it: "here at the Meridian"."""
     own = set(folded(contact.name or "").split())
     words = [word.strip(".,&") for word in (contact.company or "").split()]
-    for turn in (turn for turn in said if turn.role is not Role.UNKNOWN and not turn.turn.machine):
-        business = {folded(word) for word in turn.pack.words("people", "business")}
+    telling = [word for word in words if len(word) >= 5 and folded(word) not in own]
+    for turn in (turn for turn in said if turn.theirs or turn.ours):
         for sentence in turn.sentences:
-            for word in words:
-                kind = folded(word) in business
-                if len(word) < 5 or folded(word) in own or (kind and turn.role is not Role.CUSTOMER):
-                    continue
-                plain = re.escape(word)
-                found = re.search(rf"\b{_FROM} (?i:{plain})\b" if kind else rf"\b{plain}\b", sentence.text)
-                if found and contact.company:
-                    span = found.end() - len(word), found.end()
+            for word in telling:
+                if span := _word_of_company(word, sentence):
                     return Fact(sentence.text[slice(*span)], sentence.evidence(span))
     return None
+
+
+def _word_of_company(word: str, sentence: Sentence) -> tuple[int, int] | None:
+    """Where the sentence says it; a kind of business must be theirs: "from the Meridian"."""
+    plain = re.escape(word)
+    if folded(word) not in _kinds_of_business(sentence.pack.language):
+        found = re.search(rf"\b{plain}\b", sentence.text)
+    elif sentence.role is Role.CUSTOMER:
+        found = re.search(rf"\b{_FROM} (?i:{plain})\b", sentence.text)
+    else:
+        return None
+    return (found.end() - len(word), found.end()) if found else None
+
+
+@cache
+def _kinds_of_business(language: str | None) -> frozenset[str]:
+    """Folded."""
+    return frozenset(map(folded, pack_of(language).words("people", "business")))
 
 
 def perhaps_a_town(company: Fact | None, said: tuple[Said, ...]) -> bool:

@@ -9,7 +9,7 @@ from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.facts import extract
 from pipeline.analysis.rules.people.match import Party, match, same_company, same_person
 from pipeline.analysis.rules.people.names import completed
-from pipeline.analysis.talk import read
+from pipeline.analysis.talk import Said, read
 from pipeline.domain.insight import Contact, Finding, Material
 from pipeline.language.pack import missing
 
@@ -29,23 +29,18 @@ class Contacts:
     def run(self, material: Material, told: Mapping[str, Fact] | None = None) -> Finding:
         """`told`: facts by field that another engine read out; they take the place of what is heard here."""
         said = read(material, machines=True)
-        numbers, side = other_numbers(material)
         region = material.roster.default_country or _region_of(material)
+        telephone, side = _telephone(material, region)
         ours = frozenset(member.name for member in material.roster.members)
         facts = {**extract(said, material.roster.contacts, region, ours), **(told or {})}
-        telephone = [number for number in (e164(raw, region) for raw in numbers) if number]
         heard_number = e164(facts["phone"].text, region) if "phone" in facts else None
-        party = Party(tuple(telephone), heard_number, facts, said)
-        found = match(party, material.roster)
+        found = match(Party(telephone, heard_number, facts, said), material.roster)
         contact = next((c for c in material.roster.contacts if c.contact_id == found["contact_id"]), None)
-        if contact and contact.name and not contact.company and perhaps_a_town(facts.get("company"), said):
-            facts = {"address": facts["company"], **facts}  # whom we know without a company comes from somewhere
-            del facts["company"]
-        suggestions = _suggestions(contact, facts, heard_number) if contact else []
-        if contact and "name" in facts and not any(item["field"] == "name" for item in suggestions):
-            facts["name"] = completed(facts["name"], contact.name)
-        if contact and "company" not in facts and (named := company_in_part(said, contact)):
-            facts["company"] = named
+        suggestions: list[dict[str, Any]] = []
+        if contact:
+            facts = _town_as_address(facts, contact, said)
+            suggestions = _suggestions(contact, facts, heard_number)
+            facts = _completed_by(contact, facts, suggestions, said)
         value: dict[str, Any] = {
             "number": telephone[0] if side and telephone else None,
             "number_side": side,
@@ -54,9 +49,39 @@ class Contacts:
             **found,
             "suggestions": suggestions,
         }
-        note = None if any(turn.pack.known for turn in said) or not said else missing(material.transcript.language)
         evidence = tuple(facts[field].evidence for field in FIELDS if field in facts)
-        return Finding(self.name, self.version, value, evidence, confidence=found["confidence"], note=note)
+        return Finding(self.name, self.version, value, evidence, found["confidence"], _note(said, material))
+
+
+def _note(said: tuple[Said, ...], material: Material) -> str | None:
+    unknown = bool(said) and not any(turn.pack.known for turn in said)
+    return missing(material.transcript.language) if unknown else None
+
+
+def _telephone(material: Material, region: str | None) -> tuple[tuple[str, ...], str | None]:
+    """The other party's numbers as E.164, as far as they are numbers, and their side."""
+    numbers, side = other_numbers(material)
+    return tuple(number for raw in numbers if (number := e164(raw, region))), side
+
+
+def _town_as_address(facts: dict[str, Fact], contact: Contact, said: tuple[Said, ...]) -> dict[str, Fact]:
+    """A contact whom we know without a company comes from a town rather than from one: "de Visé"."""
+    if not contact.name or contact.company or not perhaps_a_town(facts.get("company"), said):
+        return facts
+    rest = {field: fact for field, fact in facts.items() if field != "company"}
+    return {"address": facts["company"], **rest}
+
+
+def _completed_by(
+    contact: Contact, facts: dict[str, Fact], suggestions: list[dict[str, Any]], said: tuple[Said, ...]
+) -> dict[str, Fact]:
+    """The facts with the contact's whole name, where nothing speaks against it, and its company, where it is named."""
+    made = dict(facts)
+    if "name" in made and not any(item["field"] == "name" for item in suggestions):
+        made["name"] = completed(made["name"], contact.name)
+    if "company" not in made and (named := company_in_part(said, contact)):
+        made["company"] = named
+    return made
 
 
 def _suggestions(contact: Contact, facts: dict[str, Fact], heard_number: str | None) -> list[dict[str, Any]]:

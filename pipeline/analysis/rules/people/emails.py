@@ -183,33 +183,50 @@ def _from_a_joint(taken: list[Item]) -> list[Item]:
 def _domain(items: tuple[Item, ...], at: int) -> list[Item]:
     """What stands after the "at", to the end of the last part after a dot."""
     taken: list[Item] = []
-    dots, words = 0, 0
-    while at + 1 < len(items):
-        at += 1
-        item = items[at]
-        after_dot = bool(taken) and taken[-1].kind == "dot"
-        if item.kind == "at" and after_dot:  # Austria
-            item = Item("word", items[at].text if items[at].text != "@" else "at", item.first, item.last)
-        if item.kind in ("at", "end"):
-            break
+    words = 0  # since the last dot
+    for place in range(at + 1, len(items)):
+        item = _word_after_dot(items[place], taken)
         if item.kind == "pause":
-            follows = items[at + 1].kind if at + 1 < len(items) else "end"
-            if item.text == "." or (dots and follows != "dot" and not after_dot):
+            if _pause_ends_domain(items, place, taken):
                 break
             continue
-        if item.kind == "dot":
-            dots, words = dots + 1, 0
-        elif item.kind == "letter" and dots:
-            if taken[-1].kind == "word":
-                break
-        elif item.kind in ("word", "figure"):
-            words += 1
-            if (dots and not after_dot and taken[-1].kind != "joint") or words > MOST_WORDS:
-                break
+        words = 0 if item.kind == "dot" else words + (item.kind in ("word", "figure"))
+        if words > MOST_WORDS or _ends_domain(item, taken):
+            break
         taken.append(item)
+    dotted = _dotted(taken)
     while taken and taken[-1].kind in ("dot", "joint"):
         taken.pop()
-    return taken if dots else []
+    return taken if dotted else []
+
+
+def _dotted(items: list[Item]) -> bool:
+    return any(item.kind == "dot" for item in items)
+
+
+def _word_after_dot(item: Item, taken: list[Item]) -> Item:
+    """An "at" after a dot is Austria's."""
+    if item.kind != "at" or not taken or taken[-1].kind != "dot":
+        return item
+    return Item("word", item.text if item.text != "@" else "at", item.first, item.last)
+
+
+def _pause_ends_domain(items: tuple[Item, ...], at: int, taken: list[Item]) -> bool:
+    if items[at].text == ".":
+        return True
+    follows = items[at + 1].kind if at + 1 < len(items) else "end"
+    return _dotted(taken) and follows != "dot" and taken[-1].kind != "dot"
+
+
+def _ends_domain(item: Item, taken: list[Item]) -> bool:
+    """Whether the domain is over before this item, which is no pause."""
+    if item.kind in ("at", "end"):
+        return True
+    if not _dotted(taken):
+        return False
+    if item.kind == "letter":
+        return taken[-1].kind == "word"
+    return item.kind in ("word", "figure") and taken[-1].kind not in ("dot", "joint")
 
 
 def _sure(item: Item) -> bool:

@@ -155,18 +155,23 @@ def _with_letters(address: str, said: tuple[Said, ...]) -> str:
 
 def _phone(said: tuple[Said, ...], region: str | None) -> Fact | None:
     """The likeliest run of digits, of like ones the last. What is said to be an order number or the like is none."""
-    found: list[tuple[int, Fact]] = []
+    found = [*_numbers_in_turns(said, region), *_tails(said, region), *_dictated_numbers(said, region)]
+    best = max((score for score, _ in found), default=0)
+    return next((fact for score, fact in reversed(found) if score == best), None)
+
+
+def _numbers_in_turns(said: tuple[Said, ...], region: str | None) -> Iterator[tuple[int, Fact]]:
     for at, turn in enumerate(said):
         score = _number_kind(said, at)
-        for heard in digit_runs(turn.text, turn.pack):
+        for heard in digit_runs(turn.text, turn.pack) if score >= 0 else ():
             sentence = next(s for s in turn.sentences if s.last > heard.first)
-            if score < 0 or not concerns_them(said, at, sentence):
-                continue
-            if not score and _in_address(sentence, heard.first - sentence.first):
-                continue
-            evidence = sentence.evidence((heard.first - sentence.first, heard.last - sentence.first))
-            found.append((score + _whole(heard.text, region), Fact(heard.text, evidence)))
-    found += _tails(said, region)
+            first, last = heard.first - sentence.first, heard.last - sentence.first
+            if concerns_them(said, at, sentence) and (score or not _in_address(sentence, first)):
+                yield score + _whole(heard.text, region), Fact(heard.text, sentence.evidence((first, last)))
+
+
+def _dictated_numbers(said: tuple[Said, ...], region: str | None) -> Iterator[tuple[int, Fact]]:
+    """Those that no single turn holds."""
     for dictation in _dictations(said):
         first = dictation.turns[0][1]
         score = _number_kind(said, said.index(first))
@@ -175,9 +180,7 @@ def _phone(said: tuple[Said, ...], region: str | None) -> Fact | None:
         for heard in digit_runs(dictation.text, first.pack):
             if heard.first < len(first.text) and heard.last > dictation.turns[-1][0]:
                 fact = Fact(heard.text, dictation.evidence(heard.first, heard.last))
-                found.append((score + _whole(heard.text, region), fact))
-    best = max((score for score, _ in found), default=0)
-    return next((fact for score, fact in reversed(found) if score == best), None)
+                yield score + _whole(heard.text, region), fact
 
 
 def _tails(said: tuple[Said, ...], region: str | None) -> Iterator[tuple[int, Fact]]:

@@ -92,16 +92,19 @@ def plausible(name: str, said: str, words: Pack) -> bool:
     before = said[: said.index(name)].lower().split() if name in said else []
     after = {word for part in name.lower().split() for word in (part, part.replace("-", " "))}
     kinds = words.words("people", "business") | words.words("people", "places")
-    if any(number(part, words) is not None or (len(part) > 2 and part.isupper()) for part in name.split()):
-        return False  # VAT, IBAN
-    if set(before) & words.words("people", "determiners") or after & (kinds | words.numbers.keys()):
+    if _holds_figure(name, words) or after & (kinds | words.numbers.keys()):
         return False
-    if name.split(maxsplit=1)[0].lower() in words.words("people", "determiners"):
+    if not words.words("people", "determiners").isdisjoint((*before, name.split(maxsplit=1)[0].lower())):
         return False
     if any(words.matches("contact", key, f"{name}?") for key in ("mail", "phone", "address_asked")):
         return False
     endings = tuple(words.get("people", "common_endings", ()))
     return len(after) > 1 or not endings or not name.lower().endswith(endings) or _is_first_name(name)
+
+
+def _holds_figure(name: str, words: Pack) -> bool:
+    """A number, or an abbreviation: VAT, IBAN."""
+    return any(number(part, words) is not None or (len(part) > 2 and part.isupper()) for part in name.split())
 
 
 def _is_first_name(name: str) -> bool:
@@ -117,15 +120,17 @@ def trimmed(name: str, words: Pack, titled: bool = False) -> str | None:
     unlikely |= {part.lower() for part in parts if re.search(r"'(?:m|ve|ll|re|d|t)$", part)}
     while parts and parts[0].lower() in unlikely and not (titled and len(parts) > 1 and parts[0] in _ARTICLES):
         parts.pop(0)
+    return " ".join(_up_to(unlikely, parts, titled)) or None
+
+
+def _up_to(unlikely: frozenset[str] | set[str], parts: list[str], titled: bool) -> list[str]:
+    """The parts before the first that is no name; an article may be one after a title or before another part."""
     for at, part in enumerate(parts):
-        if at == 0 and titled and part in _ARTICLES:
-            continue
-        if at and part in _ARTICLES and at + 1 < len(parts) and parts[at + 1][:1].isupper():
+        if part in _ARTICLES and (titled if at == 0 else parts[at + 1 :] and parts[at + 1][:1].isupper()):
             continue  # Katell Le Bihan
         if part.lower() in unlikely or part.lower().replace("-", " ") in unlikely:
-            parts = parts[:at]
-            break
-    return " ".join(parts) or None
+            return parts[:at]
+    return parts
 
 
 def bare(name: str) -> str:

@@ -165,23 +165,32 @@ def _by_name(party: Party, roster: Roster) -> dict[str, Any] | None:
     """None: no contact has a name like it. Several: what else was said of them decides, or nobody."""
     if party.name is None:
         return None
-    sure = party.facts["name"].sure
     people = [contact for contact in roster.contacts if _may_be(contact, party)]
     same = _most_like(people, party, SAME_NAME)
     whole = len(bare(party.name).split()) > 1
     named = same if whole else [contact for contact in same if not _contradicted(contact, party)]
     if len(named) == 1:
-        helped = _said_of(named[0], party)
-        reason = ("name" if whole else "part of the name") + (f" and {helped[0]}" if helped else "")
-        return _answer("matched", named[0], named, reason, 0.9 if helped else 0.85 if whole else 0.65)
+        return _of_that_name(named[0], party, whole)
     if named:
         return _decided(named, party, "several contacts have this name")
     if same:
         return None
-    like = [] if sure else _most_like(people, party, LIKE_NAME)
-    like = [contact for contact in like if not _contradicted(contact, party)]
-    found = _decided(like, party, "a similar name") if like else None
+    found = _of_similar_name(people, party)
     return found if whole or (found and found["match"] == "matched") else None
+
+
+def _of_that_name(contact: Contact, party: Party, whole: bool) -> dict[str, Any]:
+    helped = _said_of(contact, party)
+    reason = ("name" if whole else "part of the name") + (f" and {helped[0]}" if helped else "")
+    return _answer("matched", contact, [contact], reason, 0.9 if helped else 0.85 if whole else 0.65)
+
+
+def _of_similar_name(people: list[Contact], party: Party) -> dict[str, Any] | None:
+    """None for a name that was spelled: it is written like that, or it is another one."""
+    if party.facts["name"].sure:
+        return None
+    like = [one for one in _most_like(people, party, LIKE_NAME) if not _contradicted(one, party)]
+    return _decided(like, party, "a similar name") if like else None
 
 
 def _may_be(contact: Contact, party: Party) -> bool:
@@ -227,11 +236,10 @@ def _said_of(contact: Contact, party: Party) -> list[str]:
     known, _, known_domain = (contact.email or "").lower().partition("@")
     first = folded(contact.name or "").split()[:1]
     fits = {
-        "company": bool(company and same_company(company, contact.company))
-        or bool(domain and contact.company and same_company(domain.split(".")[0], contact.company)),
+        "company": any(same_company(name, contact.company) for name in (company, domain.split(".")[0]) if name),
         "the e-mail address that we have": bool(known) and f"{known}@{known_domain}" in party.read_out,
         "e-mail domain": bool(domain) and domain == known_domain,
-        "the name in the e-mail address": bool(first and local) and first[0] in re.split(r"[._-]", folded(local)),
+        "the name in the e-mail address": bool(local) and not set(first).isdisjoint(re.split(r"[._-]", folded(local))),
         "the company is spoken of": not company and _spoken_of(contact, party),
         "the first name": bool(first) and _first_name_read_out(known, party),
     }
@@ -291,11 +299,14 @@ def likeness(said: str, known: str | None, language: str | None = None) -> float
         whole = min(whole, LIKE_NAME - 1)  # Katell and Maëlle Le Bihan
     if len(name) == len(full) and all(alike(a, b, language) for a, b in zip(name, full, strict=True)):
         return max(whole, 100.0 if name == full else SAME_SOUND)
-    if len(full) > 1 and short_form(name[0], full[0]) and name[1:] == full[1:]:
-        return max(whole, SAME_NAME)
-    if set(name) <= set(full) or (len(full) > 1 and set(full) <= set(name)):  # a second surname, said or not
-        return max(whole, SAME_NAME)
-    return whole
+    return max(whole, SAME_NAME) if _same_in_part(name, full) else whole
+
+
+def _same_in_part(name: list[str], full: list[str]) -> bool:
+    """The short form of the first name, or all names of one of the two: a second surname is said or not."""
+    if set(name) <= set(full):
+        return True
+    return len(full) > 1 and (set(full) <= set(name) or (short_form(name[0], full[0]) and name[1:] == full[1:]))
 
 
 def _part(said: str, known: str, language: str | None) -> float:

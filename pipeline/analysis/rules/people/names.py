@@ -25,7 +25,7 @@ from pipeline.analysis.rules.people.introductions import (
     spoken_for,
 )
 from pipeline.analysis.rules.people.phonetics import alike, folded
-from pipeline.analysis.rules.people.spelling import remarks, rewritten, spelled_words
+from pipeline.analysis.rules.people.spelling import Remark, remarks, rewritten, spelled_words
 from pipeline.analysis.talk import Said
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
@@ -133,25 +133,32 @@ def _claims(said: tuple[Said, ...], known: tuple[str, ...]) -> Iterator[NameClai
     for at, turn in enumerate(said):
         if turn.role is Role.CUSTOMER:
             yield from (NameClaim(named, OWN, reached=True) for named in reached(turn))
-            if turn.turn.machine:
-                continue
+        if turn.theirs:
             theirs += 1
-            before = next((said[i] for i in range(at - 1, -1, -1) if said[i].role is Role.REP), None)
-            asked = before is not None and _asks_for_name(before)
-            if before is not None and before is said[at - 1] and _asks_for_another(before):
-                continue
-            others = {named.name for named in spoken_for(turn)}
-            for named in _own(turn, asked, theirs <= OPENING, known):
-                if named.name in others:
-                    continue
-                yield NameClaim(named, OWN if asked or theirs <= OPENING or _whole(named) else LATE)
-        elif turn.role is Role.REP and not turn.turn.machine:
-            agreed = _agreed(said, at)
-            if agreed is not False:
-                rank = CONFIRMED if agreed else ADDRESSED
-                ours = {named.name for named in introductions(turn) if not named.titled}
-                spoken_to = (*addresses(turn), *called(turn, known))
-                yield from (NameClaim(named, rank) for named in spoken_to if named.name not in ours)
+            yield from _of_themselves(said, at, theirs <= OPENING, known)
+        elif turn.ours:
+            yield from _of_them_by_us(said, at, known)
+
+
+def _of_themselves(said: tuple[Said, ...], at: int, opening: bool, known: tuple[str, ...]) -> Iterator[NameClaim]:
+    turn, before = said[at], next((said[i] for i in range(at - 1, -1, -1) if said[i].role is Role.REP), None)
+    if before is not None and before is said[at - 1] and _asks_for_another(before):
+        return
+    asked = before is not None and _asks_for_name(before)
+    others = {named.name for named in spoken_for(turn)}
+    for named in _own(turn, asked, opening, known):
+        if named.name not in others:
+            yield NameClaim(named, OWN if asked or opening or _whole(named) else LATE)
+
+
+def _of_them_by_us(said: tuple[Said, ...], at: int, known: tuple[str, ...]) -> Iterator[NameClaim]:
+    agreed = _agreed(said, at)
+    if agreed is False:
+        return
+    ours = {named.name for named in introductions(said[at]) if not named.titled}
+    spoken_to = (*addresses(said[at]), *called(said[at], known))
+    rank = CONFIRMED if agreed else ADDRESSED
+    yield from (NameClaim(named, rank) for named in spoken_to if named.name not in ours)
 
 
 def _asks_for_name(turn: Said) -> bool:
@@ -178,20 +185,40 @@ def _own(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iter
         yield from between_pauses(turn)
         yield from before_company(turn)
         yield from beside_street(turn)
+    yield from _in_sentences(turn, asked, opening, known)
+    if turn.turn.index == 0:
+        yield from _answering(turn, opening)
+    if opening:
+        yield from _its_me(turn, known)
+
+
+def _in_sentences(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iterator[Named]:
+    """Sentences that are a name, that begin with one as an answer, or that go on to spell it."""
     for sentence in turn.sentences:
         alone = bare_name(sentence, asked=asked)
         if alone and (asked or opening or alone.name in known):
             yield alone
         elif named := (answered(sentence) if asked else None) or before_spelling(sentence):
             yield named
-    if opening and turn.turn.index == 0 and turn.pack.get("people", "answers_by_surname"):
-        yield from (named for sentence in turn.sentences if (named := bare_name(sentence, least=1)))
-    if turn.turn.index == 0 and (answering := firm_and_name(turn)):
+
+
+def _answering(turn: Said, opening: bool) -> Iterator[Named]:
+    """The first words of a call, by the called party: "Wimmers.", "Nordlack, Meinhardt." """
+    if opening and turn.pack.get("people", "answers_by_surname"):
+        yield from _single_names(turn)
+    if answering := firm_and_name(turn):
         yield answering[1]
-    if opening and turn.pack.matches("people", "its_me", turn.text):
+
+
+def _its_me(turn: Said, known: tuple[str, ...]) -> Iterator[Named]:
+    if turn.pack.matches("people", "its_me", turn.text):
         yield from called(turn, known)
-    if opening and turn.pack.matches("people", "its_me_only", turn.text):
-        yield from (named for sentence in turn.sentences if (named := bare_name(sentence, least=1)))
+    if turn.pack.matches("people", "its_me_only", turn.text):
+        yield from _single_names(turn)
+
+
+def _single_names(turn: Said) -> Iterator[Named]:
+    return (named for sentence in turn.sentences if (named := bare_name(sentence, least=1)))
 
 
 def _weak(named: Named, turn: Said) -> bool:
@@ -215,18 +242,20 @@ def _agreed(said: tuple[Said, ...], at: int) -> bool | None:
 def _letters(said: tuple[Said, ...]) -> Iterator[tuple[str, Evidence, bool, int]]:
     """Spelled words of the other party that belong to no e-mail address: word, evidence, asked for, turn."""
     for before, turn in zip((None, *said), said, strict=False):
-        if turn.role is not Role.CUSTOMER or turn.turn.machine or (before is not None and _asks_for_another(before)):
+        if not turn.theirs or (before is not None and _asks_for_another(before)):
             continue
-        asked = before is not None and any(
-            before.pack.matches(*key, before.text) for key in (("spelling", "asked"), ("people", "asked_name"))
-        )
+        asked = before is not None and _asks_for_letters(before)
         mail = before is not None and before.pack.matches("contact", "mail", before.text)
-        for sentence in turn.sentences:
-            if mail or sentence.pack.matches("contact", "mail", sentence.text) or _mail_words(sentence.text, turn):
+        for sentence in () if mail else turn.sentences:
+            if sentence.pack.matches("contact", "mail", sentence.text) or _mail_words(sentence.text, turn):
                 continue
-            spelled = (heard for heard in spelled_words(sentence.text, sentence.pack) if _can_be_said(heard.text))
-            for heard in spelled:
-                yield heard.text, sentence.evidence((heard.first, heard.last)), asked, turn.turn.index
+            for heard in spelled_words(sentence.text, sentence.pack):
+                if _can_be_said(heard.text):
+                    yield heard.text, sentence.evidence((heard.first, heard.last)), asked, turn.turn.index
+
+
+def _asks_for_letters(turn: Said) -> bool:
+    return turn.pack.matches("spelling", "asked", turn.text) or turn.pack.matches("people", "asked_name", turn.text)
 
 
 def _can_be_said(letters: str) -> bool:
@@ -269,17 +298,22 @@ def _remarked(name: str, said: tuple[Said, ...]) -> str:
             near = f"{before.text if before else ''} {sentence.text}"
             words = [word.strip(".,!?;:") for word in near.split()]
             for remark in remarks(sentence.text, sentence.pack):
-                parts = name.split()
-                if not remark.without and remark.times == 1 and any(remark.letters in part.lower() for part in parts):
-                    continue  # it says what is written already: "Karine Bouchard, avec un K"
-                for at in range(len(parts) - 1, -1, -1):
-                    if any(alike(parts[at], word, turn.turn.language) for word in words if word):
-                        new = rewritten(parts[at], remark)
-                        if new != parts[at]:
-                            parts[at] = new
-                            break
-                name = " ".join(parts)
+                name = _with_remark(name, remark, words, turn.turn.language)
     return name
+
+
+def _with_remark(name: str, remark: Remark, words: list[str], language: str | None) -> str:
+    """The name with the last of its parts that is among the words said near it as the remark says it is written."""
+    parts = name.split()
+    if not remark.without and remark.times == 1 and any(remark.letters in part.lower() for part in parts):
+        return name  # it says what is written already: "Karine Bouchard, avec un K"
+    for at in range(len(parts) - 1, -1, -1):
+        near = any(alike(parts[at], word, language) for word in words if word)
+        new = rewritten(parts[at], remark) if near else parts[at]
+        if new != parts[at]:
+            parts[at] = new
+            break
+    return " ".join(parts)
 
 
 def completed(fact: Fact, name: str | None) -> Fact:

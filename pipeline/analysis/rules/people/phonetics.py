@@ -63,11 +63,11 @@ def _digit(letters: str, at: int) -> str:
     if letter == "p":
         return "3" if after == "h" else "1"
     if letter in "dt":
-        return "8" if after and after in "csz" else "2"
+        return "8" if after in {"c", "s", "z"} else "2"
     if letter == "x":
-        return "8" if before and before in "ckq" else "48"
-    hard = after != "" and after in ("ahkloqrux" if at == 0 else "ahkoqux")  # what is left is c
-    return "4" if hard and not (before and before in "sz") else "8"
+        return "8" if before in {"c", "k", "q"} else "48"
+    hard = after in set("ahkloqrux" if at == 0 else "ahkoqux")  # what is left is c
+    return "4" if hard and before not in {"s", "z"} else "8"
 
 
 def alike(one: str, other: str, language: str | None) -> bool:

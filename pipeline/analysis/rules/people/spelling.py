@@ -146,8 +146,7 @@ def rewritten(name: str, remark: Remark) -> str:
     if remark.without:
         new = lower.replace(said, "", 1) if said in lower[1:] else lower
     elif remark.times == 2 or (len(said) == 2 and said[0] == said[1]):
-        one = said[0]
-        new = lower if one * 2 in lower else re.sub(rf"dt|{one}" if one == "t" else one, one * 2, lower, count=1)
+        new = _doubled(lower, said[0])
     elif remark.times == 1 and len(said) == 1 and said * 2 in lower:
         new = lower.replace(said * 2, said, 1)  # "with one L"
     elif said in _DIPHTHONGS:
@@ -157,9 +156,20 @@ def rewritten(name: str, remark: Remark) -> str:
     elif said == "h":
         new = _with_h(lower)
     else:
-        found = next((other for other in _CONFUSED.get(said, "").split() if other in lower), None)
-        new = lower.replace(found, said, 1) if found else lower
+        new = _unconfused(lower, said)
     return name if new == lower else new[:1].upper() + new[1:]
+
+
+def _doubled(lower: str, letter: str) -> str:
+    if letter * 2 in lower:
+        return lower
+    return re.sub(rf"dt|{letter}" if letter == "t" else letter, letter * 2, lower, count=1)
+
+
+def _unconfused(lower: str, said: str) -> str:
+    """With the letter that was said in the place of one that it is confused with."""
+    found = next((other for other in _CONFUSED.get(said, "").split() if other in lower), None)
+    return lower.replace(found, said, 1) if found else lower
 
 
 def _with_h(lower: str) -> str:

@@ -130,9 +130,13 @@ def _party(own: list[ScoredTurn], spoken: list[ScoredTurn], weights: SentimentWe
     found = predict_party(given, weights)
     basis = ("words", "voice") if any(one.voice for one in own) else ("words",)
     made = _plain(Tone(found.label, round(found.score, 3), basis)) | {"confidence": round(found.confidence, 3)}
-    for label in ("raised", "lowered"):
-        made[f"{label}_turns"] = [one.said.turn.index for one in own if one.voice and one.voice.label == label]
-    return made | {"over_time": _over_time(own)}
+    by_voice = {f"{label}_turns": _sounding(label, own) for label in ("raised", "lowered")}
+    return made | by_voice | {"over_time": _over_time(own)}
+
+
+def _sounding(label: str, own: list[ScoredTurn]) -> list[int]:
+    """The turns whose voice has this label."""
+    return [one.said.turn.index for one in own if one.voice and one.voice.label == label]
 
 
 def _over_time(own: list[ScoredTurn]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ German it must be written with capitals), and words that any call may hold ("tim
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -60,11 +60,17 @@ def topics(
         score += REASON * (phrase.sentence is reason) + TASK * (phrase.sentence.turn.index in committed)
         if score > ONCE or len(phrase.stems) > 1:
             scored.append((score, phrase))
+    scored.sort(key=lambda item: (-item[0], item[1].sentence.turn.start, item[1].first))
+    return [_topic(phrase, turns_of) for phrase in _distinct(phrase for _, phrase in scored)]
+
+
+def _distinct(phrases: Iterable[Phrase]) -> list[Phrase]:
+    """The first `AT_MOST` that share no word."""
     kept: list[Phrase] = []
-    for _, phrase in sorted(scored, key=lambda item: (-item[0], item[1].sentence.turn.start, item[1].first)):
+    for phrase in phrases:
         if len(kept) < AT_MOST and not any(set(phrase.stems) & set(other.stems) for other in kept):
             kept.append(phrase)
-    return [_topic(phrase, turns_of) for phrase in kept]
+    return kept
 
 
 def _topic(phrase: Phrase, turns_of: dict[str, set[int]]) -> dict[str, Any]:
@@ -118,9 +124,10 @@ def _can_be_topic(token: str, at: int, words: Pack) -> bool:
     low = token.lower()
     if len(low) < 3 or not low[0].isalpha() or low in words.words("text", "stopwords"):
         return False
-    if low in words.words("topics", "general") or low.replace("-", " ") in words.numbers or low in words.ordinals:
+    if low in words.words("topics", "general") or low in words.words("people", "titles"):
         return False
-    if low in words.weekdays or low in words.months or low in words.offsets or low in words.words("people", "titles"):
+    dates = (words.ordinals, words.weekdays, words.months, words.offsets)
+    if low.replace("-", " ") in words.numbers or any(low in known for known in dates):
         return False
     if "'" in low or has(words, "action", low) or has(words, "idle", low):
         return False
