@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.analysis import material
 from pipeline.analysis import AnalysisOptions, analyze
-from pipeline.analysis.llm.answer import Answer
+from pipeline.analysis.llm.answer import ModelAnswer
 from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.llm.reading import ground
 from pipeline.domain.insight import Finding
@@ -70,7 +70,7 @@ def fact_kept(case: dict[str, Any], field: str, value: str) -> bool:
     """Whether some quotes of the call bear a value out."""
     grounding = Grounding(material(case))
     stated = (answer([], {field: {"value": value, "quotes": quotes}}) for quotes in ways(said(case)))
-    return any(ground(Answer.model_validate(one), grounding).facts for one in stated)
+    return any(ground(ModelAnswer.model_validate(one), grounding).facts for one in stated)
 
 
 def said(case: dict[str, Any]) -> dict[int, str]:

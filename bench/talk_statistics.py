@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from pipeline.analysis.statistics import Statistics
+from pipeline.analysis.statistics import TalkStatistics
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Material, Roster
 from pipeline.domain.speech import (
@@ -227,7 +227,7 @@ def timelines(number: int, seed: int) -> dict[str, Any]:
     for _ in range(number):
         made = make(rng)
         kinds.update({how: count for (_, how), count in made.kinds.items()})
-        answers, truth = found(Statistics().run(material(made)).value), known(made)
+        answers, truth = found(TalkStatistics().run(material(made)).value), known(made)
         for name, figure in truth.items():
             right = answers[name] is None if figure is None else abs((answers[name] or 0.0) - figure) <= 0.00051
             wrong[name] += not right
@@ -287,7 +287,7 @@ def as_known(sample: Sample) -> Any:
     transcript = Transcript(
         sample.expected["language"], 1.0, sample.expected["duration"], speakers, turns, STEREO, "known"
     )
-    return Statistics().run(Material(CALL, transcript, Roster()))
+    return TalkStatistics().run(Material(CALL, transcript, Roster()))
 
 
 async def taken_through(workers: Any, files: tuple[Path, ...], sample: Sample) -> dict[str, float]:

@@ -24,7 +24,7 @@ class Step(Protocol):
 
 
 STEPS: tuple[str, ...] = (
-    "pipeline.analysis.statistics:Statistics",
+    "pipeline.analysis.statistics:TalkStatistics",
     "pipeline.analysis.rules.sentiment.sentiment:Sentiment",
     "pipeline.analysis.rules.direction.direction:Direction",
     "pipeline.analysis.rules.people.agent:Agent",

@@ -80,7 +80,7 @@ def test_a_language_without_a_pack_falls_back_and_says_so():
     assert found["statistics"].value["parties"]["rep"]["questions"] == 1
 
 
-def test_a_call_nobody_speaks_in_is_analysed_without_failure():
+def test_a_call_nobody_speaks_in_is_analyzed_without_failure():
     silent = call(("rep", "x"))
     material = replace(silent, transcript=Transcript(None, None, 12.0, (), (), STEREO, "by hand", "no speech"))
     found = findings(material)

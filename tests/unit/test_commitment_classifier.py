@@ -21,7 +21,7 @@ def test_the_probabilities_of_who_does_it_and_nobody_are_one_together():
     assert all(0 < one < 1 for one in found)
 
 
-def test_a_sign_moves_the_probability_as_far_as_its_weight_says():
+def test_a_feature_moves_the_probability_as_far_as_its_weight_says():
     weights = classifier.CommitmentWeights({"": (0, 0, 0, 0), "form commit": (0, 100, 0, 0)}, least=0.5)
     nobody, speaker, *_ = weights.probabilities(["form commit"])
     assert speaker / nobody == pytest.approx(2.71828, rel=1e-4)

@@ -16,7 +16,7 @@ ROLES = {"r": "rep", "c": "customer"}
 
 
 @pytest.mark.parametrize("row", SAID.strip().splitlines())
-def test_what_is_undertaken_has_its_owner_and_day_and_what_is_only_told_is_no_task(row):
+def test_a_commitment_has_its_owner_and_day_and_what_is_only_told_is_no_task(row):
     language, turns, wanted = row.split("|")
     lines = [(ROLES[turn[0]], turn[2:]) for turn in turns.split("/")]
     tasks = Tasks().run(call(*lines, language=language)).value["tasks"]

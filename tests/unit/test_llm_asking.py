@@ -68,7 +68,7 @@ def test_a_server_that_renames_or_refuses_a_parameter_gets_its_way(endpoint):
     assert endpoint.asked[-1]["max_completion_tokens"] == 4096
 
 
-def test_an_answer_that_cannot_be_read_may_be_mended_once(endpoint):
+def test_an_answer_that_cannot_be_read_may_be_fixed_once(endpoint):
     wrong = json.dumps(without(tasks=[task(2, SEND, kind="promise")]))
     endpoint.answers(wrong, ANSWER)
     assert found(call(*LINES), options(endpoint))["tasks"].value["engine"] == f"llm {MODEL}"

@@ -158,7 +158,7 @@ def test_parties_nobody_knows_own_nothing(endpoint):
     assert (one["owner"], one["beneficiary"], one["owner_user_id"]) == ("unknown", "unknown", None)
 
 
-def test_a_machine_undertakes_nothing(endpoint):
+def test_a_machine_commits_to_nothing(endpoint):
     material = call(*LINES)
     turns = tuple(replace(turn, machine=turn.index == 2) for turn in material.transcript.turns)
     endpoint.answers(without(tasks=[task(2, SEND)]))

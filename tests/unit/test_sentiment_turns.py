@@ -89,7 +89,7 @@ def test_probabilities_lie_between_0_and_1_whatever_is_said(text: str, language:
 
 
 @given(st.text(max_size=100))
-def test_signs_have_places_in_the_table(text: str) -> None:
+def test_features_have_places_in_the_table(text: str) -> None:
     for said in read(call(("customer", text or "x"))):
         assert all(0 <= row < TABLE for row in hashed(said, score_turn(said)))
 

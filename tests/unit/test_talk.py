@@ -6,7 +6,7 @@ from pipeline.analysis.talk import read
 from tests.unit.calls_by_hand import call
 
 
-def test_the_same_transcript_is_read_once_and_another_anew() -> None:
+def test_the_same_transcript_is_read_once_and_another_again() -> None:
     one, other = call(("rep", "Good morning.")), call(("rep", "Good evening."))
     assert read(one)[0] is read(one)[0]
     assert read(other)[0].text == "Good evening."

@@ -336,7 +336,7 @@ def test_a_member_of_the_team_acts_for_the_rep_and_a_stranger_for_himself():
     assert (ours["owner"], theirs["owner"]) == ("rep", "other")
 
 
-def test_a_machine_undertakes_nothing():
+def test_a_machine_commits_to_nothing():
     from dataclasses import replace
 
     material = call(("customer", "I will call you back tomorrow."), ("rep", "I will send the form on Monday."))

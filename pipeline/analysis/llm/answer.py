@@ -86,7 +86,7 @@ class StatedOutcome(_Stated):
     quote: Quote
 
 
-class Answer(_Stated):
+class ModelAnswer(_Stated, title="Answer"):
     """What the model states about one part of a transcript."""
 
     tasks: list[StatedTask]
@@ -98,15 +98,15 @@ class Answer(_Stated):
 
 
 def schema() -> dict[str, Any]:
-    """JSON schema of `Answer`."""
-    return Answer.model_json_schema()
+    """JSON schema of `ModelAnswer`."""
+    return ModelAnswer.model_json_schema()
 
 
 class Unreadable(Exception):
-    """The text is no `Answer`; says why, in words that the model may be told."""
+    """The text is no `ModelAnswer`; says why, in words that the model may be told."""
 
 
-def parsed(text: str) -> Answer:
+def parsed(text: str) -> ModelAnswer:
     """The answer in a text: JSON, perhaps after thoughts or within a fence. Raises `Unreadable`."""
     text = _THOUGHTS.sub("", text)
     first = text.find("{")
@@ -117,7 +117,7 @@ def parsed(text: str) -> Answer:
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"It is not JSON: {error}") from None
     try:
-        return Answer.model_validate(found)
+        return ModelAnswer.model_validate(found)
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False)[:MOST_FAULTS]
         told = "; ".join(f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in faults)

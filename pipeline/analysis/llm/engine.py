@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pipeline.analysis.engine import AnalysisOptions
 from pipeline.analysis.evidence import checked as evidence_checked
-from pipeline.analysis.llm.answer import Answer, Unreadable, parsed, schema
+from pipeline.analysis.llm.answer import ModelAnswer, Unreadable, parsed, schema
 from pipeline.analysis.llm.client import Client, Message, NoAnswer
 from pipeline.analysis.llm.findings import MAKERS, VERSION
 from pipeline.analysis.llm.grounding import Grounding
@@ -66,7 +66,7 @@ class LanguageModel:
         return evidence_checked(finding, material.transcript)
 
 
-def _answer(client: Client, asked: list[Message], part: PromptPart) -> Answer:
+def _answer(client: Client, asked: list[Message], part: PromptPart) -> ModelAnswer:
     """The answer, after one chance to fix it. Raises `NoAnswer`."""
     completion = client.ask(asked, schema())
     if completion.prompt_tokens is not None and completion.prompt_tokens < part.words:

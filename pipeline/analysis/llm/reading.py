@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from pipeline.analysis.llm.answer import Answer, StatedFact, StatedSentence, StatedTask, StatedTopic
+from pipeline.analysis.llm.answer import ModelAnswer, StatedFact, StatedSentence, StatedTask, StatedTopic
 from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.domain.insight import Evidence, Task
@@ -47,7 +47,7 @@ class Reading:
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-def ground(answer: Answer, grounding: Grounding) -> Reading:
+def ground(answer: ModelAnswer, grounding: Grounding) -> Reading:
     """What of the answer the transcript bears out. May raise ZoneInfoNotFoundError."""
     facts = {name: fact for name in type(answer.contact).model_fields if (fact := getattr(answer.contact, name))}
     tasks = (_task(stated, grounding) for stated in answer.tasks)
@@ -73,7 +73,7 @@ def _grounded(stated: Sequence[StatedSentence | StatedTopic], grounding: Groundi
     return tuple(one for one in told if one)
 
 
-def _own_tones(answer: Answer, grounding: Grounding) -> dict[str, tuple[GroundedText, float]]:
+def _own_tones(answer: ModelAnswer, grounding: Grounding) -> dict[str, tuple[GroundedText, float]]:
     """Those that show in the speaker's own words, with their scores."""
     told = {one.speaker: _told(one.label, grounding.evidence(one.quote)) for one in answer.tones}
     return {label: (one, SCORES[one.text]) for label, one in told.items() if one and _own(label, one, grounding)}

@@ -7,7 +7,7 @@ words: who is called asks "who is this?", who calls says "it's about my order", 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipeline.analysis.rules.people.introductions import Named, addresses, between_pauses, introductions, parts
+from pipeline.analysis.rules.people.introductions import SpokenName, addresses, between_pauses, introductions, parts
 from pipeline.analysis.talk import Said
 from pipeline.domain.insight import Evidence
 from pipeline.domain.speech import Role
@@ -143,7 +143,7 @@ def _replies(first: Said, reply: Said) -> Iterator[CueMatch]:
         yield CueMatch(f"{label}:introduces_themselves", own.evidence)
 
 
-def _names_themselves(turn: Said) -> Named | None:
+def _names_themselves(turn: Said) -> SpokenName | None:
     return next((named for named in (*introductions(turn), *between_pauses(turn))), None)
 
 

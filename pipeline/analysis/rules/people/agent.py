@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.analysis.rules.people.gender import of_known, of_title
 from pipeline.analysis.rules.people.introductions import (
-    Named,
+    SpokenName,
     addresses,
     alone,
     called,
@@ -30,7 +30,7 @@ class AgentClaim:
     """The talk names the person who speaks for us. `weight` in 0..1 is by who says so."""
 
     turn: int
-    named: Named
+    named: SpokenName
     weight: float
 
 
@@ -94,7 +94,7 @@ def fit(spoken: str, member: Member, language: str | None = None) -> float:
     return best
 
 
-def _may_be(member: Member, spoken: Named) -> bool:
+def _may_be(member: Member, spoken: SpokenName) -> bool:
     """Frau Dorn is not Manfred Dorn."""
     said = next((kind for word in spoken.full.split() if (kind := of_title(word, spoken.language))), None)
     known = of_known(member.name, spoken.language)
@@ -151,14 +151,14 @@ def _own(ours: list[Said], members: tuple[Member, ...]) -> Iterator[AgentClaim]:
         transferred = turn.pack.matches("people", "transfer", turn.text)
 
 
-def _between_pauses(turn: Said, members: tuple[Member, ...]) -> Iterator[Named]:
+def _between_pauses(turn: Said, members: tuple[Member, ...]) -> Iterator[SpokenName]:
     """Members' names that we do not call somebody else by."""
     for named in (*called(turn, _names(members)), *alone(turn, _surnames(members)), *_in_full(turn, members)):
         if not _asked_for(turn, named) and not named.titled:
             yield named
 
 
-def _asked_for(turn: Said, named: Named) -> bool:
+def _asked_for(turn: Said, named: SpokenName) -> bool:
     """We call them by this name ("Hi, Anna?")."""
     return any(named.evidence.quote.rstrip("?.,!") + "?" in sentence.text for sentence in turn.sentences)
 
@@ -194,21 +194,21 @@ def _is_the_one(said: tuple[Said, ...], at: int) -> bool:
     return reply is not None and reply.role is Role.REP and reply.pack.matches("people", "thats_me", reply.text)
 
 
-def _by_title(turn: Said, members: tuple[Member, ...]) -> Iterator[Named]:
+def _by_title(turn: Said, members: tuple[Member, ...]) -> Iterator[SpokenName]:
     """Those called by title and last name: "Grüß Gott Herr Kessler"."""
     surnames = _surnames(members)
     spoken_to = (*addresses(turn), *called(turn, surnames))
     yield from (named for named in spoken_to if named.titled and named.name in surnames)
 
 
-def _asked_whether(turn: Said, members: tuple[Member, ...]) -> Iterator[Named]:
+def _asked_whether(turn: Said, members: tuple[Member, ...]) -> Iterator[SpokenName]:
     """ "Bonsoir, c'est Nadia ?" """
     for named in addresses(turn):
         if _asked_for(turn, named) and any(fit(named.name, member) for member in members):
             yield named
 
 
-def _in_full(turn: Said, members: tuple[Member, ...]) -> Iterator[Named]:
+def _in_full(turn: Said, members: tuple[Member, ...]) -> Iterator[SpokenName]:
     """The whole name of a member, not spoken of as a colleague or of one we put them through to."""
     if any(turn.pack.matches("people", key, turn.text) for key in ("transfer", "colleague")):
         return
@@ -235,12 +235,12 @@ def _names(members: tuple[Member, ...]) -> set[str]:
     return {name for member in members for name in (member.name, member.name.split()[0], *member.aliases) if name}
 
 
-def _evidence(spoken: Named | None) -> tuple[Any, ...]:
+def _evidence(spoken: SpokenName | None) -> tuple[Any, ...]:
     return (spoken.evidence,) if spoken else ()
 
 
 def _value(
-    user_id: str | None, source: str | None, spoken: Named | None, members: tuple[Member, ...]
+    user_id: str | None, source: str | None, spoken: SpokenName | None, members: tuple[Member, ...]
 ) -> dict[str, Any]:
     name = next((member.name for member in members if member.user_id == user_id), None)
     said = spoken.name if spoken else None

@@ -8,7 +8,7 @@ from pipeline.analysis.rules.people.emails import emails
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.introductions import (
-    Named,
+    SpokenName,
     before_company,
     between_pauses,
     firm_and_name,
@@ -118,7 +118,7 @@ def _beside_name(turn: Said) -> Fact | None:
     return None
 
 
-def _after_names(names: tuple[Named, ...], sentence: Sentence, after: str, here: str) -> Iterator[re.Match[str]]:
+def _after_names(names: tuple[SpokenName, ...], sentence: Sentence, after: str, here: str) -> Iterator[re.Match[str]]:
     """What follows one of these names: after "from" and the like (`after`), or in apposition."""
     beside = re.compile(rf"(?i:(?:,? (?!{after})(?:{here}))*,? (?:{after}) ?){_KIND_OF_FIRM}")
     apposed = re.compile(rf"(?: (?i:{here}))?, {_LONG_FIRM}(?=[.,!]|$)")

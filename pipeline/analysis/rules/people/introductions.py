@@ -18,7 +18,7 @@ _FIRST = r"[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+(?:-[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ']+)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class SpokenName:
     """A name as said. `full`: with its title where it has one ("Ms. Walcott")."""
 
     name: str
@@ -32,17 +32,17 @@ class Named:
         return self.full != self.name
 
 
-def introductions(said: Said) -> Iterator[Named]:
+def introductions(said: Said) -> Iterator[SpokenName]:
     """Names by which the speaker of this turn introduces themselves."""
     yield from _named(said, "self")
 
 
-def addresses(said: Said) -> Iterator[Named]:
+def addresses(said: Said) -> Iterator[SpokenName]:
     """Names by which the speaker addresses the other party."""
     yield from _named(said, "addressed")
 
 
-def reached(said: Said) -> Iterator[Named]:
+def reached(said: Said) -> Iterator[SpokenName]:
     """Whose voicemail it is; of a couple's ("Walt and Phyllis"), both."""
     for named in _named(said, "voicemail_name"):
         yield named
@@ -50,20 +50,20 @@ def reached(said: Said) -> Iterator[Named]:
         for sentence in said.sentences:
             also = re.search(rf"{re.escape(named.name)} {joint} ({_FIRST})\b", sentence.text)
             if also:
-                yield Named(also[1], also[1], sentence.evidence(also.span(1)), said.turn.index, said.pack.language)
+                yield SpokenName(also[1], also[1], sentence.evidence(also.span(1)), said.turn.index, said.pack.language)
 
 
-def spoken_for(said: Said) -> Iterator[Named]:
+def spoken_for(said: Said) -> Iterator[SpokenName]:
     """Those on whose behalf the speaker calls: "I'm calling for my mother, Edna Wills"."""
     yield from _named(said, "of_another")
 
 
-def handed_to(said: Said) -> Iterator[Named]:
+def handed_to(said: Said) -> Iterator[SpokenName]:
     """To whom the speaker puts the other party through."""
     yield from _named(said, "transfer_to")
 
 
-def _named(said: Said, key: str) -> Iterator[Named]:
+def _named(said: Said, key: str) -> Iterator[SpokenName]:
     for sentence in said.sentences:
         for pattern in said.pack.patterns("people", key):
             for match in pattern.finditer(sentence.text):
@@ -72,7 +72,7 @@ def _named(said: Said, key: str) -> Iterator[Named]:
                     yield named
 
 
-def _clean(match: re.Match[str], sentence: Sentence) -> Named | None:
+def _clean(match: re.Match[str], sentence: Sentence) -> SpokenName | None:
     titled = bool(match.groupdict().get("title"))
     name = trimmed(match["name"], sentence.pack, titled)
     if not name or (not titled and not plausible(name, match["name"], sentence.pack)):
@@ -84,7 +84,7 @@ def _clean(match: re.Match[str], sentence: Sentence) -> Named | None:
     if titled and first == match.start("name") and len(name.split()) == 1 + (name.split()[0] in _ARTICLES):
         first = match.start("title")
         full = sentence.text[first:last]
-    return Named(name, full, sentence.evidence((first, last)), sentence.turn.index, sentence.pack.language)
+    return SpokenName(name, full, sentence.evidence((first, last)), sentence.turn.index, sentence.pack.language)
 
 
 def plausible(name: str, said: str, words: Pack) -> bool:
@@ -141,7 +141,7 @@ def bare(name: str) -> str:
     return " ".join(parts)
 
 
-def bare_name(sentence: Sentence, least: int = 2, asked: bool = False) -> Named | None:
+def bare_name(sentence: Sentence, least: int = 2, asked: bool = False) -> SpokenName | None:
     """A sentence that is nothing but a name of `least` to three words: "Inez Walcott.", "Uriarte, Begoña.". Turned
     round only where it was asked for or a first name stands last: "Nordlack, Meinhardt." is a firm and a name.
     """
@@ -154,10 +154,10 @@ def bare_name(sentence: Sentence, least: int = 2, asked: bool = False) -> Named 
     name = f"{turned[2]} {turned[1]}" if turned else text
     if trimmed(name, sentence.pack) != name or not plausible(name, text, sentence.pack):
         return None
-    return Named(name, name, sentence.evidence((0, len(text))), sentence.turn.index)
+    return SpokenName(name, name, sentence.evidence((0, len(text))), sentence.turn.index)
 
 
-def between_pauses(said: Said) -> Iterator[Named]:
+def between_pauses(said: Said) -> Iterator[SpokenName]:
     """Two or three capitalized words between pauses: "Morning Priya, Helen Marsh at Marsh & Lowe." """
     here = straighten("|".join(said.pack.get("people", "after_name", ()))) or "(?!)"
     titles = "|".join(re.escape(title) for title in said.pack.words("people", "titles")) or "(?!)"
@@ -171,7 +171,7 @@ def between_pauses(said: Said) -> Iterator[Named]:
             if said.pack.matches("people", "third_person", sentence.text[match.end("name") :]):
                 continue  # "So, Aoife Burke, she's finishing up"
             if trimmed(name, said.pack) == name:
-                yield Named(name, name, sentence.evidence(match.span("name")), said.turn.index)
+                yield SpokenName(name, name, sentence.evidence(match.span("name")), said.turn.index)
 
 
 def given_name(said: Said, asked: bool) -> str | None:
@@ -205,7 +205,7 @@ def given_after(said: Said, surname: str) -> str | None:
     return None
 
 
-def beside_street(said: Said) -> Iterator[Named]:
+def beside_street(said: Said) -> Iterator[SpokenName]:
     """The name before the speaker's street: "Ja, Wimmers, Neusser Straße." """
     for sentence in said.sentences:
         for pattern in said.pack.patterns("contact", "address"):
@@ -214,7 +214,7 @@ def beside_street(said: Said) -> Iterator[Named]:
                 yield named
 
 
-def firm_and_name(said: Said) -> tuple[Evidence, Named] | None:
+def firm_and_name(said: Said) -> tuple[Evidence, SpokenName] | None:
     """How a firm answers the telephone, in the first words of the call: "Nordlack, Meinhardt." """
     sentence = said.sentences[0] if said.sentences else None
     if sentence is None:
@@ -225,11 +225,11 @@ def firm_and_name(said: Said) -> tuple[Evidence, Named] | None:
     firm, name = match.groups()
     if _is_first_name(firm.split()[0]) or not plausible(name, name, said.pack) or _is_first_name(name.split()[-1]):
         return None
-    named = Named(name, name, sentence.evidence(match.span(2)), said.turn.index, said.pack.language)
+    named = SpokenName(name, name, sentence.evidence(match.span(2)), said.turn.index, said.pack.language)
     return sentence.evidence(match.span(1)), named
 
 
-def before_spelling(sentence: Sentence) -> Named | None:
+def before_spelling(sentence: Sentence) -> SpokenName | None:
     """The name at the start of a sentence that goes on to spell it: "Madame Roussel, R-O-U-deux S-E-L"."""
     titles = "|".join(re.escape(title) for title in sentence.pack.words("people", "titles")) or "(?!)"
     letter = r"[A-ZÀ-ÖØ-Þ](?:[-,.]| [A-ZÀ-ÖØ-Þ]\b)"
@@ -238,7 +238,7 @@ def before_spelling(sentence: Sentence) -> Named | None:
     return _clean(match, sentence) if match else None
 
 
-def answered(sentence: Sentence) -> Named | None:
+def answered(sentence: Sentence) -> SpokenName | None:
     """The name at the start of an answer to "what is your name?"; a single one will do."""
     for pattern in sentence.pack.patterns("people", "answer"):
         match = pattern.search(sentence.text)
@@ -269,7 +269,7 @@ def _compiled(pack: Pack, names: tuple[str, ...]) -> re.Pattern[str]:
     )
 
 
-def called(said: Said, known: Iterable[str]) -> Iterator[Named]:
+def called(said: Said, known: Iterable[str]) -> Iterator[SpokenName]:
     """Known names (in full, or one part) that stand between pauses as one calls somebody: "Thanks, Nuria."."""
     names = tuple(sorted({name for name in known if name}, key=lambda name: (-len(name), name)))
     if not names:
@@ -280,34 +280,34 @@ def called(said: Said, known: Iterable[str]) -> Iterator[Named]:
             first = match.start("title") if match["title"] else match.start("name")
             evidence = sentence.evidence((first, match.end("name")))
             full = sentence.text[first : match.end("name")]
-            yield Named(match["name"], full, evidence, said.turn.index, said.pack.language)
+            yield SpokenName(match["name"], full, evidence, said.turn.index, said.pack.language)
 
 
-def alone(said: Said, names: Iterable[str]) -> Iterator[Named]:
+def alone(said: Said, names: Iterable[str]) -> Iterator[SpokenName]:
     """These names where nothing else stands between two pauses: "Druckerei Aschau, Kessler, guten Tag"."""
     pattern = rf"(?:^|[,.] )(?P<name>{'|'.join(map(re.escape, sorted(names))) or '(?!)'})(?=[,.]|$)"
     for sentence in said.sentences:
         for match in re.finditer(pattern, sentence.text):
             name = match["name"]
-            yield Named(name, name, sentence.evidence(match.span("name")), said.turn.index, said.pack.language)
+            yield SpokenName(name, name, sentence.evidence(match.span("name")), said.turn.index, said.pack.language)
 
 
-def fuller(said: Said, named: Named) -> Iterator[Named]:
+def fuller(said: Said, named: SpokenName) -> Iterator[SpokenName]:
     """The same name said once more with what stands before it: "Mrs Whitcombe, Joan Whitcombe"."""
     for sentence in said.sentences:
         whole = rf"(?:^|[,.] )((?:{_PROPER} ){{1,2}}{re.escape(named.name)})(?=[,.!?]|$)"
         for match in re.finditer(whole, sentence.text):
             if trimmed(match[1], said.pack) == match[1]:
-                yield Named(match[1], match[1], sentence.evidence(match.span(1)), said.turn.index)
+                yield SpokenName(match[1], match[1], sentence.evidence(match.span(1)), said.turn.index)
 
 
-def mentioned(said: Said, known: Iterable[str]) -> Iterator[Named]:
+def mentioned(said: Said, known: Iterable[str]) -> Iterator[SpokenName]:
     """Known names wherever they stand in this turn."""
     names = sorted({name for name in known if name}, key=len, reverse=True)
     pattern = rf"\b(?:{'|'.join(map(re.escape, names))})\b"
     for sentence in said.sentences if names else ():
         for match in re.finditer(pattern, sentence.text):
-            yield Named(match.group(), match.group(), sentence.evidence(match.span()), said.turn.index)
+            yield SpokenName(match.group(), match.group(), sentence.evidence(match.span()), said.turn.index)
 
 
 def parts(name: str | None) -> tuple[str, ...]:
@@ -315,7 +315,7 @@ def parts(name: str | None) -> tuple[str, ...]:
     return tuple(folded(name).split()) if name else ()
 
 
-def before_company(said: Said) -> Iterator[Named]:
+def before_company(said: Said) -> Iterator[SpokenName]:
     """The name before a company's, between pauses: "Guten Morgen, Uhlig, Steuerbüro Hagedorn." """
     kinds = said.pack.words("people", "business")
     for sentence in said.sentences:
@@ -328,4 +328,4 @@ def before_company(said: Said) -> Iterator[Named]:
             firm = any(word in kinds or any(word.endswith(kind) for kind in kinds if len(kind) > 4) for word in words)
             name = match["name"]
             if firm and trimmed(name, said.pack) == name and plausible(name, name, said.pack):
-                yield Named(name, name, sentence.evidence(match.span("name")), said.turn.index, said.pack.language)
+                yield SpokenName(name, name, sentence.evidence(match.span("name")), said.turn.index, said.pack.language)

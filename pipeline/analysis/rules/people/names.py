@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.analysis.rules.people.gender import listed
 from pipeline.analysis.rules.people.introductions import (
-    Named,
+    SpokenName,
     addresses,
     answered,
     bare,
@@ -40,7 +40,7 @@ NEAR = 60  # rapidfuzz ratio, 0..100, of a part of a name and its spelling
 class NameClaim:
     """Somebody said that this is the other party's name."""
 
-    named: Named
+    named: SpokenName
     rank: int
     reached: bool = False  # said by a voicemail greeting
 
@@ -172,11 +172,11 @@ def _asks_for_another(turn: Said) -> bool:
     return turn.role is Role.REP and turn.pack.matches("people", "asked_another", turn.text)
 
 
-def _whole(named: Named) -> bool:
+def _whole(named: SpokenName) -> bool:
     return named.titled or len(named.full.split()) > 1 or listed(named.name)
 
 
-def _own(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iterator[Named]:
+def _own(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iterator[SpokenName]:
     for introduced in introductions(turn):
         if opening or asked or not _weak(introduced, turn):
             yield introduced
@@ -192,7 +192,7 @@ def _own(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iter
         yield from _its_me(turn, known)
 
 
-def _in_sentences(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iterator[Named]:
+def _in_sentences(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]) -> Iterator[SpokenName]:
     """Sentences that are a name, that begin with one as an answer, or that go on to spell it."""
     for sentence in turn.sentences:
         alone = bare_name(sentence, asked=asked)
@@ -202,7 +202,7 @@ def _in_sentences(turn: Said, asked: bool, opening: bool, known: tuple[str, ...]
             yield named
 
 
-def _answering(turn: Said, opening: bool) -> Iterator[Named]:
+def _answering(turn: Said, opening: bool) -> Iterator[SpokenName]:
     """The first words of a call, by the called party: "Wimmers.", "Nordlack, Meinhardt." """
     if opening and turn.pack.get("people", "answers_by_surname"):
         yield from _single_names(turn)
@@ -210,18 +210,18 @@ def _answering(turn: Said, opening: bool) -> Iterator[Named]:
         yield answering[1]
 
 
-def _its_me(turn: Said, known: tuple[str, ...]) -> Iterator[Named]:
+def _its_me(turn: Said, known: tuple[str, ...]) -> Iterator[SpokenName]:
     if turn.pack.matches("people", "its_me", turn.text):
         yield from called(turn, known)
     if turn.pack.matches("people", "its_me_only", turn.text):
         yield from _single_names(turn)
 
 
-def _single_names(turn: Said) -> Iterator[Named]:
+def _single_names(turn: Said) -> Iterator[SpokenName]:
     return (named for sentence in turn.sentences if (named := bare_name(sentence, least=1)))
 
 
-def _weak(named: Named, turn: Said) -> bool:
+def _weak(named: SpokenName, turn: Said) -> bool:
     """A single word at the beginning of a sentence has a capital anyway: "Innerhalb von zehn Tagen"."""
     starts = any(sentence.text.startswith(named.name) for sentence in turn.sentences)
     return starts and len(named.full.split()) == 1
