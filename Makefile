@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 JOBS ?= 2
 
-.PHONY: help setup weights demo up test chaos attacks unit figures check format lock clean
+.PHONY: help setup weights demo up test coverage slow chaos attacks unit figures check format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,10 +33,14 @@ demo: weights  ## start the service, send it nine sample calls, show the records
 up: setup  ## start the service and keep it running
 	@$(BIN)/switchboard up
 
-test: weights  ## every test, in two processes, with coverage (JOBS=1: one after the other)
-	@$(BIN)/coverage erase
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadscope --no-loadscope-reorder \
-		--cov --cov-report=term:skip-covered tests
+test: weights  ## every test, in two processes (JOBS=1: one after the other)
+	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadscope --no-loadscope-reorder $(COVER) tests
+
+coverage: COVER = --cov --cov-report=term:skip-covered
+coverage: test  ## the same, and which lines no test runs (takes twice as long)
+
+slow: weights  ## the tests that work through much sound with an engine or a reference library
+	@$(BIN)/python -m pytest -m slow tests/unit
 
 chaos: setup  ## thousands of submissions while processes are killed, frozen and cut off, then an audit (CHAOS="--seed 7 --json FILE")
 	@$(BIN)/python -m tests.chaos $(CHAOS)

@@ -4,6 +4,12 @@ from typing import Any
 import hypothesis
 import pytest
 
+# The same arithmetic on every processor: what a decoder says of borderline sound hangs on the order of its additions.
+os.environ |= {"CT2_USE_MKL": "0", "CT2_FORCE_CPU_ISA": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Two processes whose threads wait for each other by spinning take many times as long on two busy cores.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from serve_app.service import ray_access, run_folder
 
 pytest_plugins = ["tests.postgres", "tests.engines", "tests.llm_server"]
@@ -23,6 +29,14 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     run_folder.discard_own()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name what failed, and why, at once: a run of many minutes may be ended before its summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        print(f"\n{report.when} failed: {report.nodeid}", crash or report.longreprtext, sep="\n    ", flush=True)
 
 
 @pytest.hookimpl(optionalhook=True)

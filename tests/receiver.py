@@ -57,7 +57,7 @@ class Receiver:
     def url(self) -> str:
         return f"{self.scheme}://{self.host}:{self.port}/hook"
 
-    async def until(self, count: int, timeout: float = 20.0) -> list[Received]:
+    async def until(self, count: int, timeout: float = 60.0) -> list[Received]:
         """The first `count` that were taken, once there are so many."""
         await until(lambda: len(self.taken) >= count, timeout, lambda: f"{len(self.taken)} of {count} taken")
         return self.taken[:count]
@@ -109,7 +109,7 @@ async def receiving(context: ssl.SSLContext | None = None, port: int = 0, **fiel
 
 
 async def until(
-    condition: Callable[[], object], timeout: float = 20.0, told: Callable[[], str] = lambda: "it did not come to that"
+    condition: Callable[[], object], timeout: float = 60.0, told: Callable[[], str] = lambda: "it did not come to that"
 ) -> None:
     deadline = time.monotonic() + timeout
     while not condition():

@@ -1,4 +1,7 @@
-"""One service and one PostgreSQL for the whole acceptance run; each test has a workspace of its own."""
+"""One service and one PostgreSQL for all acceptance tests, stopped when they are over: other tests need the cores.
+
+Each test has a workspace of its own.
+"""
 
 import socket
 import tempfile
@@ -18,7 +21,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def state_folder() -> Iterator[Path]:
     """The folder of a PostgreSQL that the tests may stop and start."""
     with tempfile.TemporaryDirectory(prefix="switchboard-acceptance-") as folder:
@@ -26,7 +29,7 @@ def state_folder() -> Iterator[Path]:
         embedded.stop(Path(folder) / "state")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(state_folder: Path) -> Iterator[RunningService]:
     """The service on synthetic checkpoints."""
     url = embedded.start(state_folder / "state")
@@ -44,7 +47,7 @@ async def client(service: RunningService) -> AsyncIterator[Client]:
     await made.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def files() -> Iterator[HandOut]:
     """A server of recordings on 127.0.0.1, which the service is allowed to fetch from."""
     with HandOut() as server:

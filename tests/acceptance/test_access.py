@@ -41,7 +41,7 @@ def outsider(script: str, **names: str) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SWITCHBOARD_"))}
     environment |= {"HOME": "/nonexistent", "RAY_AUTH_MODE": "disabled", **ray_access.ONE_MACHINE}
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=360
     )
     return done.stdout + done.stderr
 

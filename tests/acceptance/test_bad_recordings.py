@@ -95,7 +95,7 @@ async def test_each_bad_recording_fails_with_its_own_code_and_sentence(client: C
     for name in FAULTS:
         sent[name] = body(name if "://" in name else f"{bad_server}/{name}")
         await client.accepted(sent[name])
-    records = await client.ended([str(one["callId"]) for one in sent.values()], timeout=120)
+    records = await client.ended([str(one["callId"]) for one in sent.values()], timeout=360)
     told = {}
     for name, record in zip(sent, records, strict=True):
         assert record.call.failure is not None, (name, record.call.state)

@@ -20,7 +20,7 @@ async def test_a_call_arrives_as_received_transcribing_and_completed(client: Cli
         )
         bodies = sample.submissions(files.add)
         answers = [await client.accepted(body) for body in bodies]
-        taken = await receiver.until(3, timeout=120)
+        taken = await receiver.until(3, timeout=360)
         (record,) = await client.ended([bodies[-1]["callId"]])
     assert len(receiver.seen) == 3
     received, transcribing, completed = (Webhook(secret).verify(one.body, one.headers) for one in taken)

@@ -20,7 +20,7 @@ SAMPLES: list[Sample] = synthetic_calls()
 MOST_SECONDS = 90.0  # a bound against hanging, not a figure: bench/recovery.py measures
 
 
-async def until(condition: Callable[[], object], timeout: float = 60.0) -> None:
+async def until(condition: Callable[[], object], timeout: float = 180.0) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, "it did not come to that"
@@ -72,7 +72,7 @@ async def test_postgresql_restarted_in_the_middle_of_five_calls_loses_none(
     finally:
         embedded.start(state_folder / "state")
     await client.accepted(late)  # the first request after the restart
-    records = await client.ended([body["callId"] for body in [*bodies, late]], timeout=180)
+    records = await client.ended([body["callId"] for body in [*bodies, late]], timeout=450)
     assert [record.call.state for record in records] == ["completed"] * 6
     assert all(job.failures == 0 for record in records for job in record.jobs), "an outage is no failure of a call"
 

@@ -34,7 +34,7 @@ async def test_every_sample_call_becomes_a_completed_record(client: Client, file
             assert answer["status"] == ("transcribing" if "recordingUrl" in body else "received")
             assert ("jobId" in answer) == ("recordingUrl" in body)
         sent[sample.name] = body["callId"]
-    records = dict(zip(sent, await client.ended(sent.values(), timeout=240), strict=True))
+    records = dict(zip(sent, await client.ended(sent.values(), timeout=450), strict=True))
     for name, record in records.items():
         expected = SAMPLES[name].expected
         assert record.call.state == "completed", (name, record.call.failure)

@@ -73,7 +73,7 @@ def die(notes: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+async def until(condition: Callable[[], Any], seconds: float = 180.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

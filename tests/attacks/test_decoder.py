@@ -154,7 +154,7 @@ os.write(1, " ".join(refused).encode())
 @pytest.mark.skipif(os.uname().machine not in jail.MACHINES, reason="no filter of calls for this machine")
 def test_code_that_runs_in_the_decoder_reaches_nothing() -> None:
     """As if a hostile file had taken the process over."""
-    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, timeout=90)
     expected = "file write network pair process program kill pipe folder"
     if os.uname().machine == "x86_64":
         expected += " ptrace process_vm_readv unshare io_uring x32"

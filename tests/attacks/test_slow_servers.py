@@ -80,7 +80,7 @@ async def test_calls_that_never_end_hold_no_place_of_those_who_have_none(world: 
                     one.call_id = uuid4()
                     await one.submit(recording_url=good.url() + f"?call={one.call_id}")
                     assert await asyncio.wait_for(fate(one), 20) == "fetched"
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while await at_work() != expected:
                         await asyncio.sleep(0.05)
             await asyncio.sleep(1)

@@ -73,7 +73,7 @@ try: queue.Queue().get(timeout=0.1)
 except queue.Empty: print(time.monotonic() - started)
 """
     environment = os.environ | skew.environment(seconds, folder)
-    told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True, timeout=20)
+    told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True, timeout=60)
     clock, waited = map(float, told.stdout.split())
     assert abs(clock - time.time() - seconds) < 20
     assert 0.2 <= waited < 2
@@ -88,7 +88,7 @@ async def test_a_conductor_whose_clock_is_ahead_waits_for_the_second_file_as_lon
         urls = recordings.add("good", noise(rng)), recordings.add("never", noise(rng))
         await world.submit(recording_url=urls[0], recording_url2=urls[1])
         command = ("-m", "tests.chaos.deadly_conductor", world.database.url, tmp_path.as_uri())
-        async with process(skew.SECONDS, folder, *command), asyncio.timeout(60):
+        async with process(skew.SECONDS, folder, *command), asyncio.timeout(180):
             while recordings.of(urls[1]).answers.total() < 3:
                 await asyncio.sleep(0.05)
             assert (await world.row())["state"] == "transcribing"
@@ -108,8 +108,8 @@ async def test_events_are_signed_with_a_time_that_receivers_take(seconds: int, w
         await world.submit()
         command = ("-c", DELIVERING, world.database.url, options.model_dump_json(), KEY)
         async with process(seconds, folder, *command):
-            (taken,) = await receiver.until(1, timeout=60)
-            async with asyncio.timeout(10):
+            (taken,) = await receiver.until(1, timeout=180)
+            async with asyncio.timeout(30):
                 while not (attempts := await world.rows("SELECT at FROM webhook_attempts")):
                     await asyncio.sleep(0.05)
     assert Webhook(secret).verify(taken.body, taken.headers)["type"] == "call.received"
@@ -126,6 +126,6 @@ async def test_a_command_on_a_machine_whose_clock_is_ahead_means_the_databases_l
     environment = os.environ | skew.environment(skew.SECONDS, folder)
     environment["SWITCHBOARD_DATABASE_URL"] = world.database.url
     run = await asyncio.to_thread(
-        subprocess.run, command, env=environment, cwd=ROOT, capture_output=True, check=True, timeout=60
+        subprocess.run, command, env=environment, cwd=ROOT, capture_output=True, check=True, timeout=180
     )
     assert len(json.loads(run.stdout)) == 1

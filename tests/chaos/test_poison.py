@@ -69,7 +69,7 @@ async def test_a_recording_that_kills_its_engine_fails_alone_though_others_share
 
     asking = [asyncio.create_task(ask(workers)) for workers in (one, one, two, two)]
     with pytest.raises(WorkerLost, match="nothing else at work"):
-        await asyncio.wait_for(poison, 240)
+        await asyncio.wait_for(poison, 450)
     await asyncio.gather(*asking)
     assert innocent >= 4
 
@@ -112,7 +112,7 @@ async def conducted_to_the_end(world: World, folder: Path) -> list[int]:
     """The exit codes of the Conductors that died until every call had ended."""
     died: list[int] = []
     command = (sys.executable, "-m", "tests.chaos.deadly_conductor", world.database.url, folder.as_uri())
-    async with asyncio.timeout(240):
+    async with asyncio.timeout(450):
         while True:
             process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
             try:

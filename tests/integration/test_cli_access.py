@@ -50,7 +50,7 @@ def short() -> Iterator[Path]:
 def test_a_ray_that_asks_for_no_token_is_in_the_way(short: Path) -> None:
     agent_is_another_rays = listens(checks_access.AGENT_PORT)
     with ray(short, "disabled") as address:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while not listens(checks_access.AGENT_PORT) and time.monotonic() < until:
             time.sleep(0.2)
         (check,) = checks_access.ray_doors(address)

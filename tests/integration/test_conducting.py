@@ -55,7 +55,7 @@ class Halt:
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def wait(self) -> None:
-        await asyncio.wait_for(self.reached.wait(), 30)
+        await asyncio.wait_for(self.reached.wait(), 90)
 
 
 class WatchedWorkers(LocalWorkers):
@@ -150,7 +150,7 @@ def conducting(world: World, workers: WatchedWorkers, tmp_path: Path) -> Conduct
     return run
 
 
-async def until(condition: Callable[[], Any], timeout: float = 30.0) -> None:
+async def until(condition: Callable[[], Any], timeout: float = 90.0) -> None:
     """`condition` is a function or a coroutine function."""
     deadline = time.monotonic() + timeout
     while not (await met if isawaitable(met := condition()) else met):
@@ -172,7 +172,7 @@ async def ended(world: World, call_id: UUID | None = None) -> CallRecord:
         record[:] = [await shown(world, call_id)]
         return record[0].call.state in ("completed", "failed")
 
-    await until(it_ended, timeout=60)
+    await until(it_ended, timeout=180)
     return record[0]
 
 
@@ -338,7 +338,7 @@ async def test_an_analysis_without_end_after_a_change_leaves_the_findings_that_t
         before = await completed(world)
         workers.endless_analysis = True
         await world.submit(user_id=uuid4())
-        await until(lambda: analysis_failed(world), timeout=60)
+        await until(lambda: analysis_failed(world), timeout=180)
     record = await shown(world)
     assert record.findings == before.findings
     assert any("took longer than 10 s" in warning for warning in record.warnings)
@@ -378,7 +378,7 @@ async def test_a_conductor_that_leaves_in_the_middle_puts_the_job_back_at_once_a
     async with conducting(drain_seconds=0.2, lease_seconds=60) as leaving:
         await world.submit(recording_url=files.add(short))
         await halt.wait()
-        await asyncio.wait_for(leaving.stop(), 5)
+        await asyncio.wait_for(leaving.stop(), 30)
         (job,) = await world.rows("SELECT *, not_before <= now() AS due FROM jobs")
         assert (job["state"], job["due"], job["failures"], job["crashes"]) == ("queued", True, 0, 0)
     async with conducting():
@@ -504,11 +504,11 @@ async def test_a_conductor_with_a_dead_loop_is_not_alive(loop: str, conducting: 
     async with conducting() as conductor:
         assert conductor.alive
         next(task for task in conductor._loops if task.get_name() == loop).cancel()
-        await until(lambda: not conductor.alive, timeout=2)
+        await until(lambda: not conductor.alive, timeout=30)
 
 
 async def test_a_conductor_that_has_not_come_round_for_a_minute_is_not_alive(conducting: Conduct) -> None:
     async with conducting() as conductor:
         conductor.heartbeat = time.monotonic() - 61
         assert not conductor.alive
-        await until(lambda: conductor.alive, timeout=5)
+        await until(lambda: conductor.alive, timeout=30)

@@ -44,12 +44,12 @@ async def test_a_conductor_that_drains_keeps_its_calls_until_they_end(world: Wor
 
     async with serving(slow) as server, conducting(world, tmp_path, drain_seconds=10) as conductor:
         await world.submit(recording_url=server.url())
-        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.wait_for(asked.wait(), 60)
         leaving = asyncio.create_task(conductor.stop())
         await asyncio.sleep(2.5)  # longer than a lease
         assert await world.claim(worker="another") == []
         answer.set()
-        await asyncio.wait_for(leaving, 3)
+        await asyncio.wait_for(leaving, 30)
     (job,) = await world.rows("SELECT * FROM jobs")
     assert (job["state"], job["attempts"], job["crashes"]) == ("failed", 1, 0)
 
@@ -65,7 +65,7 @@ async def test_a_conductor_that_leaves_puts_back_what_did_not_end_and_takes_up_n
 
     async with serving(silence) as server, conducting(world, tmp_path, drain_seconds=0.3) as conductor:
         await world.submit(recording_url=server.url())
-        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.wait_for(asked.wait(), 60)
         await conductor.stop()
         (job,) = await world.rows("SELECT * FROM jobs")
         assert (job["state"], job["crashes"], job["failures"]) == ("fetching", 0, 0)
@@ -173,6 +173,6 @@ async def test_a_job_whose_worker_died_too_often_fails_and_says_so(world: World,
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (await met if isawaitable(met := condition()) else met):
             await asyncio.sleep(0.05)

@@ -96,7 +96,7 @@ async def test_the_command_line_takes_a_secret_from_elsewhere_and_shows_none(wor
         environment |= {"SWITCHBOARD_DATABASE_URL": world.database.url, **variables}
         done = subprocess.run(
             [sys.executable, "-m", "serve_app.cli", "credentials", *arguments],
-            env=environment, input=stdin, capture_output=True, text=True, timeout=120, check=False,
+            env=environment, input=stdin, capture_output=True, text=True, timeout=360, check=False,
         )  # fmt: skip
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr

@@ -26,7 +26,7 @@ def test_four_processes_may_migrate_at_once(empty_postgres_url: str, tmp_path: P
         for _ in range(4)
     ]
     for process in started:
-        _, errors = process.communicate(timeout=200)
+        _, errors = process.communicate(timeout=450)
         assert process.returncode == 0, errors.decode()
     assert migrate.is_current(empty_postgres_url)
 

@@ -43,7 +43,7 @@ def serving(url: str) -> Iterator[Any]:
 
 async def running(status: Any, wanted: int) -> None:
     """Returns once so many replicas run."""
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(270):
         while (found := (await asyncio.to_thread(status)).replica_states.get("RUNNING", 0)) != wanted:
             await asyncio.sleep(0.2)
     assert found == wanted

@@ -132,7 +132,7 @@ def test_calls_are_read_and_written_while_a_migration_waits_for_a_long_reader(ol
         assert not migration.done(), "the reader still reads"
         assert slowest < 3.0
         reader.rollback()
-        migration.result(timeout=60)
+        migration.result(timeout=180)
     assert migrate.is_current(old)
 
 
@@ -193,7 +193,7 @@ def test_nodes_of_before_submit_and_claim_throughout_an_upgrade(old: str, later_
             time.sleep(0.5)
         finally:
             done.set()
-        taken = [node.result(timeout=30) for node in nodes]  # nobody met an error
+        taken = [node.result(timeout=90) for node in nodes]  # nobody met an error
     assert migrate.is_current(old)
     assert min(count for count, _ in taken) > 10
     assert max(slowest for _, slowest in taken) < 5.0, "a submission may wait for a table, and not for a migration"

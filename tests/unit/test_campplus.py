@@ -97,6 +97,7 @@ def test_a_file_that_is_no_state_dict_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_two_real_voices_of_a_telephone_call_are_separated(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import soundfile
 

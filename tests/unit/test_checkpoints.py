@@ -180,7 +180,7 @@ def _resolve_in_a_fresh_process(environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
     ).stdout
 
@@ -203,7 +203,7 @@ def test_importing_the_stages_loads_no_engine():
         "heavy = 'torch ctranslate2 faster_whisper pyannote huggingface_hub'.split()\n"
         "print([name for name in heavy if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=True)
     assert done.stdout.strip() == "[]"
 
 

@@ -60,6 +60,7 @@ def assert_same(found: Any, wanted: Any) -> None:
     np.testing.assert_allclose(found.speaker_embeddings, wanted.speaker_embeddings, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_each_call_by_itself_is_what_the_stock_pipeline_says(diarizer: Any, calls: Any, expected: Any) -> None:
     assert [bool(one.speaker_diarization) for one in expected] == [True] * 4 + [False]
     order = list(chain.from_iterable(windows_of(diarizer, calls)))
@@ -67,6 +68,7 @@ def test_each_call_by_itself_is_what_the_stock_pipeline_says(diarizer: Any, call
         assert_same(found, wanted)
 
 
+@pytest.mark.slow
 def test_so_it_is_when_every_batch_holds_windows_of_several_calls(diarizer: Any, calls: Any, expected: Any) -> None:
     waiting = [iter(one) for one in windows_of(diarizer, calls)]
     order = []

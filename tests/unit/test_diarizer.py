@@ -74,7 +74,7 @@ def call(number: int, parts: int) -> Any:
 
 
 async def waited_for(condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -49,7 +49,7 @@ def test_processes_that_make_it_at_once_agree(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    keys = {process.communicate(timeout=60)[0] for process in started}
+    keys = {process.communicate(timeout=180)[0] for process in started}
     assert keys == {folder_key.make_key(tmp_path) + "\n"}
     assert [file.name for file in tmp_path.iterdir()] == [folder_key.FILE]
 

@@ -98,7 +98,7 @@ def test_on_a_node_whose_environment_names_only_the_script_it_finds_haproxy_itse
         "RAY_SERVE_HAPROXY_BINARY_PATH": str(ingress.HAPROXY),
     }
     done = subprocess.run(
-        [ingress.HAPROXY, "-v"], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [ingress.HAPROXY, "-v"], env=environment, capture_output=True, text=True, timeout=180, check=True
     )
     assert done.stdout.startswith("HAProxy version")
 

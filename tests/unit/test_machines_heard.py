@@ -118,4 +118,4 @@ async def test_no_voiceprint_is_made_of_an_announcement_on_the_reps_line(
     machine = next(turn for turn in outcome.transcript.turns if turn.machine)
     talk = sum(span.duration for span in outcome.spoken.heard.speech[0])
     assert machine.end - machine.start > 2
-    assert 0 < asked.seconds <= talk - (machine.end - machine.start) + 0.1
+    assert 0 < asked.seconds <= talk - (machine.end - machine.start) + 0.5  # edges

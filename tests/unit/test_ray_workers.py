@@ -107,8 +107,8 @@ async def test_while_one_request_is_alone_others_wait_and_what_was_at_work_ends_
         await asyncio.sleep(0.05)
         assert await queue.submit_alone(["suspect", "of two"]) == ["suspect", "of two"]
         assert log == ["suspect", "of two"]
-    assert await asyncio.wait_for(other, 2) == ["other"]
-    assert await asyncio.wait_for(second, 2) == ["second"]
+    assert await asyncio.wait_for(other, 20) == ["other"]
+    assert await asyncio.wait_for(second, 20) == ["second"]
 
 
 async def _alone(exclusive: Exclusive, queue: Batcher[str, str], item: str) -> list[str]:

@@ -50,7 +50,7 @@ def test_the_end_of_a_window_is_not_lost(tiny, talk):
 
 def test_the_hypotheses_of_the_search_say_which_words_are_sure(tiny, talk):
     chunk, calibration = Chunk(0, 0.0, len(talk) / 16_000, "en"), doubt.calibration_of(tiny.name)
-    hiss = np.random.default_rng(1).normal(0, np.sqrt(np.mean(talk**2)) / 2, len(talk)).astype(np.float32)
+    hiss = np.random.default_rng(1).normal(0, np.sqrt(np.mean(talk**2)), len(talk)).astype(np.float32)
     clear, noisy = (tiny.transcribe([sound], [chunk])[0] for sound in (talk, talk + hiss))
     assert len(clear.supports) == len(clear.words) and len(noisy.supports) == len(noisy.words)
     assert min(noisy.supports) < 0.9 and max(noisy.supports) == 1.0

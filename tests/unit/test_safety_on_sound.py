@@ -11,6 +11,8 @@ from pipeline.asr.safety import review, settle
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, Label, LabelKind
 from tests.unit.safety_by_hand import heard_as, said, words_of
 
+pytestmark = pytest.mark.slow
+
 
 def mixed(call, echo_db, delay=0.1):
     """A sample call with its first channel heard faintly in the second."""

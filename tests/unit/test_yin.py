@@ -36,6 +36,7 @@ def test_noise_silence_and_no_windows_give_figures_and_no_error() -> None:
             assert found.shape == (len(rows),) and np.isfinite(found).all()
 
 
+@pytest.mark.slow
 def test_real_speech_has_the_pitch_that_librosa_finds() -> None:
     import librosa
     import soundfile
