@@ -134,26 +134,30 @@ def of_call(case: dict[str, Any]) -> list[Example]:
     for task in case["gold"]["tasks"]:
         fits = sorted(((_fit(one, task), at) for at, one in enumerate(found) if at not in taken), reverse=True)
         fits = [(fit, at) for fit, at in fits if fit > 0]
-        chosen = (
-            []
-            if task["optional"]
-            else fits[:1] + [(fit, at) for fit, at in fits[1:] if fit > ALIKE and _asks(found[at].candidate, task)]
-        )
+        chosen = _chosen(found, fits, task)
         for fit, at in chosen:
             labels[at] = _does(found[at].candidate, task) if fit >= SURE else None
             taken.add(at)
-        unsure = not chosen or chosen[0][0] < SURE
-        for fit, at in fits:
-            if (unsure or fit > ALIKE) and at not in taken:
-                labels[at] = None
-        for at, one in enumerate(found):
-            if at not in taken and _agreed_nearby(one, task):
-                labels[at] = None
+        doubtful = _doubtful(found, fits, task, unsure=not chosen or chosen[0][0] < SURE)
+        labels |= dict.fromkeys(doubtful - taken)
     return [
         Example(one.features, label, case["id"], case["input"]["language"], one.candidate.clause)
         for at, one in enumerate(found)
         if (label := labels[at])
     ]
+
+
+def _chosen(found: list[Seen], fits: list[tuple[float, int]], task: dict[str, Any]) -> list[tuple[float, int]]:
+    """The clause that fits a known task best, with those that ask for it; none for a task that is optional."""
+    if task["optional"]:
+        return []
+    return fits[:1] + [(fit, at) for fit, at in fits[1:] if fit > ALIKE and _asks(found[at].candidate, task)]
+
+
+def _doubtful(found: list[Seen], fits: list[tuple[float, int]], task: dict[str, Any], unsure: bool) -> set[int]:
+    """The clauses that may say the same task."""
+    agreed = {at for at, one in enumerate(found) if _agreed_nearby(one, task)}
+    return agreed | {at for fit, at in fits if unsure or fit > ALIKE}
 
 
 def _fit(one: Seen, task: dict[str, Any]) -> float:

@@ -83,7 +83,17 @@ def main() -> None:
         "tables, fitted": [(case, told(weights, case[1])) for case in teaching],
         "tables, kept apart": [(case, told(weights, case[1])) for case in checking],
     }
-    languages = sorted({case[0] for case in full})
+    made = _table(judged, sorted({case[0] for case in full}))
+    print(*(f"{weight:+.2f} {name}" for name, weight in sorted(weights.items(), key=lambda item: item[1])), sep="\n")
+    if given.write:
+        about = "Log odds of an outgoing call by cue (cues.py), fitted by training/direction/fit.py"
+        WEIGHTS.write_text(json.dumps({"about": about, "weights": weights}, indent=1) + "\n")
+    if given.json:
+        given.json.write_text(json.dumps({"strength": given.strength, "judged": made, "weights": weights}, indent=2))
+
+
+def _table(judged: dict[str, list[tuple[Case, bool | None]]], languages: list[str]) -> dict[str, dict[str, int]]:
+    """Prints a line for each entry of `judged` and returns its figures."""
     print(f"{'':20}" + "".join(f"{name:>10}" for name in (*languages, "all", "wrong", "open")))
     made = {}
     for name, answers in judged.items():
@@ -95,12 +105,7 @@ def main() -> None:
         cells += [f"{right.total()}/{of.total()}", str(wrong), str(unsaid)]
         print(f"{name:20}" + "".join(f"{cell:>10}" for cell in cells))
         made[name] = {"right": right.total(), "of": of.total(), "wrong": wrong, "left open": unsaid}
-    print(*(f"{weight:+.2f} {name}" for name, weight in sorted(weights.items(), key=lambda item: item[1])), sep="\n")
-    if given.write:
-        about = "Log odds of an outgoing call by cue (cues.py), fitted by training/direction/fit.py"
-        WEIGHTS.write_text(json.dumps({"about": about, "weights": weights}, indent=1) + "\n")
-    if given.json:
-        given.json.write_text(json.dumps({"strength": given.strength, "judged": made, "weights": weights}, indent=2))
+    return made
 
 
 if __name__ == "__main__":
