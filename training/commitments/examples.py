@@ -173,7 +173,7 @@ def _fit(one: Seen, task: dict[str, Any]) -> float:
     due = candidate.due
     same_day = bool(due and due.day and due.day.isoformat() == task["due_date"])
     question = 0.3 * candidate.clause.rstrip().endswith("?") * (candidate.form not in ("request", "offer"))
-    return max(0.0, like + 0.4 * (away == 0) + 0.3 * same_day + 0.2 * one.verdict.holds - question)
+    return float(max(0.0, like + 0.4 * (away == 0) + 0.3 * same_day + 0.2 * one.verdict.holds - question))
 
 
 def _agreed_nearby(one: Seen, task: dict[str, Any]) -> bool:

@@ -51,7 +51,7 @@ def short(half: str) -> list[Case]:
 
 def fitted(cases: list[Case], strength: float) -> dict[str, float]:
     """Log odds by cue; calls that do not show who placed them teach nothing."""
-    from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+    from sklearn.linear_model import LogisticRegression
 
     shown = [case for case in cases if case[2] is not None]
     names = sorted({name for case in shown for name in case[1]} - RARE.keys())
