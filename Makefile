@@ -60,7 +60,7 @@ check: setup  ## formatting, lint, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-format: setup  ## format and mend what can be mended
+format: setup  ## format, and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 

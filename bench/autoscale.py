@@ -136,7 +136,7 @@ def settings(url: str, folder: Path, nodes: int) -> Any:
             "transcriber": {"min_replicas": 0, "max_replicas": nodes, "num_gpus": 1},
             "diarizer": {"min_replicas": 0, "max_replicas": 1, "num_gpus": 0},
             "task_cpus": 0.5,
-            "clear_seconds": 20,
+            "target_drain_seconds": 20,
             "up_seconds": 1,
             "down_seconds": 3,
             "idle_seconds": IDLE,
@@ -246,14 +246,14 @@ async def watch(queue: Queue, calls: int, nodes: int) -> dict[str, Any]:
 async def run(url: str, calls: int, nodes: int) -> dict[str, Any]:
     from db import directory, keys
     from db.database import Database
-    from serve_app.cli.file_server import HandOut
+    from serve_app.cli.file_server import FileServer
 
     database = await Database.open(url)
     try:
         home = await directory.create_workspace(database, "bench")
         team = await directory.create_team(database, home.workspace_id, "bench")
         _, secret = await keys.create(database, home.workspace_id, team.team_id, {"submit"}, "bench")
-        with HandOut() as files:
+        with FileServer() as files:
             return await watch(Queue(database, await keys.find(database, secret), files), calls, nodes)
     finally:
         await database.close()

@@ -34,7 +34,7 @@ from db.database import EVERY_WORKSPACE, Database
 from db.sealing import Sealer
 from pipeline.domain.call import Sender, Submission
 from serve_app.webhooks import signing
-from serve_app.webhooks.dispatcher import Delivering
+from serve_app.webhooks.dispatcher import WebhookDispatcher
 from serve_app.webhooks.options import WebhookOptions
 
 ENDPOINTS = {"no triggers": 0, "no endpoint": 0, "1 endpoint": 1, "5 endpoints": 5}
@@ -144,7 +144,7 @@ async def delivered(database: Database, deliveries: int) -> dict[str, Any]:
         for each in (8, 32):
             rates[each] = await drain(database, receiver, deliveries // 2 * 2, each)
             await send_all_again(database)
-        loop = Delivering(database, WebhookOptions(allowed_hosts=("127.0.0.1",)), Sealer())
+        loop = WebhookDispatcher(database, WebhookOptions(allowed_hosts=("127.0.0.1",)), Sealer())
         await loop.start()
         await asyncio.sleep(1.0)
         waits = []
@@ -171,7 +171,7 @@ async def drain(database: Database, receiver: Receiver, count: int, each: int) -
     """Deliveries per second while `count` wait."""
     before = receiver.taken
     options = WebhookOptions(allowed_hosts=("127.0.0.1",), endpoint_concurrency=each)
-    loop = Delivering(database, options, Sealer())
+    loop = WebhookDispatcher(database, options, Sealer())
     await loop.start()
     seconds = await timed(lambda: receiver.taken >= before + count)
     await loop.stop(5.0)

@@ -22,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db import embedded, migrate
-from serve_app.cli.file_server import HandOut
+from serve_app.cli.file_server import FileServer
 from serve_app.service.ports import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import synthetic_calls
@@ -32,7 +32,7 @@ LEASE = "10"  # seconds, the default: what a dead Conductor costs at most
 
 
 async def one_call(
-    client: Client, files: HandOut, service: RunningService, state: Path, fault: str
+    client: Client, files: FileServer, service: RunningService, state: Path, fault: str
 ) -> dict[str, float]:
     """Seconds of one call: from submission, and from the fault, to the completed record."""
     mono = next(sample for sample in synthetic_calls() if sample.expected["layout"] == "mono")
@@ -62,7 +62,7 @@ async def one_call(
 async def measure(service: RunningService, state: Path, rounds: int) -> list[dict[str, Any]]:
     client = await Client.of(service)
     rows = []
-    with HandOut() as files:
+    with FileServer() as files:
         await one_call(client, files, service, state, "none")  # warm
         for number in range(rounds):
             for fault in FAULTS:

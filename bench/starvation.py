@@ -28,7 +28,7 @@ import sqlalchemy as sa
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db import embedded, migrate
-from serve_app.cli.file_server import HandOut
+from serve_app.cli.file_server import FileServer
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import FOLDER
@@ -94,7 +94,7 @@ async def stand(folder: Path) -> AsyncIterator[tuple[Client, Client, list[str]]]
     migrate.migrate(url)
     more = {
         "SWITCHBOARD_FETCH__SLOW_SECONDS": "30",
-        "SWITCHBOARD_PROCESSING__PATIENCE_SECONDS": "3600",
+        "SWITCHBOARD_PROCESSING__RETRY_WINDOW_SECONDS": "3600",
         "SWITCHBOARD_FETCH__ALLOWED_HOSTS": json.dumps(["127.0.0.1", *HOSTS]),
     }
     service = RunningService(url, folder, free_port(), more)
@@ -190,7 +190,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     alone: list[dict[str, float]] = []
     beside: list[dict[str, float]] = []
     stood: list[dict[str, int]] = []
-    with tempfile.TemporaryDirectory(prefix="swb-bench-") as name, HandOut() as files:
+    with tempfile.TemporaryDirectory(prefix="swb-bench-") as name, FileServer() as files:
         async with stand(Path(name)) as (a, b, hostile):
             url = files.add(FOLDER / options.sample / "call.flac")
             await one_after_another(b, url, 2)  # everything is loaded then

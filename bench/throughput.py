@@ -126,11 +126,11 @@ class Whole:
         return asyncio.run(self._run(recordings))
 
     async def _run(self, recordings: Sequence[Path]) -> tuple[float, dict[str, float], int]:
-        from serve_app.cli.file_server import HandOut
+        from serve_app.cli.file_server import FileServer
         from tests.acceptance.running import Client
 
         client = await Client.of(self._service)
-        with HandOut() as files:
+        with FileServer() as files:
             bodies = [_body(files.add(path)) for path in recordings]
             before, started = self._used(), time.perf_counter()
             await asyncio.gather(*(client.accepted(body) for body in bodies))

@@ -160,7 +160,7 @@ class RayWorkers:
         theirs._owner = owner
         return theirs
 
-    def beside(self, sharing: int) -> None:
+    def set_peer_count(self, sharing: int) -> None:
         """How many processes hand tasks to this cluster, this one included."""
         self._sharing = max(1, sharing)
 

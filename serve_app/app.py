@@ -37,25 +37,25 @@ class ConductorReplica:
     ) -> None:
         """`scaling`: the `ScalingOptions` that the application was deployed with, which may differ from the node's."""
         from db.database import Database
-        from serve_app.conductor.loop import Conducting
-        from serve_app.webhooks.dispatcher import Delivering
+        from serve_app.conductor.loop import ConductorLoop
+        from serve_app.webhooks.dispatcher import WebhookDispatcher
 
         settings = Settings(scaling=ScalingOptions(**scaling))
         self._database = await Database.open(settings.require_database_url(), pool_size=settings.processing.pool_size)
         workers = RayWorkers(transcriber, diarizer, settings.scaling.task_cpus)
         sealer = settings.sealer()
-        self._loop = Conducting(
+        self._loop = ConductorLoop(
             self._database,
             workers,
             settings.processing,
             settings.process_options(),
             sealer,
-            workers.beside,
+            workers.set_peer_count,
             settings.url_sealer(),
         )
         # Connections of its own: many receivers that answer at once must not keep a lease from being renewed.
         self._events_database = await Database.open(settings.require_database_url(), pool_size=EVENTS_POOL_SIZE)
-        self._events = Delivering(self._events_database, settings.webhooks, sealer)
+        self._events = WebhookDispatcher(self._events_database, settings.webhooks, sealer)
         self._drain_seconds = settings.processing.drain_seconds
         await self._loop.start()
         await self._events.start()
@@ -69,7 +69,7 @@ class ConductorReplica:
         from db import queue
 
         try:
-            for name in settings.scaling.guesses:
+            for name in settings.scaling.assumed_rtfx:
                 bounds = settings.scaling.replicas_of(name)
                 if bounds.min_replicas == bounds.max_replicas:
                     await queue.note_replicas(self._database, name, bounds.max_replicas, bounds.max_replicas)

@@ -83,35 +83,36 @@ class Settings(BaseSettings):
     )
 
     database_url: str | None = Field(
-        None, description="PostgreSQL, postgresql://...; left out: an embedded server in data_dir.", repr=False
+        None, description="PostgreSQL, postgresql://...; unset: an embedded server in data_dir.", repr=False
     )
     data_dir: Path = Field(Path(".data"), description="Folder for the embedded PostgreSQL and for recordings.")
     storage: str | None = Field(
-        None, description="Folder that keeps fetched recordings, as an fsspec URL (s3://...); left out: in data_dir."
+        None, description="Folder for fetched recordings, as an fsspec URL (s3://...); unset: in data_dir."
     )
     scratch: str | None = Field(
         None,
-        description="Folder that keeps decoded sound while a call is worked on, as an fsspec URL that every node sees; "
-        "left out: decoded/ in the recordings' folder.",
+        description="Folder for decoded audio while a call runs, as an fsspec URL that every node can reach; "
+        "unset: decoded/ in the recordings folder.",
     )
     checkpoints: Path | None = Field(
         None,
-        description="The checkpoint store, filled by `switchboard checkpoints fetch`; left out: "
+        description="The checkpoint store, filled by `switchboard checkpoints fetch`; unset: "
         "switchboard/checkpoints in the user's data folder (~/.local/share).",
     )
     route_prefix: str = Field("/", description="Path of base_url: /v1 makes it POST /v1/submit.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="Least severity that is logged."
+        "INFO", description="Lowest severity that is logged."
     )
     signing_parameters: tuple[str, ...] = Field(
         SIGNING_PARAMETERS,
-        description="Query parameters that only sign an address: URLs that differ in nothing else name one recording.",
+        description="Query parameters that only sign a URL: URLs that differ in nothing else are the same recording.",
     )
     secrets_keys: tuple[SecretStr, ...] = Field(
         (),
         description="Keys that seal stored secrets (recording URLs, credentials of recording servers, secrets of "
-        "webhooks), each of 32 bytes in base64 (`openssl rand -base64 32`): the first seals, all open. Left out: with "
-        "the embedded database a key that is made in data_dir (secrets.key), else stored unsealed.",
+        "webhooks), each of 32 bytes in base64 (`openssl rand -base64 32`): the first one seals, all of them open. "
+        "Unset: with the embedded database a key is made in data_dir (secrets.key), otherwise nothing "
+        "is sealed.",
     )
     seal_paths: bool = Field(
         False,
@@ -163,7 +164,7 @@ class Settings(BaseSettings):
 
     @field_serializer("secrets_keys", when_used="json")
     def _hidden(self, keys: tuple[SecretStr, ...], info: SerializationInfo) -> list[str]:
-        """Written out only to whoever asks by name: the service, for the environment of its own replicas."""
+        """Revealed only on request: to the service, for the environment of its own replicas."""
         reveal = bool(info.context and info.context.get(REVEAL))
         return [key.get_secret_value() if reveal else str(key) for key in keys]
 

@@ -27,8 +27,10 @@ COMMANDS = (
     Entry(
         "calls", "serve_app.cli.calls:app", "List calls; read one: who said what, in what tone, what is to do.", "Calls"
     ),
-    Entry("queue", "serve_app.cli.queue:queue", "What waits, in seconds of audio; when it will be done.", "Calls"),
-    Entry("jobs", "serve_app.cli.jobs:app", "What is queued, at work, finished or given up.", "Calls"),
+    Entry(
+        "queue", "serve_app.cli.queue:queue", "The backlog in seconds of audio; when it will be worked off.", "Calls"
+    ),
+    Entry("jobs", "serve_app.cli.jobs:app", "Jobs: queued, running, finished, failed; retry them.", "Calls"),
     Entry(
         "process", "serve_app.cli.process:process", "Run the pipeline on files in this process: no service.", "Calls"
     ),

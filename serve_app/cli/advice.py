@@ -1,14 +1,14 @@
 """What to do about a failed call, by the code of its failure."""
 
 AGAIN = "`switchboard jobs retry ID` tries it again."
-SENDER = "The sender has to publish the recording; the same submission again, or `switchboard jobs retry`, starts anew."
+SENDER = "The sender has to publish the recording; then the same submission, or `switchboard jobs retry`, starts over."
 
 ADVICE = {
     "recording_not_ready": "It was never published, or its URL's signature ran out. " + SENDER,
     "recording_unreachable": "The sender's server did not answer for hours: is it reachable from here? " + AGAIN,
-    "recording_truncated": "Other bytes came than were declared, each time: mend the sender's server. " + AGAIN,
-    "recording_too_slow": "It came too slowly to be whole in time. Look at the sender's line; then: " + AGAIN,
-    "recording_encoded": "The sender's server compresses it in a way that was not asked for; mend that; then: " + AGAIN,
+    "recording_truncated": "The recording was incomplete each time: fix the sender's server. " + AGAIN,
+    "recording_too_slow": "It arrived too slowly. Check the sender's connection; then: " + AGAIN,
+    "recording_encoded": "The sender's server uses a compression that was not requested; fix that; then: " + AGAIN,
     "credentials_refused": "The workspace's credentials for this host are not, or no longer, right. Renew them; retry.",
     "redirect_insecure": "The sender's server leads from https to http, which is not followed. Mend it there.",
     "recording_gone": "The sender deleted it. Only the sender can send it once more, under another address.",
@@ -36,5 +36,5 @@ ADVICE = {
 
 
 def advice(code: str) -> str:
-    """One or two sentences for whoever has to mend it."""
+    """Return one or two sentences for the person who has to fix it."""
     return ADVICE.get(code, "The sentence says what happened. " + AGAIN)

@@ -162,7 +162,7 @@ def reseal(json_: Json = False) -> None:
     if json_:
         print_json({"resealed": done.changed, "unopened": done.unopened})
     else:
-        out().print(f"{done.changed} calls and submissions have their recording URLs sealed anew.")
+        out().print(f"{done.changed} calls and submissions have their recording URLs sealed with the current key.")
     if done.unopened:
         raise CommandError(
             f"{done.unopened} more are sealed with a key that is not among SWITCHBOARD_SECRETS_KEYS.",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from db.views import CallRecord
     from pipeline.domain.speech import Label
-    from serve_app.cli.file_server import HandOut
+    from serve_app.cli.file_server import FileServer
     from serve_app.demo.samples import Sample
     from serve_app.service.service import Endpoints
     from serve_app.settings import Settings
@@ -53,7 +53,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the service running afterwards, until Ctrl-C.")] = False,
     data_dir: Annotated[Path, typer.Option(help="Where the demo keeps its state.")] = Path(".data/demo"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
-    patience: Annotated[float, typer.Option(help="Seconds to wait for the calls.")] = 600.0,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the calls to finish.")] = 600.0,
     as_json: Json = False,
 ) -> None:
     """Start the service, send it the sample calls as a telephony system would, show the records.
@@ -67,7 +67,7 @@ def demo(
 
       switchboard demo 01 08 --keep
     """
-    from serve_app.cli.file_server import HandOut
+    from serve_app.cli.file_server import FileServer
     from serve_app.service.children import adopt_orphans
     from serve_app.service.run_folder import discard_own, own
     from serve_app.service.service import Service
@@ -79,7 +79,7 @@ def demo(
     settings = demo_settings(data_dir, port)
     _fetch_checkpoints(settings)
     samples = ready_samples(data_dir / "calls", tuple(calls or ()))
-    with HandOut() as files:
+    with FileServer() as files:
         service = Service(settings, "local", on_step=lambda step: console.print(f"[dim]{step} ...[/dim]"))
         try:
             endpoints = service.start()
@@ -87,9 +87,9 @@ def demo(
             started = time.monotonic()
             key = asyncio.run(_prepare_workspace(endpoints.database_url))
             played = _submit(samples, files, endpoints.submit_url, key)
-            service.wait_for_engines(patience)
+            service.wait_for_engines(timeout)
             console.print("[dim]Engines ready.[/dim]")
-            records = asyncio.run(_follow(endpoints.database_url, played, patience))
+            records = asyncio.run(_follow(endpoints.database_url, played, timeout))
             report = _report(samples, played, records, endpoints.seconds, time.monotonic() - started)
             print_json(report) if as_json else _show(samples, records, report)
             if keep:
@@ -181,7 +181,7 @@ async def _prepare_workspace(database_url: str) -> str:
         await database.close()
 
 
-def _submit(samples: "list[Sample]", files: "HandOut", submit_url: str, key: str) -> list[Played]:
+def _submit(samples: "list[Sample]", files: "FileServer", submit_url: str, key: str) -> list[Played]:
     """POST each sample; those of two phases twice, the first without a recording."""
     played = []
     with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=10.0, trust_env=False) as client:
@@ -200,7 +200,7 @@ def _post(client: httpx.Client, url: str, body: dict[str, Any]) -> dict[str, Any
     return dict(answer.json())
 
 
-async def _follow(database_url: str, played: list[Played], patience: float) -> "dict[str, CallRecord]":
+async def _follow(database_url: str, played: list[Played], seconds: float) -> "dict[str, CallRecord]":
     """Show progress until every call is completed or failed; the records by sample."""
     from db.database import Database
     from serve_app.cli.follow import follow
@@ -208,7 +208,7 @@ async def _follow(database_url: str, played: list[Played], patience: float) -> "
     database = await Database.open(database_url, pool_size=2)
     try:
         names = {UUID(one.call_id): one.name for one in played}
-        records = await follow(database, list(names), None, patience, err(), names)
+        records = await follow(database, list(names), None, seconds, err(), names)
         return {one.name: record for one, record in zip(played, records, strict=True)}
     finally:
         await database.close()

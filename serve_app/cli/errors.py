@@ -59,7 +59,7 @@ def _of_library(error: Exception) -> Explanation | None:
     if names & DATABASE_AWAY:
         return _database(error)
     if names & {"db.EmbeddedPostgresError", "db.DatabaseUnfit"}:
-        return Explanation(str(error), "`switchboard doctor` looks closer.", UNREACHABLE)
+        return Explanation(str(error), "`switchboard doctor` shows details.", UNREACHABLE)
     if "db.NotInDirectory" in names:
         return Explanation(str(error), "`switchboard workspaces list` and `teams list` show what there is.", FAILED)
     if isinstance(error, OSError) and error.filename:
@@ -71,7 +71,7 @@ def _database(error: Exception) -> Explanation:
     said = str(getattr(error, "orig", None) or error).strip().splitlines()
     return Explanation(
         f"The database does not answer: {said[0] if said else type(error).__name__}",
-        "Check SWITCHBOARD_DATABASE_URL and that PostgreSQL runs; `switchboard doctor` looks closer.",
+        "Check SWITCHBOARD_DATABASE_URL and that PostgreSQL runs; `switchboard doctor` shows details.",
         UNREACHABLE,
     )
 

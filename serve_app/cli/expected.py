@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """An estimate by the measured paces; what is submitted meanwhile, and trouble, change it."""
+    """An estimate from measured real-time factors; new submissions and failures change it."""
 
     at: datetime
     seconds: float  # from now
-    audio_seconds_before: float  # that are worked on before the call's turn; 0 while it is at work
-    measured: bool  # False: it rests on the settings' guesses, for no call has been finished yet
+    audio_seconds_before: float  # processed before the call's turn; 0 while it is running
+    measured: bool  # False: on the factors of the settings, because no call has finished yet
 
 
 async def expected(database: "Database", job_id: UUID | None, settings: "Settings") -> Expected | None:
@@ -31,7 +31,7 @@ async def expected(database: "Database", job_id: UUID | None, settings: "Setting
     backlog, lanes = await queue.lanes(database)
     mine = next((lane for lane in lanes if (lane.team_id, lane.live) == (place.team_id, place.live)), None)
     at_work = sum(backlog.seconds(group) for group in backlog.groups if group.running)
-    if place.running:  # calls at work share the engines, so all of them may end together
+    if place.running:  # running calls share the engines, so all of them may end together
         before, audio = 0.0, max(at_work, place.audio_seconds)
     elif mine is not None:
         before = ahead(mine, place.before, lanes, backlog, settings.processing.backfill_share)
@@ -39,6 +39,6 @@ async def expected(database: "Database", job_id: UUID | None, settings: "Setting
     else:  # it ended between the two looks
         return None
     replicas = {engine.name: engine.replicas for engine in backlog.engines}
-    seconds = Estimate(backlog, settings.scaling.guesses).clear_in(replicas, audio)
+    seconds = Estimate(backlog, settings.scaling.assumed_rtfx).drain_time(replicas, audio)
     measured = any(pace.stage == CALL for pace in backlog.paces)
     return Expected(datetime.now(UTC) + timedelta(seconds=seconds), round(seconds, 1), round(before, 1), measured)

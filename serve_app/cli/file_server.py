@@ -24,7 +24,7 @@ MEDIA_TYPES = {
 
 
 @dataclass
-class HandOut:
+class FileServer:
     """A context manager. `add` gives a file's URL; `fetched` says whether it has been sent whole at least once.
 
     `host` is the address to listen on and to name in URLs: 127.0.0.1 is seen by this machine alone.
@@ -41,7 +41,7 @@ class HandOut:
             self._server = ThreadingHTTPServer((self.host, self.port), self._handler())
         except OSError as error:
             raise CommandError(
-                f"Cannot hand out files on {self.host}: {error.strerror or error}.",
+                f"Cannot serve files on {self.host}: {error.strerror or error}.",
                 "--serve-host takes an address of this machine that the service can reach.",
                 USAGE,
             ) from error

@@ -23,18 +23,18 @@ POLL_SECONDS = 0.5
 ENDED = ("completed", "failed")
 
 
-def follow_calls(call_ids: Sequence[UUID], key: str, patience: float) -> "list[CallRecord]":
+def follow_calls(call_ids: Sequence[UUID], key: str, timeout: float) -> "list[CallRecord]":
     """Show progress on stderr until all have ended; their records in the order asked for.
 
     The calls are read from the database, in the workspace of `key`. Raises `CommandError` when some have not ended
-    after `patience` seconds.
+    after `timeout` seconds.
     """
 
     async def work(database: "Database") -> "list[CallRecord]":
         from db import keys
 
         sender = await keys.find(database, key)
-        return await follow(database, call_ids, sender.workspace_id if sender else None, patience, err())
+        return await follow(database, call_ids, sender.workspace_id if sender else None, timeout, err())
 
     return state.run(work, start=False)
 
@@ -43,14 +43,14 @@ async def follow(
     database: "Database",
     call_ids: Sequence[UUID],
     workspace_id: UUID | None,
-    patience: float,
+    seconds: float,
     console: Console,
     names: Mapping[UUID, str] | None = None,
 ) -> "list[CallRecord]":
     """As `follow_calls`, with a database and a console of one's own; `names` stand for ids where calls have some."""
     from db import views
 
-    ends = time.monotonic() + patience
+    ends = time.monotonic() + seconds
     progress = _Progress(console, names or {})
     with progress:
         while True:
@@ -61,7 +61,7 @@ async def follow(
                 return records
             if time.monotonic() > ends:
                 raise CommandError(
-                    f"After {patience:.0f} s not every call has ended.",
+                    f"After {seconds:.0f} s not every call has ended.",
                     "They go on; `switchboard calls list` shows where they stand.",
                     FAILED,
                 )

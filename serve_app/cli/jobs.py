@@ -1,4 +1,4 @@
-"""`switchboard jobs`: the queue as an operator sees it, and what was given up."""
+"""`switchboard jobs`: the queue as an operator sees it, and what failed."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
@@ -47,14 +47,14 @@ Code = Annotated[str | None, typer.Option("--code", help="Only those with this c
 Since = Annotated[
     str | None,
     typer.Option(
-        "--since", metavar="TIME", help="Only those given up since: 2h, 3d, or a time such as 2026-11-20T08:00."
+        "--since", metavar="TIME", help="Only jobs that failed since: 2h, 3d, or a time such as 2026-11-20T08:00."
     ),
 ]
 
 
 @app.command("list")
 def list_(
-    failed: Annotated[bool, typer.Option("--failed", help="Only jobs that were given up.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only failed jobs.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="Latest first, this many.")] = 20,
     workspace: names.Workspace = None,
     json_: Json = False,
@@ -77,7 +77,7 @@ def list_(
         print_json(found)
         return
     if not found:
-        err().print("No job was given up." if failed else "No jobs yet.")
+        err().print("No job failed." if failed else "No jobs yet.")
         return
     lines = table("!job", "!call", "kind", "!state", "!attempts", "!created", "about")
     for job in found:
@@ -115,7 +115,7 @@ def failed_(
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
-    """List the work that was given up, why, and what to do about it.
+    """List failed jobs, why they failed, and what to do about it.
 
     Example:
 
@@ -126,9 +126,9 @@ def failed_(
         print_json([{**_fields(job), "advice": advice(job.code)} for job in found])
         return
     if not found:
-        err().print("No work was given up.")
+        err().print("No job failed.")
         return
-    lines = table("!job", "!call", "kind", "!given up", "!code", "why")
+    lines = table("!job", "!call", "kind", "!failed", "!code", "why")
     for job in found:
         lines.add_row(
             str(job.job_id), str(job.call_id), job.kind, moment(job.failed_at), Text(job.code, "red"), Text(job.message)

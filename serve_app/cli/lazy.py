@@ -57,7 +57,7 @@ def _flowing(text: str) -> str:
     )
 
 
-class Shelf(TyperGroup):
+class LazyGroup(TyperGroup):
     """Shows every entry in the overview without importing any; imports the one that is called."""
 
     entries: ClassVar[dict[str, Entry]] = {}
@@ -115,7 +115,7 @@ def _root(
 
 
 def make_app(entries: Sequence[Entry]) -> typer.Typer:
-    group = type("Commands", (Shelf,), {"entries": {entry.name: entry for entry in entries}})
+    group = type("Commands", (LazyGroup,), {"entries": {entry.name: entry for entry in entries}})
     app = typer.Typer(
         cls=group, help=HELP, epilog=EPILOG, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
     )

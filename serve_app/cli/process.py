@@ -133,7 +133,7 @@ async def _process_one(
         return recordings if stage == "fetch" else NOT_RECORDED
 
     async def record(stage: str, result: Any) -> None:
-        line = f"  {time.monotonic() - started:6.1f} s  {stage:<12} {told(stage, result)}"
+        line = f"  {time.monotonic() - started:6.1f} s  {stage:<12} {summary(stage, result)}"
         console.print(line, style="dim", markup=False, soft_wrap=True)
 
     options = settings.process_options()
@@ -146,29 +146,37 @@ async def _process_one(
         return await run_pipeline(call, workers, roster, record, recall, options)
 
 
-def told(stage: str, result: Any) -> str:
-    """What a stage yielded, in a few words."""
-    if stage == "audio":
-        spoken = sum(span.duration for spans in result.speech for span in spans)
-        kinds = dict.fromkeys(label.kind.value for own in result.labels for label in own)
-        others = ", ".join(kind for kind in kinds if kind not in ("speech", "silence"))
-        beside = f" (also {others})" if others else ""
-        return (
-            f"{result.duration:.1f} s, {result.layout.kind}, {spoken:.1f} s of speech in {len(result.chunks)} chunks"
-            f"{beside}"
-        )
-    if stage == "asr":
-        texts = result.texts
-        languages = sorted({text.language for text in texts})
-        doubts = f", doubts: {len(result.doubts)}" if result.doubts else ""
-        return f"{sum(len(text.words) for text in texts)} words, {', '.join(languages) or 'no language'}{doubts}"
-    if stage == "diarization":
-        return f"{len({span.speaker for span in result.spans})} voices"
-    if stage == "voiceprint":
-        return f"of {result.speech_seconds:.1f} s of the rep" if result else "too little of the rep's speech"
-    if stage == "speakers":
-        return ", ".join(f"{speaker.label} ({speaker.role})" for speaker in result.speakers)
-    return ""
+def summary(stage: str, result: Any) -> str:
+    """Return the result of a stage in a few words; empty for stages that have none."""
+    return SUMMARIES.get(stage, lambda _: "")(result)
+
+
+def _audio(result: Any) -> str:
+    speech = sum(span.duration for spans in result.speech for span in spans)
+    kinds = dict.fromkeys(label.kind.value for own in result.labels for label in own)
+    others = ", ".join(kind for kind in kinds if kind not in ("speech", "silence"))
+    also = f" (also {others})" if others else ""
+    return (
+        f"{result.duration:.1f} s, {result.layout.kind}, {speech:.1f} s of speech in {len(result.chunks)} chunks{also}"
+    )
+
+
+def _asr(result: Any) -> str:
+    texts = result.texts
+    languages = sorted({text.language for text in texts})
+    doubts = f", doubts: {len(result.doubts)}" if result.doubts else ""
+    return f"{sum(len(text.words) for text in texts)} words, {', '.join(languages) or 'no language'}{doubts}"
+
+
+SUMMARIES: dict[str, Callable[[Any], str]] = {
+    "audio": _audio,
+    "asr": _asr,
+    "diarization": lambda result: f"{len({span.speaker for span in result.spans})} voices",
+    "voiceprint": lambda result: (
+        f"of {result.speech_seconds:.1f} s of the rep" if result else "too little of the rep's speech"
+    ),
+    "speakers": lambda result: ", ".join(f"{speaker.label} ({speaker.role})" for speaker in result.speakers),
+}
 
 
 def _settings(model: str | None, pipeline: str | None) -> "Settings":

@@ -1,5 +1,6 @@
-"""`switchboard queue`: what waits, in seconds of audio, and when it will be done."""
+"""`switchboard queue`: the backlog, in seconds of audio, and when it will be worked off."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,28 +15,28 @@ if TYPE_CHECKING:
     from serve_app.scaling.estimates import Estimate
     from serve_app.settings import Settings
 
-CHANNELS = {1: "mixed", 2: "separated", None: "not heard yet"}
+CHANNELS = {1: "mixed", 2: "separated", None: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
 class StageLine:
-    """What waits for one deployment. Seconds of audio by channels: mixed, separated, not heard yet."""
+    """The backlog of one deployment. Seconds of audio by channels: mixed, separated, unknown."""
 
     deployment: str
     calls: int
     audio_seconds: dict[str, float]
-    replica_seconds: float  # that one replica would work on it
-    replicas: int | None  # None: nobody has told yet
+    replica_seconds: float  # time in which one replica would do it
+    replicas: int | None  # None: not reported yet
     replicas_seen_at: str | None
-    clear_seconds: float
+    drain_seconds: float
     replica_seconds_per_audio_hour: float
-    measured_calls: float  # that the pace rests on, older ones counting less; 0: it is the configured guess
+    measured_calls: float  # behind the factor, older ones weighing less; 0: the configured one
     cost_per_audio_hour: float | None  # None: no price is set
 
 
 @dataclass(frozen=True, slots=True)
 class TeamLine:
-    """What one team has in the queue."""
+    """The backlog of one team."""
 
     workspace: str
     team: str
@@ -54,7 +55,7 @@ class QueueView:
     running_calls: int
     later_calls: int
     audio_seconds: float
-    clear_seconds: float  # until all of it is done, by the slowest deployment
+    drain_seconds: float  # until all of it is done by the slowest deployment
     gpu_seconds_per_audio_hour: float
     cpu_seconds_per_audio_hour: float  # of engines that have no GPU
     cost_per_audio_hour: float | None
@@ -68,9 +69,9 @@ def queue(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Show what waits: calls and seconds of audio by stage and by team, when it will be done, and what an hour costs.
+    """Show the backlog: calls and audio by stage and team, when it will be worked off, and what an hour of audio costs.
 
-    Paces are measured on finished work; until there is any, they are the settings' guesses. A price needs
+    Real-time factors are measured on finished work; until there is any, those of the settings are assumed. Costs need
     SWITCHBOARD_SCALING__TRANSCRIBER__PRICE_PER_HOUR (and DIARIZER, CONDUCTOR).
 
     Examples:
@@ -99,33 +100,35 @@ def view_of(backlog: "Backlog", lanes: "tuple[Lane, ...]", settings: "Settings",
     """The figures, from what the database holds and what the settings say."""
     from serve_app.scaling.estimates import STAGES, Estimate
 
-    estimate = Estimate(backlog, settings.scaling.guesses)
+    estimate = Estimate(backlog, settings.scaling.assumed_rtfx)
     stages = tuple(_stage(name, estimate, backlog, settings) for name in STAGES)
-    engines = [stage for stage in stages if stage.deployment != "Conductor"]
+    on_gpu, on_cpu = _engine_seconds(stages, settings)
     costs = [stage.cost_per_audio_hour for stage in stages if stage.cost_per_audio_hour is not None]
-    on_gpu = {stage.deployment for stage in engines if _gpus(stage.deployment, settings)}
+    running = [group for group in backlog.groups if group.running]
     return QueueView(
-        waiting_calls=sum(group.calls for group in backlog.groups if not group.running),
-        running_calls=sum(group.calls for group in backlog.groups if group.running),
+        waiting_calls=sum(group.calls for group in backlog.groups) - sum(group.calls for group in running),
+        running_calls=sum(group.calls for group in running),
         later_calls=backlog.later,
         audio_seconds=sum(backlog.seconds(group) for group in backlog.groups),
-        clear_seconds=max(stage.clear_seconds for stage in stages),
-        gpu_seconds_per_audio_hour=sum(
-            stage.replica_seconds_per_audio_hour * _gpus(stage.deployment, settings)
-            for stage in engines
-            if stage.deployment in on_gpu
-        ),
-        cpu_seconds_per_audio_hour=sum(
-            stage.replica_seconds_per_audio_hour for stage in engines if stage.deployment not in on_gpu
-        ),
+        drain_seconds=max(stage.drain_seconds for stage in stages),
+        gpu_seconds_per_audio_hour=on_gpu,
+        cpu_seconds_per_audio_hour=on_cpu,
         cost_per_audio_hour=sum(costs) if costs else None,
         stages=stages,
         teams=tuple(_team(lane, backlog) for lane in lanes if team in (None, lane.team)),
     )
 
 
+def _engine_seconds(stages: Sequence[StageLine], settings: "Settings") -> tuple[float, float]:
+    """Seconds of GPU, and of engines without a GPU, for an hour of audio."""
+    hours = {one.deployment: one.replica_seconds_per_audio_hour for one in stages if one.deployment != "Conductor"}
+    gpus = {name: _gpus(name, settings) for name in hours}
+    on_gpu = sum(seconds * gpus[name] for name, seconds in hours.items())
+    return on_gpu, sum(seconds for name, seconds in hours.items() if not gpus[name])
+
+
 def _gpus(name: str, settings: "Settings") -> float:
-    """The share of a GPU that is set for a replica; left out: none is known of here."""
+    """The share of a GPU that is set for a replica; 0 if unset."""
     return getattr(settings.scaling.replicas_of(name), "num_gpus", None) or 0.0
 
 
@@ -143,7 +146,7 @@ def _stage(name: str, estimate: "Estimate", backlog: "Backlog", settings: "Setti
         replica_seconds=work.replica_seconds,
         replicas=there.replicas if there else None,
         replicas_seen_at=moment(there.seen_at) if there else None,
-        clear_seconds=work.replica_seconds / max(1, there.replicas if there else 1),
+        drain_seconds=work.replica_seconds / max(1, there.replicas if there else 1),
         replica_seconds_per_audio_hour=hour,
         measured_calls=sum(pace.calls for pace in backlog.paces if pace.stage in STAGES[name]),
         cost_per_audio_hour=None if price is None else price * hour / 3600,
@@ -166,8 +169,8 @@ def _team(lane: "Lane", backlog: "Backlog") -> TeamLine:
 def render(view: QueueView) -> None:
     """For people."""
     out().print(
-        f"{view.waiting_calls} calls wait, {view.running_calls} are at work, {view.later_calls} are tried later: "
-        f"{duration(view.audio_seconds)} of audio, done in about {duration(view.clear_seconds)}."
+        f"{view.waiting_calls} calls waiting, {view.running_calls} running, {view.later_calls} to be retried later: "
+        f"{duration(view.audio_seconds)} of audio, done in about {duration(view.drain_seconds)}."
     )
     lines = table("!stage", "!calls", "audio that waits", "!replicas", "!done in", "!replica time for an hour", "!cost")
     for stage in view.stages:
@@ -176,13 +179,13 @@ def render(view: QueueView) -> None:
             str(stage.calls),
             ", ".join(f"{duration(seconds)} {kind}" for kind, seconds in stage.audio_seconds.items() if seconds),
             "?" if stage.replicas is None else str(stage.replicas),
-            duration(stage.clear_seconds),
-            duration(stage.replica_seconds_per_audio_hour) + ("" if stage.measured_calls else " (a guess)"),
+            duration(stage.drain_seconds),
+            duration(stage.replica_seconds_per_audio_hour) + ("" if stage.measured_calls else " (assumed)"),
             "" if stage.cost_per_audio_hour is None else f"{stage.cost_per_audio_hour:.4f}",
         )
     out().print(lines)
     if view.teams:
-        teams = table("workspace", "team", "!calls are", "!share", "!waiting", "!audio", "!at work")
+        teams = table("workspace", "team", "!priority", "!share", "!waiting", "!audio", "!running")
         for one in view.teams:
             kind = "live" if one.live else "backfill"
             waits = duration(one.waiting_audio_seconds)

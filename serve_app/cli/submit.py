@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ import typer
 
 from serve_app.cli.console import Json, err, out, plain, print_json
 from serve_app.cli.errors import FAILED, UNREACHABLE, USAGE, CommandError
-from serve_app.cli.file_server import HandOut
+from serve_app.cli.file_server import FileServer
 from serve_app.cli.problems import Problem, read_problem, show_problem
 
 REQUEST_TIMEOUT = 30.0  # seconds for one answer of /submit
@@ -68,15 +68,15 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until completed or failed, then print the record.")
     ] = False,
-    patience: Annotated[float, typer.Option(help="Seconds to wait for the service to fetch and to process.")] = 900.0,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the service to fetch and to process.")] = 900.0,
     serve_host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address of this machine to hand out local files on.")
+        str, typer.Option(metavar="ADDRESS", help="Address of this machine that local files are served on.")
     ] = "127.0.0.1",
     json_: Json = False,
 ) -> None:
     """Submit calls to a running service.
 
-    A URL is sent as it is. A local file is handed out by a small HTTP server of this command until the service has
+    A URL is sent as it is. A local file is served by a small HTTP server of this command until the service has
     fetched it: only the named files, under random paths. Without any recording, the call is announced (first phase);
     submit its recording later under the same --call-id.
 
@@ -89,16 +89,8 @@ def submit(
       switchboard submit https://pbx.example.com/recordings/17.mp3 --team 5f0c... --key sb_...
     """
     names = recordings or []
-    if (second or call_id) and len(names) > 1:
-        raise CommandError("--second and --call-id describe one call, but several recordings were given.", "", USAGE)
-    if second and not names:
-        raise CommandError("--second needs the sender's own recording before it.", "", USAGE)
-    if not key:
-        raise CommandError(
-            "No API key.",
-            "Pass --key or set SWITCHBOARD_API_KEY; `switchboard keys create --workspace NAME` makes one.",
-            USAGE,
-        )
+    _refuse_contradictions(names, second, call_id)
+    key = _require_key(key)
     described = {
         "from": from_number,
         "to": to_number,
@@ -109,29 +101,56 @@ def submit(
         "userId": user,
     }
     url = url or _own_service()
-    with ExitStack() as stack:
-        hand_out = HandOut(serve_host)
-        local = [name for name in (*names, second) if name and not _is_url(name)]
-        if local:
-            _check_files(local)
-            stack.enter_context(hand_out)
-        bodies = [
-            (name or "announcement", _body(described, call_id, _address(name, hand_out), _address(second, hand_out)))
-            for name in names or (None,)
-        ]
-        sent = send(url, key, bodies)
+    local = [name for name in (*names, second) if name and not _is_url(name)]
+    _check_files(local)
+    with FileServer(serve_host) if local else nullcontext() as file_server:
+        sent = send(url, key, _bodies(names, second, call_id, described, file_server))
         if not json_:
             show(sent)
-        accepted = [one for one in sent if one.reply and "jobId" in one.reply]
-        records = _stay(accepted, hand_out if local else None, key, url, wait, patience) if accepted else []
+        records = _stay(sent, file_server, key, url, wait, timeout)
     if json_:
         print_json([_as_json(one, records) for one in sent])
-    if any(one.problem for one in sent) or any(record.call.state == "failed" for record in records):
+    if _any_failed(sent, records):
         raise typer.Exit(FAILED)
 
 
+def _any_failed(sent: Sequence[Sent], records: Sequence[Any]) -> bool:
+    return any(one.problem for one in sent) or any(record.call.state == "failed" for record in records)
+
+
+def _refuse_contradictions(names: Sequence[str], second: str | None, call_id: str | None) -> None:
+    if (second or call_id) and len(names) > 1:
+        raise CommandError("--second and --call-id describe one call, but several recordings were given.", "", USAGE)
+    if second and not names:
+        raise CommandError("--second needs the sender's own recording before it.", "", USAGE)
+
+
+def _require_key(key: str | None) -> str:
+    if not key:
+        raise CommandError(
+            "No API key.",
+            "Pass --key or set SWITCHBOARD_API_KEY; `switchboard keys create --workspace NAME` makes one.",
+            USAGE,
+        )
+    return key
+
+
+def _bodies(
+    names: Sequence[str],
+    second: str | None,
+    call_id: str | None,
+    described: dict[str, Any],
+    file_server: FileServer | None,
+) -> list[tuple[str, dict[str, Any]]]:
+    """The name and body of each submission; without a recording, of one announcement."""
+    return [
+        (name or "announcement", _body(described, call_id, _address(name, file_server), _address(second, file_server)))
+        for name in names or (None,)
+    ]
+
+
 def send(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]]) -> list[Sent]:
-    """POST each body to `url`/submit, one after the other. Raises `CommandError` (3) when nobody answers there."""
+    """POST each body to `url`/submit, one after the other. Raises `CommandError` (3) when nothing answers there."""
     import httpx
 
     endpoint = f"{url.rstrip('/')}/submit"
@@ -170,45 +189,48 @@ def show(sent: Sequence[Sent]) -> None:
 
 
 def _stay(
-    accepted: Sequence[Sent], hand_out: HandOut | None, key: str, url: str, wait: bool, patience: float
+    sent: Sequence[Sent], file_server: FileServer | None, key: str, url: str, wait: bool, timeout: float
 ) -> list[Any]:
-    """Remain while files are to be fetched or, with `wait`, until the calls have ended; their records."""
+    """Wait until files are fetched or, with `wait`, until the calls have ended; return their records."""
     from serve_app.cli.follow import follow_calls
 
-    if hand_out is not None and _service_is_here(url):
-        _warn_of_guard(hand_out)
+    accepted = [one for one in sent if one.reply and "jobId" in one.reply]
+    if not accepted:
+        return []
+    if file_server is not None and _service_is_here(url):
+        _warn_of_guard(file_server)
     if wait:
-        return follow_calls([UUID(one.call_id) for one in accepted], key, patience)
-    if hand_out is not None:
-        _wait_for_fetch(hand_out, patience)
+        return follow_calls([UUID(one.call_id) for one in accepted], key, timeout)
+    if file_server is not None:
+        _wait_for_fetch(file_server, timeout)
     return []
 
 
-def _wait_for_fetch(hand_out: HandOut, patience: float) -> None:
+def _wait_for_fetch(file_server: FileServer, timeout: float) -> None:
     console = err()
-    console.print("Handing out the files until the service has fetched them (Ctrl-C stops) ...")
-    ends = time.monotonic() + patience
+    console.print("Serving the files until the service has fetched them (Ctrl-C stops) ...")
+    ends = time.monotonic() + timeout
     try:
-        while hand_out.waiting and time.monotonic() < ends:
+        while file_server.waiting and time.monotonic() < ends:
             time.sleep(0.1)
     except KeyboardInterrupt:
         pass
-    for file in hand_out.waiting:
+    for file in file_server.waiting:
         console.print(f"[yellow]{file} was not fetched; `switchboard calls list` may say why.[/]")
-    if hand_out.waiting:
+    if file_server.waiting:
         raise typer.Exit(FAILED)
 
 
-def _warn_of_guard(hand_out: HandOut) -> None:
+def _warn_of_guard(file_server: FileServer) -> None:
     """The service is on this machine, so its settings are probably ours: say it when they refuse our address."""
     from serve_app.settings import Settings
 
     allowed = Settings().fetch.allowed_hosts
-    if not any(entry.split(":")[0] in (hand_out.host, *LOCAL) or "/" in entry for entry in allowed):
+    if not any(entry.split(":")[0] in (file_server.host, *LOCAL) or "/" in entry for entry in allowed):
         err().print(
-            f"[yellow]The service refuses to fetch from {hand_out.host} unless its settings allow it: inside one's own "
+            f"[yellow]The service fetches from {file_server.host} only if its settings allow it: inside your own "
             f"network it fetches from named hosts only. Start it with\n"
-            f"""  SWITCHBOARD_FETCH__ALLOWED_HOSTS='["{hand_out.host}"]' switchboard up[/]""",
+            f"""  SWITCHBOARD_FETCH__ALLOWED_HOSTS='["{file_server.host}"]' switchboard up[/]""",
             soft_wrap=True,
         )
 
@@ -241,8 +263,12 @@ def _check_files(names: Sequence[str]) -> None:
         raise CommandError(f"No such file: {', '.join(absent)}", "A recording is a file or a URL (https://...).", USAGE)
 
 
-def _address(name: str | None, hand_out: HandOut) -> str | None:
-    return name if name is None or _is_url(name) else hand_out.add(Path(name).resolve())
+def _address(name: str | None, file_server: FileServer | None) -> str | None:
+    """The URL of a recording; `file_server` serves it if it is a local file."""
+    if name is None or _is_url(name):
+        return name
+    assert file_server is not None
+    return file_server.add(Path(name).resolve())
 
 
 def _as_json(one: Sent, records: Sequence[Any]) -> dict[str, Any]:

@@ -249,9 +249,9 @@ def priority(
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
-    """Show or change whose calls are taken up first, as shares: a team of priority 4 gets four times the turns of one.
+    """Show or change whose calls are claimed first, as shares: a team of priority 4 gets four times the turns of one.
 
-    It holds from the next call that is taken up. `--live-seconds` holds for calls submitted afterwards.
+    It takes effect with the next call that is claimed. `--live-seconds` applies to calls submitted afterwards.
 
     Examples:
 

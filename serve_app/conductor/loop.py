@@ -2,7 +2,7 @@
 
 PostgreSQL is the only queue. While a call is processed its lease is renewed; if this process dies, the lease runs out
 and another Conductor goes on from the last recorded stage. Every write carries the lease's fencing number, so that
-whoever lost a job cannot write. Trouble with the database is waited out and never counts as a failure of a call.
+a process that lost its job cannot write. Database outages are waited out and never count as a failure of a call.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from pipeline.speakers.policy import Voices
 from pipeline.workers import Workers
 from serve_app.conductor.machine import is_dead, worker_name
 from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
-from serve_app.scaling.estimates import CALL, Paces
+from serve_app.scaling.estimates import CALL, RtfxMeter
 
 T = TypeVar("T")
 PACE_SECONDS = 5.0  # how often a Conductor tells how fast stages were
@@ -44,7 +44,7 @@ class InternalError(EngineError):
     code = "internal_error"
 
 
-class Conducting:
+class ConductorLoop:
     """The loop itself, without Ray: `await start()`, then `await stop()`."""
 
     def __init__(
@@ -54,12 +54,12 @@ class Conducting:
         options: ProcessingOptions,
         process_options: ProcessOptions,
         sealer: Sealer | None = None,
-        on_company: Callable[[int], None] = lambda _: None,
+        on_peer_count: Callable[[int], None] = lambda _: None,
         urls: UrlSealer | None = None,
     ) -> None:
-        """`on_company` is told every so often how many Conductors are at work, this one included."""
+        """`on_peer_count` is called regularly with the number of running Conductors, this one included."""
         self._database = database
-        self._on_company = on_company
+        self._on_peer_count = on_peer_count
         self._sealer = sealer or Sealer()  # opens the credentials of recording servers
         self._urls = urls or UrlSealer()  # opens those of recordings
         self._workers = workers
@@ -74,7 +74,7 @@ class Conducting:
         self._loops: list[asyncio.Task[None]] = []
         self._ended = asyncio.Event()  # a job has
         self._looked_at = self._told_at = -math.inf
-        self._paces = Paces()
+        self._paces = RtfxMeter()
         self._held: list[turns.Held] = []  # by jobs that ended since `_told_at`
         self.heartbeat = time.monotonic()
 
@@ -147,7 +147,7 @@ class Conducting:
         workers = await jobs.workers(self._database)
         dead = [name for name in workers if is_dead(name)]
         await jobs.abandon(self._database, dead)
-        self._on_company(len({self._name, *workers} - set(dead)))
+        self._on_peer_count(len({self._name, *workers} - set(dead)))
         if self._looked_at - self._told_at > PACE_SECONDS:
             self._told_at = self._looked_at
             await self._tell_paces(len(workers))
@@ -156,7 +156,7 @@ class Conducting:
             self._begin(lease)
 
     async def _tell_paces(self, conductors: int) -> None:
-        """Engines are shared by the Conductors that are at work."""
+        """Store the measured real-time factors. Engines are shared by the running Conductors."""
         there = await queue.replicas(self._database)
         shares = {name: max(1, count) / max(1, conductors) for name, count in there.items() if name != "Conductor"}
         await queue.note_paces(self._database, self._paces.take(shares))
@@ -205,7 +205,7 @@ class Conducting:
             self._name,
             count,
             ttl,
-            options.suspect_from,
+            options.quarantine_after,
             suspects,
             self._in_touch,
             options.backfill_share,
@@ -311,7 +311,7 @@ class Conducting:
         return replace(call, recording_url=first, recording_url2=second)
 
     async def _to_be_fetched(self, lease: Lease) -> None:
-        """What was stored is gone: the recordings are asked for again, where it takes nobody's place."""
+        """The stored recording is gone: fetch it again, outside the limit on running calls."""
         if lease.job.kind != "process":
             await self._give_back(
                 lease, StorageError("The stored recording is gone, so nothing of it can be made again.")
@@ -412,7 +412,7 @@ class _Journal:
     """What the stages of one job recorded, kept in PostgreSQL."""
 
     def __init__(
-        self, database: Database, lease: Lease, patiently: Callable[..., Awaitable[Any]], paces: Paces
+        self, database: Database, lease: Lease, patiently: Callable[..., Awaitable[Any]], paces: RtfxMeter
     ) -> None:
         self._database = database
         self._lease = lease
@@ -445,10 +445,10 @@ class _Journal:
 
 
 def _died(job: Job, options: ProcessingOptions) -> str:
-    alone = max(0, job.crashes - options.suspect_from)
-    beside = f", {alone} of them with no other call at work" if alone else ""
+    alone = max(0, job.crashes - options.quarantine_after)
+    beside = f", {alone} of them in quarantine (no other call running)" if alone else ""
     return (
-        f"The process that conducted this call died {job.crashes} times in a row at the same stage{beside}: the call "
+        f"The process that ran this call died {job.crashes} times in a row at the same stage{beside}: the call "
         "may be what kills it."
     )
 

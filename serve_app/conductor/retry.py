@@ -11,54 +11,57 @@ from pipeline.domain.call import Job
 from pipeline.errors import CallError, RecordingNotReady, RecordingTruncated, RecordingUnreachable, StorageError
 
 WAITED_FOR = (RecordingNotReady, RecordingUnreachable, RecordingTruncated, StorageError, SecretSealed)
-"""Somebody else is away, whichever call it is: only time tells. The other passing errors may be this call's doing."""
+"""Something else is unavailable, for any call: only time helps. Other transient errors may be caused by this call."""
 
 SPREAD = 0.1  # by how much a wait that a server asked for is stretched: it asked all calls that it turned away at once
 
 
 class ProcessingOptions(BaseModel):
-    """How the Conductor takes up jobs, holds them and gives them up."""
+    """How the Conductor claims jobs, holds them and fails them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    concurrency: int = Field(4, ge=1, description="Calls that one Conductor works on at once.")
+    concurrency: int = Field(4, ge=1, description="Calls that one Conductor runs at once.")
     guests: int = Field(
         1,
         ge=0,
-        description="And so many more, of workspaces of which no call is being worked on: they do not wait for the "
-        "calls of whoever has taken all places.",
+        description="Further calls, of workspaces with no call running: they do not wait for the calls of a workspace "
+        "that has taken all places.",
     )
     fetch_concurrency: int = Field(
-        128, ge=1, description="Calls whose recordings one Conductor fetches at once, beside those it works on."
+        128, ge=1, description="Calls whose recordings one Conductor fetches at once, besides those it runs."
     )
     fetch_per_workspace: int = Field(
         32,
         ge=1,
-        description="Of these, calls of one workspace, in the whole cluster; never more than there is room left, so "
-        "that others find some.",
+        description="Of these, calls of one workspace in the whole cluster; never more than there is room left, so "
+        "that other workspaces find some.",
     )
-    fetch_per_host: int = Field(16, ge=1, description="Of these, a workspace's calls whose recordings lie on one host.")
+    fetch_per_host: int = Field(16, ge=1, description="Of these, a workspace's calls whose recordings are on one host.")
     pool_size: int = Field(8, ge=2, description="Database connections of one Conductor.")
-    lease_seconds: float = Field(10.0, gt=1, description="A job whose Conductor is silent for so long is taken over.")
-    poll_seconds: float = Field(1.0, gt=0, description="How often to look for work when no notification arrives.")
-    patience_seconds: float = Field(
+    lease_seconds: float = Field(
+        10.0, gt=1, description="A job whose Conductor is silent for this long is claimed by another."
+    )
+    poll_seconds: float = Field(1.0, gt=0, description="How often to look for jobs when no notification arrives.")
+    retry_window_seconds: float = Field(
         6 * 3600,
         ge=0,
-        description="How long a recording (404, 5xx, time-out) or the storage may be away before the call fails.",
+        description="How long a fetch is retried (404, 5xx, timeout, storage unavailable) before the call fails.",
     )
-    max_failures: int = Field(5, ge=1, description="Passing failures of an engine before a call fails.")
+    max_failures: int = Field(5, ge=1, description="Transient engine failures before a call fails.")
     max_crashes: int = Field(
         5,
         ge=1,
-        description="Times in a row that a job's worker may vanish, the job getting no further, before the call fails "
-        "as worker_lost.",
+        description="Times in a row that a job's worker may die without progress before the call fails as worker_lost.",
     )
-    suspect_from: int = Field(
-        2, ge=1, description="Of these, those after which a job is tried with no other call at work beside it."
+    quarantine_after: int = Field(
+        2,
+        ge=1,
+        description="Of these, deaths after which a job is quarantined: it runs with no other call on its Conductor.",
     )
     backoff_seconds: float = Field(2.0, gt=0, description="Pause before the second attempt; doubles each time.")
     max_backoff_seconds: float = Field(
-        600.0, gt=0, description="Longest pause between two attempts that no server asked for."
+        600.0, gt=0, description="Longest pause between two attempts, unless a server asks for a longer one."
     )
     max_retry_after_seconds: float = Field(
         3600.0, ge=0, description="Longest pause that a recording server may ask for (Retry-After)."
@@ -67,10 +70,10 @@ class ProcessingOptions(BaseModel):
         0.1,
         gt=0,
         lt=1,
-        description="Share of the audio that calls which are not live keep while live calls wait, so that they go on.",
+        description="Share of the audio that backfill calls keep while live calls wait, so that they make progress.",
     )
     drain_seconds: float = Field(
-        20.0, ge=0, description="On shutdown, time for running calls before they are put back."
+        20.0, ge=0, description="On shutdown, time for running calls to finish before they are requeued."
     )
 
 
@@ -86,19 +89,19 @@ class Decision:
 
 
 def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions) -> Decision:
-    """Retry if the error is passing and patience (for sender and store) or attempts (for the engines) remain.
+    """Retry a transient error while the retry window (sender, storage) or attempts (engines) remain.
 
     `now` is by the database's clock, as the moments of `job` are.
     """
     if not error.retryable:
         return Decision(None)
     if isinstance(error, WAITED_FOR):
-        if job.started_at >= _patience_ends(job, options):  # this was the last try
+        if job.started_at >= _window_ends(job, options):  # this was the last try
             return Decision(None)
-        left = (_patience_ends(job, options) - now).total_seconds()
+        left = (_window_ends(job, options) - now).total_seconds()
         wished = max(_backoff(job.attempts, options), _asked_for(error, options))
-        # The last attempt falls on the end of the patience. One that lasted beyond it is followed after the usual
-        # pause: never does one follow upon the other.
+        # The last attempt falls on the end of the window. After one that lasted beyond it comes the usual pause: two
+        # attempts never follow each other immediately.
         return Decision(min(wished, left) if left > 0 else wished)
     if job.failures + 1 >= options.max_failures:
         return Decision(None)
@@ -106,16 +109,16 @@ def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions
 
 
 def is_last_try(job: Job, now: datetime, options: ProcessingOptions) -> bool:
-    """True when the patience for a recording is over, so that what cannot be had now is given up.
+    """True after the end of the retry window: a recording that cannot be fetched now fails.
 
     `now` as for `decide`.
     """
-    return now >= _patience_ends(job, options)
+    return now >= _window_ends(job, options)
 
 
-def _patience_ends(job: Job, options: ProcessingOptions) -> datetime:
+def _window_ends(job: Job, options: ProcessingOptions) -> datetime:
     """Counted from the first attempt: what a call waited for us, in a long queue say, is not its sender's fault."""
-    return job.tried_since + timedelta(seconds=options.patience_seconds)
+    return job.tried_since + timedelta(seconds=options.retry_window_seconds)
 
 
 def _asked_for(error: CallError, options: ProcessingOptions) -> float:

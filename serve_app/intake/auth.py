@@ -21,7 +21,7 @@ _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,256}=*) *", re.ASCII | re.IG
 class UnknownKeyLimiter:
     """Bounds the look-ups of keys that this replica has not seen: for each address `per_second`, ten seconds' worth at
     once. A look-up is charged before it begins, so that many at once cannot outrun the bound, and refunded if the key
-    is good. Addresses do not share: who guesses keeps nobody else out.
+    is good. Addresses do not share a limit: guessing from one keeps no other out.
     """
 
     BURST_SECONDS = 10.0

@@ -20,18 +20,18 @@ class IntakeReplica:
         self._noop = noop
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        from serve_app.intake.store import open_ledger
-        from serve_app.intake.submit import Ledger, build_api
+        from serve_app.intake.store import open_store
+        from serve_app.intake.submit import SubmissionStore, build_api
 
         settings = Settings()
         url, limits, urls = settings.require_database_url(), settings.limits, settings.url_sealer()
 
-        def opened() -> AbstractAsyncContextManager[Ledger]:
-            return open_ledger(
+        def opened() -> AbstractAsyncContextManager[SubmissionStore]:
+            return open_store(
                 url,
                 limits.pool_size,
                 settings.signing_parameters,
-                together=limits.together,
+                group_commit_size=limits.group_commit_size,
                 waiting=limits.concurrency,
                 backlog=limits.backlog,
                 urls=urls,

@@ -23,11 +23,11 @@ class LimitOptions(BaseModel):
     body_bytes: int = Field(64 * 1024, ge=1024, description="Largest request body; a larger one is answered with 413.")
     body_seconds: float = Field(10.0, gt=0, description="Time for a body to arrive; then 408.")
     per_minute: float = Field(600.0, gt=0, description="Submissions a minute for one API key; more get 429.")
-    burst: int = Field(200, ge=1, description="Submissions that a rested API key may send at once.")
-    concurrency: int = Field(256, ge=1, description="Submissions in work at once in a replica; more get 503.")
-    queue: int = Field(256, ge=0, description="Further submissions that Serve holds back before it answers 503 itself.")
+    burst: int = Field(200, ge=1, description="Submissions that an idle API key may send at once.")
+    concurrency: int = Field(256, ge=1, description="Submissions processed at once in a replica; more get 503.")
+    queue: int = Field(256, ge=0, description="Further submissions that Serve queues before it answers 503 itself.")
     database_seconds: float = Field(5.0, gt=0, description="Time for PostgreSQL to take a call; then 503, never 202.")
-    together: int = Field(
+    group_commit_size: int = Field(
         32, ge=1, description="Submissions of one workspace that may share a commit; 1: each has its own."
     )
     pool_size: int = Field(8, ge=1, description="Connections to PostgreSQL that a replica keeps.")
@@ -38,8 +38,8 @@ class LimitOptions(BaseModel):
     unknown_keys_per_second: float = Field(
         50.0,
         gt=0,
-        description="Look-ups of keys that do not exist, of one address at each replica; ten seconds' worth at once. "
-        "Beyond it, keys that the replica has not seen get 503 from there for a while: guesses must not keep "
+        description="Look-ups of unknown keys from one address per replica, with a burst of ten seconds. "
+        "Beyond it, keys that the replica has not seen get 503 from that address for a while: guessing must not keep "
         "PostgreSQL busy.",
     )
     backlog: int = Field(

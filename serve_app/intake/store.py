@@ -1,4 +1,4 @@
-"""The ledger of production: keys and calls in PostgreSQL."""
+"""The submission store of production: keys and calls in PostgreSQL."""
 
 import asyncio
 import logging
@@ -25,8 +25,8 @@ COUNT_SECONDS = 5.0  # between two counts of what waits
 log = logging.getLogger("switchboard.intake")
 
 
-class PostgresLedger:
-    """`submit.Ledger` over a `Database`. Whatever PostgreSQL's absence raises becomes `StateUnavailable`."""
+class PostgresSubmissionStore:
+    """`submit.SubmissionStore` over a `Database`. Whatever PostgreSQL's absence raises becomes `StateUnavailable`."""
 
     def __init__(self, database: Database, grouping: Grouping, signing_parameters: Sequence[str]) -> None:
         self._full: frozenset[UUID] = frozenset()
@@ -64,29 +64,30 @@ class PostgresLedger:
 
 
 @asynccontextmanager
-async def open_ledger(
+async def open_store(
     url: str,
     pool_size: int,
     signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
     *,
-    together: int = MOST,
+    group_commit_size: int = MOST,
     waiting: int = WAITING,
     backlog: int = LimitOptions().backlog,
     urls: UrlSealer = UNSEALED,
-) -> AsyncIterator[PostgresLedger]:
+) -> AsyncIterator[PostgresSubmissionStore]:
     """Open the database for as long as the block lasts. It need not be there yet: until then calls are refused.
 
-    `signing_parameters`: URLs that differ only in these name the same recording. `together`, `waiting`: see `Grouping`.
+    `signing_parameters`: URLs that differ only in these name the same recording. `group_commit_size`,
+    `waiting`: `together` and `waiting` of `Grouping`.
     `backlog`: how many calls of a workspace may wait. `urls` seals those of recordings.
     """
     database = await Database.open(url, pool_size=pool_size)
     if not urls.seals:
         log.warning("%s is not set: recording URLs are stored with their signatures and passwords", KEYS_SETTING)
-    grouping = Grouping(database, together, waiting, urls)
-    ledger = PostgresLedger(database, grouping, signing_parameters)
-    counting = asyncio.create_task(ledger.count_backlogs(backlog))
+    grouping = Grouping(database, group_commit_size, waiting, urls)
+    store = PostgresSubmissionStore(database, grouping, signing_parameters)
+    counting = asyncio.create_task(store.count_backlogs(backlog))
     try:
-        yield ledger
+        yield store
     finally:
         counting.cancel()
         await asyncio.gather(counting, return_exceptions=True)

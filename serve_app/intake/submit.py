@@ -1,6 +1,6 @@
 """POST /submit as an ASGI application: key, rate, form, body, record, answer. Nothing of Ray in here.
 
-A 202 is a promise, so it is written only after the ledger has committed; everything else is a refusal.
+A 202 is a promise, so it is written only after the store has committed; everything else is a refusal.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from serve_app.intake.schemas import ParsedBody, parse_body
 
 
 class Accepted(Protocol):
-    """What the ledger promises: `transcribing` with a job, or `received` without one."""
+    """What the store promises: `transcribing` with a job, or `received` without one."""
 
     @property
     def status(self) -> CallState: ...
@@ -34,7 +34,7 @@ class Accepted(Protocol):
     def job_id(self) -> UUID | None: ...
 
 
-class Ledger(Protocol):
+class SubmissionStore(Protocol):
     """Where keys are looked up and calls are written down: PostgreSQL (`serve_app.intake.store`)."""
 
     async def find_key(self, secret: str) -> Sender | None:
@@ -50,7 +50,7 @@ class Ledger(Protocol):
         """Whether more calls of a workspace wait than `LimitOptions.backlog`. Answers at once."""
 
 
-OpenLedger = Callable[[], AbstractAsyncContextManager[Ledger]]
+OpenStore = Callable[[], AbstractAsyncContextManager[SubmissionStore]]
 
 
 class Submit:
@@ -61,11 +61,11 @@ class Submit:
         self._source_header = source_header
         self._gate = Gate(limits.concurrency, limits.retry_after_seconds)
         self._buckets = Buckets(limits.per_minute, limits.burst)
-        self._ledger: Ledger
+        self._ledger: SubmissionStore
         self._keys: Authenticator
 
-    def use(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def use(self, store: SubmissionStore) -> None:
+        self._ledger = store
         limits = self._limits
         self._keys = Authenticator(
             self._find_key,
@@ -96,7 +96,7 @@ class Submit:
             return address
 
     async def _find_key(self, secret: str) -> Sender | None:
-        """Raises `Unavailable` at the time limit, without waiting for the database to notice that it is given up."""
+        """Raises `Unavailable` at the time limit, without waiting for the database to notice the cancellation."""
         task = asyncio.create_task(self._ledger.find_key(secret))
         try:
             done, _ = await asyncio.wait({task}, timeout=self._limits.database_seconds)
@@ -138,7 +138,7 @@ def _reply(call_id: UUID, accepted: Accepted, left: Allowance) -> Response:
 
 def build_api(
     limits: LimitOptions,
-    open_ledger: OpenLedger,
+    open_store: OpenStore,
     *,
     stamp: bool = True,
     noop: bool = False,
@@ -146,7 +146,7 @@ def build_api(
 ) -> FastAPI:
     """An application with exactly one route, POST /submit: no pages, no schema, no redirects.
 
-    `open_ledger` is entered when the application starts and left when it stops. `stamp`: write X-Request-Id (see
+    `open_store` is entered when the application starts and left when it stops. `stamp`: write X-Request-Id (see
     `errors.RequestIds`). `source_header`: the header in which our own proxy, and nobody else, tells the
     sender's address; None: it is the connection's. `noop` adds POST /noop, which answers at once: for measurements.
     """
@@ -154,8 +154,8 @@ def build_api(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with open_ledger() as ledger:
-            submit.use(ledger)
+        async with open_store() as store:
+            submit.use(store)
             yield
 
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)

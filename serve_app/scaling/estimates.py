@@ -1,8 +1,8 @@
-"""How fast stages work, measured on finished work by the Conductor, and what that says of the work that waits.
+"""Real-time factors of the stages, measured by the Conductor on finished work, and the drain time that follows.
 
-Calls share an engine, so the time that a call spends in a stage says little. Each moment belongs to the calls that are
-in the stage, in equal parts (processor sharing): what a call worked is the sum of its parts, and what all calls worked
-is the time in which the stage had work at all.
+Calls share an engine, so the time that a call spends in a stage says little. Each moment is divided equally among the
+calls in the stage (processor sharing): the work of a call is the sum of its parts, and the work of all calls is the
+time in which the stage was busy at all.
 """
 
 import math
@@ -18,9 +18,9 @@ STAGES: Mapping[str, tuple[str, ...]] = {
     "Transcriber": ("asr",),
     "Diarizer": ("diarization", "voiceprint"),
 }
-"""What each deployment does of a call."""
+"""The stages of a call that each deployment runs."""
 
-PRIOR_SECONDS = 600.0  # audio that a configured guess counts for, until there is more of finished work
+PRIOR_SECONDS = 600.0  # weight of a configured factor, in seconds of finished audio
 
 
 class Clock:
@@ -29,16 +29,16 @@ class Clock:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._at = now()
-        self._each = 0.0  # what a call would have worked that was in the stage from the beginning
+        self._each = 0.0  # work of a call that was in the stage from the start
         self._begun: dict[object, float] = {}
 
     def begin(self, call: object) -> None:
-        """`call` comes into the stage; one that is in it already begins anew."""
+        """`call` enters the stage; one that is in it already starts over."""
         self._advance()
         self._begun[call] = self._each
 
     def end(self, call: object) -> float | None:
-        """What `call` worked, in seconds; None where it is not in the stage."""
+        """Return the work of `call` in seconds; None if it is not in the stage."""
         self._advance()
         begun = self._begun.pop(call, None)
         return None if begun is None else self._each - begun
@@ -50,8 +50,8 @@ class Clock:
         self._at = now
 
 
-class Paces:
-    """What a Conductor measured and has not handed on yet."""
+class RtfxMeter:
+    """Measures the real-time factors of stages, until they are taken to be stored."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -59,13 +59,13 @@ class Paces:
         self._sums: dict[tuple[str, int], Pace] = {}
 
     def begin(self, stage: str, call: object) -> None:
-        """`call` comes into `stage`."""
+        """`call` enters `stage`."""
         self._clocks.setdefault(stage, Clock(self._now)).begin(call)
 
     def end(self, stage: str, call: object, channels: int = 0, audio_seconds: float = 0.0) -> float:
-        """`call` leaves `stage`, with so much audio done; 0: it failed, which says nothing of the pace.
+        """Return the seconds that `call` worked in `stage`, which it leaves; 0 if it is not in the stage.
 
-        Returns the seconds that it worked there; 0 where it is not in the stage.
+        `audio_seconds`: audio that was processed; 0: it failed, which says nothing about the factor.
         """
         clock = self._clocks.get(stage)
         worked = clock.end(call) if clock else None
@@ -78,12 +78,14 @@ class Paces:
         return worked
 
     def leave(self, call: object) -> float:
-        """`call` is in no stage any longer. Returns the seconds that it worked in `CALL` without an end."""
+        """`call` leaves every stage. Return the seconds that it worked in `CALL` without finishing it."""
         return {stage: self.end(stage, call) for stage in self._clocks}.get(CALL, 0.0)
 
     def take(self, shares: Mapping[str, float]) -> list[Pace]:
-        """All that was measured, which is forgotten here. `shares`: by deployment, the replicas that worked for this
-        Conductor (half of one, where two Conductors share it); 1 where nothing is said."""
+        """Return what was measured, and forget it.
+
+        `shares`: by deployment, the replicas that worked for this Conductor (0.5 if two share one); default 1.
+        """
         taken, self._sums = self._sums, {}
         of = {stage: shares.get(name, 1.0) for name, stages in STAGES.items() for stage in stages}
         return [
@@ -94,30 +96,30 @@ class Paces:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What waits for a deployment."""
+    """The backlog of a deployment."""
 
     calls: int
-    audio_seconds: dict[int | None, float]  # by channels: 1 mixed, 2 separated, None not heard yet
-    replica_seconds: float  # how long one replica would work on it
+    audio_seconds: dict[int | None, float]  # by channels: 1 mixed, 2 separated, None unknown
+    replica_seconds: float  # time in which one replica would do it
 
 
 class Estimate:
-    """What a backlog means in time. `guesses`: by deployment, seconds of audio a second until they are measured."""
+    """A backlog in time. `assumed_rtfx`: real-time factors by deployment, until they are measured."""
 
-    def __init__(self, backlog: Backlog, guesses: Mapping[str, float]) -> None:
+    def __init__(self, backlog: Backlog, assumed_rtfx: Mapping[str, float]) -> None:
         self._backlog = backlog
-        self._guesses = guesses
+        self._assumed_rtfx = assumed_rtfx
         self._paces = {(pace.stage, pace.channels): pace for pace in backlog.paces}
 
-    def pace(self, stage: str, channels: int, guess: float) -> float:
-        """Seconds of audio that one replica does in a second; the guess counts as `PRIOR_SECONDS` of finished work."""
+    def rtfx(self, stage: str, channels: int, assumed: float) -> float:
+        """Real-time factor of one replica; `assumed` weighs as much as `PRIOR_SECONDS` of finished work."""
         done = self._paces.get((stage, channels))
         if done is None:
-            return guess
-        return (done.audio_seconds + PRIOR_SECONDS) / (done.worked_seconds + PRIOR_SECONDS / guess)
+            return assumed
+        return (done.audio_seconds + PRIOR_SECONDS) / (done.worked_seconds + PRIOR_SECONDS / assumed)
 
     def work(self, name: str, groups: tuple[Group, ...] | None = None) -> Work:
-        """What waits for the deployment `name`, of the whole backlog or of `groups`."""
+        """Return the backlog of the deployment `name`, of all groups or of `groups`."""
         audio: dict[int | None, float] = {}
         calls, needed = 0, 0.0
         for group in self._backlog.groups if groups is None else groups:
@@ -131,24 +133,22 @@ class Estimate:
         return Work(calls, audio, needed)
 
     def replica_seconds(self, name: str, channels: int | None, seconds: float) -> float:
-        """How long one replica of `name` works on `seconds` of audio; `channels` None: as they are distributed."""
+        """Return the seconds that one replica of `name` needs for audio; `channels` None: the usual mix."""
         if channels is None:
             mixed = self._backlog.mixed_share
             return self.replica_seconds(name, 1, seconds * mixed) + self.replica_seconds(name, 2, seconds * (1 - mixed))
-        guess = self._guesses[name]
-        if (
-            name == "Diarizer"
-        ):  # tells voices apart where they are mixed, else takes one party's voiceprint, a small part
-            stage, guess = ("diarization", guess) if channels == 1 else ("voiceprint", guess * 10)
-            return seconds / self.pace(stage, channels, guess)
-        return seconds / self.pace(STAGES[name][0], channels, guess)
+        assumed = self._assumed_rtfx[name]
+        if name == "Diarizer":  # separates mixed voices, or takes the voiceprint of one party, which is faster
+            stage, assumed = ("diarization", assumed) if channels == 1 else ("voiceprint", assumed * 10)
+            return seconds / self.rtfx(stage, channels, assumed)
+        return seconds / self.rtfx(STAGES[name][0], channels, assumed)
 
-    def wanted(self, name: str, clear_seconds: float) -> int:
-        """Replicas that do what waits within `clear_seconds`; 0 only where nothing waits."""
+    def wanted(self, name: str, target_drain_seconds: float) -> int:
+        """Return the replicas that work off the backlog in `target_drain_seconds`; 0 only if there is none."""
         work = self.work(name)
         if not work.audio_seconds:
             return 0
-        return max(1, math.ceil(work.replica_seconds / clear_seconds - 1e-9))
+        return max(1, math.ceil(work.replica_seconds / target_drain_seconds - 1e-9))
 
     @staticmethod
     def _waits(name: str, group: Group) -> bool:
@@ -159,14 +159,16 @@ class Estimate:
         return not (group.recognized if name == "Transcriber" else group.voice_done)
 
     def _part(self, name: str, group: Group) -> float:
-        """Diarization is for mixed calls only, as far as that is known."""
+        """Only mixed calls are diarized, as far as the layout is known."""
         if name != "Diarizer":
             return 1.0
         return self._backlog.mixed_share if group.channels is None else float(group.channels == 1)
 
-    def clear_in(self, replicas: Mapping[str, int], audio_seconds: float | None = None) -> float:
-        """Seconds until the slowest deployment has done what waits, or so many seconds of audio as they are
-        distributed, with `replicas` of each (where there is none, one is taken: it would be started)."""
+    def drain_time(self, replicas: Mapping[str, int], audio_seconds: float | None = None) -> float:
+        """Return the seconds until the slowest deployment has done the backlog, or `audio_seconds` of the usual mix.
+
+        `replicas`: by deployment; where there is none, one is assumed, because it would be started.
+        """
         needed = {
             name: self.work(name).replica_seconds
             if audio_seconds is None
@@ -176,18 +178,18 @@ class Estimate:
         return max(seconds / max(1, replicas.get(name, 1)) for name, seconds in needed.items())
 
     def per_audio_hour(self, name: str) -> float:
-        """Seconds that one replica of a deployment works on an hour of audio, as calls are distributed."""
+        """Return the seconds that one replica of a deployment needs for an hour of audio of the usual mix."""
         return self.replica_seconds(name, None, 3600.0)
 
 
 def ahead(mine: Lane, before: float, lanes: Sequence[Lane], backlog: Backlog, backfill: float) -> float:
-    """Seconds of audio that are worked on before a call's turn. `before`: those ahead of it in its own lane.
+    """Return the seconds of audio that are processed before a call's turn. `before`: those ahead of it in its own lane.
 
     By the turns of `claim_jobs`: of each other lane of its kind as much as that lane's share allows meanwhile, of the
     other kind the share `backfill` of the audio, or all that is live before a call that is not. An estimate: what is
     submitted meanwhile changes it.
     """
-    at_work = sum(backlog.seconds(group) for group in backlog.groups if group.running)
+    running = sum(backlog.seconds(group) for group in backlog.groups if group.running)
     waiting = {
         lane: sum(backlog.seconds(group) for group in lane.groups if not group.running)
         for lane in lanes
@@ -197,4 +199,4 @@ def ahead(mine: Lane, before: float, lanes: Sequence[Lane], backlog: Backlog, ba
         min(seconds, before * lane.share / mine.share) for lane, seconds in waiting.items() if lane.live == mine.live
     )
     others = sum(seconds for lane, seconds in waiting.items() if lane.live != mine.live)
-    return at_work + same + (min(others, same * backfill / (1 - backfill)) if mine.live else others)
+    return running + same + (min(others, same * backfill / (1 - backfill)) if mine.live else others)

@@ -1,4 +1,4 @@
-"""How many replicas each deployment has, on what hardware, and the policy that scales on the sound that waits."""
+"""How many replicas each deployment has, on what hardware, and the policy that scales on queued audio."""
 
 import logging
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
-    from serve_app.scaling.backlog import Look
+    from serve_app.scaling.backlog import BacklogMonitor
 
 log = logging.getLogger("ray.serve")
 
@@ -19,11 +19,13 @@ class Replicas(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    min_replicas: int = Field(1, ge=0, description="Replicas that are always there; 0 lets an idle deployment vanish.")
-    max_replicas: int = Field(1, ge=1, description="Most replicas.")
+    min_replicas: int = Field(
+        1, ge=0, description="Replicas that are always running; 0 lets an idle deployment scale to zero."
+    )
+    max_replicas: int = Field(1, ge=1, description="Most replicas that may run.")
     num_cpus: float = Field(0.0, ge=0, description="Cores that Ray reserves for a replica.")
     price_per_hour: float | None = Field(
-        None, ge=0, description="What a replica costs in an hour, for `switchboard queue`; in any currency."
+        None, ge=0, description="Cost of a replica per hour, for `switchboard queue`; in any currency."
     )
 
     @model_validator(mode="after")
@@ -37,7 +39,7 @@ class EngineReplicas(Replicas):
     """Replicas of an engine, which may run on a GPU or on a share of one."""
 
     num_gpus: float | None = Field(
-        None, ge=0, description="Share of a GPU for a replica; left out: the default share if the cluster has a GPU."
+        None, ge=0, description="Share of a GPU per replica; unset: the default share if the cluster has a GPU."
     )
 
 
@@ -51,29 +53,38 @@ class ScalingOptions(BaseModel):
     transcriber: EngineReplicas = Field(default_factory=EngineReplicas)
     diarizer: EngineReplicas = Field(default_factory=EngineReplicas)
     task_cpus: float = Field(1.0, gt=0, description="Cores that Ray reserves for a CPU task (decoding, analysis).")
-    clear_seconds: float = Field(
-        300.0, gt=0, description="Time in which what waits is to be done: replicas are added until it would be."
+    target_drain_seconds: float = Field(
+        300.0, gt=0, description="Time in which the backlog should be worked off: replicas are added until it would be."
     )
-    up_seconds: float = Field(2.0, ge=0, description="How long more replicas must be wanted before they are added.")
-    down_seconds: float = Field(120.0, ge=0, description="How long fewer must be wanted before any goes.")
+    up_seconds: float = Field(2.0, ge=0, description="How long more replicas must be needed before they are added.")
+    down_seconds: float = Field(
+        120.0, ge=0, description="How long fewer replicas must be needed before one is removed."
+    )
     idle_seconds: float = Field(
-        300.0, ge=0, description="How long the last replica stays with nothing to do, where min_replicas is 0."
+        300.0, ge=0, description="How long the last idle replica is kept where min_replicas is 0."
     )
-    conductor_pace: float = Field(
-        20.0, gt=0, description="Seconds of audio that a Conductor's calls do in a second, until it is measured."
+    conductor_rtfx: float = Field(
+        20.0,
+        gt=0,
+        description="Assumed real-time factor of a Conductor, in seconds of audio per second, until it is measured.",
     )
-    transcriber_pace: float = Field(
-        10.0, gt=0, description="Seconds of audio that a Transcriber recognises in a second, until it is measured."
+    transcriber_rtfx: float = Field(
+        10.0,
+        gt=0,
+        description="Assumed real-time factor of a Transcriber, in seconds of audio per second, until it is measured.",
     )
-    diarizer_pace: float = Field(
-        10.0, gt=0, description="Seconds of mixed audio that a Diarizer does in a second, until it is measured."
+    diarizer_rtfx: float = Field(
+        10.0,
+        gt=0,
+        description="Assumed real-time factor of a Diarizer on mixed audio, in seconds of audio per second, until it "
+        "is measured.",
     )
-    poll_seconds: float = Field(2.0, gt=0, description="How often the scaling policies look at the queue.")
+    poll_seconds: float = Field(2.0, gt=0, description="How often the scaling policies read the queue.")
 
     @property
-    def guesses(self) -> dict[str, float]:
-        """Seconds of audio that a replica does in a second, by deployment, until it is measured."""
-        return {"Conductor": self.conductor_pace, "Transcriber": self.transcriber_pace, "Diarizer": self.diarizer_pace}
+    def assumed_rtfx(self) -> dict[str, float]:
+        """Real-time factor of a replica by deployment, until it is measured."""
+        return {"Conductor": self.conductor_rtfx, "Transcriber": self.transcriber_rtfx, "Diarizer": self.diarizer_rtfx}
 
     def replicas_of(self, name: str) -> Replicas:
         """The bounds of a deployment that works on calls, by its name."""
@@ -105,37 +116,39 @@ def replica_config(replicas: Replicas, **autoscaling: Any) -> dict[str, Any]:
 
 
 class QueuedAudio:
-    """Serve autoscaling policy of one deployment: as many replicas as do the sound that waits within `clear_seconds`.
+    """Serve autoscaling policy of one deployment: enough replicas to work off queued audio in `target_drain_seconds`.
 
     Lives in the Serve controller, which sends it along with each new replica: so it holds nothing but its arguments,
-    and finds the look that it shares in its process. What waits and how fast it is done is read from PostgreSQL
-    (`db.queue`). While that is away, the number of replicas stays as it is. A request that no job stands for (a
-    notebook's) keeps one replica.
+    and finds the monitor that it shares within its process. Backlog and real-time factors are read from PostgreSQL
+    (`db.queue`); while it is unreachable, the number of replicas stays the same. A request without a job (from a
+    notebook) keeps one replica.
     """
 
-    def __init__(self, name: str, guesses: Mapping[str, float], clear_seconds: float, poll_seconds: float) -> None:
+    def __init__(
+        self, name: str, assumed_rtfx: Mapping[str, float], target_drain_seconds: float, poll_seconds: float
+    ) -> None:
         self._name = name
-        self._clear_seconds = clear_seconds
-        self._guesses = dict(guesses)
+        self._target_drain_seconds = target_drain_seconds
+        self._assumed_rtfx = dict(assumed_rtfx)
         self._poll_seconds = poll_seconds
 
     @property
-    def look(self) -> "Look":
-        """The one of this process for these arguments."""
+    def monitor(self) -> "BacklogMonitor":
+        """The monitor of this process for these arguments."""
         # Imported here: Serve sends this class by value, and all that it refers to in its own module.
-        from serve_app.scaling.backlog import shared
+        from serve_app.scaling.backlog import monitor_for
 
-        return shared(self._guesses, self._poll_seconds)
+        return monitor_for(self._assumed_rtfx, self._poll_seconds)
 
     def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
-        estimate = self.look.estimate
+        estimate = self.monitor.estimate
         if estimate is None:
             wanted = context.target_num_replicas
         else:
-            wanted = max(estimate.wanted(self._name, self._clear_seconds), int(context.total_num_requests > 0))
+            wanted = max(estimate.wanted(self._name, self._target_drain_seconds), int(context.total_num_requests > 0))
         low, high = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
         wanted = max(low, min(high, wanted))
-        self.look.replicas[self._name] = (context.current_num_replicas, wanted)
+        self.monitor.replicas[self._name] = (context.current_num_replicas, wanted)
         return wanted, {}
 
 
@@ -147,8 +160,8 @@ def autoscaling(name: str, options: ScalingOptions) -> dict[str, Any]:
         policy_function=QueuedAudio,
         policy_kwargs={
             "name": name,
-            "guesses": options.guesses,
-            "clear_seconds": options.clear_seconds,
+            "assumed_rtfx": options.assumed_rtfx,
+            "target_drain_seconds": options.target_drain_seconds,
             "poll_seconds": options.poll_seconds,
         },
     )
@@ -156,7 +169,7 @@ def autoscaling(name: str, options: ScalingOptions) -> dict[str, Any]:
         "policy": policy,
         "upscale_delay_s": options.up_seconds,
         "downscale_delay_s": options.down_seconds,
-        # The last replica has been idle for a while when that is noticed, and Serve counts from there.
+        # An idle replica is noticed after a while, and Serve counts from there.
         "downscale_to_zero_delay_s": max(0.0, options.idle_seconds - max(options.poll_seconds, LOOK_BACK_SECONDS)),
         "metrics_interval_s": 1,
         "look_back_period_s": LOOK_BACK_SECONDS,

@@ -64,7 +64,7 @@ def prepare_environment(settings: Settings, database_url: str, address: str = LO
 
 def _ingress(settings: Settings) -> dict[str, str]:
     """Proxies that answer 503 while they know of no route yet, where Serve's own would answer 404; HAProxy's files in a
-    folder that only this user may enter, for whoever reaches its admin socket may send calls elsewhere."""
+    folder that only this user may enter, because anyone who reaches its admin socket can send calls elsewhere."""
     from serve_app.intake.ingress import HAPROXY
 
     variables = {

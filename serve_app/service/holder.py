@@ -1,4 +1,4 @@
-"""One service per data folder: whoever holds the folder may stop its PostgreSQL, and nobody else.
+"""One service per data folder: only the process that holds the folder may stop its PostgreSQL.
 
 The kernel releases the lock when its process ends, however it ends. The file says who holds it, for people.
 """

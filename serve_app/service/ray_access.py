@@ -1,4 +1,4 @@
-"""Who may enter Ray: whoever has the token, and on one machine only over its loopback address.
+"""Who may use Ray: those who have the token, and on one machine only over its loopback address.
 
 Ray runs what it is told, as the service's user, and its processes know the database's address and the keys that
 seal secrets. `RAY_AUTH_MODE=token` makes Ray refuse requests without the token. A token is known by the path of its

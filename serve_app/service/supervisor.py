@@ -148,7 +148,7 @@ def _end_with_supervisor(alive: int, state: State, folder: Path) -> None:
     os.read(alive, 1)
     try:
         state.stop()
-        # Those that had lost their parents went to the supervisor, and now are nobody's: their environment tells.
+        # Those that had lost their parents went to the supervisor, and now have no owner: their environment tells.
         children.end(only=lambda: children.descendants() | children.with_variable(MARK, str(folder)))
     finally:
         os._exit(1)  # only now is the data folder let go of

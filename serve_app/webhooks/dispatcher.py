@@ -26,7 +26,7 @@ DAY = 86_400.0
 log = logging.getLogger("ray.serve")
 
 
-class Delivering:
+class WebhookDispatcher:
     """The loop itself, without Ray: `await start()`, then `await stop()`."""
 
     def __init__(
@@ -110,7 +110,7 @@ class Delivering:
             ):
                 log.error("events: endpoint %s is disabled: %s", endpoint_id, reason)
             if mended := await event_upkeep.mend(self._database):
-                log.error("events: %d endpoints had events that waited behind none; they were lined up anew", mended)
+                log.error("events: %d endpoints had events that waited behind no other; they were requeued", mended)
             swept = event_upkeep.SWEEP_ROWS
             while swept == event_upkeep.SWEEP_ROWS:
                 swept = await event_upkeep.sweep(self._database, self._options.retention_days * DAY)

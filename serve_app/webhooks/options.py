@@ -15,28 +15,30 @@ class WebhookOptions(BaseModel):
 
     allowed_hosts: tuple[str, ...] = Field(
         (),
-        description="Receivers inside one's own network: names, addresses, networks (CIDR), each perhaps with a port "
-        "(crm.local:8088). They may be reached by http too, if the URL names them so. Every other receiver must be on "
-        "the open Internet and be reached by https.",
+        description="Receivers inside your own network: names, addresses, networks (CIDR), optionally with a port "
+        "(crm.local:8088). They may be reached by http too, if the URL says so. Every other receiver must be on "
+        "the public Internet and be reached by https.",
     )
-    ca_file: str | None = Field(None, description="PEM file of further certificate authorities to trust.")
+    ca_file: str | None = Field(None, description="PEM file of additional certificate authorities to trust.")
     timeout_seconds: float = Field(15.0, gt=0, le=120, description="How long a receiver may take to answer.")
     retry_seconds: tuple[float, ...] = Field(
         RETRY_SECONDS,
         max_length=50,
-        description="Pauses before the second and each further attempt, jittered by a tenth; then it is given up.",
+        description="Pauses before the second and each further attempt, jittered by 10 %; then the delivery fails.",
     )
     concurrency: int = Field(64, ge=1, description="Deliveries that one Conductor makes at once.")
     endpoint_concurrency: int = Field(
-        8, ge=1, description="Of these, to one endpoint; one that fails gets one at a time until it takes something."
+        8, ge=1, description="Of these, to one endpoint; a failing endpoint gets one at a time until it accepts one."
     )
     poll_seconds: float = Field(2.0, gt=0, description="How often to look for due deliveries without a notification.")
     disable_after_days: float = Field(
-        5.0, gt=0, description="An endpoint that took nothing for so long, a whole schedule included, is disabled."
+        5.0,
+        gt=0,
+        description="An endpoint that accepted nothing for this long, a whole retry schedule included, is disabled.",
     )
     retention_days: float = Field(30.0, gt=0, description="How long events and the log of their deliveries are kept.")
     max_body_bytes: int = Field(
-        1 << 20, ge=4096, description="Largest event; a larger one leaves out its transcript, then its record."
+        1 << 20, ge=4096, description="Largest event, in bytes; a larger one omits its transcript, then its record."
     )
 
     @field_validator("allowed_hosts")

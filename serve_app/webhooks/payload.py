@@ -91,7 +91,7 @@ class CallData(_Part):
     start_time: datetime
     received_at: datetime
     completed_at: datetime | None
-    analyzed_at: datetime | None = Field(description="Later than completedAt where findings were made anew.")
+    analyzed_at: datetime | None = Field(description="Later than completedAt if the analysis ran again.")
     failed_at: datetime | None
 
 
@@ -138,7 +138,7 @@ class CallCompleted(_Event):
 
 
 class CallFailed(_Event):
-    """The call was given up."""
+    """The call failed."""
 
     type: Literal["call.failed"]
     data: CallData

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from db import embedded, migrate
-from serve_app.cli.file_server import HandOut
+from serve_app.cli.file_server import FileServer
 from tests.acceptance.running import Client, RunningService
 
 
@@ -48,7 +48,7 @@ async def client(service: RunningService) -> AsyncIterator[Client]:
 
 
 @pytest.fixture(scope="package")
-def files() -> Iterator[HandOut]:
+def files() -> Iterator[FileServer]:
     """A server of recordings on 127.0.0.1, which the service is allowed to fetch from."""
-    with HandOut() as server:
+    with FileServer() as server:
         yield server

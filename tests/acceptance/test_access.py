@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from serve_app.cli.file_server import HandOut
+from serve_app.cli.file_server import FileServer
 from serve_app.service import ray_access
 from tests.acceptance.running import Client, RunningService
 from tests.listening import Door, doors
@@ -129,7 +129,7 @@ def peer(door: Door) -> set[str]:
 
 
 async def test_what_is_kept_of_a_call_is_for_the_services_user_alone(
-    service: RunningService, client: Client, files: HandOut
+    service: RunningService, client: Client, files: FileServer
 ) -> None:
     body = synthetic_calls()[0].submissions(files.add)[-1]
     await client.accepted(body)

@@ -4,14 +4,14 @@ from standardwebhooks.webhooks import Webhook
 
 from db import webhooks
 from db.sealing import Sealer
-from serve_app.cli.file_server import HandOut
+from serve_app.cli.file_server import FileServer
 from serve_app.webhooks import payload, signing
 from tests.acceptance.running import Client
 from tests.receiver import receiving
 from tests.synthetic_calls import synthetic_calls
 
 
-async def test_a_call_arrives_as_received_transcribing_and_completed(client: Client, files: HandOut) -> None:
+async def test_a_call_arrives_as_received_transcribing_and_completed(client: Client, files: FileServer) -> None:
     secret = signing.new_secret()
     sample = next(one for one in synthetic_calls() if one.name.startswith("08"))
     async with receiving() as receiver:

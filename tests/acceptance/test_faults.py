@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from db import embedded
-from serve_app.cli.file_server import HandOut
+from serve_app.cli.file_server import FileServer
 from serve_app.demo.samples import Sample
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import synthetic_calls
@@ -39,7 +39,7 @@ async def at_stage(client: Client, call_id: str, stage: str) -> None:
 
 @pytest.mark.parametrize("deployment", ["Conductor", "Transcriber", "Diarizer"])
 async def test_a_call_survives_kill_nine_of(
-    deployment: str, service: RunningService, client: Client, files: HandOut
+    deployment: str, service: RunningService, client: Client, files: FileServer
 ) -> None:
     mono = next(sample for sample in SAMPLES if sample.expected["layout"] == "mono")
     body = mono.submissions(files.add)[-1]
@@ -57,7 +57,7 @@ async def test_a_call_survives_kill_nine_of(
 
 
 async def test_postgresql_restarted_in_the_middle_of_five_calls_loses_none(
-    service: RunningService, client: Client, files: HandOut, state_folder: Path
+    service: RunningService, client: Client, files: FileServer, state_folder: Path
 ) -> None:
     bodies = [sample.submissions(files.add)[-1] for sample in SAMPLES[:5]]
     for body in bodies:
@@ -78,7 +78,7 @@ async def test_postgresql_restarted_in_the_middle_of_five_calls_loses_none(
 
 
 async def test_a_submission_is_taken_while_no_engine_runs(
-    service: RunningService, client: Client, files: HandOut
+    service: RunningService, client: Client, files: FileServer
 ) -> None:
     """Intake and engines are applications of their own: 202 does not wait for a model."""
     for pid in service.pids("Transcriber") + service.pids("Diarizer"):

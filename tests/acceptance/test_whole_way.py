@@ -10,7 +10,7 @@ import pytest
 
 from db.database import EVERY_WORKSPACE
 from serve_app.app import HEAP
-from serve_app.cli.file_server import HandOut
+from serve_app.cli.file_server import FileServer
 from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample
 from tests.acceptance.running import Client, RunningService
@@ -25,7 +25,7 @@ def sample_of(layout: str) -> Sample:
     return next(sample for sample in SAMPLES.values() if sample.expected["layout"] == layout)
 
 
-async def test_every_sample_call_becomes_a_completed_record(client: Client, files: HandOut) -> None:
+async def test_every_sample_call_becomes_a_completed_record(client: Client, files: FileServer) -> None:
     sent: dict[str, str] = {}
     for sample in SAMPLES.values():
         for body in sample.submissions(files.add):
@@ -73,7 +73,7 @@ async def test_a_signed_url_is_fetched_as_it_was_sent_and_stored_sealed(client: 
     assert f"http://127.0.0.1:{server.port}/a.flac siv:" in stored
 
 
-async def test_a_voiceprint_of_the_rep_is_built_from_the_rep_channel(client: Client, files: HandOut) -> None:
+async def test_a_voiceprint_of_the_rep_is_built_from_the_rep_channel(client: Client, files: FileServer) -> None:
     import sqlalchemy as sa
 
     from db.tables import calls, voiceprints
@@ -93,7 +93,7 @@ async def test_a_voiceprint_of_the_rep_is_built_from_the_rep_channel(client: Cli
 
 @pytest.mark.parametrize("first_phase_first", [True, False])
 async def test_two_phases_in_either_order_make_one_record_and_one_job(
-    client: Client, files: HandOut, first_phase_first: bool
+    client: Client, files: FileServer, first_phase_first: bool
 ) -> None:
     sent = SAMPLES[SHORT].submissions(files.add)[-1]
     finishing = {name: value for name, value in sent.items() if name != "outgoing"} | {"duration": 22}
@@ -112,7 +112,7 @@ async def test_two_phases_in_either_order_make_one_record_and_one_job(
     assert len([job for job in record.jobs if job.kind == "process"]) == 1
 
 
-async def test_fifty_identical_finishing_submissions_at_once_start_one_job(client: Client, files: HandOut) -> None:
+async def test_fifty_identical_finishing_submissions_at_once_start_one_job(client: Client, files: FileServer) -> None:
     body = SAMPLES[SHORT].submissions(files.add)[-1]
     async with httpx.AsyncClient(timeout=30, trust_env=False, limits=httpx.Limits(max_connections=50)) as http:
         answers = await asyncio.gather(*(client.post(body, http) for _ in range(50)))
@@ -123,7 +123,9 @@ async def test_fifty_identical_finishing_submissions_at_once_start_one_job(clien
     assert (record.submissions, len(record.jobs)) == (50, 1)
 
 
-async def test_the_same_recording_again_gives_the_same_job_and_starts_nothing(client: Client, files: HandOut) -> None:
+async def test_the_same_recording_again_gives_the_same_job_and_starts_nothing(
+    client: Client, files: FileServer
+) -> None:
     body = SAMPLES[SHORT].submissions(files.add)[-1]
     first = await client.accepted(body)
     (before,) = await client.ended([body["callId"]])
@@ -133,7 +135,9 @@ async def test_the_same_recording_again_gives_the_same_job_and_starts_nothing(cl
     assert (after.call.state, after.call.completed_at) == ("completed", before.call.completed_at)
 
 
-async def test_the_same_content_behind_another_address_is_not_transcribed_again(client: Client, files: HandOut) -> None:
+async def test_the_same_content_behind_another_address_is_not_transcribed_again(
+    client: Client, files: FileServer
+) -> None:
     sample = SAMPLES[SHORT]
     body = sample.submissions(files.add)[-1]
     first = await client.accepted(body)
@@ -146,7 +150,7 @@ async def test_the_same_content_behind_another_address_is_not_transcribed_again(
     assert [job.state for job in after.jobs].count("done") == 2
 
 
-async def test_a_user_learned_after_completion_runs_the_analysis_again(client: Client, files: HandOut) -> None:
+async def test_a_user_learned_after_completion_runs_the_analysis_again(client: Client, files: FileServer) -> None:
     body = SAMPLES[SHORT].submissions(files.add)[-1]
     await client.accepted(body)
     (before,) = await client.ended([body["callId"]])

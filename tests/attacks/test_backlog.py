@@ -7,8 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from db import queue
-from serve_app.intake import store as ledgers
-from serve_app.intake.store import open_ledger
+from serve_app.intake.store import open_store
 from tests.postgres import World, new_world
 from tests.unit.intake_in_memory import BODY, FINISHED, is_problem, service, three_keys
 
@@ -49,17 +48,17 @@ async def test_what_waits_in_any_queue_counts_for_its_workspace_alone(world: Wor
 async def test_a_replica_knows_of_a_full_workspace_within_seconds(
     world: World, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledgers, "COUNT_SECONDS", 0.05)
+    monkeypatch.setattr("serve_app.intake.store.COUNT_SECONDS", 0.05)
 
     async def becomes(full: bool) -> None:
         deadline = time.monotonic() + 20
-        while ledger.is_full(world.workspace_id) is not full:
+        while store.is_full(world.workspace_id) is not full:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.02)
 
-    async with open_ledger(postgres_url, 2, backlog=3) as ledger:
+    async with open_store(postgres_url, 2, backlog=3) as store:
         await waiting(world, 3)
         await becomes(full=True)
-        assert not ledger.is_full(UUID(int=0))
+        assert not store.is_full(UUID(int=0))
         await world.execute("UPDATE jobs SET state = 'done', lease_until = NULL")
         await becomes(full=False)

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from pipeline.audio.fetch import FetchOptions
 from pipeline.process import ProcessOptions
 from pipeline.workers import LocalWorkers
-from serve_app.conductor.loop import Conducting
+from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.attacks.test_allowed_hosts import fate
 from tests.postgres import World, new_world
@@ -30,7 +30,7 @@ async def test_recordings_that_never_arrive_hold_no_place_of_others(world: World
     few = ProcessingOptions(
         concurrency=1, fetch_concurrency=8, fetch_per_workspace=6, poll_seconds=0.1, lease_seconds=5, drain_seconds=0
     )
-    conductor = Conducting(world.database, LocalWorkers(None, None), few, options)
+    conductor = ConductorLoop(world.database, LocalWorkers(None, None), few, options)
     async with serving(silence) as slow, serving(reply()) as good:
         for _ in range(30):
             world.call_id = uuid4()
@@ -61,7 +61,7 @@ async def test_calls_that_never_end_hold_no_place_of_those_who_have_none(world: 
     other = await new_world(world.database)
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1",)))
     few = ProcessingOptions(concurrency=2, poll_seconds=0.1, lease_seconds=5, drain_seconds=0)
-    conductor = Conducting(world.database, Endless(None, None), few, options)
+    conductor = ConductorLoop(world.database, Endless(None, None), few, options)
 
     async def at_work() -> Counter[UUID]:
         rows = await world.rows(

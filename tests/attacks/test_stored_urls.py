@@ -11,7 +11,7 @@ from cryptography.fernet import Fernet
 from db import embedded, keys, views, webhooks
 from db.recording_urls import UrlSealer
 from serve_app.intake.limits import LimitOptions
-from serve_app.intake.store import open_ledger
+from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
 from tests.integration.test_recording_urls import conducting, submit, until
 from tests.postgres import World
@@ -44,7 +44,7 @@ async def test_a_dump_opens_no_door(world: World, postgres_url: str) -> None:
     await webhooks.add(
         world.database, world.workspace_id, "https://crm.example/hook", "plain:x", include=["record", "transcript"]
     )
-    api = build_api(LimitOptions(), lambda: open_ledger(postgres_url, 2, urls=SEALER))
+    api = build_api(LimitOptions(), lambda: open_store(postgres_url, 2, urls=SEALER))
     sent = []
     async with (
         api.router.lifespan_context(api),

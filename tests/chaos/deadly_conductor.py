@@ -17,12 +17,12 @@ from pipeline.audio.fetch import FetchOptions
 from pipeline.audio.hear import Loaded
 from pipeline.process import ProcessOptions
 from pipeline.workers import Held, LocalWorkers
-from serve_app.conductor.loop import Conducting
+from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.chaos.deadly import LOUD, Deadly
 
 OPTIONS = ProcessingOptions(
-    lease_seconds=1.5, poll_seconds=0.1, backoff_seconds=0.1, max_backoff_seconds=0.5, patience_seconds=300
+    lease_seconds=1.5, poll_seconds=0.1, backoff_seconds=0.1, max_backoff_seconds=0.5, retry_window_seconds=300
 )
 PAUSE = "SWITCHBOARD_TEST_PAUSE"  # seconds that each CPU task takes longer
 
@@ -41,9 +41,9 @@ class DeadlyWorkers(LocalWorkers):
         return await super().compute(fn, *args)
 
 
-def conducting(database: Database, storage: str) -> Conducting:
+def conducting(database: Database, storage: str) -> ConductorLoop:
     options = ProcessOptions(storage=storage, fetch=FetchOptions(allowed_hosts=("127.0.0.1",)))
-    return Conducting(database, DeadlyWorkers(), OPTIONS, options)
+    return ConductorLoop(database, DeadlyWorkers(), OPTIONS, options)
 
 
 async def main(url: str, storage: str) -> None:

@@ -43,7 +43,7 @@ SETTINGS = {
     "ASR__MODEL": str(fixture_checkpoints.RECOGNITION),
     "DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
     "FETCH__ALLOWED_HOSTS": '["127.0.0.1"]',
-    "PROCESSING__PATIENCE_SECONDS": "30",  # how long a 404 may last; six hours in production
+    "PROCESSING__RETRY_WINDOW_SECONDS": "30",  # how long a 404 may last; six hours in production
     "PROCESSING__BACKOFF_SECONDS": "0.5",
     "PROCESSING__MAX_BACKOFF_SECONDS": "4",
     "LIMITS__PER_MINUTE": "1000000",

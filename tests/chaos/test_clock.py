@@ -33,12 +33,12 @@ DELIVERING = """
 import asyncio, sys
 from db.database import Database
 from db.sealing import Sealer
-from serve_app.webhooks.dispatcher import Delivering
+from serve_app.webhooks.dispatcher import WebhookDispatcher
 from serve_app.webhooks.options import WebhookOptions
 
 async def main():
     database = await Database.open(sys.argv[1], pool_size=2)
-    await Delivering(database, WebhookOptions.model_validate_json(sys.argv[2]), Sealer([sys.argv[3]])).start()
+    await WebhookDispatcher(database, WebhookOptions.model_validate_json(sys.argv[2]), Sealer([sys.argv[3]])).start()
     await asyncio.sleep(120)
 
 asyncio.run(main())

@@ -223,7 +223,7 @@ def test_following_ends_when_every_call_has_ended() -> None:
     end(first)
     submit(secret, second)
     with pytest.raises(CommandError, match="not every call has ended"):
-        follow_calls([first, second], secret, patience=0.1)
+        follow_calls([first, second], secret, timeout=0.1)
     end(second, failed=True)
     assert [str(record.call.state) for record in follow_calls([first, second], secret, 5)] == ["completed", "failed"]
 

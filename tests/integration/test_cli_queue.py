@@ -59,13 +59,13 @@ def test_the_queue_is_shown_by_stage_and_team_with_time_and_cost(postgres_url: s
     assert (shown["waiting_calls"], shown["running_calls"], shown["audio_seconds"]) == (2, 1, 1800.0)
     transcriber = next(stage for stage in shown["stages"] if stage["deployment"] == "Transcriber")
     assert transcriber["replicas"] == 2
-    assert transcriber["clear_seconds"] == pytest.approx(1800 / 20 / 2, rel=0.01)
+    assert transcriber["drain_seconds"] == pytest.approx(1800 / 20 / 2, rel=0.01)
     assert transcriber["cost_per_audio_hour"] == pytest.approx(1.2 / 20, rel=0.01)
     assert shown["gpu_seconds_per_audio_hour"] == pytest.approx(180 * 0.5, rel=0.01)
     (team,) = shown["teams"]
     assert (team["team"], team["live"], team["waiting_calls"], team["running_calls"]) == ("Sales", False, 2, 1)
     text = said(postgres_url, "queue")
-    assert "2 calls wait, 1 are at work" in text
+    assert "2 calls waiting, 1 running" in text
     assert "Sales" in text
 
 
@@ -125,7 +125,7 @@ def test_a_call_on_its_way_says_when_it_is_done(postgres_url: str) -> None:
     assert first["seconds"] == pytest.approx(shown["seconds"] / 3, rel=0.01)
     text = said(postgres_url, "calls", "show", str(last))
     assert "done in about" in text
-    assert "20 min 00 s of audio come before it (a guess" in text
+    assert "20 min 00 s of audio come before it (assumed" in text
 
 
 async def test_recorded_stages_leave_the_queue_what_is_left(world: World) -> None:

@@ -31,8 +31,8 @@ from pipeline.deadlines import DeadlineOptions
 from pipeline.domain.insight import Finding
 from pipeline.process import ProcessOptions
 from pipeline.workers import LocalWorkers
-from serve_app.cli.file_server import HandOut
-from serve_app.conductor.loop import Conducting
+from serve_app.cli.file_server import FileServer
+from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample
@@ -102,9 +102,9 @@ def workers(transcriber: Any, diarizer: Any) -> WatchedWorkers:
 
 
 @pytest.fixture(scope="module")
-def files() -> Iterator[HandOut]:
+def files() -> Iterator[FileServer]:
     """A server of recordings."""
-    with HandOut() as server:
+    with FileServer() as server:
         yield server
 
 
@@ -131,9 +131,9 @@ def conducting(world: World, workers: WatchedWorkers, tmp_path: Path) -> Conduct
     @asynccontextmanager
     async def run(
         database: Database | None = None, workers: LocalWorkers = workers, **options: float
-    ) -> AsyncIterator[Conducting]:
+    ) -> AsyncIterator[ConductorLoop]:
         plain = {"lease_seconds": LEASE, "poll_seconds": 0.1, "backoff_seconds": 0.1, "drain_seconds": 0}
-        conductor = Conducting(
+        conductor = ConductorLoop(
             database or world.database,
             workers,
             ProcessingOptions(**(plain | options)),
@@ -228,7 +228,7 @@ async def line(postgres_url: str) -> AsyncIterator[Line]:
 
 
 async def test_a_job_becomes_a_completed_call_with_transcript_findings_recordings_and_voiceprint(
-    world: World, workers: WatchedWorkers, files: HandOut, conducting: Conduct
+    world: World, workers: WatchedWorkers, files: FileServer, conducting: Conduct
 ) -> None:
     user = uuid4()
     async with conducting():
@@ -248,7 +248,7 @@ async def test_a_job_becomes_a_completed_call_with_transcript_findings_recording
 
 
 async def test_the_voices_of_a_mixed_recording_are_told_apart(
-    world: World, workers: WatchedWorkers, files: HandOut, conducting: Conduct
+    world: World, workers: WatchedWorkers, files: FileServer, conducting: Conduct
 ) -> None:
     async with conducting():
         await world.submit(recording_url=files.add(FOLDER / "03_repair_mono" / "call.flac"))
@@ -260,7 +260,7 @@ async def test_the_voices_of_a_mixed_recording_are_told_apart(
 
 
 async def test_two_conductors_on_one_queue_do_each_job_once(
-    world: World, workers: WatchedWorkers, files: HandOut, short: Path, conducting: Conduct
+    world: World, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     calls = [uuid4() for _ in range(3)]
     async with conducting(concurrency=1), conducting(concurrency=1):
@@ -275,7 +275,13 @@ async def test_two_conductors_on_one_queue_do_each_job_once(
 
 
 async def test_what_was_recorded_is_not_done_again_after_a_take_over(
-    world: World, workers: WatchedWorkers, line: Line, files: HandOut, short: Path, tmp_path: Path, conducting: Conduct
+    world: World,
+    workers: WatchedWorkers,
+    line: Line,
+    files: FileServer,
+    short: Path,
+    tmp_path: Path,
+    conducting: Conduct,
 ) -> None:
     """Nor asked of the sender, who has deleted the recording by then."""
     sent = Path(shutil.copy(short, tmp_path / "sent.flac"))
@@ -296,7 +302,7 @@ async def test_what_was_recorded_is_not_done_again_after_a_take_over(
 
 
 async def test_a_lease_that_ran_out_is_taken_over_and_the_former_holder_can_write_nothing(
-    world: World, workers: WatchedWorkers, line: Line, files: HandOut, short: Path, conducting: Conduct
+    world: World, workers: WatchedWorkers, line: Line, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     halt = workers.halt("transcribe")
     async with conducting(line.database) as former:
@@ -317,7 +323,7 @@ async def test_a_lease_that_ran_out_is_taken_over_and_the_former_holder_can_writ
 
 
 async def test_a_superseding_submission_in_the_middle_stops_the_old_job_and_its_own_words_are_in_the_record(
-    world: World, workers: WatchedWorkers, files: HandOut, conducting: Conduct
+    world: World, workers: WatchedWorkers, files: FileServer, conducting: Conduct
 ) -> None:
     halt = workers.halt("transcribe")
     async with conducting():
@@ -331,7 +337,7 @@ async def test_a_superseding_submission_in_the_middle_stops_the_old_job_and_its_
 
 
 async def test_an_analysis_without_end_after_a_change_leaves_the_findings_that_there_are(
-    world: World, workers: WatchedWorkers, files: HandOut, short: Path, conducting: Conduct
+    world: World, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     async with conducting(max_failures=1):
         await world.submit(recording_url=files.add(short))
@@ -349,7 +355,7 @@ async def analysis_failed(world: World) -> bool:
 
 
 async def test_what_a_superseded_call_held_is_charged_to_its_lane(
-    world: World, workers: WatchedWorkers, files: HandOut, short: Path, conducting: Conduct
+    world: World, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     """However it ends: it held the place of a call for four seconds, in which 400 seconds of others' would be done."""
     await queue.note_paces(world.database, [queue.Pace("call", 2, 10, 6000.0, 60.0)])
@@ -372,7 +378,7 @@ async def charged(world: World, seconds: float) -> bool:
 
 
 async def test_a_conductor_that_leaves_in_the_middle_puts_the_job_back_at_once_and_the_next_one_completes_it(
-    world: World, workers: WatchedWorkers, files: HandOut, short: Path, conducting: Conduct
+    world: World, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     halt = workers.halt("transcribe")
     async with conducting(drain_seconds=0.2, lease_seconds=60) as leaving:
@@ -387,7 +393,7 @@ async def test_a_conductor_that_leaves_in_the_middle_puts_the_job_back_at_once_a
 
 
 async def test_what_is_learned_while_a_call_is_worked_on_is_in_the_findings(
-    world: World, workers: WatchedWorkers, files: HandOut, short: Path, conducting: Conduct
+    world: World, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     user, halt = uuid4(), workers.halt("transcribe")
     async with conducting():
@@ -403,7 +409,7 @@ async def test_what_is_learned_while_a_call_is_worked_on_is_in_the_findings(
 
 
 async def test_a_recording_that_is_published_late_is_waited_for(
-    world: World, files: HandOut, short: Path, tmp_path: Path, conducting: Conduct
+    world: World, files: FileServer, short: Path, tmp_path: Path, conducting: Conduct
 ) -> None:
     late = tmp_path / "late.flac"
     async with conducting(max_failures=1, max_backoff_seconds=0.5):
@@ -420,10 +426,10 @@ async def test_a_recording_that_is_published_late_is_waited_for(
     assert (job.state, job.failures, job.error) == ("done", 0, None)
 
 
-async def test_of_two_files_the_one_that_never_comes_is_given_up_when_patience_ends(
-    world: World, files: HandOut, short: Path, tmp_path: Path, conducting: Conduct
+async def test_of_two_files_the_one_that_never_comes_is_given_up_when_window_ends(
+    world: World, files: FileServer, short: Path, tmp_path: Path, conducting: Conduct
 ) -> None:
-    async with conducting(patience_seconds=1):
+    async with conducting(retry_window_seconds=1):
         await world.submit(recording_url=files.add(short), recording_url2=files.add(tmp_path / "never.flac"))
         record = await completed(world)
     assert [recording.channel for recording in record.recordings] == [0]
@@ -431,7 +437,7 @@ async def test_of_two_files_the_one_that_never_comes_is_given_up_when_patience_e
 
 
 async def test_a_call_that_took_its_worker_along_each_time_fails_as_worker_lost(
-    world: World, workers: WatchedWorkers, files: HandOut, short: Path, conducting: Conduct
+    world: World, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     await world.submit(recording_url=files.add(short))
     for _ in range(3):
@@ -446,7 +452,7 @@ async def test_a_call_that_took_its_worker_along_each_time_fails_as_worker_lost(
 
 
 async def test_a_job_of_a_process_of_this_machine_that_is_no_more_is_taken_over_at_once(
-    world: World, files: HandOut, short: Path, conducting: Conduct
+    world: World, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     name = "from serve_app.conductor.machine import worker_name; print(worker_name())"
     gone = subprocess.run([sys.executable, "-c", name], capture_output=True, text=True, check=True).stdout.strip()
@@ -458,7 +464,7 @@ async def test_a_job_of_a_process_of_this_machine_that_is_no_more_is_taken_over_
 
 
 async def test_an_unexpected_failure_is_tried_again_and_then_given_up_with_a_code(
-    world: World, diarizer: Any, files: HandOut, short: Path, conducting: Conduct
+    world: World, diarizer: Any, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     async with conducting(workers=LocalWorkers(None, diarizer), max_failures=3):
         await world.submit(recording_url=files.add(short))
@@ -481,7 +487,7 @@ def own_server() -> Iterator[Path]:
 
 
 async def test_a_database_that_is_restarted_in_the_middle_is_waited_for_and_is_no_failure_of_the_call(
-    own_server: Path, workers: WatchedWorkers, files: HandOut, short: Path, conducting: Conduct
+    own_server: Path, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct
 ) -> None:
     database = await Database.open(embedded.start(own_server))
     world = await new_world(database)

@@ -12,7 +12,7 @@ from db import jobs
 from pipeline.errors import NotAudio
 from pipeline.process import ProcessOptions
 from pipeline.workers import LocalWorkers, Recognition
-from serve_app.conductor.loop import Conducting
+from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World
 from tests.unit.test_fetch import AUDIO, reply, serving
@@ -22,11 +22,11 @@ from tests.unit.test_fetch import options as fetch_options
 @asynccontextmanager
 async def conducting(
     world: World, folder: Path, workers: LocalWorkers | None = None, **options: float
-) -> AsyncIterator[Conducting]:
+) -> AsyncIterator[ConductorLoop]:
     """A Conductor whose leases are short. Its calls get no further than decoding, so it has no engines."""
     chosen = ProcessingOptions(**({"lease_seconds": 1.5, "poll_seconds": 0.1} | options))
     process_options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
-    conductor = Conducting(world.database, workers or LocalWorkers(None, None), chosen, process_options)
+    conductor = ConductorLoop(world.database, workers or LocalWorkers(None, None), chosen, process_options)
     await conductor.start()
     try:
         yield conductor
@@ -169,7 +169,10 @@ async def test_a_job_whose_worker_died_too_often_fails_and_says_so(world: World,
         await until(lambda: world.rows("SELECT * FROM calls WHERE state = 'failed'"))
     row = await world.row()
     assert row["failure_code"] == "worker_lost"
-    assert "died 5 times in a row at the same stage, 3 of them with no other call at work" in row["failure_message"]
+    assert (
+        "died 5 times in a row at the same stage, 3 of them in quarantine (no other call running)"
+        in row["failure_message"]
+    )
 
 
 async def until(condition: Callable[[], Any]) -> None:

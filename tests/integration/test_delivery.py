@@ -22,7 +22,7 @@ from db.clock import Clock
 from db.sealing import Sealer
 from pipeline.errors import NotAudio
 from serve_app.webhooks import payload, signing
-from serve_app.webhooks.dispatcher import Delivering
+from serve_app.webhooks.dispatcher import WebhookDispatcher
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.post import Poster
 from tests.postgres import World
@@ -43,8 +43,8 @@ async def endpoint(world: World, receiver: Receiver, **fields: Any) -> tuple[web
 
 
 @asynccontextmanager
-async def delivering(world: World, **changes: Any) -> AsyncIterator[Delivering]:
-    loop = Delivering(world.database, OPTIONS.model_copy(update=changes), SEALER)
+async def delivering(world: World, **changes: Any) -> AsyncIterator[WebhookDispatcher]:
+    loop = WebhookDispatcher(world.database, OPTIONS.model_copy(update=changes), SEALER)
     await loop.start()
     try:
         yield loop
@@ -393,7 +393,7 @@ async def test_what_is_on_its_way_when_a_process_leaves_is_put_back_for_others_a
     async with receiving(answer=lambda _: 200 if up else HANG) as receiver:
         await endpoint(world, receiver)
         await world.submit()
-        leaving = Delivering(world.database, OPTIONS, SEALER)
+        leaving = WebhookDispatcher(world.database, OPTIONS, SEALER)
         await leaving.start()
         await until(lambda: receiver.seen)
         await leaving.stop()
@@ -408,12 +408,13 @@ KILLED = """
 import asyncio, sys
 from db.database import Database
 from db.sealing import Sealer
-from serve_app.webhooks.dispatcher import Delivering
+from serve_app.webhooks.dispatcher import WebhookDispatcher
 from serve_app.webhooks.options import WebhookOptions
 
 async def main():
     database = await Database.open(sys.argv[1], pool_size=2)
-    await Delivering(database, WebhookOptions(**__import__("json").loads(sys.argv[2])), Sealer([sys.argv[3]])).start()
+    options = WebhookOptions(**__import__("json").loads(sys.argv[2]))
+    await WebhookDispatcher(database, options, Sealer([sys.argv[3]])).start()
     await asyncio.sleep(60)
 
 asyncio.run(main())
@@ -460,7 +461,7 @@ async def test_a_secret_that_cannot_be_opened_is_a_failure_that_says_what_to_set
     async with receiving() as receiver:
         await endpoint(world, receiver)
         await world.submit()
-        loop = Delivering(world.database, OPTIONS, Sealer())
+        loop = WebhookDispatcher(world.database, OPTIONS, Sealer())
         await loop.start()
         try:
             await all_sent(world)

@@ -20,7 +20,7 @@ from db.recording_urls import UrlSealer
 from pipeline.audio.fetch import FetchOptions
 from pipeline.process import ProcessOptions
 from pipeline.workers import LocalWorkers
-from serve_app.conductor.loop import Conducting
+from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World
 from tests.unit.test_fetch import Server, reply, serving
@@ -186,11 +186,11 @@ async def test_nodes_of_before_leave_sealed_urls_to_others(world: World) -> None
 @asynccontextmanager
 async def conducting(
     world: World, tmp_path: Path, urls: UrlSealer, patience: float = 3600
-) -> AsyncIterator[Conducting]:
+) -> AsyncIterator[ConductorLoop]:
     await directory.set_allowed_hosts(world.database, world.workspace_id, ["127.0.0.1"])
-    options = ProcessingOptions(lease_seconds=5, poll_seconds=0.1, drain_seconds=0, patience_seconds=patience)
+    options = ProcessingOptions(lease_seconds=5, poll_seconds=0.1, drain_seconds=0, retry_window_seconds=patience)
     storage = ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions())
-    conductor = Conducting(world.database, LocalWorkers(None, None), options, storage, urls=urls)
+    conductor = ConductorLoop(world.database, LocalWorkers(None, None), options, storage, urls=urls)
     await conductor.start()
     try:
         yield conductor
@@ -231,7 +231,7 @@ async def test_after_a_key_was_put_first_what_waits_is_still_fetched(world: Worl
 
 
 @pytest.mark.parametrize("urls", [NONE, REPLACED])
-async def test_without_its_key_the_call_says_what_to_set_and_fails_when_patience_ends(
+async def test_without_its_key_the_call_says_what_to_set_and_fails_when_window_ends(
     world: World, tmp_path: Path, urls: UrlSealer
 ) -> None:
     async with serving(reply()) as server:

@@ -26,10 +26,10 @@ RECORDING = (Recording(0, "file:///a", "ab", 7),)
 async def policies(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, QueuedAudio]]:
     """One for each deployment, as in the controller, which share their looks."""
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", world.database.url)
-    monkeypatch.setattr("serve_app.scaling.backlog.LOOKS", {})
+    monkeypatch.setattr("serve_app.scaling.backlog.MONITORS", {})
     made = {name: QueuedAudio(name, GUESSES, CLEAR, poll_seconds=0) for name in GUESSES}
     yield made
-    await made["Conductor"].look.close()
+    await made["Conductor"].monitor.close()
 
 
 async def wanted(
@@ -43,7 +43,7 @@ async def wanted(
         capacity_adjusted_max_replicas=high,
         total_num_requests=requests,
     )
-    look = policies["Conductor"].look
+    look = policies["Conductor"].monitor
     look.estimate  # noqa: B018 (begins a look)
     assert look.task is not None
     await look.task
@@ -115,7 +115,7 @@ async def test_the_pace_of_finished_work_takes_the_place_of_the_guess(
     await submit(world, 4, 900)
     await queue.note_paces(world.database, [Pace("asr", 1, 100, 1e6, 1e6 / 40)])
     assert (await wanted(policies))[1] == 2, "40 times real time"
-    estimate = policies["Transcriber"].look.estimate
+    estimate = policies["Transcriber"].monitor.estimate
     assert estimate is not None
     assert estimate.pace("asr", 1, 10) == pytest.approx((1e6 + PRIOR_SECONDS) / (1e6 / 40 + PRIOR_SECONDS / 10))
 
@@ -140,7 +140,7 @@ async def test_what_a_stage_has_done_no_longer_waits_for_it(world: World, polici
 
 async def works(policies: dict[str, QueuedAudio]) -> dict[str, Work]:
     await wanted(policies)
-    estimate = policies["Conductor"].look.estimate
+    estimate = policies["Conductor"].monitor.estimate
     assert estimate is not None
     return {name: estimate.work(name) for name in GUESSES}
 
@@ -153,7 +153,7 @@ async def test_without_postgresql_everything_stays_as_it_is_and_the_log_says_so_
 ) -> None:
     await submit(world, 4, 900)
     await wanted(policies)
-    look = policies["Conductor"].look
+    look = policies["Conductor"].monitor
 
     async def away(_: object) -> None:
         raise ConnectionError

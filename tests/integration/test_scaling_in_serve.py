@@ -13,8 +13,8 @@ from tests.postgres import World
 
 OPTIONS = ScalingOptions(
     transcriber=EngineReplicas(min_replicas=0, max_replicas=2),
-    transcriber_pace=10.0,
-    clear_seconds=30,
+    transcriber_rtfx=10.0,
+    target_drain_seconds=30,
     up_seconds=0.5,
     down_seconds=0.5,
     idle_seconds=1,

@@ -30,7 +30,7 @@ from db import directory, keys, tables, views
 from db.database import EVERY_WORKSPACE, Database
 from serve_app.intake import openapi
 from serve_app.intake.limits import LimitOptions
-from serve_app.intake.store import open_ledger
+from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
 
 BODY: dict[str, Any] = {
@@ -46,7 +46,7 @@ CLIENT = httpx.Client(timeout=20)
 @contextmanager
 def served(url: str, limits: LimitOptions = UNLIMITED) -> Iterator[str]:
     """The API behind a real HTTP server on the loopback address; yields its base URL."""
-    api = build_api(limits, lambda: open_ledger(url, limits.pool_size))
+    api = build_api(limits, lambda: open_store(url, limits.pool_size))
     server = uvicorn.Server(uvicorn.Config(api, lifespan="on", log_level="error"))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

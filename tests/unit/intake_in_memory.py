@@ -1,4 +1,4 @@
-"""The real application of POST /submit with a ledger in memory, for the tests of the intake."""
+"""The real application of POST /submit with a store in memory, for the tests of the intake."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ class Accepted:
 
 @dataclass
 class Memory:
-    """A ledger in memory. `fault` is raised, `pause` waited, in place of an answer."""
+    """A store in memory. `fault` is raised, `pause` waited, in place of an answer."""
 
     keys: dict[str, Sender]
     fault: Exception | None = None

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from serve_app.cli import app
-from serve_app.cli.file_server import HandOut
+from serve_app.cli.file_server import FileServer
 from serve_app.cli.problems import read_problem
 
 runner = CliRunner()
@@ -111,10 +111,10 @@ def test_a_refusal_to_fetch_from_this_machine_is_foretold(
     assert "SWITCHBOARD_FETCH__ALLOWED_HOSTS" not in submit(service, str(tmp_path / "a.wav")).output
 
 
-def test_a_file_that_nobody_fetches_is_named_when_patience_ends(service: Service, tmp_path: Path) -> None:
+def test_a_file_that_nobody_fetches_is_named_when_window_ends(service: Service, tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(b"audio")
     service.answer = lambda body: (202, {"status": "transcribing", "callId": body["callId"], "jobId": "j"})  # type: ignore[method-assign]
-    result = submit(service, str(tmp_path / "a.wav"), "--patience", "0.2")
+    result = submit(service, str(tmp_path / "a.wav"), "--timeout", "0.2")
     assert result.exit_code == 1
     assert "a.wav was not fetched" in result.output
 
@@ -154,7 +154,7 @@ def test_an_answer_that_is_no_problem_document_is_told_by_its_status() -> None:
 def test_only_the_named_files_are_handed_out_and_only_under_their_random_paths(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(b"audio")
     (tmp_path / "secret.txt").write_text("secret")
-    with HandOut() as hand_out:
+    with FileServer() as hand_out:
         url = hand_out.add(tmp_path / "a.wav")
         base = url.rsplit("/", 2)[0]
         assert httpx.head(url, trust_env=False).headers["content-length"] == "5"

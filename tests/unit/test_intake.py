@@ -1,6 +1,6 @@
 """POST /submit over HTTP: keys, answers and refusals.
 
-The application is the real one; only the ledger is kept in memory (tests/integration/test_submit_over_http.py has
+The application is the real one; only the store is kept in memory (tests/integration/test_submit_over_http.py has
 PostgreSQL). Limits are in test_intake_limits.py.
 """
 

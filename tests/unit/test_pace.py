@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve_app.scaling.estimates import CALL, Clock, Paces
+from serve_app.scaling.estimates import CALL, Clock, RtfxMeter
 
 
 class Time:
@@ -32,7 +32,7 @@ def test_a_moment_belongs_in_equal_parts_to_the_calls_that_are_in_the_stage() ->
 
 def test_what_all_calls_worked_is_the_time_in_which_there_was_work() -> None:
     time = Time()
-    paces = Paces(time)
+    paces = RtfxMeter(time)
     for call in range(5):
         paces.begin("asr", call)
         time.now += 1
@@ -47,7 +47,7 @@ def test_what_all_calls_worked_is_the_time_in_which_there_was_work() -> None:
 
 def test_replicas_that_share_the_work_each_count() -> None:
     time = Time()
-    paces = Paces(time)
+    paces = RtfxMeter(time)
     for stage in ("asr", "diarization", CALL):
         paces.begin(stage, 1)
     time.now += 10
@@ -59,7 +59,7 @@ def test_replicas_that_share_the_work_each_count() -> None:
 
 def test_a_call_that_fails_says_nothing_of_the_pace_and_is_in_nobodys_way() -> None:
     time = Time()
-    paces = Paces(time)
+    paces = RtfxMeter(time)
     paces.begin("asr", "lost")
     paces.begin("asr", "good")
     time.now += 2

@@ -121,7 +121,7 @@ def test_cpu_tasks_are_divided_among_the_processes_of_the_cluster(monkeypatch: p
     monkeypatch.setattr("pipeline.actors.ray.cluster_resources", lambda: has)
     workers: Any = RayWorkers(Replicas([]), Replicas([]), cpus_per_task=2.0)  # type: ignore[arg-type]
     assert workers._part() == 4
-    workers.beside(3)
+    workers.set_peer_count(3)
     assert workers._part() == 2
     has.clear()
     assert workers._part() == 2, "the cluster is not asked for every task"

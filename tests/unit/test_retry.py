@@ -23,7 +23,7 @@ from pipeline.errors import (
 from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
-OPTIONS = ProcessingOptions(patience_seconds=3600, max_failures=3, backoff_seconds=2, max_backoff_seconds=300)
+OPTIONS = ProcessingOptions(retry_window_seconds=3600, max_failures=3, backoff_seconds=2, max_backoff_seconds=300)
 
 
 def job(age: float = 0.0, attempts: int = 1, failures: int = 0, queued_before: float = 0.0, lasted: float = 0.0) -> Job:
@@ -42,7 +42,7 @@ def test_a_permanent_fault_fails_at_once(error: type[CallError]) -> None:
 
 
 @pytest.mark.parametrize("error", [RecordingNotReady, RecordingUnreachable])
-def test_a_recording_that_is_not_there_yet_is_asked_for_again_until_patience_ends(error: type[CallError]) -> None:
+def test_a_recording_that_is_not_there_yet_is_asked_for_again_until_window_ends(error: type[CallError]) -> None:
     early = decide(error(), job(age=3000, attempts=500), NOW, OPTIONS)
     assert early.retry_in is not None
     assert not early.counts
@@ -112,5 +112,5 @@ def test_failures_of_our_own_are_counted_and_limited() -> None:
 
 
 def test_without_patience_the_first_failure_to_fetch_is_the_last() -> None:
-    options = OPTIONS.model_copy(update={"patience_seconds": 0})
+    options = OPTIONS.model_copy(update={"retry_window_seconds": 0})
     assert decide(RecordingNotReady(), job(), NOW, options).retry_in is None

@@ -9,7 +9,7 @@ from serve_app.cli.doctor.check import Check, good, warn
 
 NAME = "analysis"
 SECONDS = 5.0
-BY_RULE = "Until it is mended, calls are analysed by rule."
+BY_RULE = "Until it is fixed, calls are analyzed by rules."
 
 
 def endpoint(settings: Any) -> Iterator[Check]:
@@ -37,7 +37,7 @@ def _listed(options: Any) -> Check:
         reply = httpx.get(completions_url(options.base_url, "/models"), headers=headers, timeout=SECONDS)
     except httpx.HTTPError as error:
         told = f"the language model's endpoint {host} does not answer ({type(error).__name__})"
-        return warn(NAME, told, f"Start it, or mend SWITCHBOARD_ANALYSIS__BASE_URL. {BY_RULE}")
+        return warn(NAME, told, f"Start it, or fix SWITCHBOARD_ANALYSIS__BASE_URL. {BY_RULE}")
     if reply.status_code in (401, 403):
         whose = "this key" if key else "no key"
         told = f"the language model's endpoint {host} answers {reply.status_code} to {whose}"

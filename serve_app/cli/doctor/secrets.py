@@ -9,7 +9,7 @@ from serve_app.service.folder_key import FILE
 
 
 def sealing(settings: Any) -> Iterator[Check]:
-    """Without a key, whoever reads the database or its backups reads the secrets of servers and webhooks, and the
+    """Without a key, anyone who reads the database or its backups reads the secrets of servers and webhooks, and the
     signatures of recording URLs."""
     count = len(settings.secrets_keys)
     if not count and settings.database_url is None:

@@ -110,14 +110,14 @@ def _server(url: str, origin: str) -> Iterator[Check]:
             row = connection.execute("select count(*) from pg_available_extensions where name = 'vector'").fetchone()
             durable = connection.execute("SHOW synchronous_commit").fetchone() != ("off",)
     except psycopg.OperationalError as error:
-        yield bad("database", f"{origin}: {str(error).strip().splitlines()[0]}", "Start PostgreSQL, or mend the url.")
+        yield bad("database", f"{origin}: {str(error).strip().splitlines()[0]}", "Start PostgreSQL, or fix the URL.")
         return
     yield good("database", f"PostgreSQL {version // 10000}.{version % 10000} ({origin})")
     if not durable:
         yield warn(
             "durability",
             "synchronous_commit is off: a crash of the server loses commits",
-            "Our connections switch it on for themselves; switch it on for whoever else writes.",
+            "Our connections turn it on for themselves; turn it on for other writers.",
         )
     if not row or not row[0]:
         yield bad(

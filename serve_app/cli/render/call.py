@@ -110,7 +110,7 @@ def _add_sound(lines: Table, start: float, what: str) -> None:
 
 
 def speaker_styles(speakers: Sequence[Speaker]) -> dict[str, str]:
-    """A colour for each speaker's label: by role, else by order."""
+    """Return a color for each speaker label: by role, else by order."""
     others = iter(OTHER_STYLES * len(speakers))
     return {speaker.label: ROLE_STYLES.get(speaker.role) or next(others) for speaker in speakers}
 
@@ -165,7 +165,7 @@ def _done_in(expected: "Expected") -> str:
     text = f"done in about {duration(expected.seconds)}, at {moment(expected.at)}"
     if expected.audio_seconds_before:
         text += f"; {duration(expected.audio_seconds_before)} of audio come before it"
-    return text if expected.measured else f"{text} (a guess: no call has been finished yet)"
+    return text if expected.measured else f"{text} (assumed: no call has finished yet)"
 
 
 def _failure(failure: "Failure") -> RenderableType:
@@ -180,7 +180,7 @@ def _failure(failure: "Failure") -> RenderableType:
 def _about(transcript: Transcript, layout: Layout | None) -> RenderableType:
     parts = [clock(transcript.duration)]
     parts += [language_of(transcript)] if transcript.language else []
-    parts.append(f"heard by {transcript.engine}")
+    parts.append(f"transcribed by {transcript.engine}")
     lines: list[RenderableType] = [Text(", ".join(parts), style="dim"), *render_languages(transcript)]
     if layout is not None:
         lines += render_layout(layout)

@@ -136,7 +136,7 @@ def _statistics(finding: Finding) -> list[RenderableType]:
     for name, unit in (
         ("talk_ratio", "%"),
         ("longest_monologue_seconds", "s"),
-        ("patience_seconds", "s"),
+        ("retry_window_seconds", "s"),
         ("words_per_minute", ""),
         ("questions", ""),
         ("interruptions", ""),
@@ -176,22 +176,25 @@ def _lines(value: Any, depth: int, name: str = "") -> list[Text]:
     lead = "  " * depth + (f"{name.replace('_', ' ')}: " if name else "")
     if value is None or value in ("", [], {}):
         return []
+    heading = [Text(lead.rstrip())] if name else []
     if isinstance(value, Mapping):
         inner = [line for key, item in value.items() for line in _lines(item, depth + bool(name), str(key))]
-        return [Text(lead.rstrip()), *inner] if name and inner else inner
+        return [*heading, *inner] if inner else []
     if isinstance(value, Sequence) and not isinstance(value, str):
-        if all(not isinstance(item, Mapping | list) for item in value):
+        if _is_flat(value):
             return [Text(lead + ", ".join(str(item) for item in value))]
-        inner = [line for item in value for line in _bullet(item, depth + bool(name))]
-        return [Text(lead.rstrip()), *inner] if name else inner
-    shown = (
-        f"{value:.2f}"
-        if isinstance(value, float)
-        else {True: "yes", False: "no"}.get(value, value)
-        if isinstance(value, bool)
-        else value
-    )
-    return [Text(f"{lead}{shown}")]
+        return [*heading, *(line for item in value for line in _bullet(item, depth + bool(name)))]
+    return [Text(f"{lead}{_scalar(value)}")]
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _is_flat(values: Sequence[Any]) -> bool:
+    return not any(isinstance(value, Mapping | list) for value in values)
 
 
 def _bullet(item: Any, depth: int) -> list[Text]:

@@ -10,7 +10,7 @@ from rich.text import Text
 from pipeline.domain.speech import Doubt, Label, LabelKind, Layout, Transcript, Turn, Word
 
 LAYOUTS = {
-    "mono": "mono: one channel, speakers told apart by voice",
+    "mono": "mono: one channel, speakers separated by voice",
     "identical": "stereo with identical channels, treated as mono",
     "one_sided": "at most one channel carries sound, treated as mono",
     "stereo": "stereo: left is the rep, right the customer",

@@ -49,7 +49,7 @@ def enable(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Send again, what was kept first. What had been given up before needs `webhooks replay`.
+    """Send again, oldest first. Deliveries that failed before need `webhooks replay`.
 
     Example:
 
@@ -148,6 +148,6 @@ def reseal(json_: Json = False) -> None:
     if json_:
         print_json({"resealed": changed_ones, "sealed": sealer.seals})
     else:
-        out().print(f"{changed_ones} endpoints have their secrets sealed anew.")
+        out().print(f"{changed_ones} endpoints have their secrets sealed with the current key.")
     if not sealer.seals:
         err().print("SWITCHBOARD_SECRETS_KEYS is not set: secrets are kept unsealed.")

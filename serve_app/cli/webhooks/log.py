@@ -29,7 +29,7 @@ def deliveries(
     endpoint: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Of one endpoint.", show_default="of every one")
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only those that were given up.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only failed deliveries.")] = False,
     call: Annotated[str | None, typer.Option(metavar="CALLID", help="Of one call.", show_default=False)] = None,
     limit: Annotated[int, typer.Option(min=1, help="Latest first, this many.")] = 20,
     workspace: names.Workspace = None,
@@ -62,7 +62,7 @@ def deliveries(
         print_json([plain(one) | {"webhook_id": message_id(one.event_id)} for one in found])
         return
     if not found:
-        err().print("No delivery was given up." if failed else "Nothing was sent yet.")
+        err().print("No delivery failed." if failed else "Nothing was sent yet.")
         return
     lines = table("!event and call", "!type", "!happened", "!state", "!tries", "about")
     for one in found:
@@ -90,7 +90,9 @@ def replay(
             show_default=False,
         ),
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only what was given up; with --since, of that.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only failed deliveries; with --since, of that time.")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Send events again, under the ids they had: receivers that remember ids notice what they have already.
