@@ -54,11 +54,12 @@ unit: setup  ## the tests that need no service
 figures: setup  ## score the kept outputs of real speech again and print every table
 	@$(BIN)/python -m bench.real figures
 
-check: setup  ## formatting, lint, types, import contracts
+check: setup  ## formatting, lint, types, import contracts, terms
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python .ci/terms.py
 
 format: setup  ## format, and fix what can be fixed
 	@$(BIN)/ruff format .

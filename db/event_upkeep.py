@@ -112,10 +112,10 @@ async def sweep(database: Database, seconds: float) -> int:
         return (await connection.execute(_SWEEP, {"seconds": seconds, "rows": SWEEP_ROWS})).rowcount
 
 
-async def mend(database: Database) -> int:
-    """Line up anew where an event waits behind none; at how many endpoints. There should be none."""
+async def requeue_stuck(database: Database) -> int:
+    """Requeue events that wait behind no other; return at how many endpoints. There should be none."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        return await _mend(connection, _STUCK_ANYWHERE, {})
+        return await _requeue(connection, _STUCK_ANYWHERE, {})
 
 
 async def replay(
@@ -158,7 +158,7 @@ async def begin_anew(connection: AsyncConnection, endpoint_id: UUID, pass_over: 
         return
     waiting = sa.and_(webhook_deliveries.c.endpoint_id == endpoint_id, webhook_deliveries.c.state == "waiting")
     await connection.execute(sa.update(webhook_deliveries).where(waiting).values(failures=0, not_before=sa.func.now()))
-    await _mend(connection, _STUCK_AT, {"endpoint": endpoint_id})
+    await _requeue(connection, _STUCK_AT, {"endpoint": endpoint_id})
 
 
 async def forget(database: Database, workspace_id: UUID, endpoint_id: UUID) -> int:
@@ -167,7 +167,7 @@ async def forget(database: Database, workspace_id: UUID, endpoint_id: UUID) -> i
         return (await connection.execute(_FORGET, {"endpoint": endpoint_id, "rows": SWEEP_ROWS})).rowcount
 
 
-async def _mend(connection: AsyncConnection, query: sa.TextClause, values: dict[str, object]) -> int:
+async def _requeue(connection: AsyncConnection, query: sa.TextClause, values: dict[str, object]) -> int:
     stuck = (await connection.execute(query, values)).all()
     for endpoint_id, calls in stuck:
         await _line_up(connection, endpoint_id, calls)

@@ -27,9 +27,9 @@ class NobodysVoice(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class VoiceprintSummary:
-    """A rep's voice in one call. `state`: taught, waiting, quarantined, removed, nameless, or recognised.
+    """A rep's voice in one call. `state`: taught, waiting, quarantined, removed, nameless, or recognized.
 
-    `recognised`: nobody said whose voice it is, but it clearly fits the profile of `user_id`; it teaches nobody.
+    `recognized`: nobody said whose voice it is, but it clearly fits the profile of `user_id`; it teaches nobody.
     """
 
     call_id: UUID
@@ -303,4 +303,4 @@ def _state(row: Any) -> str:
         return "removed"
     if row.named_by is None:
         return "nameless"
-    return "recognised" if row.named_by == "voice" else str(row.standing)
+    return "recognized" if row.named_by == "voice" else str(row.standing)

@@ -44,7 +44,9 @@ class FetchOptions(BaseModel):
     connect_seconds: float = Field(10.0, gt=0, description="How long to wait for a connection and for TLS.")
     read_seconds: float = Field(60.0, gt=0, description="How long the server may be silent.")
     min_bytes_per_second: float = Field(
-        500.0, ge=0, description="A body that comes more slowly than this for `slow_seconds` is given up for now."
+        500.0,
+        ge=0,
+        description="A body that comes more slowly than this for `slow_seconds` is abandoned and retried later.",
     )
     slow_seconds: float = Field(30.0, gt=0, description="How long a body may come too slowly.")
     max_resumes: int = Field(

@@ -75,7 +75,7 @@ class DiarizationOptions(BaseModel):
         None, description="Folder of the checkpoint store for diarization; none given: SWITCHBOARD_CHECKPOINTS."
     )
     trust_checkpoint: bool = Field(
-        False, description="Read checkpoints that hold more than weights, which can run code of whoever made them."
+        False, description="Read checkpoints that hold more than weights, which can run code of their author."
     )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to compute; auto: a GPU if there is one.")
     segmentation_batch_size: int | None = Field(

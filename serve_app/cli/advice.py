@@ -10,7 +10,7 @@ ADVICE = {
     "recording_too_slow": "It arrived too slowly. Check the sender's connection; then: " + AGAIN,
     "recording_encoded": "The sender's server uses a compression that was not requested; fix that; then: " + AGAIN,
     "credentials_refused": "The workspace's credentials for this host are not, or no longer, right. Renew them; retry.",
-    "redirect_insecure": "The sender's server leads from https to http, which is not followed. Mend it there.",
+    "redirect_insecure": "The sender's server redirects from https to http, which is not followed. Fix it there.",
     "recording_gone": "The sender deleted it. Only the sender can send it once more, under another address.",
     "recording_error": "The sender's server refused. Its answer is in the sentence. " + SENDER,
     "secret_sealed": "Set SWITCHBOARD_SECRETS_KEYS as the sentence says, on every node; then: " + AGAIN,

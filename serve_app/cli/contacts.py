@@ -18,7 +18,7 @@ COLUMNS = ("name", "company", "email", "phone")
 NUMBERS = "Write numbers in international form (+49 30 123456), or give the workspace a country."
 OTHER_NAMES = {
     "full name": "name",
-    "organisation": "company",
+    "organisation": "company",  # terms: ok
     "organization": "company",
     "e-mail": "email",
     "email address": "email",

@@ -84,7 +84,7 @@ def _settings(error: Exception) -> Explanation:
     else:
         lines = [f"{'.'.join(str(part) for part in f['loc'])}: {f['msg']}" for f in faults]
     return Explanation(
-        f"{title or 'Input'} cannot be used.\n  " + "\n  ".join(lines), "Mend or unset what is named above.", USAGE
+        f"{title or 'Input'} cannot be used.\n  " + "\n  ".join(lines), "Fix or unset these settings.", USAGE
     )
 
 

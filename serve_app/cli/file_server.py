@@ -1,4 +1,4 @@
-"""Hands out local files over HTTP while a service fetches them: only the files named, each under a random path."""
+"""Serves local files over HTTP while a service fetches them: only the files named, each under a random path."""
 
 import secrets
 import shutil

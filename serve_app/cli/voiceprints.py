@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pipeline.domain.voices import VoicePolicy
 
 T = TypeVar("T")
-STATES = ("taught", "waiting", "quarantined", "removed", "nameless", "recognised")
+STATES = ("taught", "waiting", "quarantined", "removed", "nameless", "recognized")
 WHERE = "`switchboard voiceprints list` shows the calls that have one."
 STANDING = {
     "taught": "is part of the member's profile",
@@ -27,13 +27,13 @@ STANDING = {
     "quarantined": "is kept and teaches nothing",
     "removed": "was taken out and has no effect",
     "nameless": "nobody said whose it is",
-    "recognised": "fits this member's profile, though nobody said whose it is; it teaches nothing",
+    "recognized": "fits this member's profile, though nobody said whose it is; it teaches nothing",
 }
 
 app = typer.Typer(
     help="""Voiceprints: what the people who handle calls sound like, one sample for each of their calls.
 
-    Members are recognised once several of their calls agree. A sample that does not fit is kept and teaches nothing.
+    Members are recognized once several of their calls agree. A sample that does not fit is kept and teaches nothing.
     One that should not be there can be removed: everything is then as if it had never come.
 
     Examples:

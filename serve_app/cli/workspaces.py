@@ -119,7 +119,7 @@ def terms(
 ) -> None:
     """Show or change a workspace's own words: products, places and jargon that recognition listens for.
 
-    Calls that are recognised afterwards are heard with them; those already transcribed stay as they are.
+    Calls that are transcribed afterwards use them; those already transcribed stay as they are.
 
     Examples:
 

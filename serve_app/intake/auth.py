@@ -59,9 +59,9 @@ class Authenticator:
     """Looks keys up through `find`, and remembers for seconds what it found.
 
     Only hashes are remembered. A revoked key is refused at the latest when the call is recorded: the database looks
-    again, in the transaction of the submission. That there is no such key is remembered for a moment, so that a sender
-    who goes on with a wrong one costs no look-up each time; a key made in that moment works after it. Who tries ever
-    new ones meets `limiter`, which keys that were in use lately do not; what `is_no_key` knows at once costs nothing.
+    again, in the transaction of the submission. An unknown key is remembered for a moment, so that a sender who keeps
+    using one costs no look-up each time; a key created in that moment works after it. `limiter` limits look-ups of keys
+    that were not in use lately; what `is_no_key` tells at once costs nothing.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class PostgresSubmissionStore:
         return workspace_id in self._full
 
     async def count_backlogs(self, limit: int) -> None:
-        """Keep counting what waits, until cancelled. What was counted last holds while PostgreSQL is away."""
+        """Count the backlog again and again, until canceled. While PostgreSQL is unreachable the last count is used."""
         while True:
             try:
                 self._full = await queue.full_workspaces(self._database, limit)

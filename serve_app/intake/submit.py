@@ -43,7 +43,7 @@ class SubmissionStore(Protocol):
     async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any]) -> Accepted:
         """Merge, record and enqueue, committed when it returns. Raises `pipeline.errors.SubmissionError`.
 
-        Gives up at once when it is cancelled, without waiting for the database to notice.
+        Ends at once when it is canceled, without waiting for the database to notice.
         """
 
     def is_full(self, workspace_id: UUID) -> bool:

@@ -1,20 +1,21 @@
-"""Delivers events beside the Conductor: claims what is due, sends it, notes what came of it.
+"""Delivers events in the Conductor's replica: claims due deliveries, sends them, records the outcome.
 
-PostgreSQL is the only queue here too. If this process dies, a lease runs out and another sends the event again, under
-the same `webhook-id`: at least once. `serve_app/webhooks/` has the parts, its README what receivers may rely on.
+If this process dies, a lease runs out and another process sends the event again, under the same `webhook-id`: at least
+once. README.md says what receivers can rely on.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from db import event_upkeep, event_views, events
-from db.database import OUTAGES, Database
+from db.database import Database
 from db.events import Attempt, Delivery, Verdict
 from db.sealing import Sealer, SecretSealed
 from pipeline.errors import LeaseLost
+from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.webhooks import payload
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.post import Answer, Poster
@@ -26,66 +27,37 @@ DAY = 86_400.0
 log = logging.getLogger("ray.serve")
 
 
-class WebhookDispatcher:
-    """The loop itself, without Ray: `await start()`, then `await stop()`."""
+class WebhookDispatcher(LeaseLoop[Delivery]):
+    """Claims due deliveries and sends each as a task."""
 
     def __init__(
         self, database: Database, options: WebhookOptions, sealer: Sealer, poster: Poster | None = None
     ) -> None:
-        self._database = database
+        super().__init__(database, "events")
         self._options = options
         self._sealer = sealer
         self._poster = poster or Poster(options)
         self._lease_seconds = options.timeout_seconds + LEASE_MARGIN
         self._sending: dict[asyncio.Task[None], Delivery] = {}
-        self._wake = asyncio.Event()
-        self._stopping = False
-        self._loops: list[asyncio.Task[None]] = []
         self._done: Counter[Verdict] = Counter()  # since they were last reported
 
-    async def start(self) -> None:
-        loops = {"send": self._send, "listen": self._listen, "upkeep": self._upkeep}
-        self._loops = [asyncio.create_task(self._forever(loop), name=f"events: {name}") for name, loop in loops.items()]
+    def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        return {"send": self._send, "listen": self._listen, "upkeep": self._upkeep}
+
+    def _held(self) -> list[tuple[Delivery, "asyncio.Task[None]"]]:
+        return [(delivery, task) for task, delivery in self._sending.items()]
+
+    async def _release(self, leases: list[Delivery]) -> None:
+        await events.release(self._database, leases)
 
     async def stop(self, drain_seconds: float = 0.0) -> None:
-        """Begin nothing more, give what is on its way `drain_seconds`, and put the rest back for others at once."""
-        self._stopping = True
-        self._wake.set()
-        for loop in self._loops:
-            loop.cancel()
-        if self._sending and drain_seconds:
-            await asyncio.wait(list(self._sending), timeout=drain_seconds)
-        left = dict(self._sending)
-        for task in [*left, *self._loops]:
-            task.cancel()
-        await asyncio.gather(*left, *self._loops, return_exceptions=True)
-        if left:
-            with contextlib.suppress(*OUTAGES):  # their leases run out by themselves
-                await events.release(self._database, list(left.values()))
-
-    @property
-    def alive(self) -> bool:
-        """False when one of the loops is dead."""
-        return self._stopping or not any(loop.done() for loop in self._loops)
-
-    async def _forever(self, loop: Callable[[], Awaitable[None]]) -> None:
-        """Run a loop again and again; a failure is logged and pauses it, and never ends it."""
-        pause = 0.2
-        while not self._stopping:
-            try:
-                await loop()
-                pause = 0.2
-            except OUTAGES:
-                log.warning("events: database not reachable, next try in %.1f s", pause)
-            except Exception:
-                log.exception("events: a loop failed, next try in %.1f s", pause)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 3.0)
+        """Claim nothing more, give running deliveries `drain_seconds`, requeue the rest at once."""
+        await self._shut_down(drain_seconds)
 
     async def _send(self) -> None:
-        while not self._stopping:
+        while not self._drained:
             self._wake.clear()
-            room = self._options.concurrency - len(self._sending)
+            room = 0 if self._stopping else self._options.concurrency - len(self._sending)
             busy = Counter(delivery.endpoint_id for delivery in self._sending.values())
             claimed = (
                 await events.claim(self._database, room, self._options.endpoint_concurrency, busy, self._lease_seconds)
@@ -95,8 +67,7 @@ class WebhookDispatcher:
             for delivery in claimed:
                 self._begin(delivery)
             if not claimed:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), self._options.poll_seconds)
+                await self._sleep(self._options.poll_seconds)
 
     async def _listen(self) -> None:
         async for _ in events.wakes(self._database):
@@ -109,8 +80,8 @@ class WebhookDispatcher:
                 self._database, self._options.disable_after_days * DAY
             ):
                 log.error("events: endpoint %s is disabled: %s", endpoint_id, reason)
-            if mended := await event_upkeep.mend(self._database):
-                log.error("events: %d endpoints had events that waited behind no other; they were requeued", mended)
+            if requeued := await event_upkeep.requeue_stuck(self._database):
+                log.error("events: %d endpoints had events that waited behind no other; they were requeued", requeued)
             swept = event_upkeep.SWEEP_ROWS
             while swept == event_upkeep.SWEEP_ROWS:
                 swept = await event_upkeep.sweep(self._database, self._options.retention_days * DAY)
@@ -159,17 +130,12 @@ class WebhookDispatcher:
         return await self._poster.post(delivery.url, message_id, body, secrets, delivery.clock)
 
     async def _note(self, delivery: Delivery, answer: Answer, decision: Decision) -> None:
-        """Wait out a database that is away: what was taken must not be sent again if that can be helped."""
-        pause = 0.2
-        while True:
-            try:
-                await events.note(
-                    self._database, delivery, answer.attempt, decision.verdict, decision.retry_in, decision.pause
-                )
-                return
-            except OUTAGES:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, 3.0)
+        """Record the outcome, however long the database is away: a sent event should not be sent again."""
+        await self._wait_out(
+            lambda: events.note(
+                self._database, delivery, answer.attempt, decision.verdict, decision.retry_in, decision.pause
+            )
+        )
 
 
 def _unsent(delivery: Delivery, outcome: str) -> Answer:

@@ -505,11 +505,11 @@ async def test_a_database_that_is_restarted_in_the_middle_is_waited_for_and_is_n
     await database.close()
 
 
-@pytest.mark.parametrize("loop", ["take-up", "listen"])
+@pytest.mark.parametrize("loop", ["claim", "listen"])
 async def test_a_conductor_with_a_dead_loop_is_not_alive(loop: str, conducting: Conduct) -> None:
     async with conducting() as conductor:
         assert conductor.alive
-        next(task for task in conductor._loops if task.get_name() == loop).cancel()
+        next(task for task in conductor._loops if task.get_name() == f"conductor: {loop}").cancel()
         await until(lambda: not conductor.alive, timeout=30)
 
 

@@ -306,7 +306,7 @@ async def test_what_was_kept_too_long_at_a_disabled_endpoint_leaves_the_rest_of_
     await webhooks.disable(world.database, one, "by hand")
     await world.execute("UPDATE events SET at = at - interval '2 h' WHERE type = 'call.received'")
     assert await event_upkeep.sweep(world.database, 3600) == 1
-    assert await event_upkeep.mend(world.database) == 0  # nothing is wrong
+    assert await event_upkeep.requeue_stuck(world.database) == 0  # nothing is wrong
     await webhooks.enable(world.database, one)
     assert [one.event.type for one in await claim(world)] == ["call.transcribing"]
 
@@ -363,10 +363,10 @@ async def test_a_replay_holds_up_no_other_call(world: World) -> None:
 async def test_an_event_that_waits_behind_none_is_lined_up_anew(world: World) -> None:
     await endpoint(world)
     await world.submit(recording_url=A)
-    assert await event_upkeep.mend(world.database) == 0
+    assert await event_upkeep.requeue_stuck(world.database) == 0
     await world.execute("DELETE FROM webhook_deliveries WHERE state = 'waiting'")
     assert await claim(world) == []
-    assert await event_upkeep.mend(world.database) == 1
+    assert await event_upkeep.requeue_stuck(world.database) == 1
     assert [one.event.type for one in await claim(world)] == ["call.transcribing"]
 
 

@@ -177,7 +177,7 @@ async def test_a_nameless_voice_gets_its_name_when_a_later_call_says_whose_it_is
     (known,) = await profiles(world)
     assert known.voiceprint.speech_seconds == 60.0
     found = (await voiceprints.show(world.database, nameless)).summary
-    assert (found.state, found.user_id, found.name) == ("recognised", ana, "Ana")
+    assert (found.state, found.user_id, found.name) == ("recognized", ana, "Ana")
     for one in (await states(world)).keys() - {nameless}:
         await voiceprints.remove(world.database, one, "me", VOICES)
     assert (await states(world))[nameless] == ("nameless", ())

@@ -31,7 +31,7 @@ def ray_doors(address: str) -> Iterator[Check]:
     if ways:
         yield bad(
             "Ray's doors",
-            f"Whoever reaches {host} runs commands as this user, without a token, by {' and '.join(ways)}",
+            f"Anyone who reaches {host} can run commands as this user, without a token, by {' and '.join(ways)}",
             "Set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH on every node (node.env), and restart Ray.",
         )
         return

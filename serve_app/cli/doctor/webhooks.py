@@ -48,7 +48,7 @@ def _trouble(endpoint: Any, standing: Any) -> Iterator[Check]:
         yield warn(
             "webhooks",
             f"{endpoint.url} is disabled, {standing.unsent} events kept: {endpoint.disabled_reason}",
-            f"Mend the receiver, then `switchboard webhooks enable {endpoint.endpoint_id}`.",
+            f"Fix the receiver, then `switchboard webhooks enable {endpoint.endpoint_id}`.",
         )
     elif standing.oldest_seconds is not None and standing.oldest_seconds > BEHIND_SECONDS:
         hours = standing.oldest_seconds / 3600

@@ -1,0 +1,113 @@
+"""The loop that the Conductor and the webhook dispatcher share: claim work under leases, run each piece as a task."""
+
+import asyncio
+import contextlib
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Generic, TypeVar
+
+from db.database import OUTAGES, Database
+
+L = TypeVar("L")
+T = TypeVar("T")
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 3.0  # seconds between tries while the database is not reachable
+log = logging.getLogger("ray.serve")
+
+
+class LeaseLoop(ABC, Generic[L]):
+    """Runs without Ray: `await start()`, then `await stop()` of the subclass.
+
+    PostgreSQL is the only queue: what this process loses is claimed by another when its lease runs out. A loop that
+    fails is logged, pauses, and runs again.
+    """
+
+    def __init__(self, database: Database, label: str) -> None:
+        """`label` begins the names of tasks and the log lines about loops."""
+        self._database = database
+        self._label = label
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._loops: list[asyncio.Task[None]] = []
+
+    @abstractmethod
+    def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        """Return the loops by name. The first one claims work, and returns when `_drained`."""
+
+    @abstractmethod
+    def _held(self) -> list[tuple[L, "asyncio.Task[None]"]]:
+        """Return the leases that this process holds, each with its task."""
+
+    @abstractmethod
+    async def _release(self, leases: list[L]) -> None:
+        """Requeue what was claimed."""
+
+    def _on_outage(self) -> None:
+        """Called when a loop found the database not reachable."""
+
+    async def start(self) -> None:
+        self._loops = [
+            asyncio.create_task(self._forever(name, loop), name=f"{self._label}: {name}")
+            for name, loop in self._named_loops().items()
+        ]
+
+    async def _shut_down(self, drain_seconds: float) -> None:
+        """Claim nothing more, give running tasks `drain_seconds`, then cancel and requeue the rest."""
+        self._stopping = True
+        self._wake.set()
+        if self._loops:
+            await asyncio.wait(self._loops[:1], timeout=drain_seconds)
+        left = self._held()
+        tasks = [*(task for _, task in left), *self._loops]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if left:
+            with contextlib.suppress(*OUTAGES):  # their leases run out by themselves
+                await self._release([lease for lease, _ in left])
+
+    @property
+    def alive(self) -> bool:
+        """False when one of the loops is dead."""
+        return self._stopping or not any(loop.done() for loop in self._loops)
+
+    @property
+    def _drained(self) -> bool:
+        return self._stopping and not self._held()
+
+    async def _forever(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        pause = FIRST_PAUSE
+        while not self._drained:
+            try:
+                await loop()
+                pause = FIRST_PAUSE
+            except OUTAGES as error:
+                self._on_outage()
+                log.warning("%s: database not reachable, next try in %.1f s: %s", self._label, pause, first_line(error))
+            except Exception:
+                log.exception("%s: loop %s failed, next try in %.1f s", self._label, name, pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Return after `seconds`, or as soon as there may be work."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), seconds)
+
+    async def _wait_out(self, step: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `step`, tried until the database is reachable.
+
+        The fencing number of a lease keeps a late write from doing harm.
+        """
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return await step()
+            except OUTAGES as error:
+                log.warning("%s: database not reachable, waiting: %s", self._label, first_line(error))
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:200]
