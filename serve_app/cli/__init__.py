@@ -6,13 +6,18 @@
 from serve_app.cli.lazy import Entry, make_app
 
 COMMANDS = (
-    Entry("demo", "serve_app.cli.demo:demo", "Start here: the service, nine sample calls, their records.", "Run"),
+    Entry(
+        "demo",
+        "serve_app.cli.demo:demo",
+        "Start here: run the service on nine sample calls and show the records.",
+        "Run",
+    ),
     Entry("up", "serve_app.cli.up:up", "Start or join Ray, migrate the database, serve calls.", "Run"),
     Entry("migrate", "serve_app.cli.migrate:migrate", "Bring the database up to date, before `serve deploy`.", "Run"),
     Entry(
         "doctor",
         "serve_app.cli.doctor.command:doctor",
-        "What is missing on this machine, and what to do about it.",
+        "Check this machine: what is missing, and what to do about it.",
         "Run",
     ),
     Entry(
@@ -24,9 +29,7 @@ COMMANDS = (
     Entry(
         "submit", "serve_app.cli.submit:submit", "Send recordings to the service, as a telephony system does.", "Calls"
     ),
-    Entry(
-        "calls", "serve_app.cli.calls:app", "List calls; read one: who said what, in what tone, what is to do.", "Calls"
-    ),
+    Entry("calls", "serve_app.cli.calls:app", "List calls; read one: transcript, tone, tasks.", "Calls"),
     Entry(
         "queue", "serve_app.cli.queue:queue", "The backlog in seconds of audio; when it will be worked off.", "Calls"
     ),
@@ -38,17 +41,19 @@ COMMANDS = (
     Entry(
         "credentials",
         "serve_app.cli.credentials:app",
-        "What recording servers want to see: add, list, remove, reseal.",
+        "Credentials for recording servers: add, list, remove, reseal.",
         "Workspace",
     ),
-    Entry("workspaces", "serve_app.cli.workspaces:app", "Whose calls they are: create, list.", "Workspace"),
+    Entry(
+        "workspaces", "serve_app.cli.workspaces:app", "Workspaces: create, list, terms, hosts, priority.", "Workspace"
+    ),
     Entry("teams", "serve_app.cli.workspaces:teams_app", "Teams of a workspace: create, list.", "Workspace"),
     Entry("members", "serve_app.cli.workspaces:members_app", "The people who handle calls: add, list.", "Workspace"),
     Entry("contacts", "serve_app.cli.contacts:app", "The people who call: add, list, import a CSV file.", "Workspace"),
     Entry(
         "webhooks",
         "serve_app.cli.webhooks.endpoints:app",
-        "Tell other systems about calls: add, test, deliveries, replay.",
+        "Send events to other systems: add, test, deliveries, replay.",
         "Workspace",
     ),
     Entry(

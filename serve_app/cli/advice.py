@@ -1,35 +1,35 @@
 """What to do about a failed call, by the code of its failure."""
 
-AGAIN = "`switchboard jobs retry ID` tries it again."
+AGAIN = "`switchboard jobs retry ID` retries it."
 SENDER = "The sender has to publish the recording; then the same submission, or `switchboard jobs retry`, starts over."
 
 ADVICE = {
-    "recording_not_ready": "It was never published, or its URL's signature ran out. " + SENDER,
+    "recording_not_ready": "It was never published, or its signed URL expired. " + SENDER,
     "recording_unreachable": "The sender's server did not answer for hours: is it reachable from here? " + AGAIN,
     "recording_truncated": "The recording was incomplete each time: fix the sender's server. " + AGAIN,
     "recording_too_slow": "It arrived too slowly. Check the sender's connection; then: " + AGAIN,
     "recording_encoded": "The sender's server uses a compression that was not requested; fix that; then: " + AGAIN,
-    "credentials_refused": "The workspace's credentials for this host are not, or no longer, right. Renew them; retry.",
+    "credentials_refused": "The workspace's credentials for this host are wrong or expired. Replace them; then retry.",
     "redirect_insecure": "The sender's server redirects from https to http, which is not followed. Fix it there.",
-    "recording_gone": "The sender deleted it. Only the sender can send it once more, under another address.",
-    "recording_error": "The sender's server refused. Its answer is in the sentence. " + SENDER,
-    "secret_sealed": "Set SWITCHBOARD_SECRETS_KEYS as the sentence says, on every node; then: " + AGAIN,
-    "too_many_redirects": "Follow the address by hand; SWITCHBOARD_FETCH__MAX_REDIRECTS raises the limit.",
+    "recording_gone": "The sender deleted it. Only the sender can submit it again, under another URL.",
+    "recording_error": "The sender's server refused; the message has its answer. " + SENDER,
+    "secret_sealed": "Set SWITCHBOARD_SECRETS_KEYS as the message says, on every node; then: " + AGAIN,
+    "too_many_redirects": "Open the URL yourself; SWITCHBOARD_FETCH__MAX_REDIRECTS raises the limit.",
     "address_forbidden": "Allow a host of your own network with `switchboard workspaces hosts HOST`; then retry.",
     "recording_too_large": "SWITCHBOARD_FETCH__MAX_BYTES, SWITCHBOARD_DECODE__MAX_SAMPLES or "
-    "SWITCHBOARD_DECODE__MAX_DECODED_BYTES raises the limit that the sentence names; then retry.",
+    "SWITCHBOARD_DECODE__MAX_DECODED_BYTES raises the limit that the message names; then retry.",
     "recording_too_long": "SWITCHBOARD_DECODE__MAX_SECONDS raises the limit; then retry.",
     "recording_empty": "The file has no bytes. " + SENDER,
-    "not_audio": "Open the address by hand: the sentence says what came in place of sound. " + SENDER,
-    "decoder_failed": "Keep the file and report it: a recording must not do this. Nothing else was touched by it. "
+    "not_audio": "Open the URL yourself: the message says what came instead of audio. " + SENDER,
+    "decoder_failed": "Keep the file and report it: no recording should crash the decoder. No other call was affected. "
     + SENDER,
-    "storage_error": "Look at the folder or bucket of SWITCHBOARD_STORAGE (space, permissions); then retry.",
-    "engine_error": "The log of the engine's replica says more. " + AGAIN,
-    "engine_lost": "A node was lost with what it held. " + AGAIN,
-    "timed_out": "Is the machine crowded, or an engine stuck? Its log says more. " + AGAIN,
+    "storage_error": "Check the folder or bucket of SWITCHBOARD_STORAGE (space, permissions); then retry.",
+    "engine_error": "See the log of the engine's replica. " + AGAIN,
+    "engine_lost": "The node that ran it was lost. " + AGAIN,
+    "timed_out": "Is the machine overloaded, or an engine stuck? See its log. " + AGAIN,
     "not_fetched": "The stored recording was gone when it was needed. " + AGAIN,
     "internal_error": "The Conductor's log has the traceback: please report it. " + AGAIN,
-    "worker_lost": "This recording kills the process that works on it: is memory short? If not, keep it and report it.",
+    "worker_lost": "This recording crashes its worker process. Is memory short? If not, keep the file and report it.",
     "checkpoint_missing": "`switchboard doctor` says which model is missing; retry when it is there.",
     "checkpoint_damaged": "Remove the model's folder and let it be downloaded again; then retry.",
 }
@@ -37,4 +37,4 @@ ADVICE = {
 
 def advice(code: str) -> str:
     """Return one or two sentences for the person who has to fix it."""
-    return ADVICE.get(code, "The sentence says what happened. " + AGAIN)
+    return ADVICE.get(code, "The message says what happened. " + AGAIN)

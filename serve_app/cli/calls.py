@@ -50,7 +50,7 @@ class Format(StrEnum):
 @app.command("list")
 def list_(
     state_: Annotated[CallState | None, typer.Option("--state", help="Only calls in this state.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Latest first, this many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
     workspace: names.Workspace = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing until Ctrl-C.")] = False,
     json_: Json = False,
@@ -136,7 +136,7 @@ def export(
 
 @app.command()
 def reseal(json_: Json = False) -> None:
-    """Seal the recording URLs of all calls with the first of SWITCHBOARD_SECRETS_KEYS, those kept unsealed included.
+    """Seal the recording URLs of all calls with the first of SWITCHBOARD_SECRETS_KEYS, including those stored unsealed.
 
     After a key was set or put before others, or an upgrade from a version that did not seal them. The service may run.
 

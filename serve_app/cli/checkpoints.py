@@ -35,7 +35,9 @@ app = typer.Typer(
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME ...]", help="As `list` shows them, or as settings name a model.", show_default="all"),
+    typer.Argument(
+        metavar="[NAME ...]", help="Names as in `list`, or as models are named in settings.", show_default="all"
+    ),
 ]
 Folder = Annotated[
     Path | None, typer.Option(help="The checkpoint store.", show_default="SWITCHBOARD_CHECKPOINTS, else the user's")
@@ -47,11 +49,11 @@ def fetch(
     names: Names = None,
     folder: Folder = None,
     configured: Annotated[
-        bool, typer.Option("--configured", help="Those that the settings name; none is fine. For set-up scripts.")
+        bool, typer.Option("--configured", help="Those that the settings name, if any. For setup scripts.")
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Download checkpoints into the store and verify them; those that are there and right are left alone.
+    """Download checkpoints into the store and verify them; intact ones are not downloaded again.
 
     The index is the one that pip is configured for. An interrupted download is resumed.
 
@@ -84,7 +86,7 @@ def fetch(
 
 @app.command("list")
 def list_(folder: Folder = None, json_: Json = False) -> None:
-    """Show every checkpoint that can be fetched: size, license, whether it is in the store (`verify` hashes it).
+    """List the checkpoints that can be fetched: size, license, and whether they are in the store.
 
     Examples:
 
@@ -109,7 +111,7 @@ def list_(folder: Folder = None, json_: Json = False) -> None:
 
 @app.command()
 def verify(names: Names = None, folder: Folder = None, json_: Json = False) -> None:
-    """Hash every file in the store again. Exit code 1 if one differs or a named checkpoint is not there.
+    """Hash every file in the store. Exit code 1 if one differs or a named checkpoint is missing.
 
     Examples:
 
@@ -171,7 +173,7 @@ def _known(names: Sequence[str] | None) -> list[str]:
         parts = _stored().get(name, [name])
         if unknown := [part for part in parts if part not in locked()]:
             raise CommandError(
-                f"{unknown[0]!r} is no checkpoint of the lock.", f"There are {', '.join(locked())}.", USAGE
+                f"{unknown[0]!r} is not in checkpoints.lock.", f"There are {', '.join(locked())}.", USAGE
             )
         known += parts
     return list(dict.fromkeys(known))

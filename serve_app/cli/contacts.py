@@ -43,11 +43,13 @@ app = typer.Typer(
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(help="As people say it on the telephone.")],
+    name: Annotated[str, typer.Argument(help="The name as people say it on the phone.")],
     workspace: names.Workspace = None,
     company: Annotated[str | None, typer.Option(show_default=False)] = None,
     email: Annotated[str | None, typer.Option(show_default=False)] = None,
-    phone: Annotated[str | None, typer.Option(help="Best in international form (+49...).", show_default=False)] = None,
+    phone: Annotated[
+        str | None, typer.Option(help="Preferably in international form (+49...).", show_default=False)
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Add a contact.

@@ -49,7 +49,7 @@ def add(
     bearer: Annotated[bool, typer.Option("--bearer", help="Bearer: the secret is the token.")] = False,
     header: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A header of its own, such as X-Api-Key; the secret is its value."),
+        typer.Option(metavar="NAME", help="A custom header, such as X-Api-Key; the secret is its value."),
     ] = None,
     secret_env: Annotated[
         str | None,
@@ -57,7 +57,7 @@ def add(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Store a credential, in place of the one that the server had.
+    """Store a credential; it replaces the one that the server had.
 
     The secret is asked for, read from standard input where that is no terminal, or taken from a variable of the
     environment; it is no argument, for those are seen by others and kept by shells.
@@ -132,7 +132,7 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
 
 @app.command()
 def remove(host: Host, workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Remove the credential of a server; the next request to it goes without.
+    """Remove the credential of a server; the next request is sent without one.
 
     Example:
 
@@ -158,7 +158,7 @@ def remove(host: Host, workspace: names.Workspace = None, json_: Json = False) -
 
 @app.command()
 def reseal(workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Seal stored credentials with the first of SWITCHBOARD_SECRETS_KEYS, after a key was set or put before others.
+    """Seal stored credentials with the first of SWITCHBOARD_SECRETS_KEYS, after it was set or replaced.
 
     Example:
 

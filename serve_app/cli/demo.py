@@ -48,15 +48,15 @@ class Played:
 def demo(
     calls: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CALL ...]", help="Beginnings of names, such as 01 04.", show_default="all nine"),
+        typer.Argument(metavar="[CALL ...]", help="Prefixes of sample names, such as 01 04.", show_default="all nine"),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the service running afterwards, until Ctrl-C.")] = False,
-    data_dir: Annotated[Path, typer.Option(help="Where the demo keeps its state.")] = Path(".data/demo"),
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the service running afterwards, until Ctrl-C.")] = False,
+    data_dir: Annotated[Path, typer.Option(help="Folder for the state of the demo.")] = Path(".data/demo"),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the calls to finish.")] = 600.0,
     as_json: Json = False,
 ) -> None:
-    """Start the service, send it the sample calls as a telephony system would, show the records.
+    """Start the service, submit the sample calls as a phone system would, and show the records.
 
     Every word of the samples is known, so the last table says how many were heard wrong. The first run fetches model
     files (about 300 MB) and, with apt-get, the prompts and hold music of three calls (7 MB).

@@ -61,8 +61,8 @@ async def follow(
                 return records
             if time.monotonic() > ends:
                 raise CommandError(
-                    f"After {seconds:.0f} s not every call has ended.",
-                    "They go on; `switchboard calls list` shows where they stand.",
+                    f"After {seconds:.0f} s some calls have not finished.",
+                    "They continue; `switchboard calls list` shows their state.",
                     FAILED,
                 )
             await asyncio.sleep(POLL_SECONDS)

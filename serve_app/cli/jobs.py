@@ -43,7 +43,7 @@ app = typer.Typer(
 )
 
 
-Code = Annotated[str | None, typer.Option("--code", help="Only those with this code of a failure.")]
+Code = Annotated[str | None, typer.Option("--code", help="Only failures with this code.")]
 Since = Annotated[
     str | None,
     typer.Option(
@@ -55,7 +55,7 @@ Since = Annotated[
 @app.command("list")
 def list_(
     failed: Annotated[bool, typer.Option("--failed", help="Only failed jobs.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Latest first, this many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
@@ -94,7 +94,7 @@ def list_(
 
 
 def about(job: "JobSummary") -> str:
-    """Stage and worker while it runs, the next try while it waits, and the last error."""
+    """Stage and worker while it runs, the next attempt while it waits, and the last error."""
     parts = []
     if job.state == "running" or (job.state == "fetching" and not job.next_try):
         parts.append(f"{job.stage or 'starting'} on {job.worker}")
@@ -111,7 +111,7 @@ def about(job: "JobSummary") -> str:
 def failed_(
     code: Code = None,
     since: Since = None,
-    limit: Annotated[int, typer.Option(min=1, help="Latest first, this many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 50,
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
@@ -141,14 +141,14 @@ def failed_(
 @app.command()
 def retry(
     id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="A failed job, or its call.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Everything that `jobs failed` lists.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All jobs that `jobs failed` lists.")] = False,
     code: Code = None,
     since: Since = None,
     workspace: names.Workspace = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be tried again, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be retried without doing it.")] = False,
     json_: Json = False,
 ) -> None:
-    """Try failed work again: a new job for the call, as the same recording sent again would start.
+    """Retry failed jobs: a new job for each call, as if the same recording were submitted again.
 
     Examples:
 
@@ -157,11 +157,11 @@ def retry(
       switchboard jobs retry --code storage_error --since 6h --dry-run
     """
     if (id_ is None) == (not (all_ or code or since)):
-        raise CommandError("Say what to try again: an ID, or --all, --code or --since.", "", USAGE)
+        raise CommandError("Say what to retry: an ID, or --all, --code or --since.", "", USAGE)
     ids = None if id_ is None else [names.need_uuid(id_, "`switchboard jobs failed` shows the ids.")]
     found = _failed(workspace, code, since, ids, None)
     if not found and id_ is not None:
-        raise CommandError(f"{id_} is no failed work.", "`switchboard jobs failed` lists what is.", FAILED)
+        raise CommandError(f"{id_} is not a failed job.", "`switchboard jobs failed` lists them.", FAILED)
     done = [] if dry_run else _retry([job.job_id for job in found])
     _tell_retried(found, done, dry_run, json_)
 

@@ -154,7 +154,7 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, from `keys list`.")], json_: Json = False
 ) -> None:
-    """Revoke a key at once: the service answers 401 to it from then on. Calls already accepted are worked on.
+    """Revoke a key at once: the service answers 401 to it from then on. Calls already accepted are still processed.
 
     Example:
 

@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-HELP = """Takes in telephone calls and gives back what was said, by whom, in what tone, and what has to happen next.
+HELP = """Turns recorded phone calls into transcripts, speakers, tone and tasks.
 
 First steps:
 
-  switchboard demo                           the whole way, with sample calls
+  switchboard demo                           everything, with sample calls
 
   switchboard process call.wav               one file, no service
 

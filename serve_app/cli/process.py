@@ -30,7 +30,7 @@ def process(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="One call each.")],
     second: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="The other party's recording, where each leg has its own."),
+        typer.Option(exists=True, dir_okay=False, help="Recording of the other party, if each leg has its own file."),
     ] = None,
     from_number: Annotated[str, typer.Option("--from", help="The calling number.")] = "anonymous",
     to_number: Annotated[str, typer.Option("--to", help="The number that was called.")] = "anonymous",
@@ -38,7 +38,8 @@ def process(
         bool | None, typer.Option("--outgoing/--incoming", help="Who placed the call.", show_default="inferred")
     ] = None,
     start_time: Annotated[
-        datetime | None, typer.Option(help="When the call started: what 'tomorrow' counts from.", show_default="now")
+        datetime | None,
+        typer.Option(help="When the call started; dates such as 'tomorrow' are relative to it.", show_default="now"),
     ] = None,
     country: Annotated[
         str | None,

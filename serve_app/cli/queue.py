@@ -64,9 +64,7 @@ class QueueView:
 
 
 def queue(
-    team: Annotated[
-        str | None, typer.Option("--team", help="Only this team's lines, by name.", show_default=False)
-    ] = None,
+    team: Annotated[str | None, typer.Option("--team", help="Only this team, by name.", show_default=False)] = None,
     json_: Json = False,
 ) -> None:
     """Show the backlog: calls and audio by stage and team, when it will be worked off, and what an hour of audio costs.

@@ -48,7 +48,7 @@ def submit(
         str | None, typer.Option(envvar="SWITCHBOARD_API_KEY", show_envvar=True, help="API key with scope `submit`.")
     ] = None,
     second: Annotated[
-        str | None, typer.Option(metavar="FILE|URL", help="The other party's recording, where each leg has its own.")
+        str | None, typer.Option(metavar="FILE|URL", help="Recording of the other party, if each leg has its own file.")
     ] = None,
     from_number: Annotated[str, typer.Option("--from", help="The calling number.")] = "anonymous",
     to_number: Annotated[str, typer.Option("--to", help="The number that was called.")] = "anonymous",
@@ -150,7 +150,7 @@ def _bodies(
 
 
 def send(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]]) -> list[Sent]:
-    """POST each body to `url`/submit, one after the other. Raises `CommandError` (3) when nothing answers there."""
+    """POST each body to `url`/submit in order. Raises `CommandError` (3) when nothing answers there."""
     import httpx
 
     endpoint = f"{url.rstrip('/')}/submit"

@@ -55,10 +55,10 @@ def list_(
     state_: Annotated[
         str | None, typer.Option("--state", "-s", help=f"One of {', '.join(STATES)}.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the latest.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 1000,
     json_: Json = False,
 ) -> None:
-    """List samples, the latest first, with what becomes of each and why.
+    """List samples, newest first, with the state of each and why.
 
     Example:
 
@@ -95,7 +95,7 @@ def list_(
 
 @app.command()
 def show(call_id: CallId, workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Show one sample: its state, which members it resembles, and what people did to it.
+    """Show one sample: its state, the members it resembles, and what was done with it.
 
     Example:
 
@@ -121,7 +121,7 @@ def show(call_id: CallId, workspace: names.Workspace = None, json_: Json = False
 
 @app.command()
 def remove(call_id: CallId, workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Take a sample out: the wrong person spoke, say, or the channels were swapped. It is kept and has no effect.
+    """Remove a sample, for example if the wrong person spoke or channels were swapped. It is kept but has no effect.
 
     Example:
 
@@ -132,7 +132,7 @@ def remove(call_id: CallId, workspace: names.Workspace = None, json_: Json = Fal
 
 @app.command()
 def restore(call_id: CallId, workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Put a removed sample back; whether it teaches is decided as for any other.
+    """Restore a removed sample; whether it is enrolled is decided as for any other.
 
     Example:
 
@@ -143,7 +143,7 @@ def restore(call_id: CallId, workspace: names.Workspace = None, json_: Json = Fa
 
 @app.command()
 def vouch(call_id: CallId, workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Say that a quarantined sample is sound and this member's: you have heard the call. It then teaches.
+    """Approve a quarantined sample after listening to the call. It is then enrolled.
 
     It holds until the call gets another recording; `remove` takes the sample out again.
 
@@ -161,7 +161,7 @@ def assign(
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
-    """Say whose voice a sample is, where the call's sender did not. That holds, whatever the sender says later.
+    """Assign a sample to a member where the sender named none. It overrides what the sender says later.
 
     Example:
 
@@ -176,7 +176,7 @@ def calibrate(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Recordings of one voice each: SPEAKER/*.wav.")],
     file: Annotated[Path, typer.Option("--out", help="The calibration to write.")],
 ) -> None:
-    """Measure when the diarization pipeline's embedder takes two voices for one, on labeled recordings of yours.
+    """Calibrate speaker recognition: measure on your labeled recordings when the embedder confuses two voices.
 
     Takes 10 speakers or more, each with two recordings or more, best of other days, with 7 s of speech or more.
 

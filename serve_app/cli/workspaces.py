@@ -49,15 +49,17 @@ members_app = typer.Typer(
 
 @app.command("create")
 def create_workspace(
-    name: Annotated[str, typer.Argument(help="What people call it; its id is given to it.")],
+    name: Annotated[str, typer.Argument(help="The name of the workspace.")],
     country: Annotated[
         str | None,
         typer.Option(metavar="CC", help="Country of national numbers, ISO 3166 (DE, US).", show_default=False),
     ] = None,
-    time_zone: Annotated[str, typer.Option(help="What 'tomorrow' means here: an IANA name.")] = "UTC",
+    time_zone: Annotated[str, typer.Option(help="Time zone of dates such as 'tomorrow', an IANA name.")] = "UTC",
     term: Annotated[
         list[str] | None,
-        typer.Option(help="A word of its own to listen for (product, place); may be repeated.", show_default=False),
+        typer.Option(
+            help="A word that recognition should expect (product, place); may be repeated.", show_default=False
+        ),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -110,14 +112,17 @@ def list_workspaces(json_: Json = False) -> None:
 @app.command("terms")
 def terms(
     term: Annotated[
-        list[str] | None, typer.Argument(metavar="[TERM]...", help="Without any, they are shown.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[TERM]...", help="Without arguments, the current ones are shown.", show_default=False),
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take these away instead of adding them.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Keep these and no others; none given: no terms.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove these instead of adding them.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace all terms with these; none given: no terms.")
+    ] = False,
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
-    """Show or change a workspace's own words: products, places and jargon that recognition listens for.
+    """Show or change a workspace's terms: products, places and jargon that recognition should expect.
 
     Calls that are transcribed afterwards use them; those already transcribed stay as they are.
 
@@ -128,7 +133,7 @@ def terms(
       switchboard workspaces terms Gigabox --remove
     """
     if remove and (replace or not term):
-        raise CommandError("--remove takes the terms to take away, and not --replace.", "", USAGE)
+        raise CommandError("--remove and --replace exclude each other, and --remove needs terms.", "", USAGE)
     given = tuple(term or ())
     _check_terms(given)
 
@@ -153,12 +158,12 @@ def terms(
 def digits(
     keep: Annotated[
         bool | None,
-        typer.Option("--keep/--drop", help="Without either, it is shown how it is.", show_default=False),
+        typer.Option("--keep/--drop", help="Without either option, the current setting is shown.", show_default=False),
     ] = None,
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
-    """Show or change whether it is kept which keys were pressed in a call, as menus are answered by.
+    """Show or change whether the keys pressed in a call (DTMF) are stored.
 
     Without it only how many is kept. Entries of 12 digits and more, in which a card number may be, and what is typed in
     the two minutes behind them are never kept. `--drop` removes digits that earlier calls kept, too.
@@ -185,9 +190,10 @@ def digits(
 @app.command("hosts")
 def hosts(
     host: Annotated[
-        list[str] | None, typer.Argument(metavar="[HOST]...", help="Without any, they are shown.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[HOST]...", help="Without arguments, the current ones are shown.", show_default=False),
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take these away instead of adding them.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove these instead of adding them.")] = False,
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
@@ -205,7 +211,7 @@ def hosts(
     from pipeline.audio.address import parse_allowed
 
     if remove and not host:
-        raise CommandError("--remove needs the hosts to take away.", "Name them before it.", USAGE)
+        raise CommandError("--remove needs the hosts to remove.", "Name them before it.", USAGE)
     for one in host or ():
         try:
             parse_allowed(one)
@@ -239,12 +245,14 @@ def hosts(
 @app.command("priority")
 def priority(
     value: Annotated[
-        float | None, typer.Argument(metavar="[VALUE]", help="0.01 to 100; 1 is usual.", show_default=False)
+        float | None, typer.Argument(metavar="[VALUE]", help="0.01 to 100; the default is 1.", show_default=False)
     ] = None,
-    team: Annotated[str | None, typer.Option(help="Of this team instead, times its workspace's.")] = None,
+    team: Annotated[
+        str | None, typer.Option(help="Priority of this team, multiplied by that of its workspace.")
+    ] = None,
     live_seconds: Annotated[
         int | None,
-        typer.Option(min=0, help="A call is live that ended less than so long before it was submitted."),
+        typer.Option(min=0, help="A call is live if it ended less than this long before it was submitted."),
     ] = None,
     workspace: names.Workspace = None,
     json_: Json = False,
@@ -283,7 +291,7 @@ def priority(
 
 @teams_app.command("create")
 def create_team(
-    name: Annotated[str, typer.Argument(help="What people call it; its id is the teamId of submissions.")],
+    name: Annotated[str, typer.Argument(help="The name of the team; its id is the teamId of submissions.")],
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
@@ -306,7 +314,7 @@ def create_team(
 
 @teams_app.command("list")
 def list_teams(workspace: names.Workspace = None, json_: Json = False) -> None:
-    """List the teams of a workspace; their ids are what a submission carries as teamId.
+    """List the teams of a workspace, with the ids to submit as teamId.
 
     Example:
 
@@ -331,7 +339,7 @@ def list_teams(workspace: names.Workspace = None, json_: Json = False) -> None:
 
 @members_app.command("add")
 def add_member(
-    name: Annotated[str, typer.Argument(help="As people say it on the telephone.")],
+    name: Annotated[str, typer.Argument(help="The name as people say it on the phone.")],
     workspace: names.Workspace = None,
     team: names.Team = None,
     user: Annotated[
@@ -340,7 +348,7 @@ def add_member(
     alias: Annotated[list[str] | None, typer.Option(help="Another name; may be repeated.", show_default=False)] = None,
     json_: Json = False,
 ) -> None:
-    """Add a member, so that calls find their agent by name or by voice.
+    """Add a member, so that calls are matched to their agent by name or voice.
 
     Example:
 

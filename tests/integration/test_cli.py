@@ -222,7 +222,7 @@ def test_following_ends_when_every_call_has_ended() -> None:
     submit(secret, first)
     end(first)
     submit(secret, second)
-    with pytest.raises(CommandError, match="not every call has ended"):
+    with pytest.raises(CommandError, match="some calls have not finished"):
         follow_calls([first, second], secret, timeout=0.1)
     end(second, failed=True)
     assert [str(record.call.state) for record in follow_calls([first, second], secret, 5)] == ["completed", "failed"]

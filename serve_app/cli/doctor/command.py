@@ -14,7 +14,7 @@ MARKS = {Level.GOOD: ("ok", "green"), Level.WARN: ("!", "bold yellow"), Level.BA
 
 
 def doctor(json_: Json = False) -> None:
-    """Look at everything Switchboard needs here: packages, GPU, database, storage, Ray, ports, models, settings.
+    """Check everything that Switchboard needs: packages, GPU, database, storage, Ray, ports, models, settings.
 
     Nothing is changed, started or downloaded. Exit code 1 if something stands in the way (X); a remark (!) is no
     obstacle for everybody.

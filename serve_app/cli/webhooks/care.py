@@ -27,7 +27,7 @@ def disable(
     reason: Annotated[str, typer.Option(help="Shown in `webhooks list`.")] = "Disabled by hand.",
     json_: Json = False,
 ) -> None:
-    """Send nothing more for now. Events are kept until the endpoint is enabled, as long as the retention allows.
+    """Disable an endpoint. Its events are kept until it is enabled, within the retention time.
 
     Example:
 
@@ -45,7 +45,7 @@ def disable(
 def enable(
     endpoint: Id,
     pass_over: Annotated[
-        bool, typer.Option("--pass-over", help="Do not send what was kept; `webhooks replay` still can.")
+        bool, typer.Option("--pass-over", help="Do not send the events kept meanwhile; `webhooks replay` still can.")
     ] = False,
     json_: Json = False,
 ) -> None:
@@ -67,7 +67,7 @@ def enable(
 def rotate_secret(
     endpoint: Id,
     overlap_hours: Annotated[
-        float, typer.Option(min=0, help="How long the present secret signs as well; 0: no more from now on.")
+        float, typer.Option(min=0, help="How long the current secret stays valid beside the new one; 0: not at all.")
     ] = 24.0,
     json_: Json = False,
 ) -> None:
@@ -131,7 +131,7 @@ def test(endpoint: Id, json_: Json = False) -> None:
 
 
 def reseal(json_: Json = False) -> None:
-    """Seal the secrets of all endpoints with the first of SWITCHBOARD_SECRETS_KEYS, those kept unsealed included.
+    """Seal the secrets of all endpoints with the first of SWITCHBOARD_SECRETS_KEYS, including those stored unsealed.
 
     Example:
 

@@ -58,7 +58,7 @@ Include = Annotated[
 
 @app.command()
 def add(
-    url: Annotated[str, typer.Argument(metavar="URL", help="https://...; what is posted there comes signed.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="https://...; events are posted there, signed.")],
     workspace: names.Workspace = None,
     team: names.Team = None,
     event: EventTypes = None,
@@ -66,7 +66,7 @@ def add(
     description: Annotated[str, typer.Option(help="What it is for.")] = "",
     json_: Json = False,
 ) -> None:
-    """Add an endpoint and show its signing secret, once. It is told what happens to calls from now on.
+    """Add an endpoint and show its signing secret, once. It receives events from now on.
 
     By default an event names the call and says how it stands; nothing that was said or found leaves the service.
     --include record adds summary, tasks and contact to call.completed, --include transcript the words.
@@ -108,7 +108,7 @@ def add(
 
 @app.command("list")
 def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
-    """List endpoints: how they stand, how far they are, and why one fails or is disabled.
+    """List endpoints: state, progress, and why one fails or is disabled.
 
     Example:
 
@@ -146,7 +146,7 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
 
 @app.command()
 def show(endpoint: Id, json_: Json = False) -> None:
-    """Show one endpoint with all there is to know, its secret apart.
+    """Show one endpoint in full, except its secret.
 
     Example:
 
@@ -179,11 +179,13 @@ def update(
     url: Annotated[str | None, typer.Option(help="Send there from now on.", show_default=False)] = None,
     event: EventTypes = None,
     include: Include = None,
-    thin: Annotated[bool, typer.Option("--thin", help="Send ids, state and times alone, what waits included.")] = False,
+    thin: Annotated[
+        bool, typer.Option("--thin", help="Send only ids, state and times, also for queued events.")
+    ] = False,
     description: Annotated[str | None, typer.Option(help="What it is for.", show_default=False)] = None,
     json_: Json = False,
 ) -> None:
-    """Change an endpoint: what is named replaces what was.
+    """Change an endpoint; options that are not given stay as they are.
 
     Examples:
 
@@ -207,7 +209,7 @@ def update(
 
 @app.command()
 def remove(endpoint: Id, json_: Json = False) -> None:
-    """Remove an endpoint, with what waits for it and its log.
+    """Remove an endpoint with its queued events and its log.
 
     Example:
 

@@ -31,11 +31,11 @@ def deliveries(
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only failed deliveries.")] = False,
     call: Annotated[str | None, typer.Option(metavar="CALLID", help="Of one call.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Latest first, this many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
-    """List the latest deliveries: each event, how it stands, and what the receiver last answered.
+    """List the latest deliveries: event, state, and the last answer of the receiver.
 
     With --json each comes with all its attempts: time, status, seconds, beginning of the answer.
 
@@ -86,7 +86,7 @@ def replay(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Everything since then, what was taken too: 90m, 12h, 3d or ISO 8601.",
+            help="All events since then, delivered ones too: 90m, 12h, 3d or ISO 8601.",
             show_default=False,
         ),
     ] = None,
@@ -95,7 +95,7 @@ def replay(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Send events again, under the ids they had: receivers that remember ids notice what they have already.
+    """Send events again with their original ids, so that receivers can recognize duplicates.
 
     Examples:
 
