@@ -4,7 +4,7 @@ Whisper's own fallback only raises the temperature. Here the cheap and determini
 cure most loops and gaps; sampling is the last.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,14 +44,13 @@ def listen(
 ) -> ChunkText:
     """The best of what the ways give. `decode` must give the same text for the same input.
 
-    Alone and in two parts are always tried (words can be missing from a text that looks sound); the rest, piece by
-    piece first, only while all so far are suspect, and until `PATIENCE` variations in a row bring nothing better. The
+    In two parts is always tried (words can be missing from a text that looks sound); the rest only while all so far are
+    suspect: alone, which says again what the first decoding said, piece by piece, and then until `PATIENCE` variations
+    in a row bring nothing better. A chunk whose language is not known is first told it alone. The
     best is one that is not suspect; among those, by mean log probability and by how much of the loud sound has words.
     Its `decodings` are those of all ways.
     """
-    tried: list[ChunkText] = []
-    for text in _attempts(samples, chunk, decode, vocabulary):
-        tried.append(text)
+    tried = _attempts(samples, chunk, decode, suspect, vocabulary)
     joints = [round(part.start * SAMPLE_RATE) for part in chunk.parts[1:]]
     if joints and all(map(suspect, tried)):  # pieces that share a window may have led each other astray
         tried.append(joined(tried[0], _of_parts(samples, chunk, joints, decode, tried[0].language)))
@@ -67,14 +66,25 @@ def listen(
     return replace(best, careful=True, decodings=sum(text.decodings for text in tried))
 
 
-def _attempts(samples: npt.NDArray[np.float32], chunk: Chunk, decode: Decode, vocabulary: bool) -> Iterator[ChunkText]:
-    alone = decode(samples, chunk, Way())
-    yield alone
-    if vocabulary:  # terms that are listened for are also heard where nobody said them
-        yield decode(samples, chunk, Way(False))
+def _attempts(
+    samples: npt.NDArray[np.float32],
+    chunk: Chunk,
+    decode: Decode,
+    suspect: Callable[[ChunkText], bool],
+    vocabulary: bool,
+) -> list[ChunkText]:
     moment = quietest_moment(samples)
+    tried = [decode(samples, chunk, Way())] if chunk.language is None or moment is None else []
+    if vocabulary:  # terms that are listened for are also heard where nobody said them
+        tried.append(decode(samples, chunk, Way(False)))
     if moment is not None:
-        yield joined(alone, _of_parts(samples, chunk, [moment], decode, alone.language))
+        language = chunk.language or tried[0].language
+        parts = _of_parts(samples, chunk, [moment], decode, language)
+        whole = tried[0] if tried else replace(max(parts, key=lambda part: part.chunk.seconds), chunk=chunk)
+        tried.append(joined(whole, parts))
+        if chunk.language is not None and all(map(suspect, tried)):
+            tried.append(decode(samples, chunk, Way()))
+    return tried
 
 
 def _of_parts(

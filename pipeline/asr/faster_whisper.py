@@ -11,6 +11,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -145,12 +146,15 @@ class FasterWhisper:
         return tuple(vocabulary.tokens(terms, self._tokenizer("en").encode))
 
     def _listen(self, samples: Samples, chunk: Chunk, terms: Vocabulary) -> ChunkText:
-        """One chunk in every way, encoded once; see `careful.listen`."""
-        with self._device:
-            whole = self._encode([self._features(samples, chunk)])
+        """One chunk in every way, encoded at most once; see `careful.listen`."""
+
+        @cache
+        def whole() -> Any:
+            with self._device:
+                return self._encode([self._features(samples, chunk)])
 
         def decode(x: Samples, part: Chunk, way: Way) -> ChunkText:
-            encoded = whole if x is samples else None
+            encoded = whole() if x is samples else None
             return self._transcribe_batch([x], [part], [terms if way.vocabulary else ()], way, encoded)[0]
 
         return careful_listening.listen(
