@@ -117,7 +117,7 @@ async def test_the_pace_of_finished_work_takes_the_place_of_the_guess(
     assert (await wanted(policies))[1] == 2, "40 times real time"
     estimate = policies["Transcriber"].monitor.estimate
     assert estimate is not None
-    assert estimate.pace("asr", 1, 10) == pytest.approx((1e6 + PRIOR_SECONDS) / (1e6 / 40 + PRIOR_SECONDS / 10))
+    assert estimate.rtfx("asr", 1, 10) == pytest.approx((1e6 + PRIOR_SECONDS) / (1e6 / 40 + PRIOR_SECONDS / 10))
 
 
 async def test_what_a_stage_has_done_no_longer_waits_for_it(world: World, policies: dict[str, QueuedAudio]) -> None:
