@@ -1,5 +1,7 @@
-"""The real engines with the synthetic checkpoints, loaded once for the run."""
+"""The real engines, loaded once for the run: with the synthetic checkpoints, and Whisper tiny.en with real weights."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,18 @@ def transcriber() -> Any:
     from pipeline.asr import AsrOptions, load
 
     return load(AsrOptions(model=str(fixture_checkpoints.RECOGNITION), device="cpu", cpu_threads=1))
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Any:
+    from pipeline.asr import AsrOptions, load
+    from pipeline.checkpoints import store
+    from pipeline.checkpoints.lock import locked
+
+    weights, folder = "whisper-tiny.en", Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or store.default_folder())
+    if not store.is_here(locked()[weights], folder):
+        pytest.skip(f"{weights} is not in the checkpoint store: switchboard checkpoints fetch {weights}")
+    return load(AsrOptions(model="tiny.en", checkpoints=folder, device="cpu", cpu_threads=1))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pipeline.audio import detector, evidence, lost, voice
 from pipeline.audio.canvas import Canvas, paint_gaps, paint_ground, paint_number, paint_signal, paint_speech
 from pipeline.audio.detector import SpeechOptions
 from pipeline.audio.evidence import mask_of
-from pipeline.audio.frames import measure
+from pipeline.audio.frames import STEP, measure
 from pipeline.domain.speech import Audio, Label, LabelKind, Span
 
 BETWEEN_WORDS = 0.5  # seconds of missing audio: over less a word may go on
@@ -71,5 +71,6 @@ def _label_channel(audio: Audio, channel: int, options: SpeechOptions) -> tuple[
     paint_gaps(canvas, [gap for gap in gaps if gap.duration < BETWEEN_WORDS])
     paint_speech(canvas, speech, probabilities)
     paint_gaps(canvas, [gap for gap in gaps if gap.duration >= BETWEEN_WORDS])  # padding does not reach into them
-    paint_gaps(canvas, lost.find(audio, channel))  # they cut into words: the detector takes them for a part of these
+    # They cut into words: the detector takes them for a part of these. Tones and music may stop at once.
+    paint_gaps(canvas, [gap for gap in lost.find(audio, channel) if speech[int(gap.start * STEP) - 1]])
     return canvas.labels(audio.duration)

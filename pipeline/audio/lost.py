@@ -15,7 +15,7 @@ FLAT = 3.0  # samples of int16 by which a frame may move: what resampling leaves
 SHORTEST, LONGEST = 0.055, 2.0  # seconds; three packets of 20 ms without what rings, and a party that pressed "mute"
 BESIDE = 4  # frames before it, 20 ms
 LOUD = 10 ** (-40 / 20) * 32768  # mean amplitude there
-RELATIVE = 10 ** (-20 / 20)  # and of the channel's own loud frames
+RELATIVE = 10 ** (-9 / 20)  # of the channel's own loud frames: joins of synthetic speech fall from -10 dB
 BLOCK = SAMPLE_RATE * 60
 
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 from sqlalchemy.exc import ProgrammingError
 
-from db import calls, directory, jobs, resealing, views
+from db import calls, directory, resealing, views
 from db.calls import Accepted
 from db.database import EVERY_WORKSPACE
 from db.grouping import Grouping
@@ -171,18 +171,6 @@ async def test_submissions_are_append_only_also_while_urls_are_sealed_again(worl
         await world.execute('UPDATE submissions SET body = body || \'{"recordingUrl": ""}\'')
 
 
-async def test_nodes_of_before_leave_sealed_urls_to_others(world: World) -> None:
-    old = "SELECT claim_fetches('old', 9, 60, true, 9, 9) AS job"
-    await submit(world, S3, SEALED)
-    assert await world.rows(old) == []
-    (lease,) = await jobs.claim_fetches(world.database, "new", 9, 60, 9, 9)
-    await world.execute("UPDATE jobs SET lease_until = now() - interval '1 s', worker = NULL")
-    assert await world.rows(old) == [], "also what another one left"
-    await submit(world, AZURE, NONE)
-    assert [row["job"] for row in await world.rows(old)] != [lease.job.job_id]
-    assert len(await world.rows("SELECT FROM jobs WHERE worker = 'old'")) == 1
-
-
 @asynccontextmanager
 async def conducting(
     world: World, tmp_path: Path, urls: UrlSealer, patience: float = 3600
@@ -199,7 +187,7 @@ async def conducting(
 
 
 async def until(world: World, query: str) -> Any:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not (found := await world.rows(query)):
         assert time.monotonic() < deadline, await world.rows("SELECT * FROM jobs")
         await asyncio.sleep(0.05)
@@ -238,8 +226,11 @@ async def test_without_its_key_the_call_says_what_to_set_and_fails_when_window_e
         await submit(world, f"http://127.0.0.1:{server.port}{ODD}", SEALED)
         async with conducting(world, tmp_path, urls):
             await until(world, "SELECT FROM jobs WHERE error_code = 'secret_sealed' AND state = 'fetching'")
-            record = await views.show_call(world.database, world.call_id)
-            assert record is not None and record.jobs[0].next_try is not None
+            async with asyncio.timeout(60):  # until it waits: an attempt may be going on
+                while (record := await views.show_call(world.database, world.call_id)) is None or (
+                    record.jobs[0].next_try is None
+                ):
+                    await asyncio.sleep(0.02)
             assert record.jobs[0].error is not None and "SWITCHBOARD_SECRETS_KEYS" in record.jobs[0].error.message
         await world.execute("UPDATE jobs SET not_before = now()")
         async with conducting(world, tmp_path, urls, patience=0):

@@ -1,4 +1,4 @@
-"""An announcement, from its sound to the statistics: by the synthetic checkpoint, told from the rep's own words."""
+"""An announcement, from its sound to the statistics, by real weights: told from the rep's own words."""
 
 from pathlib import Path
 from typing import Any
@@ -71,13 +71,13 @@ async def processed(
 
 
 async def test_an_announcement_before_the_rep_answers_is_a_machines(
-    notice: np.ndarray, sample_call: Any, transcriber: Any, tmp_path: Path
+    notice: np.ndarray, sample_call: Any, tiny: Any, tmp_path: Path
 ) -> None:
     before = [pause(0.5), notice, pause(1), ring(), pause(3)]
     sample = sample_call("01")
     rep = [*before, sample.cut(0, 0.0, 13.0)]
     customer = [pause(sum(map(len, before)) / SAMPLE_RATE), sample.cut(1, 0.0, 13.0)]
-    outcome = await processed(tmp_path, transcriber, rep, customer)
+    outcome = await processed(tmp_path, tiny, rep, customer)
     first, *others = outcome.transcript.turns
     assert first.machine and "This call may be recorded" in first.text
     assert others and not any(turn.machine for turn in others)
@@ -87,34 +87,34 @@ async def test_an_announcement_before_the_rep_answers_is_a_machines(
 
 
 async def test_a_rep_who_reads_the_notice_is_no_machine_though_the_customer_takes_five_seconds(
-    notice: np.ndarray, sample_call: Any, transcriber: Any, tmp_path: Path
+    notice: np.ndarray, sample_call: Any, tiny: Any, tmp_path: Path
 ) -> None:
     sample = sample_call("01")
     own = [sample.cut(0, 0.0, 4.9), notice]
     customer = [pause(sum(map(len, own)) / SAMPLE_RATE + 5), sample.cut(1, 5.4, 10.3)]
-    outcome = await processed(tmp_path, transcriber, own, customer)
+    outcome = await processed(tmp_path, tiny, own, customer)
     assert "This call may be recorded" in " ".join(turn.text for turn in outcome.transcript.turns)
     assert not any(turn.machine for turn in outcome.transcript.turns)
 
 
 async def test_in_a_mono_recording_the_same_notice_stays_a_persons(
-    notice: np.ndarray, sample_call: Any, transcriber: Any, tmp_path: Path
+    notice: np.ndarray, sample_call: Any, tiny: Any, tmp_path: Path
 ) -> None:
     """A ring before it does not tell: so may a rep answer who has to say it."""
-    outcome = await processed(tmp_path, transcriber, [ring(), pause(2), notice, sample_call("03").cut(0, 0.0, 9.0)])
-    assert "This call may be recorded" in " ".join(turn.text for turn in outcome.transcript.turns)
+    outcome = await processed(tmp_path, tiny, [ring(), pause(2), notice, sample_call("03").cut(0, 0.0, 9.0)])
+    assert "may be recorded" in " ".join(turn.text for turn in outcome.transcript.turns)
     assert not any(turn.machine for turn in outcome.transcript.turns)
 
 
 async def test_no_voiceprint_is_made_of_an_announcement_on_the_reps_line(
-    notice: np.ndarray, sample_call: Any, transcriber: Any, tmp_path: Path
+    notice: np.ndarray, sample_call: Any, tiny: Any, tmp_path: Path
 ) -> None:
     sample = sample_call("01")
     before = [pause(0.5), notice, pause(1), ring(), pause(3)]
     rep = [*before, sample.cut(0, 0.0, 13.0)]
     customer = [pause(sum(map(len, before)) / SAMPLE_RATE), sample.cut(1, 0.0, 13.0)]
     asked = Diarizer()
-    outcome = await processed(tmp_path, transcriber, rep, customer, diarizer=asked)
+    outcome = await processed(tmp_path, tiny, rep, customer, diarizer=asked)
     machine = next(turn for turn in outcome.transcript.turns if turn.machine)
     talk = sum(span.duration for span in outcome.spoken.heard.speech[0])
     assert machine.end - machine.start > 2

@@ -3,7 +3,6 @@
 Both are official files: the recording comes with pyannote.audio, the weights with `switchboard checkpoints fetch`.
 """
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,11 +10,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipeline.asr import AsrOptions, doubt, load, words
+from pipeline.asr import doubt, words
 from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.hear import Loaded
-from pipeline.checkpoints import store
-from pipeline.checkpoints.lock import locked
 from pipeline.domain.speech import AudioInMemory, Chunk, Heard, Layout, LayoutKind, Span, text_of
 from pipeline.language.identification import LanguageOptions, stretches
 from pipeline.language.of_call import decide
@@ -23,15 +20,6 @@ from pipeline.recognise import recognise
 from pipeline.workers import Held, LocalWorkers
 
 SAMPLE = Path(find_spec("pyannote.audio").origin).parent / "sample" / "sample.wav"  # 30 s of two people, 16 kHz
-WEIGHTS = "whisper-tiny.en"
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    folder = Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or store.default_folder())
-    if not store.is_here(locked()[WEIGHTS], folder):
-        pytest.skip(f"{WEIGHTS} is not in the checkpoint store: switchboard checkpoints fetch {WEIGHTS}")
-    return load(AsrOptions(model="tiny.en", checkpoints=folder, device="cpu", cpu_threads=1))
 
 
 @pytest.fixture(scope="module")

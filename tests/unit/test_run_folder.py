@@ -26,7 +26,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def elsewhere(base: Path) -> "subprocess.Popen[str]":
     """A service in another process: it says where its folder is and waits."""
     script = (
-        "import pathlib; from serve_app import run_folder; "
+        "import pathlib; from serve_app.service import run_folder; "
         f"run_folder._base = lambda: pathlib.Path({str(base)!r}); "
         "own = run_folder.own(); own.tell(ray_address='127.0.0.1:1'); print(own.path, flush=True); input()"
     )
