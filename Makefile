@@ -39,8 +39,8 @@ test: weights  ## every test, in two processes (JOBS=1: one after the other)
 coverage: COVER = --cov --cov-report=term:skip-covered
 coverage: test  ## the same, and which lines no test runs (takes twice as long)
 
-slow: weights  ## the tests that work through much sound with an engine or a reference library
-	@$(BIN)/python -m pytest -m slow tests/unit
+slow: weights  ## the tests that take minutes: engines and references on much sound, a short storm
+	@$(BIN)/python -m pytest -m slow tests
 
 chaos: setup  ## thousands of submissions while processes are killed, frozen and cut off, then an audit (CHAOS="--seed 7 --json FILE")
 	@$(BIN)/python -m tests.chaos $(CHAOS)

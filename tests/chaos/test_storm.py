@@ -3,12 +3,15 @@
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.__main__ import show
 from tests.chaos.run import Options, run
 
 KINDS = ("intake", "task", "cut", "backend", "conductor", "transcriber", "postgres")
 
 
+@pytest.mark.slow
 async def test_a_short_storm_loses_nothing_and_doubles_nothing() -> None:
     options = Options(seed=5, submissions=200, kills=len(KINDS), minutes=1.0, kinds=KINDS, quiet=True)
     # Not pytest's own folder: another run of pytest that begins meanwhile takes PostgreSQL's user the way into it.

@@ -103,7 +103,7 @@ def test_doctor_finds_the_endpoint_and_its_model():
 def test_doctor_says_that_nobody_answers_and_what_happens_then():
     (check,) = checks_analysis.endpoint(of("http://127.0.0.1:1/v1"))
     assert check.level is Level.WARN
-    assert "does not answer" in check.found and "analysed by rule" in check.advice
+    assert "does not answer" in check.found and "analyzed by rules" in check.advice
 
 
 def test_doctor_warns_of_transcripts_in_clear_text():
