@@ -19,8 +19,8 @@ from pipeline.domain.speech import Bleed, Doubt, Label, LabelKind, LanguageStret
 from serve_app.cli import export
 from serve_app.cli.console import plain
 from serve_app.cli.render.call import clock, render_call, render_outcome, speaker_styles
-from serve_app.cli.render.findings import render_finding
-from tests.unit.calls_by_hand import CALL, START, call
+from serve_app.cli.render.findings import PARTY_FIGURES, render_finding
+from tests.unit.calls_by_hand import CALL, START, call, timeline
 
 NOW = datetime(2026, 11, 2, 9, 30, tzinfo=UTC)
 MATERIAL = call(
@@ -149,6 +149,15 @@ def test_text_in_brackets_is_text_and_no_markup() -> None:
     turn = MATERIAL.transcript.turns[0]
     odd = replace(MATERIAL.transcript, turns=(replace(turn, words=(Word(0, 1, "[/bold][red]odd", 0.9),)),))
     assert "[/bold][red]odd" in shown(record(transcript=odd, warnings=("[/red]",), from_number="[/x]"))
+
+
+def test_the_figures_of_a_party_are_those_that_the_step_measures() -> None:
+    findings = analyze(timeline(20, rep=[(0, 4), (9, 13)], customer=[(6, 8)]))
+    (measured,) = (finding for finding in findings if finding.step == "statistics")
+    assert PARTY_FIGURES.keys() <= measured.value["parties"]["rep"].keys()
+    output = io.StringIO()
+    Console(file=output, width=120).print(*render_finding(measured), sep="\n")
+    assert "patience           1 s  2 s" in output.getvalue()
 
 
 def test_any_new_step_is_shown_without_a_view_of_its_own() -> None:

@@ -128,20 +128,23 @@ def _turning_point(point: Mapping[str, Any]) -> Text:
     return line
 
 
+PARTY_FIGURES = {  # of the step `statistics`, by party, with their units
+    "talk_ratio": "%",
+    "longest_monologue_seconds": "s",
+    "patience_seconds": "s",  # terms: ok
+    "words_per_minute": "",
+    "questions": "",
+    "interruptions": "",
+    "backchannels": "",
+}
+
+
 def _statistics(finding: Finding) -> list[RenderableType]:
     value = finding.value
     parties = value.get("parties") or {}
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_row("", *(Text(label, style="bold") for label in parties))
-    for name, unit in (
-        ("talk_ratio", "%"),
-        ("longest_monologue_seconds", "s"),
-        ("retry_window_seconds", "s"),
-        ("words_per_minute", ""),
-        ("questions", ""),
-        ("interruptions", ""),
-        ("backchannels", ""),
-    ):
+    for name, unit in PARTY_FIGURES.items():
         lines.add_row(
             name.removesuffix("_seconds").replace("_", " "), *(_number(p.get(name), unit) for p in parties.values())
         )
