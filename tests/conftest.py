@@ -4,7 +4,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-# The same arithmetic on every processor: what a decoder says of borderline sound hangs on the order of its additions.
+# One set of kernels wherever they exist: borderline sound may be decoded differently by others. Seen on AVX2 alone.
 os.environ |= {"CT2_USE_MKL": "0", "CT2_FORCE_CPU_ISA": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Two processes whose threads wait for each other by spinning take many times as long on two busy cores.
