@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 JOBS ?= 2
 
-.PHONY: help setup weights demo up test coverage slow chaos attacks unit figures check format lock clean
+.PHONY: help setup weights demo up test unit integration acceptance coverage slow chaos fuzz attacks figures docs check format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,21 +45,35 @@ slow: weights  ## the tests that take minutes: engines and references on much so
 chaos: setup  ## thousands of submissions while processes are killed, frozen and cut off, then an audit (CHAOS="--seed 7 --json FILE")
 	@$(BIN)/python -m tests.chaos $(CHAOS)
 
+fuzz: setup  ## 100,000 malformed and valid requests against /submit (FUZZ="--requests 2000 --seed 7")
+	@$(BIN)/python -m tests.fuzz $(FUZZ)
+
 attacks: setup  ## every attack that was once successful, those too that take minutes or need root
 	@$(BIN)/python -m pytest -m "slow_attack or not slow_attack" tests/attacks tests/acceptance/test_access.py
 
 unit: setup  ## the tests that need no service
 	@$(BIN)/python -m pytest tests/unit
 
+integration: setup  ## the tests that need PostgreSQL
+	@$(BIN)/python -m pytest tests/integration
+
+acceptance: weights  ## the tests that need the whole service
+	@$(BIN)/python -m pytest tests/acceptance
+
 figures: setup  ## score the kept outputs of real speech again and print every table
 	@$(BIN)/python -m bench.real figures
 
-check: setup  ## formatting, lint, types, import contracts, terms
+docs: setup  ## the site, in build/site; fails on a broken link
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site is in build/site/index.html."
+
+check: setup  ## formatting, lint, types, import contracts, terms, spelling
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python .ci/terms.py
+	@$(BIN)/codespell
 
 format: setup  ## format, and fix what can be fixed
 	@$(BIN)/ruff format .

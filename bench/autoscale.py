@@ -137,10 +137,8 @@ def settings(url: str, folder: Path, nodes: int) -> Any:
             "diarizer": {"min_replicas": 0, "max_replicas": 1, "num_gpus": 0},
             "task_cpus": 0.5,
             "target_drain_seconds": 20,
-            "up_seconds": 1,
             "down_seconds": 3,
             "idle_seconds": IDLE,
-            "poll_seconds": 1,
         },
     )
 

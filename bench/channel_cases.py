@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio.decode import Decoded, DecodeOptions, decode_file
-from pipeline.audio.started import Started
+from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
+from pipeline.audio.decode.started import Started
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory
 
 FOLDER = Path(__file__).parents[1] / "tests" / "fixtures" / "calls"

@@ -1,4 +1,4 @@
-"""Are the parties told apart rightly, is bleed found and taken out, do two files come to lie right?
+"""Is who is on which channel decided rightly, is bleed found and removed, are two files aligned?
 
     python bench/channels.py [--quick] [--seed 1] [--set all|fitted|held-out] [--only CLASS] [--json FILE]
 
@@ -19,8 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import channel_cases
-from channel_cases import CLEAN, FITTED, HELD_OUT, Case
+from bench import channel_cases
+from bench.channel_cases import CLEAN, FITTED, HELD_OUT, Case
 
 BINS = (0.0, 0.5, 0.8, 0.95, 0.99, 1.001)
 NEAR = 0.1  # seconds by which it may be wrong where the layout says that it is right
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def judge(case: Case) -> Outcome:
-    from pipeline.audio.channels import separate
+    from pipeline.audio.channels.separation import separate
 
     started = time.perf_counter()
     _, layout = separate(case.files)

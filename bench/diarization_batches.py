@@ -55,7 +55,7 @@ def give_resnet34(pipeline: Any) -> None:
 
 
 def call_by_call(engine: Any, calls: Sequence[Samples]) -> list[Any]:
-    return [engine._pipeline.conclude(_hear(engine, engine.parts(one)), 1, None) for one in calls]
+    return [engine._pipeline.finalize(_hear(engine, engine.parts(one)), 1, None) for one in calls]
 
 
 def together(engine: Any, calls: Sequence[Samples]) -> list[Any]:
@@ -63,9 +63,9 @@ def together(engine: Any, calls: Sequence[Samples]) -> list[Any]:
     heard: list[list[Any]] = [[] for _ in calls]
     order = _in_turn([zip(repeat(number), engine.parts(one)) for number, one in enumerate(calls)], engine)
     while batch := list(islice(order, engine.batch_size)):
-        for (number, _), found in zip(batch, engine.hear([part for _, part in batch]), strict=True):
+        for (number, _), found in zip(batch, engine.infer([part for _, part in batch]), strict=True):
             heard[number].append(found)
-    return [engine._pipeline.conclude(one, 1, None) for one in heard]
+    return [engine._pipeline.finalize(one, 1, None) for one in heard]
 
 
 def _in_turn(waiting: list[Iterator[Any]], engine: Any) -> Iterator[Any]:
@@ -80,7 +80,7 @@ def _in_turn(waiting: list[Iterator[Any]], engine: Any) -> Iterator[Any]:
 def _hear(engine: Any, parts: Iterator[Any]) -> list[Any]:
     heard: list[Any] = []
     while batch := list(islice(parts, engine.batch_size)):
-        heard += engine.hear(batch)
+        heard += engine.infer(batch)
     return heard
 
 

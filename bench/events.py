@@ -36,6 +36,7 @@ from pipeline.domain.call import Sender, Submission
 from serve_app.webhooks import signing
 from serve_app.webhooks.dispatcher import WebhookDispatcher
 from serve_app.webhooks.options import WebhookOptions
+from tests.tuned import tuned
 
 ENDPOINTS = {"no triggers": 0, "no endpoint": 0, "1 endpoint": 1, "5 endpoints": 5}
 REFERENCE = "no triggers"
@@ -170,7 +171,7 @@ async def send_all_again(database: Database) -> None:
 async def drain(database: Database, receiver: Receiver, count: int, each: int) -> float:
     """Deliveries per second while `count` wait."""
     before = receiver.taken
-    options = WebhookOptions(allowed_hosts=("127.0.0.1",), endpoint_concurrency=each)
+    options = tuned(WebhookOptions, allowed_hosts=("127.0.0.1",), endpoint_concurrency=each)
     loop = WebhookDispatcher(database, options, Sealer())
     await loop.start()
     seconds = await timed(lambda: receiver.taken >= before + count)

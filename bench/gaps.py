@@ -16,26 +16,26 @@ from pathlib import Path
 
 import av
 import numpy as np
+import numpy.typing as npt
 import soxr
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from channel_cases import Sound, channels_of
-
-from pipeline.audio.decode import DecodeOptions, decode_file
+from bench.channel_cases import Sound, channels_of
+from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.domain.speech import SAMPLE_RATE
 
 FRAGMENTS = {"movflags": "frag_keyframe+empty_moov+default_base_moof", "frag_duration": "500000"}
-FORMS: dict[str, tuple[str, str, int, dict[str, str], dict[str, str]]] = {  # container, codec, rate, settings of both
-    "OGG, Opus": ("ogg", "libopus", 48000, {}, {}),
-    "OGG, FLAC": ("ogg", "flac", 16000, {}, {}),
-    "WebM, Opus": ("webm", "libopus", 48000, {}, {}),
-    "MP4, AAC": ("mp4", "aac", 16000, {}, {}),
-    "MP4 in fragments, AAC": ("mp4", "aac", 16000, FRAGMENTS, {}),
-    "M4A, AAC": ("ipod", "aac", 16000, {}, {}),
-    "3GP, AMR": ("3gp", "libopencore_amrnb", 8000, {}, {}),
-    "MPEG-TS, AAC": ("mpegts", "aac", 16000, {}, {}),
-    "FLAC": ("flac", "flac", 16000, {}, {}),
+FORMS: dict[str, tuple[str, str, int, dict[str, str]]] = {  # container, codec, rate, settings of the container
+    "OGG, Opus": ("ogg", "libopus", 48000, {}),
+    "OGG, FLAC": ("ogg", "flac", 16000, {}),
+    "WebM, Opus": ("webm", "libopus", 48000, {}),
+    "MP4, AAC": ("mp4", "aac", 16000, {}),
+    "MP4 in fragments, AAC": ("mp4", "aac", 16000, FRAGMENTS),
+    "M4A, AAC": ("ipod", "aac", 16000, {}),
+    "3GP, AMR": ("3gp", "libopencore_amrnb", 8000, {}),
+    "MPEG-TS, AAC": ("mpegts", "aac", 16000, {}),
+    "FLAC": ("flac", "flac", 16000, {}),
 }
 LOST: dict[str, Callable[[float], bool]] = {
     "4 s": lambda time: 8 <= time < 12,
@@ -45,12 +45,18 @@ FROM, TO = 22.0, 32.0  # seconds of the call that are looked for
 FARTHEST = 24.0  # seconds by which they may be off
 
 
-def written(sound: Sound, form: str, lost: Callable[[float], bool]) -> bytes:
-    container, codec, rate, settings, options = FORMS[form]
-    samples = np.clip(soxr.resample(sound, SAMPLE_RATE, rate), -32768, 32767).astype(np.int16)
+def without_packets(
+    samples: npt.NDArray[np.int16],
+    rate: int,
+    container: str,
+    codec: str,
+    lost: Callable[[float], bool],
+    settings: dict[str, str] | None = None,
+) -> bytes:
+    """Return a mono file of samples (n,) at `rate` Hz without the packets at whose time, in seconds, `lost` is true."""
     buffer = io.BytesIO()
-    with av.open(buffer, "w", format=container, options=settings) as output:
-        stream = output.add_stream(codec, rate=rate, layout="mono", options=options)
+    with av.open(buffer, "w", format=container, options=settings or {}) as output:
+        stream = output.add_stream(codec, rate=rate, layout="mono")
         if codec == "aac":
             stream.codec_context.format = "fltp"
         packets = []
@@ -62,6 +68,12 @@ def written(sound: Sound, form: str, lost: Callable[[float], bool]) -> bytes:
             if not lost(float(packet.pts * packet.time_base)):
                 output.mux(packet)
     return buffer.getvalue()
+
+
+def written(sound: Sound, form: str, lost: Callable[[float], bool]) -> bytes:
+    container, codec, rate, settings = FORMS[form]
+    samples = np.clip(soxr.resample(sound, SAMPLE_RATE, rate), -32768, 32767).astype(np.int16)
+    return without_packets(samples, rate, container, codec, lost, settings)
 
 
 def paused(sound: Sound) -> bytes:

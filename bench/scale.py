@@ -33,12 +33,13 @@ from db import calls, directory, embedded, jobs, keys, migrate, queue, results, 
 from db.database import Database
 from pipeline.domain.call import Sender, Submission
 from pipeline.domain.insight import Finding
-from pipeline.domain.speech import Heard, Layout, LayoutKind, Recognized, Recording, Span, Transcript
+from pipeline.domain.speech import AudioAnalysis, Layout, LayoutKind, Recognized, Recording, Span, Transcript
+from pipeline.domain.stage import Stage
 
 STEPS = ("submit", "claim", "renew", "stage", "record", "complete")
 LAYOUT = Layout(LayoutKind.STEREO, 2, 2, 1.0, {"correlation": 0.0}, "two channels that differ")
 SPEECH = tuple(Span(float(at), at + 0.8) for at in range(200))
-HEARD = Heard(LAYOUT, 240.0, (SPEECH, SPEECH), ())
+HEARD = AudioAnalysis(LAYOUT, 240.0, (SPEECH, SPEECH), ())
 TRANSCRIPT = Transcript("en", 1.0, 240.0, (), (), LAYOUT, "bench")
 FINDINGS = tuple(Finding(step, 1, {"text": "x" * 200}, (), 1.0) for step in ("summary", "statistics", "tone"))
 
@@ -118,8 +119,14 @@ class Stand:
             await jobs.workers(self.database)
             await roster.load(self.database, lease)
         recording = Recording(0, f"file:///{lease.call_pk}", f"{lease.call_pk:064x}", 1_000_000)
-        stages: dict[str, Any] = {"fetch": (recording,), "audio": HEARD, "asr": Recognized((), "bench")}
-        for stage, result in (*stages.items(), ("voiceprint", None), ("speakers", TRANSCRIPT)):
+        stages: dict[Stage, Any] = {
+            Stage.FETCH: (recording,),
+            Stage.AUDIO: HEARD,
+            Stage.RECOGNITION: Recognized((), "bench"),
+            Stage.VOICEPRINT: None,
+            Stage.SPEAKERS: TRANSCRIPT,
+        }
+        for stage, result in stages.items():
             async with self.measured("stage"):
                 await jobs.stage(self.database, lease, stage)
             async with self.measured("record"):

@@ -130,10 +130,9 @@ class Load:
         await asyncio.gather(*self._dripping)
 
     async def _waiting(self) -> int:
-        from db import jobs
+        from db import queue
 
-        depth = await jobs.depth(self._client.database)
-        return depth.queued - depth.delayed + depth.running
+        return sum(group.calls for group in (await queue.backlog(self._client.database)).groups)
 
     async def _one(self, http: httpx.AsyncClient) -> None:
         body: dict[str, Any] = {"callId": str(uuid4()), "from": "+12025550101", "to": "+12025550102"}
@@ -148,11 +147,11 @@ class Load:
             self._note(await http.post(self._client.submit_url, json=body, headers=headers))
 
     def _recording(self) -> str:
-        behaviour = self._rng.choices(("good", "gone", "page", "late"), (80, 8, 6, 6))[0]
+        behavior = self._rng.choices(("good", "gone", "page", "late"), (80, 8, 6, 6))[0]
         speaks = self._rng.random() < 0.15
         kind = self._rng.choice(("mono", "stereo"))
         content = spoken(self._rng, kind) if speaks else noise(self._rng)
-        url = self._recordings.add(behaviour, content, 3.0)
+        url = self._recordings.add(behavior, content, 3.0)
         for path in list(self._recordings.known)[:-500]:  # the sender's memory is not what is measured
             self._recordings.known[path].content = b""
         return url

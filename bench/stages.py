@@ -33,30 +33,30 @@ from uuid import uuid4
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import long_calls, scripted_whisper
-from bench.throughput import UNDOUBTED, Bare
-from pipeline.process import ProcessOptions, process
-from pipeline.workers import LocalWorkers
+from bench.throughput import Bare
+from pipeline.options import ProcessOptions
+from pipeline.process import process
+from pipeline.runtime.workers import LocalWorkers
 from tests.fixture_checkpoints import DIARIZATION
 
 ENGINE = "pipeline.asr.faster_whisper:FasterWhisper."
 PARTS = {  # what is called -> the part of the table it counts for
     "pipeline.legs:fetch": "fetch",
-    "pipeline.audio.hear:load": "decode",
-    "pipeline.audio.collect:Collector._flush": "decode: resample",
-    "pipeline.audio.sound:ScratchSink.write": "decode: scratch files",
-    "pipeline.audio.sound:sweep": "decode: scratch files",
-    "pipeline.audio.channels:separate": "layout",
-    "pipeline.audio.channels:hear": "layout: levels",
-    "pipeline.audio.channels:compare": "layout: channels compared",
-    "pipeline.audio.bleed:find": "layout: bleed",
-    "pipeline.audio.arrange:suppress": "bleed taken out",
-    "pipeline.audio.labels:label": "labels",
-    "pipeline.audio.labels:measure": "labels: spectrum",
-    "pipeline.audio.detector:activity": "labels: speech detector",
-    "pipeline.audio.evidence:gather": "labels: tones, music",
-    "pipeline.audio.keys:find": "labels: keys",
+    "pipeline.call_run:load": "decode",
+    "pipeline.audio.decode.collect:Collector._flush": "decode: resample",
+    "pipeline.audio.decode.sound:ScratchSink.write": "decode: scratch files",
+    "pipeline.audio.decode.sound:sweep": "decode: scratch files",
+    "pipeline.audio.channels.separation:separate": "layout",
+    "pipeline.audio.channels.separation:activity": "layout: levels",
+    "pipeline.audio.channels.separation:compare": "layout: channels compared",
+    "pipeline.audio.channels.bleed:find": "layout: bleed",
+    "pipeline.audio.channels.arrange:suppress": "bleed taken out",
+    "pipeline.audio.labels.labeling:label": "labels",
+    "pipeline.audio.labels.labeling:measure": "labels: spectrum",
+    "pipeline.audio.labels.detector:activity": "labels: speech detector",
+    "pipeline.audio.labels.evidence:gather": "labels: tones, music",
+    "pipeline.audio.labels.keys:find": "labels: keys",
     "pipeline.audio.chunks:cut": "chunks",
-    f"{ENGINE}detect_languages": "recognition: rest",
     f"{ENGINE}transcribe": "recognition: rest",
     f"{ENGINE}_features": "recognition: features",
     f"{ENGINE}_encode": "recognition: encode",
@@ -151,7 +151,7 @@ class OneByOne(LocalWorkers):
 
 @contextmanager
 def handed_out(folder: Path) -> Iterator[str]:
-    """The address under which another process hands out the folder's files."""
+    """The address under which another process serves the folder's files."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -180,22 +180,22 @@ async def walk(url: str, workers: OneByOne, options: ProcessOptions) -> int:
 
 
 def process_options(folder: Path) -> ProcessOptions:
-    """The scripted model says nonsense: nothing of it is doubtful to it, so nothing is decoded twice."""
+    """The scripted model says nonsense: nothing of it is decoded twice."""
     from pipeline.asr.safety import SafetyOptions
-    from pipeline.audio.fetch import FetchOptions
+    from pipeline.fetch.fetcher import FetchOptions
 
     return ProcessOptions(
         storage=f"file://{folder / 'recordings'}",
         fetch=FetchOptions(allowed_hosts=("127.0.0.1",)),
-        safety=SafetyOptions(**UNDOUBTED),
+        safety=SafetyOptions(second_pass=False),
     )
 
 
 def bare_seconds(bare: Bare, call: long_calls.LongCall, layout: str) -> float:
     """Processor seconds of faster-whisper's own pipeline, and of pyannote's where the call is mixed."""
     if layout == "separate":
-        return bare.recognise(call.channels)[0].processor
-    return bare.recognise([call.mixed])[0].processor + bare.diarize([call.mixed]).processor
+        return bare.recognize(call.channels)[0].processor
+    return bare.recognize([call.mixed])[0].processor + bare.diarize([call.mixed]).processor
 
 
 async def measure(options: argparse.Namespace, folder: Path, meter: Meter) -> list[dict[str, float]]:

@@ -3,7 +3,7 @@
     python bench/startup.py [--rounds 3] [--json FILE]
 
 Starts the service as an operator does, in a process of its own, on a fresh data folder in the first round (PostgreSQL
-is initialised) and on the same folder afterwards. The reference in the same run is `import ray; from ray import serve`
+is initialized) and on the same folder afterwards. The reference in the same run is `import ray; from ray import serve`
 in a fresh interpreter: nearly all of the start-up is such imports, in several processes, and load slows both.
 Memory is PSS, so that shared pages count once, 10 s after the engines are ready; engines are counted apart.
 """

@@ -3,7 +3,7 @@
     python bench/starvation.py [--dripping 200] [--poison 20] [--calls 8] [--rounds 2] [--json FILE]
 
 The service runs on synthetic checkpoints. Tenant B sends calls one after another and waits for each; alone first, then
-while tenant A has so many recordings on a server that hands out a byte every tenth of a second, and files that are made
+while tenant A has so many recordings on a server that sends a byte every tenth of a second, and files that are made
 to keep a decoder busy. Rounds alternate. What counts is the ratio of B's times, from the submission to the record.
 """
 
@@ -49,7 +49,7 @@ def poison() -> dict[str, bytes]:
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """A server that drips, and one that hands out poison."""
+    """A server that drips, and one that serves poison."""
 
     files = poison()
 

@@ -4,7 +4,7 @@
                            [--json FILE]
 
 Starts PostgreSQL, Ray Serve and one Intake replica of its own, with a no-op endpoint in the same replica, behind the
-same ingress. They are measured in turns, so that a neighbour's load falls on both: read the ratio. Every submission is
+same ingress. They are measured in turns, so that a neighbor's load falls on both: read the ratio. Every submission is
 a new call with a recording: merged, recorded and enqueued in one durable transaction before its 202. In the same turns,
 pgbench's simple-update on the same server with as many clients.
 
@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each endpoint, in turns")
     parser.add_argument("--connections", default="1,16", help="connections at once, comma separated, the most last")
     parser.add_argument(
-        "--group_commit_size", type=int, help="submissions that may share a commit (default: the setting's)"
+        "--group-commit-size", type=int, help="submissions that may share a commit (default: the setting's)"
     )
     parser.add_argument("--no-pgbench", action="store_true")
     parser.add_argument("--json", type=Path, help="write the figures here")

@@ -32,7 +32,7 @@ def request(path: str, secret: str) -> bytes:
 
 
 async def exchange(port: int, path: str, secret: str, connection: Connection) -> Connection:
-    """One request and its answer, which must be a 202; the connection to go on with."""
+    """One request and its answer, which must be a 202; the connection to use next."""
     reader, writer = connection
     while True:
         writer.write(request(path, secret))
@@ -42,7 +42,7 @@ async def exchange(port: int, path: str, secret: str, connection: Connection) ->
         except asyncio.IncompleteReadError as closed:
             if closed.partial:
                 raise
-            # HAProxy was reloaded, as it is when replicas come and go; a client connects again.
+            # HAProxy was reloaded, as it is when replicas start and stop; a client connects again.
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
     length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
     answer = await reader.readexactly(int(length.split(b":")[1]))

@@ -17,6 +17,7 @@ from db.jobs import Lease
 from db.recording_urls import UrlSealer, in_body
 from db.rows import dump_json, to_call
 from db.tables import calls
+from db.turns import HeldTurn, settle
 from pipeline.domain.call import Call, CallState, Sender, Submission
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import Transcript, Voiceprint
@@ -140,12 +141,13 @@ async def complete(
     voiceprint: Voiceprint | None,
     warnings: Sequence[str] = (),
     voices: VoicePolicy | None = None,
+    held: Sequence[HeldTurn] = (),
 ) -> Call | None:
-    """Write the record of a call and finish its job. Raises LeaseLost.
+    """Write the record of a call, finish its job and charge what it `held`. Raises LeaseLost.
 
     Returns None when it is done. When a submission changed the call's data since the lease was loaded, it writes
-    nothing and returns the call as it is now: run the analysis again and call with `jobs.refresh(database, lease)`,
-    or with the lease's `call` replaced by the one returned.
+    nothing and returns the call as it is now: run the analysis again and call with the lease's `call`
+    replaced by it.
 
     `voiceprint` is the rep's, kept under the call's `user_id`; `voices` says what is learnt from it (None: nothing). No
     voiceprint keeps an earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be
@@ -166,11 +168,12 @@ async def complete(
             sa.update(calls).where(calls.c.id == lease.call_pk).values(_completed(lease, [*warnings, *notes]))
         )
         await voiceprints.follow(connection, lease)
+        await settle(connection, held)
     return None
 
 
 def _metadata(call: Call) -> Call:
-    """What an analysis depends on: all but the addresses, which may have been signed anew."""
+    """What an analysis depends on: all but the addresses, which may have been signed again."""
     return replace(call, recording_url=None, recording_url2=None)
 
 

@@ -1,4 +1,4 @@
-"""What a workspace shows to recording servers so that they hand out its recordings: one credential for each server.
+"""Credentials that a workspace presents to recording servers, one for each server.
 
 Secrets are stored sealed (`sealing.py`) and opened only by `find`, in the process that fetches.
 """

@@ -4,8 +4,8 @@ A server that is silent, neither answering nor hanging up, is as good as one tha
 are lost, and a deadline where something on the way takes them and nothing comes back.
 
 Two pools: SQLAlchemy's for the pipeline's writes and the reads, and a raw psycopg one for the hot path of `/submit`.
-A restart of PostgreSQL costs the first request nothing: SQLAlchemy's pool looks at a connection before it hands it
-out, and `fetch_all` tries again on a fresh one.
+A restart of PostgreSQL costs the first request nothing: SQLAlchemy's pool looks at a connection before it lends
+it, and `fetch_all` tries again on a fresh one.
 """
 
 import asyncio
@@ -116,7 +116,7 @@ class Database:
             max_size=pool_size,
             open=False,
             timeout=wait_seconds,
-            # Give up early: the next request tries again, while the pool's own attempts wait ever longer.
+            # Fail early: the next request tries again, while the pool's own attempts wait ever longer.
             reconnect_timeout=2.0,
             configure=_bound_waiting,
             kwargs={**SOCKET, "autocommit": True},
@@ -146,6 +146,18 @@ class Database:
                     raise
                 await connection.invalidate()
                 raise OperationalError(error.statement, None, error.orig, hide_parameters=True) from None
+
+    async def wakes(self, channel: str) -> AsyncIterator[None]:
+        """Yield once at the start and at each notification on `channel`, over a connection of its own.
+
+        A hint, not a promise: poll as well. Raises psycopg.OperationalError when the connection is lost.
+        """
+        connection = await psycopg.AsyncConnection.connect(self.url, autocommit=True, **SOCKET)
+        async with connection:
+            await connection.execute(f"LISTEN {channel}".encode())
+            yield
+            async for _ in connection.notifies():
+                yield
 
     @asynccontextmanager
     async def _answered(self) -> AsyncIterator[None]:

@@ -13,6 +13,7 @@ from db.database import EVERY_WORKSPACE, Database, Scope
 from db.identity import e164
 from db.tables import calls, contacts, members, stage_results, teams, transcripts, workspaces
 from pipeline.domain.insight import Contact
+from pipeline.domain.stage import Stage
 
 MOST_TERMS, LONGEST_TERM = 500, 60  # recognition takes about fifty at a time, the most relevant first
 
@@ -91,7 +92,7 @@ async def list_workspaces(database: Database) -> list[Workspace]:
 
 
 async def set_terms(database: Database, workspace_id: UUID, terms: Iterable[str]) -> Workspace:
-    """Replace a workspace's terms. Calls that are recognised from now on are heard with them.
+    """Replace a workspace's terms. Calls that are recognized from now on use them.
 
     Raises NotInDirectory for an unknown workspace, ValueError for what `tidy_terms` does not take.
     """
@@ -119,7 +120,7 @@ async def set_keep_digits(database: Database, workspace_id: UUID, keep: bool) ->
 async def set_allowed_hosts(database: Database, workspace_id: UUID, hosts: Iterable[str]) -> Workspace:
     """The hosts, addresses and networks that this workspace's recordings may be fetched from beside the open Internet.
 
-    Entries are taken as they are: whoever calls has read them (`pipeline.audio.address.parse_allowed`). Raises
+    Entries are taken as they are: the caller has parsed them (`pipeline.fetch.address.parse_allowed`). Raises
     NotInDirectory for an unknown workspace.
     """
     kept = list(dict.fromkeys(hosts))
@@ -147,7 +148,7 @@ async def _drop_digits(database: Database, workspace_id: UUID) -> None:
             held = table.c[column]
             some = sa.and_(table.c.call_pk.in_(ids), held != sa.func.without_digits(held))
             if table is stage_results:
-                some &= table.c.stage.in_(("audio", "speakers"))
+                some &= table.c.stage.in_((Stage.AUDIO, Stage.SPEAKERS))
             await _execute(
                 database, workspace_id, sa.update(table).where(some).values({column: sa.func.without_digits(held)})
             )

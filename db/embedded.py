@@ -51,7 +51,7 @@ def start(data_dir: Path, options: Mapping[str, str] | None = None) -> str:
             except psycopg.OperationalError:
                 if not server.dies():  # it was found in the very moment in which it was killed
                     raise
-        server.initialise()
+        server.initialize()
         server.launch(options or {})
         server.create_database()
     return server.url(DATABASE)
@@ -162,7 +162,7 @@ class _Server:
         for leftover in (self.cluster / "postmaster.pid", socket, socket.with_name(f"{socket.name}.lock")):
             leftover.unlink(missing_ok=True)
 
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Make the cluster, whole or not at all: an interrupted one never gets its name."""
         if self.cluster.exists():
             return

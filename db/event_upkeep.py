@@ -1,4 +1,4 @@
-"""Care for the outbox: replay, enabling anew, what is too old, endpoints that fail for days. `events.py` sends."""
+"""Care for the outbox: replay, enabling again, what is too old, endpoints that fail for days. `events.py` sends."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ _LOCK_LINE = sa.text("""
     ORDER BY id FOR NO KEY UPDATE
 """)
 
-# Of the calls that are named and no others: whoever holds a row here holds up the next change of its call.
+# Of the calls that are named and no others: a lock on a row here delays the next change of its call.
 _LOCK_CALLS = sa.text("""
     SELECT id FROM webhook_deliveries
     WHERE endpoint_id = :endpoint AND call_pk = ANY (CAST(:calls AS bigint[]))
@@ -126,7 +126,7 @@ async def replay(
     since: datetime | None = None,
     failed_only: bool = True,
 ) -> int:
-    """Send again: one event, those since a time, or all that were given up; how many.
+    """Send again: one event, those since a time, or all that failed; return how many.
 
     Of one call the older come first, also before those that wait already. `failed_only` leaves out what was taken.
     """
@@ -150,8 +150,8 @@ async def replay(
         return len(calls)
 
 
-async def begin_anew(connection: AsyncConnection, endpoint_id: UUID, pass_over: bool) -> None:
-    """What waits for an endpoint is due at once, its schedule begun anew; or given up, with a line in the log."""
+async def restart(connection: AsyncConnection, endpoint_id: UUID, pass_over: bool) -> None:
+    """Make what waits for an endpoint due at once, on a fresh schedule; or fail it, with a line in the log."""
     if pass_over:
         await connection.execute(_LOCK_LINE, {"endpoint": endpoint_id})
         await connection.execute(_PASS_OVER, {"endpoint": endpoint_id})

@@ -35,7 +35,7 @@ class DeliverySummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class EndpointProgress:
     """How far an endpoint is. Seconds are None where nothing is unsent."""
 
     unsent: int = 0
@@ -76,11 +76,11 @@ async def list_deliveries(
     return [_summary(row, attempts.get(row.id, ())) for row in rows]
 
 
-async def standings(database: Database, workspace_id: UUID | None = None) -> dict[UUID, Standing]:
+async def standings(database: Database, workspace_id: UUID | None = None) -> dict[UUID, EndpointProgress]:
     """By endpoint; one that was never sent anything is left out."""
     query = _STANDINGS if workspace_id is None else _STANDINGS.where(webhook_deliveries.c.workspace_id == workspace_id)
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        return {row[0]: Standing(*row[1:]) for row in await connection.execute(query)}
+        return {row[0]: EndpointProgress(*row[1:]) for row in await connection.execute(query)}
 
 
 async def backlog(database: Database) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""The outbox on its way: deliveries claimed and noted. Triggers write it (`0003_events.sql`); see `event_upkeep.py`.
+"""The outbox on its way: deliveries claimed and noted. Triggers write it; see `event_upkeep.py`.
 
 A delivery is one event for one endpoint. It is leased as jobs are: `run` grows with each claim, and who noted nothing
 until the lease ran out may note nothing after it. The events of one call go to one endpoint one after another.
@@ -11,11 +11,10 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import sqlalchemy as sa
 
 from db.clock import Clock
-from db.database import EVERY_WORKSPACE, SOCKET, Database
+from db.database import EVERY_WORKSPACE, Database
 from db.tables import events, webhook_attempts, webhook_deliveries, webhook_endpoints
 from pipeline.errors import LeaseLost
 
@@ -23,12 +22,12 @@ CHANNEL = "switchboard_events"
 NOTIFY = sa.text(f"NOTIFY {CHANNEL}")
 
 
-class Verdict(StrEnum):
+class DeliveryVerdict(StrEnum):
     """What an attempt means for its delivery."""
 
     DELIVERED = "delivered"
     RETRY = "retry"
-    GIVE_UP = "give up"  # the schedule has run out
+    FAILED = "failed"  # the schedule has run out
     GONE = "gone"  # the receiver wants nothing more: the endpoint is disabled, the delivery kept
 
 
@@ -129,7 +128,7 @@ _TAKEN = webhook_deliveries.join(webhook_endpoints, webhook_endpoints.c.id == we
 async def claim(
     database: Database, room: int, each: int, busy: Mapping[UUID, int], lease_seconds: float
 ) -> list[Delivery]:
-    """Take up at most `room` deliveries that are due, those due longest first, of every endpoint a share.
+    """Claim at most `room` deliveries that are due, those due longest first, of every endpoint a share.
 
     `each`: how many one endpoint may have at once, one while it fails; `busy` counts those in hand already. Several
     processes may claim at once; no delivery goes to two of them before its lease of `lease_seconds` has run out.
@@ -167,7 +166,7 @@ async def note(
     database: Database,
     delivery: Delivery,
     attempt: Attempt,
-    verdict: Verdict,
+    verdict: DeliveryVerdict,
     retry_in: float = 0.0,
     pause: float = 0.0,
 ) -> None:
@@ -179,9 +178,9 @@ async def note(
     async with database.transaction(delivery.workspace_id) as connection:
         if (await connection.execute(_noted(delivery, attempt, verdict, retry_in))).first() is None:
             raise LeaseLost().with_facts(delivery_id=delivery.delivery_id, run=delivery.run)
-        if verdict in (Verdict.DELIVERED, Verdict.GIVE_UP):
+        if verdict in (DeliveryVerdict.DELIVERED, DeliveryVerdict.FAILED):
             await connection.execute(_MOVE_UP, {"endpoint": delivery.endpoint_id, "call": delivery.call_pk})
-        if verdict is not Verdict.DELIVERED or delivery.failing:
+        if verdict is not DeliveryVerdict.DELIVERED or delivery.failing:
             await connection.execute(_health(delivery.endpoint_id, attempt, verdict, pause))
 
 
@@ -202,7 +201,7 @@ def _held(delivery: Delivery) -> sa.ColumnElement[bool]:
     )
 
 
-def _noted(delivery: Delivery, attempt: Attempt, verdict: Verdict, retry_in: float) -> sa.Insert:
+def _noted(delivery: Delivery, attempt: Attempt, verdict: DeliveryVerdict, retry_in: float) -> sa.Insert:
     """The delivery's new state and the line of its log, in one statement; no row where the lease is lost."""
     changed = (
         sa.update(webhook_deliveries)
@@ -217,20 +216,20 @@ def _noted(delivery: Delivery, attempt: Attempt, verdict: Verdict, retry_in: flo
     return logged.returning(webhook_attempts.c.number)
 
 
-def _state_after(verdict: Verdict, retry_in: float) -> dict[str, Any]:
-    if verdict is Verdict.DELIVERED:
+def _state_after(verdict: DeliveryVerdict, retry_in: float) -> dict[str, Any]:
+    if verdict is DeliveryVerdict.DELIVERED:
         return {"state": "delivered", "finished_at": sa.func.now()}
     failures = webhook_deliveries.c.failures + 1
-    if verdict is Verdict.GIVE_UP:
+    if verdict is DeliveryVerdict.FAILED:
         return {"state": "failed", "finished_at": sa.func.now(), "failures": failures}
     return {"state": "waiting", "not_before": within(retry_in), "failures": failures}
 
 
-def _health(endpoint_id: UUID, attempt: Attempt, verdict: Verdict, pause: float) -> sa.Update:
+def _health(endpoint_id: UUID, attempt: Attempt, verdict: DeliveryVerdict, pause: float) -> sa.Update:
     """How the endpoint stands after it."""
     table = webhook_endpoints.c
     this = sa.update(webhook_endpoints).where(table.id == endpoint_id)
-    if verdict is Verdict.DELIVERED:
+    if verdict is DeliveryVerdict.DELIVERED:
         well = dict.fromkeys(("failing_since", "gave_up_at", "last_failure", "paused_until"))
         return this.where(table.failing_since.is_not(None)).values(**well)
     values: dict[str, Any] = {
@@ -239,9 +238,9 @@ def _health(endpoint_id: UUID, attempt: Attempt, verdict: Verdict, pause: float)
     }
     if pause > 0:
         values["paused_until"] = within(pause)
-    if verdict is Verdict.GIVE_UP:
+    if verdict is DeliveryVerdict.FAILED:
         values["gave_up_at"] = sa.func.now()
-    if verdict is Verdict.GONE:
+    if verdict is DeliveryVerdict.GONE:
         values["disabled_at"] = sa.func.coalesce(table.disabled_at, sa.func.now())
         values["disabled_reason"] = sa.func.coalesce(
             table.disabled_reason, f"The receiver wants nothing more: {attempt.outcome}."
@@ -249,17 +248,9 @@ def _health(endpoint_id: UUID, attempt: Attempt, verdict: Verdict, pause: float)
     return this.values(**values)
 
 
-async def wakes(database: Database) -> AsyncIterator[None]:
-    """Yields each time an event is written, on a connection of its own, and once at the start.
-
-    A hint, not a promise: poll as well. Raises psycopg.OperationalError when the connection is lost.
-    """
-    connection = await psycopg.AsyncConnection.connect(database.url, autocommit=True, **SOCKET)
-    async with connection:
-        await connection.execute(f"LISTEN {CHANNEL}")
-        yield
-        async for _ in connection.notifies():
-            yield
+def wakes(database: Database) -> AsyncIterator[None]:
+    """As `Database.wakes`, each time an event is written."""
+    return database.wakes(CHANNEL)
 
 
 def within(seconds: float) -> Any:

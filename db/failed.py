@@ -1,4 +1,4 @@
-"""Work that was given up: listed, and begun anew on an operator's word, as the same recording sent again would.
+"""Failed work: listed, and retried on an operator's word, as the same recording sent again would.
 
 Only what still stands is listed: a call whose failed job was followed by another one has no failed work.
 """
@@ -18,7 +18,7 @@ from db.tables import calls, jobs, workspaces
 
 @dataclass(frozen=True, slots=True)
 class FailedJob:
-    """A job that was given up. `kind`: "process" (the call failed) or "analyze" (it kept its record)."""
+    """A job that failed. `kind`: "process" (the call failed) or "analyze" (it kept its record)."""
 
     job_id: UUID
     call_id: UUID
@@ -72,7 +72,7 @@ async def failed(
     ids: Sequence[UUID] | None = None,
     limit: int | None = None,
 ) -> list[FailedJob]:
-    """Failed work, the latest first: for the reason `code`, given up since `since`, of `ids` (of jobs or calls)."""
+    """Failed work, the latest first: for the reason `code`, failed since `since`, of `ids` (of jobs or calls)."""
     query = _FAILED.order_by(jobs.c.finished_at.desc(), jobs.c.id).limit(limit)
     if workspace_id is not None:
         query = query.where(calls.c.workspace_id == workspace_id)
@@ -87,7 +87,7 @@ async def failed(
 
 
 async def retry(database: Database, job_id: UUID, workspace_id: UUID | None = None) -> Retried | None:
-    """Begin a failed job's work anew, with a new job; None where there is no such job.
+    """Retry a failed job's work with a new job; None where there is no such job.
 
     One transaction, which looks again whether the work still stands: what a sender did meanwhile is not undone.
     """

@@ -47,7 +47,7 @@ _AWAY: tuple[type[Exception], ...] = (*OUTAGES, psycopg.InterfaceError)
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A submission on its way, and whoever waits for the answer."""
+    """A submission on its way, and the future that awaits the answer."""
 
     sender: Sender
     submission: Submission
@@ -112,8 +112,8 @@ class Grouping:
     ) -> Accepted:
         """As `calls.submit`, with the same answers and errors; StateUnavailable also where too many wait.
 
-        If the caller is cancelled, the submission leaves the line, or its transaction, if nobody else waits for that,
-        is given up: whether it was recorded is open then.
+        If the caller is canceled, the submission leaves the line, or its transaction, if nobody else waits for that,
+        is canceled: whether it was recorded is open then.
         """
         values = calls.arguments(sender, submission, body, signing_parameters, self._urls)
         if self._most == 1:
@@ -161,12 +161,12 @@ class Grouping:
             return
         item.group.left -= 1
         if item.group.left == 0 and item.group.task is not None:
-            # Cancelling a query can take as long as the query: the next ones leave at once.
+            # Canceling a query can take as long as the query: the next ones leave at once.
             item.group.task.cancel()
             self._arrive(workspace_id, line, item.group)
 
     def _arrive(self, workspace_id: UUID, line: _Line, group: _Group) -> None:
-        """`group` is in nobody's way any longer."""
+        """`group` no longer blocks those that wait."""
         if line.under_way is group:
             line.under_way = None
             self._depart(workspace_id, line)

@@ -30,14 +30,14 @@ SIGNING_PARAMETERS: tuple[str, ...] = (
 """Query parameters that sign an address or let it expire, case-insensitive; `*` stands for anything.
 
 Amazon S3 and CloudFront, Google and Alibaba storage, Azure (only those of its parameters that change when it signs
-anew), and bearer tokens.
+again), and bearer tokens.
 """
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def recording_identity(url: str, signing_parameters: Sequence[str] = SIGNING_PARAMETERS) -> str:
-    """The URL without what changes when it is signed anew: two with the same identity name the same recording.
+    """The URL without what changes when it is signed again: two with the same identity name the same recording.
 
     Leaves out signing parameters, user information, the fragment and a default port; scheme and host in lower case.
     The other parameters keep their order. Never raises: what is no URL is its own identity.

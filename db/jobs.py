@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.clock import Clock
-from db.database import EVERY_WORKSPACE, SOCKET, Database
+from db.database import EVERY_WORKSPACE, Database
 from db.rows import CALL_COLUMNS, to_call
 from db.tables import calls, jobs, stage_results
-from db.turns import Turn
+from db.turns import ChargedTurn, HeldTurn, settle
 from pipeline.domain.call import Call, Job
+from pipeline.domain.stage import Stage
 from pipeline.errors import CallError, LeaseLost, RecordingError
 
 WAKE_CHANNEL = "switchboard_jobs"
-VOICES = ("diarization", "voiceprint")  # stages that leave voiceprints behind
+VOICES = (Stage.DIARIZATION, Stage.RECLUSTERING, Stage.VOICEPRINT)  # stages that leave voiceprints behind
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to work on a job while `job.run` is the newest, with the call as it was when the job was taken up.
+    """The right to work on a job while `job.run` is the newest, with the call as it was when the job was claimed.
 
     `fetching`: to fetch its recordings, no more; `job.run` counts the fetches then. `warnings`: of the last fetch.
     `turn`: what its lane was charged for it; None where nothing was.
@@ -41,33 +41,20 @@ class Lease:
     clock: Clock
     fetching: bool = False
     warnings: tuple[str, ...] = ()
-    turn: Turn | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """How much there is to do. Seconds are seconds of audio as senders declared them (`duration`)."""
-
-    queued: int  # waiting, those that are to be tried later included
-    delayed: int  # of these, to be tried later
-    running: int
-    queued_seconds: float  # of what could start now
-    running_seconds: float
-    queued_unknown: int  # could start now, of unknown length
-    oldest_seconds: float  # how long the job that has waited longest and could start now has waited
+    turn: ChargedTurn | None = None
 
 
 # A lease that runs out while the server is down says nothing about its holder, who could not renew it: after a start of
 # the server, and after an outage that the claimer itself has seen (`take_over` false), holders have the time of a lease
 # to renew first. A job without a worker was abandoned by somebody who knows that its holder is dead.
 _CLAIM = sa.text(
-    "SELECT claim_jobs(:worker, :count, :ttl, :suspect_from, :suspects, :take_over, :held_back, :backfill, :guests)"
+    "SELECT claim_jobs(:worker, :count, :ttl, :quarantine_after, :suspects, :take_over, :held_back, :backfill, :guests)"
 )
 
 _CLAIM_FETCHES = sa.text("SELECT claim_fetches(:worker, :count, :ttl, :take_over, :per_workspace, :per_host, true)")
 
 HELD_BACK = "waiting to be alone"  # the stage of a suspect that is leased and not yet worked on
-NO_SUSPECTS = 2**31 - 1
+NO_QUARANTINE = 2**31 - 1
 
 _RENEW = sa.text("""
     UPDATE jobs SET lease_until = now() + make_interval(secs => :ttl)
@@ -82,32 +69,19 @@ _RENEW = sa.text("""
 
 _LEASED = sa.text("(jobs.state = 'running' OR jobs.state = 'fetching' AND jobs.lease_until IS NOT NULL)")
 
-_DEPTH = sa.text("""
-    SELECT
-        count(*) FILTER (WHERE waits),
-        count(*) FILTER (WHERE waits AND not due),
-        count(*) FILTER (WHERE NOT waits),
-        coalesce(sum(audio_seconds) FILTER (WHERE waits AND due), 0)::float,
-        coalesce(sum(audio_seconds) FILTER (WHERE NOT waits), 0)::float,
-        count(*) FILTER (WHERE waits AND due AND audio_seconds IS NULL),
-        coalesce(extract(epoch FROM now() - min(not_before) FILTER (WHERE waits AND due)), 0)::float
-    FROM jobs, LATERAL (SELECT not_before <= now() AS due, state <> 'running' AND lease_until IS NULL AS waits) AS clock
-    WHERE state IN ('fetching', 'queued', 'running')
-""")
-
 
 async def claim(
     database: Database,
     worker: str,
     count: int,
     ttl: float,
-    suspect_from: int = NO_SUSPECTS,
+    quarantine_after: int = NO_QUARANTINE,
     suspects: bool = False,
     take_over: bool = True,
     backfill: float = 0.1,
     guests: int = 0,
 ) -> list[Lease]:
-    """Take up at most `count` jobs for `ttl` seconds: live calls first, teams by turns, each team's longest due first.
+    """Claim at most `count` jobs for `ttl` seconds: live calls first, teams by turns, each team's longest due first.
 
     At most `guests` more are calls of workspaces of which none was being worked on, one of each.
 
@@ -115,11 +89,11 @@ async def claim(
     are by seconds of audio and priority: `schema/functions/3_queue.sql` has the rule. A job whose lease ran out
     counts a crash. Several workers may claim at once; no job goes to two of them.
 
-    Jobs with `suspect_from` crashes or more may be what kills their worker: `suspects` claims those and no others, in
-    the stage `HELD_BACK`, in which the death of their worker is not counted against them. With `take_over` False no
+    Jobs with `quarantine_after` crashes or more may be what kills their worker: `suspects` claims only those, in the
+    stage `HELD_BACK`, in which the death of their worker is not counted against them. With `take_over` False no
     lease that merely ran out is taken over: the caller has just found the server again, as their holders may have.
     """
-    values = {"worker": worker, "count": count, "ttl": ttl, "suspect_from": suspect_from}
+    values = {"worker": worker, "count": count, "ttl": ttl, "quarantine_after": quarantine_after}
     values |= {
         "suspects": suspects,
         "take_over": take_over,
@@ -140,7 +114,7 @@ async def claim_fetches(
     per_host: int,
     take_over: bool = True,
 ) -> list[Lease]:
-    """Take up at most `count` jobs whose recordings are to be fetched, for `ttl` seconds, all `Lease.fetching`.
+    """Claim at most `count` jobs whose recordings are to be fetched, for `ttl` seconds, all `Lease.fetching`.
 
     The workspace that fetches least comes first; none holds more than `per_workspace` at once, nor more than there is
     room left, nor more than `per_host` of one host: `schema/functions/4_fetches.sql`. See `claim` for `take_over`.
@@ -202,8 +176,15 @@ async def stage(database: Database, lease: Lease, stage: str) -> None:
         await change(connection, lease, stage=stage)
 
 
-async def retry(database: Database, lease: Lease, error: CallError, delay: float, counts_as_failure: bool) -> None:
-    """Back to the queue for `delay` seconds, with the reason. Raises LeaseLost.
+async def retry(
+    database: Database,
+    lease: Lease,
+    error: CallError,
+    delay: float,
+    counts_as_failure: bool,
+    held: Sequence[HeldTurn] = (),
+) -> None:
+    """Back to the queue for `delay` seconds, with the reason; charge what was `held`. Raises LeaseLost.
 
     Where the recording got a newer address meanwhile, what the old one answered is no reason to wait.
     """
@@ -216,13 +197,18 @@ async def retry(database: Database, lease: Lease, error: CallError, delay: float
             **_reason(error),
             failures=jobs.c.failures + (1 if counts_as_failure else 0),
         )
+        await settle(connection, held)
 
 
-async def release(database: Database, leases: Sequence[Lease]) -> None:
-    """Back to the queue at once, nothing counted: the worker is leaving. Leases already lost are passed over."""
+async def release(database: Database, leases: Sequence[Lease], held: Sequence[HeldTurn] = ()) -> None:
+    """Back to the queue at once, nothing counted: the worker is leaving. Leases already lost are passed over.
+
+    What was `held` is charged.
+    """
     async with database.transaction(EVERY_WORKSPACE) as connection:
         for lease in sorted(leases, key=lambda lease: lease.job.job_id):
             await connection.execute(sa.update(jobs).where(_held(lease)).values(**_waiting(lease, 0)))
+        await settle(connection, held)
 
 
 async def fetched(database: Database, lease: Lease, warnings: Sequence[str] = ()) -> None:
@@ -233,16 +219,17 @@ async def fetched(database: Database, lease: Lease, warnings: Sequence[str] = ()
         await change(connection, lease, **later, attempts=jobs.c.attempts - 1)  # fetching was part of this attempt
 
 
-async def fetch_again(database: Database, lease: Lease) -> None:
-    """The recordings are not in the store: back to those that are fetched. Raises LeaseLost."""
+async def fetch_again(database: Database, lease: Lease, held: Sequence[HeldTurn] = ()) -> None:
+    """The recordings are not in the store: back to those that are fetched; charge what was `held`. Raises LeaseLost."""
     async with database.transaction(lease.workspace_id) as connection:
         await lock(connection, lease)
         later = _waiting(lease, 0) | {"state": "fetching"}
         await change(connection, lease, **later, attempts=jobs.c.attempts - 1)
+        await settle(connection, held)
 
 
-async def fail(database: Database, lease: Lease, error: CallError) -> None:
-    """Give up. Raises LeaseLost.
+async def fail(database: Database, lease: Lease, error: CallError, held: Sequence[HeldTurn] = ()) -> None:
+    """Fail the job and charge what was `held`. Raises LeaseLost.
 
     Not yet, though, where the recording got a newer address meanwhile: then the job is queued again instead.
     A process job takes its call to `failed`, with the error's code, sentence and whether a retry could help. A call
@@ -253,21 +240,25 @@ async def fail(database: Database, lease: Lease, error: CallError) -> None:
         row = await lock(connection, lease)
         if _has_newer_address(row, lease, error):
             await change(connection, lease, **_waiting(lease, 0), **_reason(error))
-            return
-        if lease.job.kind == "analyze" and row.metadata_version != lease.metadata_version:
+        elif lease.job.kind == "analyze" and row.metadata_version != lease.metadata_version:
             await change(connection, lease, **_waiting(lease, 0), **_reason(error), failures=0)
-            return
-        await change(connection, lease, **_ended("failed"), **_reason(error))
-        await _drop_voices(connection, lease)
-        if lease.job.kind == "analyze":
-            warning = f"The analysis after a change of the call's data failed, its findings are older: {error.message}"
-            changes: dict[str, Any] = {"analysis_warnings": [warning]}
         else:
-            changes = {"state": "failed", "failed_at": sa.func.now()}
-            changes |= {f"failure_{name.removeprefix('error_')}": value for name, value in _reason(error).items()}
-        await connection.execute(
-            sa.update(calls).where(calls.c.id == lease.call_pk).values(**changes, updated_at=sa.func.now())
-        )
+            await _fail(connection, lease, error)
+        await settle(connection, held)
+
+
+async def _fail(connection: AsyncConnection, lease: Lease, error: CallError) -> None:
+    await change(connection, lease, **_ended("failed"), **_reason(error))
+    await _drop_voices(connection, lease)
+    if lease.job.kind == "analyze":
+        warning = f"The analysis after a change of the call's data failed, its findings are older: {error.message}"
+        changes: dict[str, Any] = {"analysis_warnings": [warning]}
+    else:
+        changes = {"state": "failed", "failed_at": sa.func.now()}
+        changes |= {f"failure_{name.removeprefix('error_')}": value for name, value in _reason(error).items()}
+    await connection.execute(
+        sa.update(calls).where(calls.c.id == lease.call_pk).values(**changes, updated_at=sa.func.now())
+    )
 
 
 async def _drop_voices(connection: AsyncConnection, lease: Lease) -> None:
@@ -281,33 +272,9 @@ async def _drop_voices(connection: AsyncConnection, lease: Lease) -> None:
     await connection.execute(sa.delete(stage_results).where(left))
 
 
-async def refresh(database: Database, lease: Lease) -> Lease:
-    """The same lease with the call as it is now: for the analysis of a call whose metadata changed meanwhile.
-
-    Raises LeaseLost.
-    """
-    async with database.transaction(lease.workspace_id) as connection:
-        row = await lock(connection, lease)
-        return Lease(lease.job, to_call(row), lease.workspace_id, lease.call_pk, row.metadata_version, lease.clock)
-
-
-async def depth(database: Database) -> Depth:
-    """How much is queued and running, over all workspaces."""
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        return Depth(*(await connection.execute(_DEPTH)).one())
-
-
-async def wakes(database: Database) -> AsyncIterator[None]:
-    """Yields each time work is queued, on a connection of its own, and once at the start.
-
-    A hint, not a promise: poll as well. Raises psycopg.OperationalError when the connection is lost.
-    """
-    connection = await psycopg.AsyncConnection.connect(database.url, autocommit=True, **SOCKET)
-    async with connection:
-        await connection.execute(f"LISTEN {WAKE_CHANNEL}")
-        yield
-        async for _ in connection.notifies():
-            yield
+def wakes(database: Database) -> AsyncIterator[None]:
+    """As `Database.wakes`, each time work is queued."""
+    return database.wakes(WAKE_CHANNEL)
 
 
 # For the other writers of this package: they keep the order call, then job, so that nobody waits in a circle.
@@ -392,7 +359,7 @@ def _lease(row: sa.Row[Any]) -> Lease:
     )
     warnings = tuple(row.fetch_warnings)
     first = row.kind == "process" and row.run == 1
-    turn = None if fetching else Turn(row.team_id, row.live, row.audio_seconds if first else 0.0)
+    turn = None if fetching else ChargedTurn(row.team_id, row.live, row.audio_seconds if first else 0.0)
     clock = Clock(row.started_at)  # the moment of the claim
     return Lease(
         job, to_call(row), row.workspace_id, row.call_pk, row.metadata_version, clock, fetching, warnings, turn

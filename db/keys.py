@@ -23,7 +23,7 @@ from pipeline.errors import UnknownTeam
 SCOPES = frozenset({"submit", "read"})
 SECRET_BYTES = 32
 SECRET_LENGTH = 52  # "sb_", 43 characters of 32 random bytes, and 6 of a checksum over what stands before them
-PREFIX_LENGTH = 9  # of the secret, shown to recognise a key by: "sb_" and six characters
+PREFIX_LENGTH = 9  # of the secret, shown to recognize a key by: "sb_" and six characters
 
 
 @dataclass(frozen=True, slots=True)

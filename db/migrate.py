@@ -19,8 +19,9 @@ from alembic.util.exc import CommandError
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 from sqlalchemy.exc import OperationalError
 
+from db import migrations
 from db.database import CONNECT_SECONDS, WORKSPACE_SETTING, sqlalchemy_url
-from db.migrations import SCHEMA, functions
+from db.migrations import SCHEMA
 
 OLDEST_POSTGRES = 14
 ADVISORY_LOCK = 0x5317C4B0A4D  # any number that nobody else in the database uses
@@ -29,7 +30,7 @@ ADVISORY_LOCK = 0x5317C4B0A4D  # any number that nobody else in the database use
 LOCK_MILLISECONDS = 500  # that a migration may wait for a table, and others for the migration
 PAUSE_SECONDS = 1.0  # between two attempts, in which those others go on
 TURN_SECONDS = 0.1  # between two questions whether another process still migrates
-PATIENCE_SECONDS = 600.0  # for all attempts at one migration together
+TIMEOUT_SECONDS = 600.0  # for all attempts at one migration together
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +53,9 @@ def migrate(url: str) -> None:
         try:
             if _revision(connection) is None:
                 _create(connection)
-            _patiently(connection, lambda: command.upgrade(config, "head"))
-            _patiently(connection, lambda: _make_service_role(connection))
+            _retried(connection, lambda: command.upgrade(config, "head"))
+            _retried(connection, lambda: _renew_functions(connection))
+            _retried(connection, lambda: _make_service_role(connection))
         except CommandError as error:
             raise DatabaseUnfit(
                 f"The database was migrated by another version of Switchboard: {error}. Use that version or a "
@@ -68,12 +70,30 @@ def migrate(url: str) -> None:
 
 def _create(connection: sa.Connection) -> None:
     """Make the schema of today in an empty database, in one transaction."""
-    driver = connection.connection.driver_connection
-    assert driver is not None
-    for part in ((SCHEMA / "tables.sql").read_text("utf-8"), functions(), (SCHEMA / "policies.sql").read_text("utf-8")):
-        driver.execute(part)
-    MigrationContext.configure(connection).stamp(ScriptDirectory.from_config(_config()), "head")
+    with connection.begin():
+        MigrationContext.configure(connection).stamp(ScriptDirectory.from_config(_config()), "head")
+        _execute(connection, "tables.sql")
+        migrations.apply_functions(connection)
+        _execute(connection, "policies.sql")
+
+
+def _renew_functions(connection: sa.Connection) -> None:
+    """Replace functions of a version before. Those of a later one stay: they serve nodes of this version, too."""
+    if _has_older_functions(connection):
+        migrations.apply_functions(connection)
+    elif _has_later_functions(connection):
+        log.warning("the database has the SQL functions of a later version; they are left as they are")
     connection.commit()
+
+
+def _has_older_functions(connection: sa.Connection) -> bool:
+    stored = migrations.stored_digest(connection)
+    return stored != migrations.digest() and (stored is None or stored in migrations.known_digests())
+
+
+def _has_later_functions(connection: sa.Connection) -> bool:
+    stored = migrations.stored_digest(connection)
+    return stored is not None and stored not in migrations.known_digests()
 
 
 def _revision(connection: sa.Connection) -> str | None:
@@ -85,7 +105,7 @@ def _revision(connection: sa.Connection) -> str | None:
 def _our_turn(connection: sa.Connection) -> None:
     """Wait until no other process migrates; closing the connection ends the turn.
 
-    Asked for again and again: a statement that waits is a transaction, and whoever builds an index concurrently waits
+    Asked for again and again: a statement that waits is a transaction, and building an index concurrently waits
     for all transactions that were there before, so that the two would wait for each other.
     """
     ask = sa.text("SELECT pg_try_advisory_lock(:key)")
@@ -95,9 +115,9 @@ def _our_turn(connection: sa.Connection) -> None:
     connection.commit()  # the lock belongs to the session, not to this transaction
 
 
-def _patiently(connection: sa.Connection, step: Callable[[], None]) -> None:
+def _retried(connection: sa.Connection, step: Callable[[], None]) -> None:
     """Run a step, again and again while others hold its tables. Raises `DatabaseUnfit` that names who does."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             return step()
@@ -108,7 +128,7 @@ def _patiently(connection: sa.Connection, step: Callable[[], None]) -> None:
             holders = _long_transactions(connection)
             if time.monotonic() > deadline:
                 raise DatabaseUnfit(
-                    f"The schema could not be changed within {PATIENCE_SECONDS:.0f} s: other sessions hold its tables "
+                    f"The schema could not be changed within {TIMEOUT_SECONDS:.0f} s: other sessions hold its tables "
                     f"({holders}). End them and run `switchboard migrate` again; nothing is half done."
                 ) from error
             log.warning("migration waits for other sessions: %s", holders)
@@ -129,16 +149,31 @@ def _long_transactions(connection: sa.Connection) -> str:
 
 
 def is_current(url: str) -> bool:
-    """Whether the database has the schema of this version."""
+    """Whether the database has the schema of this version, and its functions or later ones."""
     with _connection(url) as connection:
-        return _revision(connection) == _head()
+        return _revision(connection) == _head() and not _has_older_functions(connection)
+
+
+def has_later_functions(url: str) -> bool:
+    """Whether another node has brought SQL functions that this version does not know; they serve this version, too."""
+    with _connection(url) as connection:
+        return _has_later_functions(connection)
 
 
 def _make_service_role(connection: sa.Connection) -> None:
+    with connection.begin():
+        _execute(connection, "service_role.sql")
+
+
+def _execute(connection: sa.Connection, name: str) -> None:
+    """Run a file of the schema in the transaction that has begun.
+
+    It goes straight to the driver, as SQLAlchemy would look for parameters in it; nor does it begin a transaction.
+    """
+    assert connection.in_transaction()
     driver = connection.connection.driver_connection
     assert driver is not None
-    driver.execute((SCHEMA / "service_role.sql").read_text(encoding="utf-8"))
-    driver.commit()
+    driver.execute((SCHEMA / name).read_bytes())
 
 
 def _head() -> str | None:

@@ -51,7 +51,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Replicas:
+class ReplicaState:
     """What a scaling policy saw and asked for last."""
 
     name: str
@@ -67,7 +67,7 @@ class Backlog:
     groups: tuple[Group, ...]
     later: int  # calls to be tried later
     paces: tuple[Pace, ...]
-    engines: tuple[Replicas, ...]
+    engines: tuple[ReplicaState, ...]
 
     @property
     def usual_seconds(self) -> float:
@@ -108,7 +108,7 @@ class Place:
     live: bool
     running: bool
     audio_seconds: float  # of the call itself
-    before: float  # seconds of audio that wait in the same lane before it; 0 while it is at work
+    before: float  # seconds of audio that wait in the same lane before it; 0 while it is running
 
 
 _WHAT = ("kind", "live", "channels", "recognized", "voice_done")
@@ -261,7 +261,7 @@ async def _paces(connection: AsyncConnection) -> tuple[Pace, ...]:
     return tuple(Pace(*row) for row in rows)
 
 
-async def _engines(connection: AsyncConnection) -> tuple[Replicas, ...]:
-    columns = [engines.c[name] for name in Replicas.__dataclass_fields__]
+async def _engines(connection: AsyncConnection) -> tuple[ReplicaState, ...]:
+    columns = [engines.c[name] for name in ReplicaState.__dataclass_fields__]
     rows = await connection.execute(sa.select(*columns).order_by(engines.c.name))
-    return tuple(Replicas(*row) for row in rows)
+    return tuple(ReplicaState(*row) for row in rows)

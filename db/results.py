@@ -1,4 +1,4 @@
-"""What each stage of a job left behind, so that a job taken up again skips what is done.
+"""What each stage of a job left behind, so that a resumed job skips what is done.
 
 A stage's result belongs to the content it was made from: another job of the same call that fetches the very same
 bytes finds it too. What was fetched belongs to the job.
@@ -6,7 +6,7 @@ bytes finds it too. What was fetched belongs to the job.
 
 import logging
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -19,23 +19,27 @@ from db.database import Database
 from db.jobs import Lease
 from db.tables import calls, recordings, stage_results
 from pipeline.domain.call import Call
-from pipeline.domain.speech import BY_VOICE, STAGES, Recording, Transcript
+from pipeline.domain.speech import BY_VOICE, Recording, Transcript
+from pipeline.domain.stage import Stage
 
 log = logging.getLogger(__name__)
 
-LEGS = "legs"
-"""Beside the stages: a recording by itself, stored while the call's other one is awaited. It has to be recorded one by
-one, and is loaded as a tuple of all there are. "fetch" is recorded when no other is awaited any longer."""
+_FETCHED = (Stage.FETCH, Stage.LEG)  # what they record are rows of `recordings`, not of `stage_results`
+_ADAPTERS = {
+    stage: TypeAdapter[Any](stage.result) for stage in Stage if stage.result is not None and stage not in _FETCHED
+}
 
-_ADAPTERS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(cast(Any, kind)) for name, kind in STAGES.items()}
-
-
+# The record's speakers have the labels of the reclustering, where there is one: the diarization's are others then.
 _KEEP_VOICES = sa.text("""
     UPDATE stage_results SET result = jsonb_set(result, '{voiceprints}', coalesce((
         SELECT jsonb_object_agg(voice.key, voice.value) FROM jsonb_each(result -> 'voiceprints') AS voice
-        WHERE voice.key = ANY (CAST(:members AS text[]))
+        WHERE voice.key = ANY (CAST(:members AS text[])) AND (stage = 'reclustering' OR NOT EXISTS (
+            SELECT FROM stage_results AS later
+            WHERE later.call_pk = :call AND later.content_key = :key AND later.stage = 'reclustering'
+        ))
     ), '{}'))
-    WHERE call_pk = :call AND content_key = :key AND stage = 'diarization' AND result -> 'voiceprints' <> '{}'
+    WHERE call_pk = :call AND content_key = :key AND stage IN ('diarization', 'reclustering')
+        AND result -> 'voiceprints' <> '{}'
 """)
 
 
@@ -48,16 +52,17 @@ def content_key(fetched: Sequence[Recording], call: Call) -> str:
     return " ".join([f"of {files}", *(f"{r.channel}:{r.sha256}" for r in sorted(fetched, key=lambda r: r.channel))])
 
 
-async def load(database: Database, lease: Lease) -> dict[str, Any]:
-    """Stage name -> what it recorded, as the type in `STAGES`. Nothing but `LEGS` before the recordings were fetched.
+async def load(database: Database, lease: Lease) -> dict[Stage, Any]:
+    """Return what each stage recorded, as its `result`. Nothing but `LEG` before the recordings were fetched.
 
-    Load again after recording "fetch": the content may have been worked on before, by another job of the call. What
-    another version recorded in a form that cannot be read counts as not recorded: the stage runs again.
+    `LEG` is recorded for one recording at a time and loaded as a tuple of all there are; `FETCH` is recorded when no
+    other is awaited any longer. Load again after recording `FETCH`: another job of the call may have worked on the same
+    content. What another version recorded in a form that cannot be read counts as not recorded: the stage runs again.
     """
     async with database.transaction(lease.workspace_id) as connection:
         legs, settled = await _legs(connection, lease)
         if not legs or not settled:
-            return {LEGS: legs} if legs else {}
+            return {Stage.LEG: legs} if legs else {}
         fetched = legs
         rows = await connection.execute(
             sa.select(stage_results.c.stage, stage_results.c.result).where(
@@ -65,11 +70,11 @@ async def load(database: Database, lease: Lease) -> dict[str, Any]:
                 stage_results.c.content_key == content_key(fetched, lease.call),
             )
         )
-        stored = {stage: result for stage, result in rows if stage in _ADAPTERS}
-    found: dict[str, Any] = {"fetch": fetched, LEGS: fetched}
-    for stage, result in stored.items():
+        stored = {row.stage: row.result for row in rows}
+    found: dict[Stage, Any] = {Stage.FETCH: fetched, Stage.LEG: fetched}
+    for stage in _ADAPTERS.keys() & stored:
         try:
-            found[stage] = _ADAPTERS[stage].validate_python(result)
+            found[stage] = _ADAPTERS[stage].validate_python(stored[stage])
         except ValidationError as error:
             log.warning(
                 "call %s: %s recorded in another form: %d faults", lease.call.call_id, stage, error.error_count()
@@ -77,15 +82,15 @@ async def load(database: Database, lease: Lease) -> dict[str, Any]:
     return found
 
 
-async def record(database: Database, lease: Lease, stage: str, result: Any) -> None:
+async def record(database: Database, lease: Lease, stage: Stage, result: Any) -> None:
     """Keep what `stage` made; a second time replaces the first.
 
     A job that gets further than before is not what its worker died of: its crashes no longer count.
 
-    Raises LeaseLost, and ValueError for an unknown stage or one recorded before "fetch".
+    Raises LeaseLost, and ValueError for a stage that records nothing or one recorded before `FETCH`.
     """
-    if stage not in _ADAPTERS and stage != LEGS:
-        raise ValueError(f"no stage is called {stage!r}; there are {', '.join(_ADAPTERS)}")
+    if stage.result is None:
+        raise ValueError(f"stage {stage.value!r} records nothing")
     async with database.transaction(lease.workspace_id) as connection:
         news = _left(stage, result)
         if lease.job.crashes and not await _known(connection, lease, stage, result):
@@ -94,15 +99,15 @@ async def record(database: Database, lease: Lease, stage: str, result: Any) -> N
             await jobs.change(connection, lease, **news)
         else:
             await jobs.hold(connection, lease)
-        if stage == LEGS:
+        if stage is Stage.LEG:
             await _record_leg(connection, lease, result)
             return
-        if stage == "fetch":
+        if stage is Stage.FETCH:
             await _record_fetched(connection, lease, result)
             return
         fetched, settled = await _legs(connection, lease)
         if not fetched or not settled:
-            raise ValueError(f"{stage!r} recorded before 'fetch'")
+            raise ValueError(f"stage {stage.value!r} recorded before 'fetch'")
         values = {"job_id": lease.job.job_id, "result": result, "recorded_at": sa.func.now()}
         await connection.execute(
             insert(stage_results)
@@ -125,20 +130,20 @@ async def drop_voices(connection: AsyncConnection, lease: Lease, call: Call, tra
     await connection.execute(_KEEP_VOICES, {"call": lease.call_pk, "key": key, "members": members})
 
 
-def _left(stage: str, result: Any) -> dict[str, Any]:
+def _left(stage: Stage, result: Any) -> dict[str, Any]:
     """What the queue is to know of the work that is left: `queue.py` counts it."""
-    if stage == "audio":
+    if stage is Stage.AUDIO:
         return {"audio_seconds": result.duration, "channels": 2 if result.layout.kind.separated else 1}
-    if stage == "asr":
+    if stage is Stage.RECOGNITION:
         return {"recognized": True}
-    return {"voice_done": True} if stage in ("diarization", "voiceprint") else {}
+    return {"voice_done": True} if stage in (Stage.DIARIZATION, Stage.VOICEPRINT) else {}
 
 
-async def _known(connection: AsyncConnection, lease: Lease, stage: str, result: Any) -> bool:
+async def _known(connection: AsyncConnection, lease: Lease, stage: Stage, result: Any) -> bool:
     """Whether an earlier attempt got as far as this stage of this content."""
     fetched, _ = await _legs(connection, lease)
-    if stage in ("fetch", LEGS):
-        new = {result.channel} if stage == LEGS else {recording.channel for recording in result}
+    if stage in _FETCHED:
+        new = {result.channel} if stage is Stage.LEG else {recording.channel for recording in result}
         return new <= {recording.channel for recording in fetched}
     row = await connection.execute(
         sa.select(stage_results.c.stage).where(

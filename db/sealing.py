@@ -2,7 +2,7 @@
 
 A value is sealed by Fernet (AES-128-CBC with HMAC-SHA256, https://github.com/fernet/spec). Of several keys the first
 seals and all open, so that a key is replaced by putting a new one before it; `reseal` then carries stored values over.
-Without keys values are kept as they are, with a mark that says so: whoever reads the database reads them.
+Without keys values are kept as they are, with a mark that says so: anyone who reads the database reads them.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class SecretSealed(CallError):
     """A stored secret cannot be opened with the keys that are set."""
 
     code = "secret_sealed"
-    retryable = True  # whoever sets the key mends it
+    retryable = True  # setting the key fixes it
 
 
 class Sealer:

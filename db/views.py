@@ -43,7 +43,7 @@ class JobSummary:
     failures: int
     crashes: int
     created_at: datetime
-    started_at: datetime | None  # last taken up
+    started_at: datetime | None  # last claimed
     queued_since: datetime | None  # while queued
     next_try: datetime | None  # while queued
     finished_at: datetime | None
@@ -75,7 +75,7 @@ class CallSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class CallMoment:
     """A moment in the life of a call: "submitted", "process queued", "completed", ... `about` is a job's id, if any."""
 
     at: datetime
@@ -102,7 +102,7 @@ class CallRecord:
     warnings: tuple[str, ...]
     submissions: int
     jobs: tuple[JobSummary, ...]
-    timeline: tuple[Event, ...]
+    timeline: tuple[CallMoment, ...]
 
 
 def to_json(view: Any) -> str:
@@ -209,7 +209,7 @@ async def _record(connection: AsyncConnection, row: Any) -> CallRecord:
         sa.select(*columns).where(submissions.c.call_pk == row.id).order_by(submissions.c.id)
     )
     bodies = sent.all()
-    submitted = [Event(at, "submitted", about) for at, about, _ in bodies]
+    submitted = [CallMoment(at, "submitted", about) for at, about, _ in bodies]
     return CallRecord(
         call=_summary(row),
         job_id=row.job_id,
@@ -274,17 +274,17 @@ async def _recordings(connection: AsyncConnection, job_id: UUID | None) -> tuple
     return tuple(Recording(**row._mapping) for row in rows)
 
 
-def _timeline(row: sa.Row[Any], submitted: list[Event], all_jobs: Sequence[JobSummary]) -> tuple[Event, ...]:
+def _timeline(row: sa.Row[Any], submitted: list[CallMoment], all_jobs: Sequence[JobSummary]) -> tuple[CallMoment, ...]:
     events = list(submitted)
     for job in all_jobs:
-        events.append(Event(job.created_at, f"{job.kind} queued", job.job_id))
+        events.append(CallMoment(job.created_at, f"{job.kind} queued", job.job_id))
         if job.started_at:
-            events.append(Event(job.started_at, f"{job.kind} taken up", job.job_id))
+            events.append(CallMoment(job.started_at, f"{job.kind} claimed", job.job_id))
         if job.finished_at:
-            events.append(Event(job.finished_at, f"{job.kind} {job.state}", job.job_id))
+            events.append(CallMoment(job.finished_at, f"{job.kind} {job.state}", job.job_id))
     for what in ("completed", "failed"):
         if (at := row._mapping[f"{what}_at"]) is not None:
-            events.append(Event(at, what, row.job_id))
+            events.append(CallMoment(at, what, row.job_id))
     return tuple(sorted(events, key=lambda event: event.at))
 
 

@@ -1,4 +1,4 @@
-"""What members sound like, computed anew from their voiceprints whenever one comes, goes or changes hands.
+"""What members sound like, computed again from their voiceprints whenever one comes, goes or changes hands.
 
 A `VoicePolicy` decides; here is which samples it is asked about. Everything follows from the set of samples
 that are kept, so taking one out gives the centroids and standings that were there before it came.
@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.tables import calls, findings, jobs, voice_centroids, voiceprint_events, voiceprints
 from pipeline.domain.speech import Voiceprint
-from pipeline.domain.voices import Centroid, Sample, Standing, VoicePolicy
+from pipeline.domain.voices import Centroid, Standing, VoicePolicy, VoiceSample
 
 LATEST = 50  # voiceprints of a member that make the profile; older ones wait
 MOST_NAMELESS = 500  # the latest nameless voiceprints that a new profile may name
@@ -25,7 +25,7 @@ MOST_NAMELESS = 500  # the latest nameless voiceprints that a new profile may na
 def learnable() -> sa.ColumnElement[bool]:
     """The one place that says which voiceprints may be learnt from: not removed, and named by somebody who knows.
 
-    What a voice was recognised as is no ground to learn from it. Whatever else forbids it (a consent that is missing or
+    What a voice was recognized as is no ground to learn from it. Whatever else forbids it (a consent that is missing or
     has run out) belongs here.
     """
     return sa.and_(voiceprints.c.removed_at.is_(None), voiceprints.c.named_by.in_(("sender", "person")))
@@ -63,7 +63,7 @@ async def refresh(
     members: Iterable[UUID | None],
     policy: VoicePolicy,
 ) -> None:
-    """Compute the profiles of `members` anew, of all whose samples resemble them, and whose the nameless voices are."""
+    """Recompute the profiles of `members` and of all whose samples resemble them, and whose nameless voices are."""
     book = _Book(connection, workspace_id, model, policy)
     changed = {member for member in members if member is not None}
     touched = set(changed)
@@ -111,7 +111,7 @@ class _Book:
         self._model = model
         self._policy = policy
 
-    async def samples(self, member: UUID) -> list[Sample]:
+    async def samples(self, member: UUID) -> list[VoiceSample]:
         """The latest that may be learnt from."""
         columns = [voiceprints.c[name] for name in ("call_pk", "vector", "speech_seconds", "flaws")]
         query = (
@@ -122,7 +122,7 @@ class _Book:
         )
         rows = list(await self._connection.execute(query))
         return [
-            Sample(f"{row.call_pk:020d}", self._voiceprint(row.vector, row.speech_seconds, row.flaws), row.vouched)
+            VoiceSample(f"{row.call_pk:020d}", self._voiceprint(row.vector, row.speech_seconds, row.flaws), row.vouched)
             for row in rows
             if len(row.vector) == len(rows[0].vector)  # another model under the same name
         ]

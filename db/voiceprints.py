@@ -175,7 +175,7 @@ async def vouch(
 
 
 async def follow(connection: AsyncConnection, lease: Lease) -> None:
-    """After the recording of a call has been worked on: analyse it again if its voice was named meanwhile.
+    """After the recording of a call has been processed: analyze it again if its voice was named meanwhile.
 
     Not after an analysis: one that cannot find the member (of another team) would ask for itself without end.
     """

@@ -12,11 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from db import event_upkeep, events
 from db.database import EVERY_WORKSPACE, Database
 from db.directory import NotInDirectory
+from db.event_types import PARTS, type_names
 from db.sealing import Sealer
 from db.tables import webhook_endpoints as endpoints
 
-EVENT_TYPES = ("call.received", "call.transcribing", "call.completed", "call.failed")
-PARTS = ("record", "transcript")  # what an event may carry beyond ids, state and times
 MOST_ENDPOINTS = 20  # of a workspace: each costs every change of every call a row
 
 
@@ -50,12 +49,12 @@ async def add(
     workspace_id: UUID,
     url: str,
     sealed_secret: str,
-    event_types: Iterable[str] = EVENT_TYPES,
+    event_types: Iterable[str] | None = None,
     include: Iterable[str] = (),
     team_id: UUID | None = None,
     description: str = "",
 ) -> Endpoint:
-    """A new endpoint; it is sent what happens from now on.
+    """Return a new endpoint; it is sent what happens from now on. No `event_types`: all of them.
 
     Raises ValueError for unknown or no event types and unknown parts, TooManyEndpoints, NotInDirectory where the
     workspace or its team does not exist. The URL is the caller's to check.
@@ -64,7 +63,7 @@ async def add(
         "workspace_id": workspace_id,
         "url": url,
         "secret": sealed_secret,
-        "events": _known(event_types, EVENT_TYPES, "event type"),
+        "events": _known(type_names() if event_types is None else event_types, type_names(), "event type"),
         "include": _known(include, PARTS, "part of a record", none_allowed=True),
         "team_id": team_id,
         "description": description,
@@ -110,7 +109,7 @@ async def change(
     """
     values: dict[str, Any] = {"url": url, "description": description}
     if event_types is not None:
-        values["events"] = _known(event_types, EVENT_TYPES, "event type")
+        values["events"] = _known(event_types, type_names(), "event type")
     if include is not None:
         values["include"] = _known(include, PARTS, "part of a record", none_allowed=True)
     return await _update(database, endpoint, {name: value for name, value in values.items() if value is not None})
@@ -119,7 +118,7 @@ async def change(
 async def remove(database: Database, endpoint: Endpoint) -> bool:
     """Remove it, with what waits for it and its log. False where it is gone already.
 
-    Little by little: what happens to calls meanwhile waits for whoever deletes the endpoint itself.
+    Little by little: what happens to calls meanwhile waits for the deletion of the endpoint itself.
     """
     leaving = {"events": [], "disabled_at": sa.func.now(), "disabled_reason": "It is being removed."}
     if await _update(database, endpoint, leaving) is None:
@@ -137,12 +136,12 @@ async def disable(database: Database, endpoint: Endpoint, reason: str) -> Endpoi
 
 
 async def enable(database: Database, endpoint: Endpoint, pass_over: bool = False) -> Endpoint | None:
-    """Send again, what was kept first, its schedule begun anew; with `pass_over` what was kept is given up instead."""
+    """Send again, what was kept first, on a fresh schedule; with `pass_over` what was kept fails instead."""
     well = dict.fromkeys(
         ("disabled_at", "disabled_reason", "failing_since", "gave_up_at", "last_failure", "paused_until")
     )
     async with database.transaction(endpoint.workspace_id) as connection:
-        await event_upkeep.begin_anew(connection, endpoint.endpoint_id, pass_over)
+        await event_upkeep.restart(connection, endpoint.endpoint_id, pass_over)
         changed = await connection.execute(_change(endpoint, well))
         await connection.execute(events.NOTIFY)
         row = changed.one_or_none()

@@ -4,8 +4,8 @@ CallError
 ├── RecordingError                      the recording itself
 │   ├── RecordingNotReady       retry   404, 401, 403, 409, 425, 429: the sender may still be publishing it
 │   │   └── CredentialsRefused  retry   401 to the credentials that the workspace has for this server
-│   ├── RecordingUnreachable    retry   time-out, refused, 5xx, connection lost on the way
-│   │   └── RecordingTooSlow    retry   a body that comes in drips
+│   ├── RecordingUnreachable    retry   timeout, refused, 5xx, connection lost
+│   │   └── RecordingTooSlow    retry   a body below the minimum speed
 │   ├── RecordingGone                   410
 │   ├── AddressForbidden                not an address we fetch from (SSRF guard, scheme, port)
 │   │   └── RedirectInsecure            from https to http
@@ -14,23 +14,23 @@ CallError
 │   ├── RecordingTooLong
 │   ├── RecordingEmpty                  zero bytes
 │   ├── RecordingTruncated      retry   the body ended before its declared length
-│   ├── RecordingEncoded                compressed in a way that was not asked for
+│   ├── RecordingEncoded                compressed in a way that was not requested
 │   ├── NotAudio                        HTML, text, or nothing that a decoder understands
-│   └── DecoderFailed                   it crashes the decoder, or takes more memory or work than its size explains
+│   └── DecoderFailed                   it crashes the decoder, or needs more memory or work than its size explains
 ├── EngineError                 retry   recognition or diarization failed on this input
 │   ├── EngineLost              retry   its process died
 │   ├── TimedOut                retry   a stage took longer than the length of the audio explains
-│   ├── CheckpointMissing               neither hub nor cache nor path has the model
+│   ├── CheckpointMissing               neither the hub nor the cache nor the path has the model
 │   └── CheckpointDamaged               a model's files are not what its checksums say
 ├── StorageError                retry   our own storage cannot be written or read
-├── SubmissionError                     a submission that cannot be taken
+├── SubmissionError                     a submission that cannot be accepted
 │   ├── UnknownTeam                     teamId names no team of the workspace
 │   ├── CallOfOtherTeam                 a team-scoped key names another team's call
 │   ├── KeyRevoked                      the key was revoked
-│   └── StateUnavailable        retry   PostgreSQL cannot take the call now
+│   └── StateUnavailable        retry   PostgreSQL cannot store the call now
 ├── NotFetched                  retry   the recordings are to be fetched first, or again
-├── LeaseLost                           the job belongs to somebody else now, or was superseded: nothing may be written
-└── WorkerLost                          the job's worker died each time it was taken up
+├── LeaseLost                           another worker has the job, or it was superseded: nothing may be written
+└── WorkerLost                          the job's worker died each time the job was claimed
 
 A caller acts on the class alone: `retryable` says whether trying again later can help, `code` is stored with a
 failed call. Facts travel as attributes set after construction through `with_facts`, so that every error survives
@@ -61,9 +61,9 @@ class CallError(Exception):
 
 
 def told(error: BaseException) -> str:
-    """What a record or an event may say of a failure: our own sentence, of anything else its class alone.
+    """Return what a record or an event may say of a failure: the message of a `CallError`, else the class alone.
 
-    The text of others' exceptions may hold addresses, secrets or words of the call: it belongs in the log.
+    The text of other exceptions may contain addresses, secrets or words of the call: it belongs in the log.
     """
     return error.message if isinstance(error, CallError) else f"unexpected {type(error).__name__}."
 
@@ -75,7 +75,7 @@ class RecordingError(CallError):
 
 
 class RecordingNotReady(RecordingError):
-    """The sender's server does not hand out the recording yet."""
+    """The sender's server does not serve the recording yet."""
 
     code = "recording_not_ready"
     retryable = True
@@ -88,14 +88,14 @@ class CredentialsRefused(RecordingNotReady):
 
 
 class RecordingUnreachable(RecordingError):
-    """The sender's server could not be reached or broke off."""
+    """The sender's server could not be reached, or the connection was lost."""
 
     code = "recording_unreachable"
     retryable = True
 
 
 class RecordingTooSlow(RecordingUnreachable):
-    """The sender's server hands the recording out too slowly."""
+    """The sender's server sends the recording too slowly."""
 
     code = "recording_too_slow"
 
@@ -150,7 +150,7 @@ class RecordingTruncated(RecordingError):
 
 
 class RecordingEncoded(RecordingError):
-    """The recording came in a compression that was not asked for."""
+    """The recording came in a compression that was not requested."""
 
     code = "recording_encoded"
 
@@ -187,7 +187,7 @@ class TimedOut(EngineError):
 
 
 class CheckpointMissing(EngineError):
-    """A model is neither at the given path, nor in the cache, nor to be had from the hub."""
+    """A model is neither at the given path, nor in the cache, nor on the hub."""
 
     code = "checkpoint_missing"
     retryable = False
@@ -208,7 +208,7 @@ class StorageError(CallError):
 
 
 class SubmissionError(CallError):
-    """The submission cannot be taken."""
+    """The submission cannot be accepted."""
 
     code = "submission_error"
 
@@ -232,7 +232,7 @@ class KeyRevoked(SubmissionError):
 
 
 class StateUnavailable(SubmissionError):
-    """The state store cannot take the call at the moment."""
+    """The state store cannot accept the call at the moment."""
 
     code = "state_unavailable"
     retryable = True
@@ -252,6 +252,6 @@ class LeaseLost(CallError):
 
 
 class WorkerLost(CallError):
-    """The process that worked on this call died every time the call was taken up."""
+    """The process that worked on this call died every time the call was claimed."""
 
     code = "worker_lost"

@@ -1,23 +1,20 @@
-"""The recordings of a call, one or two, each kept as soon as it is stored: a retry never asks for it again."""
+"""The recordings of a call, one or two, each recorded as soon as it is stored: a retry does not request it again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from pipeline.audio.fetch import FetchOptions, fetch
-from pipeline.audio.storage import flaw_of
 from pipeline.domain.access import Access
 from pipeline.domain.call import Call
 from pipeline.domain.speech import Recording
-from pipeline.workers import Workers
-
-LEGS = "legs"
-"""What is recorded of each recording while the other one is still awaited, and recalled of all of them."""
+from pipeline.fetch.fetcher import FetchOptions, fetch
+from pipeline.fetch.storage import flaw_of
+from pipeline.runtime.workers import Workers
 
 
 class Legs:
-    """Fetches a call's recordings into `storage`. `keep` is told of each of two as soon as it is stored.
+    """Fetches a call's recordings into `storage`. `keep` is called with each of two as soon as it is stored.
 
-    `warnings` grows where something stored has to be fetched again.
+    `warnings` grows if a stored recording has to be fetched again.
     """
 
     def __init__(
@@ -38,9 +35,9 @@ class Legs:
         return [url for url in (self._call.recording_url, self._call.recording_url2) if url is not None]
 
     async def all(self, stored: Sequence[Recording]) -> list[Recording | BaseException]:
-        """For each recording of the call, in the order of the channels, where it lies or why it could not be had.
+        """For each recording of the call, by channel, where it is stored, or why it could not be fetched.
 
-        `stored`: what an earlier attempt fetched; of these, what is still whole is not asked for.
+        `stored`: what an earlier attempt fetched; what of these is intact is not requested.
         """
         known = {recording.channel: recording for recording in stored}
         return await asyncio.gather(
@@ -61,6 +58,6 @@ class Legs:
         return recording
 
     def _name(self, url: str, channel: int) -> str:
-        """What a part of it is found again by. The query is left out, for signatures change; whether the part still
-        belongs to what the URL names is asked of its server."""
+        """The name of a partial transfer. It leaves out the query, because signatures change; the server confirms that
+        the part still belongs to what the URL names."""
         return f"{self._call.call_id} {channel} {url.partition('?')[0]}"

@@ -36,7 +36,7 @@ class VoiceCalibration(BaseModel):
     fit: float = Field(ge=-1, le=1)  # mean among calls of one member, to be one voice
     related: float = Field(ge=-1, le=1)  # of a member's further centroid to the main one
     agreement: float = Field(ge=-1, le=1)  # of a stretch of a call to its other stretches, to be one voice
-    pieces: float | None = Field(None, ge=-1, le=1)  # mean of pieces of about a second, to be one; None: not told apart
+    pieces: float | None = Field(None, ge=-1, le=1)  # mean of pieces of about a second, to be one; None: not clustered
     pipeline: PipelineParameters | None = None  # None: the pipeline's own configuration says it
     basis: str  # the speech and the figures that these rest on
 

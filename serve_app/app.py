@@ -20,7 +20,7 @@ from ray import serve
 from ray.serve.deployment import Application
 from ray.serve.handle import DeploymentHandle
 
-from pipeline.actors import Diarizer, RayWorkers, Transcriber
+from pipeline.runtime.actors import Diarizer, RayWorkers, Transcriber
 from serve_app.scaling.policy import ScalingOptions, autoscaling, gpu_share, replica_config
 from serve_app.settings import Settings
 
@@ -108,8 +108,8 @@ HEAP = {
 }
 """How glibc gets the Transcriber's memory, on a CPU. A forward pass takes and gives back hundreds of MB, each time page
 by page: with huge pages a tenth as many page faults, and a few per cent of its processor time; with fixed thresholds
-half the memory is kept (`bench/batches_at_once.py`; glibc 2.35 or later, others pass it over). The thresholds by their
-old names, since glibc 2.36 hands on to a child only the first of the tunables in one variable."""
+half the memory is kept (glibc 2.35 or later, others ignore it). The thresholds by their old names, since glibc 2.36
+hands on to a child only the first of the tunables in one variable."""
 
 
 def build_intake(settings: Settings) -> Application:
@@ -121,9 +121,9 @@ def build_intake(settings: Settings) -> Application:
         **replica_config(scaling, target_ongoing_requests=16),
         ray_actor_options={"num_cpus": scaling.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
         # Above `concurrency` Intake itself answers 503, in our own form; Serve's limit lies beyond it.
-        max_ongoing_requests=settings.limits.concurrency + settings.limits.queue,
-        max_queued_requests=settings.limits.queue,
-        backpressure_config={"status_code": 503, "retry_after_s": settings.limits.retry_after_seconds},
+        max_ongoing_requests=settings.limits.concurrency + settings.limits.QUEUE,
+        max_queued_requests=settings.limits.QUEUE,
+        backpressure_config={"status_code": 503, "retry_after_s": settings.limits.RETRY_AFTER_SECONDS},
         max_surge_percent=100,  # a rolling update starts new replicas before it stops old ones
         health_check_period_s=1,  # a dead replica is missed within a second
         health_check_timeout_s=10,
@@ -134,14 +134,15 @@ def build_intake(settings: Settings) -> Application:
 def build_calls(settings: Settings) -> Application:
     """The application that works on calls."""
     cluster_gpus = ray.cluster_resources().get("GPU", 0.0) if ray.is_initialized() else 0.0
+    store = str(settings.checkpoints) if settings.checkpoints else None
     transcriber = Transcriber.options(
         **_engine_options(
             "transcriber", settings, cluster_gpus, HEAP | {n: os.environ[n] for n in HEAP if n in os.environ}
         ),
         max_ongoing_requests=64,
-    ).bind(settings.asr.model_dump(mode="json"))
+    ).bind(settings.asr.model_dump(mode="json"), store)
     diarizer = Diarizer.options(**_engine_options("diarizer", settings, cluster_gpus), max_ongoing_requests=32).bind(
-        settings.diarization.model_dump(mode="json")
+        settings.diarization.model_dump(mode="json"), store
     )
     scaling = settings.scaling.conductor
     return Conductor.options(

@@ -20,7 +20,6 @@ from pydantic import (
     SerializationInfo,
     field_serializer,
     field_validator,
-    model_validator,
 )
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -33,14 +32,12 @@ from pipeline import voice_calibration
 from pipeline.analysis.engine import REVEAL, AnalysisOptions
 from pipeline.asr.engine import AsrOptions
 from pipeline.asr.safety import SafetyOptions
-from pipeline.audio.chunks import SpeechOptions
-from pipeline.audio.decode import DecodeOptions
-from pipeline.audio.fetch import FetchOptions
-from pipeline.deadlines import DeadlineOptions
+from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.diarization.engine import DiarizationOptions
-from pipeline.language.identification import LanguageOptions
+from pipeline.engines import EngineOptions
+from pipeline.fetch.fetcher import FetchOptions
 from pipeline.speakers.roles import RoleOptions
-from pipeline.speakers.turns import TurnOptions
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.intake.limits import LimitOptions
 from serve_app.scaling.policy import ScalingOptions
@@ -48,7 +45,7 @@ from serve_app.service import folder_key
 from serve_app.webhooks.options import WebhookOptions
 
 if TYPE_CHECKING:
-    from pipeline.process import ProcessOptions
+    from pipeline.options import ProcessOptions
 
 PREFIX = "SWITCHBOARD_"
 DELIMITER = "__"
@@ -129,22 +126,15 @@ class Settings(BaseSettings):
     speech: SpeechOptions = Field(default_factory=SpeechOptions)
     asr: AsrOptions = Field(default_factory=AsrOptions)
     diarization: DiarizationOptions = Field(default_factory=DiarizationOptions)
-    language: LanguageOptions = Field(default_factory=LanguageOptions)
     safety: SafetyOptions = Field(default_factory=SafetyOptions)
-    turns: TurnOptions = Field(default_factory=TurnOptions)
     roles: RoleOptions = Field(default_factory=RoleOptions)
     analysis: AnalysisOptions = Field(default_factory=AnalysisOptions)
-    deadlines: DeadlineOptions = Field(default_factory=DeadlineOptions)
 
-    @model_validator(mode="before")
+    @field_validator("checkpoints")
     @classmethod
-    def _engines_share_the_store(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Hand the checkpoint store to both engines: absolute, since replicas run elsewhere."""
-        if data.get("checkpoints") is None:
-            return data
-        folder = Path(data["checkpoints"]).expanduser().absolute()
-        shared = {name: _with_default(data.get(name), "checkpoints", folder) for name in ("asr", "diarization")}
-        return data | shared | {"checkpoints": folder}
+    def _absolute(cls, folder: Path | None) -> Path | None:
+        """Replicas run in another folder than the process that hands it to them."""
+        return folder and folder.expanduser().absolute()
 
     def model_post_init(self, _: Any) -> None:
         _warn_of_unknown_variables(os.environ)
@@ -223,7 +213,7 @@ class Settings(BaseSettings):
 
     def process_options(self) -> "ProcessOptions":
         """What the stages need to know."""
-        from pipeline.process import ProcessOptions
+        from pipeline.options import ProcessOptions
 
         return ProcessOptions(
             storage=self.storage_url,
@@ -231,20 +221,10 @@ class Settings(BaseSettings):
             fetch=self.fetch,
             decode=self.decode,
             speech=self.speech,
-            turns=self.turns,
             roles=self.role_options(),
-            language=self.language,
             safety=self.safety,
             analysis=self.analysis,
-            deadlines=self.deadlines,
         )
-
-
-def _with_default(group: Any, name: str, value: Any) -> Any:
-    """A group of settings, a mapping or a model, with `name` set where it is not."""
-    if isinstance(group, BaseModel):
-        return group if getattr(group, name) is not None else group.model_copy(update={name: value})
-    return {name: value} | {key: given for key, given in (group or {}).items() if key != name or given is not None}
 
 
 class Documented(NamedTuple):
@@ -265,6 +245,12 @@ def documented(model: type[BaseModel] = Settings, prefix: str = PREFIX, default:
             yield from documented(inner, variable + DELIMITER, value)
         else:
             yield Documented(variable, _shown(value), field.description or "")
+    if issubclass(model, EngineOptions):
+        for engine, options in model.of_engines():
+            for name, field in options.model_fields.items():
+                if name not in model.model_fields:
+                    shown, told = _shown(field.get_default()), f"{field.description} ({engine})"
+                    yield Documented(f"{prefix}{name.upper()}", shown, told)
 
 
 def _nested_model(field: FieldInfo) -> type[BaseModel] | None:

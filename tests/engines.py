@@ -25,7 +25,7 @@ def tiny() -> Any:
     weights, folder = "whisper-tiny.en", Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or store.default_folder())
     if not store.is_here(locked()[weights], folder):
         pytest.skip(f"{weights} is not in the checkpoint store: switchboard checkpoints fetch {weights}")
-    return load(AsrOptions(model="tiny.en", checkpoints=folder, device="cpu", cpu_threads=1))
+    return load(AsrOptions(model="tiny.en", device="cpu", cpu_threads=1), folder)
 
 
 @pytest.fixture(scope="session")

@@ -58,12 +58,13 @@ def run(args: argparse.Namespace) -> None:
 
 def load(system: str, model: str, args: argparse.Namespace) -> Switchboard | Raw:
     """The system with its checkpoint."""
-    from pipeline.checkpoints.resolve import RECOGNITION, resolve
+    from pipeline.asr.faster_whisper import CHECKPOINTS
+    from pipeline.checkpoints import resolve
 
     name = model if args.checkpoints is None else str(args.checkpoints / MODELS[model])
     if system == "switchboard":
         return Switchboard(model, name, args.diarization)
-    return Raw(system, model, resolve(name, RECOGNITION, "cpu").folder)
+    return Raw(system, model, resolve(name, CHECKPOINTS, "cpu").folder)
 
 
 def make_calls(args: argparse.Namespace) -> None:

@@ -1,11 +1,12 @@
 """Two voices that sound alike, in one channel: words given to the wrong one.
 
-    python -m bench.real.alike --half report [--pairs 4] [--librispeech FOLDER] [--json FILE]
+    python -m bench.real.alike --half report [--pairs 4] [--others] [--librispeech FOLDER] [--json FILE]
 
 Of the voices of a half those pairs of like pitch whose voiceprints are nearest to each other take turns of 2 to 6 s,
 mixed over mu-law, and go through the whole pipeline with real weights. A word belongs to whom the turn is in whose time
 its middle lies; a speaker stands for the voice that it holds most words of, and the words of the other one in it are
-wrong. Figures by pair: the cosine of the voiceprints, words, words with the wrong party, speakers found.
+wrong. With --others the short calls of `bench.real.mixes` are judged so as well: voices unlike, one, three, with noise
+and overlap. Figures by pair: the cosine of the voiceprints, words, words with the wrong party, speakers found.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import numpy as np
 
 from bench.real.calls import Call
 from bench.real.lines import mulaw
-from bench.real.mixes import PITCH, Mix, composed, turns
+from bench.real.mixes import PITCH, Mix, composed, mixes, turns
 from bench.real.outputs import Output
 from bench.real.sources import Half, Sources
 from bench.real.systems import Switchboard
@@ -32,8 +33,8 @@ from bench.real.voices import spoken
 class Pair:
     """What became of one mix."""
 
-    voices: tuple[str, str]
-    cosine: float
+    voices: tuple[str, ...]
+    cosine: float | None
     words: int
     wrong_party: int
     speakers: int
@@ -62,7 +63,7 @@ def nearest(half: Half, sources: Sources, pipeline: str, count: int) -> list[tup
     return found
 
 
-def judge(call: Call, output: Output, cosine: float, voices: tuple[str, str]) -> Pair:
+def judge(call: Call, output: Output, cosine: float | None, voices: tuple[str, ...]) -> Pair:
     """Count the words of one call."""
     held: dict[str, Counter[str]] = {}
     for word in output.words:
@@ -72,14 +73,15 @@ def judge(call: Call, output: Output, cosine: float, voices: tuple[str, str]) ->
             held.setdefault(output.turns[word.turn].speaker, Counter())[who[0]] += 1
     words = sum(counter.total() for counter in held.values())
     right = sum(max(counter.values()) for counter in held.values())
-    return Pair(voices, round(cosine, 3), words, words - right, len(held))
+    return Pair(voices, None if cosine is None else round(cosine, 3), words, words - right, len(held))
 
 
 def show(found: Sequence[Pair]) -> None:
     """A line for each pair, and one for all."""
     print(f"{'voices':<14}{'cosine':>8}{'words':>7}{'wrong party':>13}{'speakers':>10}")
     for one in found:
-        print(f"{'-'.join(one.voices):<14}{one.cosine:>8.2f}{one.words:>7}{one.wrong_party:>13}{one.speakers:>10}")
+        cosine = "" if one.cosine is None else f"{one.cosine:.2f}"
+        print(f"{'-'.join(one.voices):<14}{cosine:>8}{one.words:>7}{one.wrong_party:>13}{one.speakers:>10}")
     print(f"{'all':<22}{sum(one.words for one in found):>7}{sum(one.wrong_party for one in found):>13}")
 
 
@@ -88,6 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--half", choices=("development", "report"), required=True)
     parser.add_argument("--pairs", type=int, default=4)
+    parser.add_argument("--others", action="store_true", help="the short calls of bench.real.mixes too")
     parser.add_argument("--model", default="tiny.en")
     parser.add_argument("--diarization", default="segmentation-3.0+campplus")
     parser.add_argument("--librispeech", type=Path)
@@ -96,13 +99,17 @@ def main() -> None:
     sources = Sources(options.librispeech)
     system = Switchboard(options.model, options.model, options.diarization)
     clips = {clip.speaker: clip for clip in sources.voices(options.half)}
+    near = nearest(options.half, sources, options.diarization, options.pairs)
+    wanted = [(Mix("-".join(pair), pair), seed, cosine) for seed, (cosine, pair) in enumerate(near)]
+    if options.others:
+        wanted += [(mix, seed, None) for seed, mix in enumerate(mixes(options.half))]
     found = []
-    for seed, (cosine, pair) in enumerate(nearest(options.half, sources, options.diarization, options.pairs)):
-        call = composed(Mix("-".join(pair), pair), [clips[name] for name in pair], sources, options.half, seed)
+    for mix, seed, cosine in wanted:
+        call = composed(mix, [clips[name] for name in mix.voices], sources, options.half, seed)
         with tempfile.TemporaryDirectory() as folder:
             output = system(call.write(Path(folder)))
-        found.append(judge(call, output, cosine, pair))
-        print(found[-1], flush=True)
+        found.append(judge(call, output, cosine, mix.voices))
+        print(mix.name, found[-1], flush=True)
     show(found)
     if options.json:
         options.json.write_text(json.dumps([asdict(one) for one in found]))

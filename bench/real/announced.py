@@ -1,4 +1,4 @@
-"""Which words of calls with announcements were labelled a machine's: kept, and scored without recordings or models."""
+"""Which words of calls with announcements were labeled a machine's: kept, and scored without recordings or models."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -11,8 +11,8 @@ from bench.real.intervals import RESAMPLES, SEED
 from bench.real.outputs import FOLDER, read_rows, write_rows
 
 FILE = FOLDER / "announcements.jsonl.gz"
-MOST = 0.8  # share of its words from which a prompt counts as labelled
-FEW = 0.2  # share of its words from which a person's turn counts as labelled
+MOST = 0.8  # share of its words from which a prompt counts as labeled
+FEW = 0.2  # share of its words from which a person's turn counts as labeled
 PLACES = ("begin", "after_music", "between", "end")
 
 
@@ -30,7 +30,7 @@ class Part:
 
 @dataclass(frozen=True)
 class HeardWord:
-    """A recognized word, and whether it was labelled a machine's."""
+    """A recognized word, and whether it was labeled a machine's."""
 
     channel: int
     start: float
@@ -40,7 +40,7 @@ class HeardWord:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class Labeled:
     """A call as it came out, separated or mixed (`form`)."""
 
     case: str
@@ -51,7 +51,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The share of the words of one part that were labelled as a machine's. `words` holds their text."""
+    """The share of the words of one part that were labeled as a machine's. `words` holds their text."""
 
     case: str
     form: str
@@ -60,12 +60,12 @@ class Verdict:
     words: str
 
     @property
-    def labelled(self) -> bool:
-        """Whether the part counts as labelled a machine's."""
+    def labeled(self) -> bool:
+        """Whether the part counts as labeled a machine's."""
         return self.share >= (MOST if self.part.kind == "prompt" else FEW)
 
 
-def verdicts(made: Labelled) -> Iterator[Verdict]:
+def verdicts(made: Labeled) -> Iterator[Verdict]:
     """A verdict for each part of which a word was recognized."""
     for part in made.parts:
         own = [
@@ -79,7 +79,7 @@ def verdicts(made: Labelled) -> Iterator[Verdict]:
             yield Verdict(made.case, made.form, part, share, " ".join(word.text for word in own))
 
 
-def keep(made: Sequence[Labelled], path: Path = FILE) -> None:
+def keep(made: Sequence[Labeled], path: Path = FILE) -> None:
     """Write calls, ordered by name and form; the same bytes for the same calls."""
     rows = []
     for one in sorted(made, key=lambda one: (one.case, one.form)):
@@ -89,10 +89,10 @@ def keep(made: Sequence[Labelled], path: Path = FILE) -> None:
     write_rows(path, rows)
 
 
-def read(path: Path = FILE) -> list[Labelled]:
+def read(path: Path = FILE) -> list[Labeled]:
     """What `keep` wrote."""
     return [
-        Labelled(
+        Labeled(
             row["case"],
             row["form"],
             tuple(Part(*part) for part in row["parts"]),
@@ -102,8 +102,8 @@ def read(path: Path = FILE) -> list[Labelled]:
     ]
 
 
-def figures(made: Sequence[Labelled]) -> dict[str, Any]:
-    """Prompts and turns of people labelled a machine's, in per cent, by form and place."""
+def figures(made: Sequence[Labeled]) -> dict[str, Any]:
+    """Prompts and turns of people labeled a machine's, in per cent, by form and place."""
     found = [verdict for one in made for verdict in verdicts(one)]
     prompts = [one for one in found if one.part.kind == "prompt"]
     turns = [one for one in found if one.part.kind == "turn"]
@@ -121,7 +121,7 @@ def figures(made: Sequence[Labelled]) -> dict[str, Any]:
 def _share(own: Sequence[Verdict]) -> dict[str, float]:
     """With an interval of 95 % from resampling calls: a call's parts, in both its forms, stand and fall together."""
     cases = sorted({one.case for one in own})
-    table = np.array([[sum(o.labelled for o in own if o.case == c), sum(o.case == c for o in own)] for c in cases])
+    table = np.array([[sum(o.labeled for o in own if o.case == c), sum(o.case == c for o in own)] for c in cases])
     drawn = table[np.random.default_rng(SEED).integers(0, len(cases), (RESAMPLES, len(cases)))].sum(axis=1)
     low, high = np.quantile(100 * drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
     hits, of = table.sum(axis=0)

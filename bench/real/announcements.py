@@ -27,30 +27,28 @@ import numpy as np
 import soundfile
 from scipy.signal import resample_poly
 
-from bench.real.announced import HeardWord, Labelled, Part, Verdict, keep, verdicts
+from bench.real.announced import HeardWord, Labeled, Part, Verdict, keep, verdicts
 from bench.real.sources import Clip, Half, Sound, Sources
 from bench.sounds import RINGING, cadence, level, through
 from pipeline import asr, diarization
-from pipeline.asr.safety import SafetyOptions
-from pipeline.audio import hear
-from pipeline.audio.chunks import SpeechOptions
+from pipeline.audio import analyze
+from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import (
+    AudioAnalysis,
     AudioInMemory,
     Diarization,
-    Heard,
     Layout,
     LayoutKind,
     Recognized,
 )
-from pipeline.language.identification import LanguageOptions
-from pipeline.recognise import recognise
+from pipeline.machine_voices import cluster_voices
+from pipeline.recognize import recognize
+from pipeline.runtime.workers import Held, LocalWorkers
 from pipeline.speakers import machines
 from pipeline.speakers.channel_voices import worth_asking
 from pipeline.speakers.machines import Voices
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.seconds import by_machine
-from pipeline.tell_voices import tell_voices
-from pipeline.workers import Held, LocalWorkers
 
 RATE = 8000  # Hz
 SHARES = {"en": 66, "es": 9, "fr": 9, "it": 9, "ru": 9}
@@ -74,7 +72,7 @@ class Recorded:
     case: str
     form: str  # separated or mixed
     parts: tuple[Part, ...]
-    heard: Heard
+    heard: AudioAnalysis
     recognized: Recognized
     diarization: Diarization | None
     voices: Voices
@@ -191,15 +189,14 @@ async def recorded(workers: LocalWorkers, case: Case, form: str) -> Recorded:
     lines = np.stack([resample_poly(through(sound, "mulaw"), 2, 1) for sound in sounds])
     audio = AudioInMemory(np.clip(lines * 32768, -32768, 32767).astype(np.int16))
     kind = LayoutKind.STEREO if len(sounds) == 2 else LayoutKind.MONO
-    loaded = hear.Loaded(audio, Layout(kind, len(sounds), len(sounds), 1.0, {}, "composed"))
+    loaded = analyze.Loaded(audio, Layout(kind, len(sounds), len(sounds), 1.0, {}, "composed"))
     engine = await workers.recognition()
-    heard = hear.examine(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
+    heard = analyze.analyze_audio(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
     heard = replace(heard, chunks=tuple(replace(chunk, language=case.language) for chunk in heard.chunks))
-    options = (LanguageOptions(), SafetyOptions())
-    recognized = await recognise(workers, Held(loaded), heard, engine.engine, (), *options)
+    recognized = await recognize(workers, Held(loaded), heard, engine.engine, ())
     mixed = await workers.diarize(Held(loaded)) if form == "mixed" else None
     stretches = worth_asking(recognized.texts, len(heard.labels), mixed.spans if mixed else ())
-    voices = await tell_voices(workers, Held(loaded), stretches, RoleOptions())
+    voices = await cluster_voices(workers, Held(loaded), stretches, RoleOptions())
     return Recorded(case.name, form, case.parts, heard, recognized, mixed, voices)
 
 
@@ -219,13 +216,13 @@ def record(options: argparse.Namespace, folder: Path) -> None:
                 path.write_bytes(pickle.dumps(asyncio.run(recorded(LocalWorkers(loaded[model], diarizer), case, form))))
 
 
-def labelled(made: Recorded) -> Labelled:
+def labeled(made: Recorded) -> Labeled:
     """The call as this revision labels it."""
     labels = machines.refine(made.heard.labels, made.recognized.texts, made.voices)
     machine = by_machine(labels)
     words = [(text.chunk.channel, word) for text in made.recognized.texts for word in text.words]
     heard = tuple(HeardWord(at, word.start, word.end, word.text, machine(at, word)) for at, word in words)
-    return Labelled(made.case, made.form, made.parts, heard)
+    return Labeled(made.case, made.form, made.parts, heard)
 
 
 def show(verdicts: Sequence[Verdict], details: bool) -> None:
@@ -239,20 +236,20 @@ def show(verdicts: Sequence[Verdict], details: bool) -> None:
     for code in SHARES:
         groups[code] = [v for v in said if v.case.startswith(code)]
     for name, group in groups.items():
-        found = sum(v.labelled for v in group)
-        print(f"{name:<28}{found:>5} of {len(group):>4} labelled  {found / max(1, len(group)):.3f}")
+        found = sum(v.labeled for v in group)
+        print(f"{name:<28}{found:>5} of {len(group):>4} labeled  {found / max(1, len(group)):.3f}")
     for form in ("separated", "mixed"):
         group = [v for v in people if v.form == form]
-        wrong = sum(v.labelled for v in group)
+        wrong = sum(v.labeled for v in group)
         print(
-            f"{f'turns of people, {form}':<28}{wrong:>5} of {len(group):>4} labelled  {wrong / max(1, len(group)):.4f}"
+            f"{f'turns of people, {form}':<28}{wrong:>5} of {len(group):>4} labeled  {wrong / max(1, len(group)):.4f}"
         )
     if details:
         for v in said:
-            if not v.labelled:
+            if not v.labeled:
                 print("missed", v.case, v.form, v.part.place, f"{v.share:.2f}", "|", v.part.text, "|", v.words)
         for v in people:
-            if v.labelled:
+            if v.labeled:
                 print("wrong ", v.case, v.form, f"{v.share:.2f}", "|", v.words)
 
 
@@ -272,7 +269,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not options.judge:
         record(options, folder)
-    made = [labelled(pickle.loads(path.read_bytes())) for path in sorted(folder.glob("*.pickle"))]
+    made = [labeled(pickle.loads(path.read_bytes())) for path in sorted(folder.glob("*.pickle"))]
     show([verdict for one in made for verdict in verdicts(one)], options.details)
     if options.keep:
         keep(made)

@@ -102,23 +102,21 @@ def _wrong(truth: Truth, channel: int, words: Sequence[HeardWord]) -> dict[int, 
 
 def _recognized(path: Path, engine: Any) -> Sequence[Any]:
     """The texts that the pipeline makes of a recording, with the marks that do not rest on a calibration."""
-    from pipeline.asr.safety import SafetyOptions
-    from pipeline.audio import hear
-    from pipeline.audio.chunks import SpeechOptions
-    from pipeline.audio.decode import DecodeOptions
+    from pipeline.audio import analyze
+    from pipeline.audio.decode.decoder import DecodeOptions
+    from pipeline.audio.labels.detector import SpeechOptions
     from pipeline.domain.speech import Recording
-    from pipeline.language.identification import LanguageOptions
-    from pipeline.recognise import recognise
-    from pipeline.workers import Held, LocalWorkers
+    from pipeline.recognize import recognize
+    from pipeline.runtime.workers import Held, LocalWorkers
 
     content = path.read_bytes()
     recording = Recording(0, path.resolve().as_uri(), hashlib.sha256(content).hexdigest(), len(content))
-    loaded = hear.load([recording], DecodeOptions())
-    heard = hear.examine(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
+    loaded = analyze.load([recording], DecodeOptions())
+    heard = analyze.analyze_audio(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
     if not heard.chunks:
         return ()
-    workers, options = LocalWorkers(engine, None), SafetyOptions(doubtful_from=1.0)
-    found = asyncio.run(recognise(workers, Held(loaded), heard, engine.name, (), LanguageOptions(), options))
+    never = doubt.calibration_of(engine.name).model_copy(update={"threshold": 1.0})  # doubtful for other reasons
+    found = asyncio.run(recognize(LocalWorkers(engine, None), Held(loaded), heard, engine.name, (), calibration=never))
     return found.texts
 
 

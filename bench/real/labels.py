@@ -25,8 +25,8 @@ from bench.real.calls import Builder, Event
 from bench.real.lines import LINES, at_snr, energy, level, noise, pink, telephone_band
 from bench.real.machines import MACHINES
 from bench.real.sources import RATE, Clip, Half, Sound, SourceMissing, Sources
-from pipeline.audio import labels
-from pipeline.audio.detector import SpeechOptions
+from pipeline.audio.labels import labeling
+from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import AudioInMemory, Label, LabelKind
 
 CODECS = ("mulaw", "gsm", "amr-4.75")
@@ -231,7 +231,7 @@ def measure(sources: Sources, half: Half, lines: Sequence[str]) -> list[dict[str
             sound = LINES[line](treated)
             audio = AudioInMemory(np.clip(np.round(sound * 32768), -32768, 32767).astype(np.int16)[None])
             before = time.process_time()
-            (found,) = labels.label(audio, SpeechOptions())
+            (found,) = labeling.label(audio, SpeechOptions())
             took, duration = took + time.process_time() - before, duration + audio.duration
             tallies: dict[str, Tally] = defaultdict(Tally)
             judge(found, built.events, clips, tallies)

@@ -53,9 +53,10 @@ def stock(pipeline: str) -> Callable[[Sound], Spans]:
 
     from pipeline import checkpoints
     from pipeline.diarization.assemble import assemble
+    from pipeline.diarization.pyannote import CHECKPOINTS
     from pipeline.voice_calibration import calibration_of
 
-    checkpoint = checkpoints.resolve(pipeline, checkpoints.DIARIZATION, "cpu")
+    checkpoint = checkpoints.resolve(pipeline, CHECKPOINTS, "cpu")
     calibration = calibration_of(f"pyannote {checkpoint.name}")
     if calibration is None or calibration.pipeline is None:
         raise SystemExit(f"{pipeline!r} is not put together from parts.")

@@ -25,7 +25,7 @@ BATCH_SIZE = 4
 PARTS = {  # of the pipeline, by the module of what is computed
     "pipeline.audio.prosody": "prosody",
     "pipeline.audio": "audio",
-    "pipeline.recognise": "audio",
+    "pipeline.recognize": "audio",
     "pipeline.speakers": "speakers",
     "pipeline.analysis": "analysis",
 }
@@ -52,7 +52,9 @@ class Switchboard:
         from pipeline.domain.call import Call
         from pipeline.domain.insight import Roster
         from pipeline.domain.speech import Recording
-        from pipeline.process import NOT_RECORDED, ProcessOptions, process
+        from pipeline.domain.stage import NOT_RECORDED
+        from pipeline.options import ProcessOptions
+        from pipeline.process import process
 
         contents = [path.read_bytes() for path in paths]
         recordings = tuple(
@@ -133,7 +135,7 @@ class Raw:
 
 def _metered(transcriber: Callable[[], Any], diarizer: Callable[[], Any]) -> Any:
     """`LocalWorkers` that do one thing at a time, so that the processor seconds of each part are known."""
-    from pipeline.workers import LocalWorkers
+    from pipeline.runtime.workers import LocalWorkers
 
     class Metered(LocalWorkers):
         def __init__(self) -> None:

@@ -35,9 +35,9 @@ def show(found: dict[str, Any]) -> str:
         for row in own
     ]
     lines += _table(["system", "language", "call right", "prompts right", "words wrong, %"], rows)
-    lines += ["", "## Announcements", "", "Labelled a machine's, % (95 % interval)", ""]
+    lines += ["", "## Announcements", "", "Labeled a machine's, % (95 % interval)", ""]
     told = [[name, str(row["of"]), _cell(row)] for name, row in found.get("announcements", {}).items()]
-    lines += _table(["", "of", "labelled"], told)
+    lines += _table(["", "of", "labeled"], told)
     return "\n".join(lines)
 
 

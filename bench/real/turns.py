@@ -21,9 +21,9 @@ from bench.real.calls import GAPS, Builder
 from bench.real.lines import level
 from bench.real.mixes import OVERLAP, pieces_of
 from bench.real.sources import RATE, Half, Sound, Sources
-from pipeline.audio import taking_turns
-from pipeline.audio.arrange import Arranged, Track
-from pipeline.audio.levels import hear
+from pipeline.audio.channels import taking_turns
+from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
+from pipeline.audio.channels.levels import activity
 from pipeline.domain.speech import AudioInMemory
 
 CUTS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds
@@ -86,7 +86,7 @@ def _guess(rows: Sequence[Sound]) -> taking_turns.Guess:
     heard = []
     for row in rows:
         samples = np.clip(np.rint(row * 32767), -32768, 32767).astype(np.int16)[None]
-        heard.append(hear(Arranged((AudioInMemory(samples),), (Track(((0, 0),)),)), 0))
+        heard.append(activity(Arranged((AudioInMemory(samples),), (ArrangedTrack(((0, 0),)),)), 0))
     return taking_turns.guess((heard[0], heard[1]), (len(rows[0]) / RATE, len(rows[1]) / RATE))
 
 

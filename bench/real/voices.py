@@ -24,15 +24,15 @@ import numpy.typing as npt
 from bench.real.lines import LINES, energy, level, noise
 from bench.real.sources import RATE, Half, Sound, Sources
 from pipeline.domain.speech import Voiceprint
-from pipeline.domain.voices import Sample
-from pipeline.speakers.profile import ProfileOptions, learn
+from pipeline.domain.voices import VoiceSample
+from pipeline.speakers.profile import learn
 from pipeline.speakers.voiceprint import match
 from pipeline.voice_calibration import VoiceCalibration, calibration_of
 
 OVER = ("mulaw", "gsm", "amr-4.75", "amr-12.2", "g722")
 ENROLLED = ("mulaw", "gsm", "amr-12.2")  # lines of the three calls that teach
 SHORT, LONGEST, LEAST = 3.0, 12.0, 8.0  # seconds: of a short print, of a part, of what a voice says
-ENOUGH = ProfileOptions(calls=3, seconds=10.0)  # the parts are shorter than calls
+ENOUGH = 10.0  # seconds of speech that make a profile: the parts are shorter than calls
 Row = dict[str, Any]
 
 
@@ -152,7 +152,7 @@ def naming(prints: Sequence[tuple[Row, Voiceprint]], kind: str, calibration: Voi
     """
     known = {}
     for name in sorted({row["speaker"] for row, _ in prints}):
-        own = [Sample(row["line"], made) for row, made in prints if _teaches(row, name)]
+        own = [VoiceSample(row["line"], made) for row, made in prints if _teaches(row, name)]
         known[name] = [one.voiceprint for one in learn(own, {}, calibration, ENOUGH).centroids]
     counts = {"members": len(known), "members with a profile": sum(map(bool, known.values()))}
     tally: dict[str, int] = {"right": 0, "wrong": 0, "not named": 0, "strangers": 0, "strangers named": 0}

@@ -1,19 +1,26 @@
 """How databases that hold calls get to the schema of today (Alembic). `db.migrate` applies it.
 
-`../schema` is the truth: a new database is made of it, and whoever changes its tables or policies writes a migration
-that does the same to older ones; functions reach them by themselves. A migration does one of three things, so that
-calls are taken in meanwhile (`README.md`, "Migrations"): it changes the schema (`apply_sql`), it goes over rows in
-batches (`backfill`), or it builds an index beside its table's writers (`create_index`).
+`../schema` is the truth: a new database is made of it, and a change of its tables or policies comes with a migration
+that does the same to older ones. Functions need none: they are replaced wherever the database's are older (`digest`).
+
+A migration does one of three things, so that calls are taken in meanwhile (`README.md`, "Migrations"): it changes the
+schema (`apply_sql`), it goes over rows in batches (`backfill`), or it builds an index beside its table's writers
+(`create_index`).
 """
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import sqlalchemy as sa
 from alembic import op
+
+from db import event_types
 
 SCHEMA = Path(__file__).parents[1] / "schema"
 SQL = Path(__file__).parent / "sql"  # of migrations
+DIGESTS = SCHEMA / "function_digests.txt"  # one line for each version of the functions, the newest last
 BATCH = 500  # calls in one transaction of a backfill: a submission that meets one waits for milliseconds
 
 
@@ -22,18 +29,42 @@ def apply_sql(name: str) -> None:
 
     It goes straight to the driver: SQLAlchemy would take `:` and `%` in function bodies for parameters.
     """
-    _driver().execute((SQL / name).read_text(encoding="utf-8"))
+    _driver(op.get_bind()).execute((SQL / name).read_text(encoding="utf-8"))
 
 
 def functions() -> str:
-    """All functions of the schema; each replaces what was there."""
+    """Return all functions of the schema; each replaces what was there."""
     files = sorted((SCHEMA / "functions").glob("*.sql"))
-    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+    return "\n".join(file.read_text(encoding="utf-8") for file in files) + event_types.functions()
 
 
-def apply_functions() -> None:
-    """Replace the functions by those of today, in the migration's transaction."""
-    _driver().execute(functions().encode())
+def digest() -> str:
+    """Return the digest of today's functions: 16 hexadecimal digits. Blank lines and lines of comments do not count."""
+    lines = (line.rstrip() for line in functions().splitlines())
+    code = "\n".join(line for line in lines if line and not line.lstrip().startswith("--"))
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
+
+
+def known_digests() -> set[str]:
+    """Return the digests of today's functions and of all versions before, which today's may replace."""
+    return {digest(), *DIGESTS.read_text(encoding="utf-8").split()}
+
+
+def stored_digest(connection: sa.Connection) -> str | None:
+    """Return the digest of the functions that the database has; None: it has none, or they are from before digests."""
+    found: str | None = connection.execute(
+        sa.text("SELECT obj_description(to_regclass('alembic_version'), 'pg_class')")
+    ).scalar()
+    return found
+
+
+def apply_functions(connection: sa.Connection) -> None:
+    """Replace the functions by today's and note their digest, in the connection's transaction.
+
+    The note is a comment on Alembic's table, so that it is dumped and restored with the functions.
+    """
+    _driver(connection).execute(functions().encode())
+    _driver(connection).execute(f"COMMENT ON TABLE alembic_version IS '{digest()}'".encode())
 
 
 def backfill(name: str, batch: int = BATCH) -> None:
@@ -44,7 +75,7 @@ def backfill(name: str, batch: int = BATCH) -> None:
     """
     statement = (SQL / name).read_bytes()
     with op.get_context().autocommit_block():
-        connection = _driver()
+        connection = _driver(op.get_bind())
         first, last = connection.execute(
             "SELECT coalesce(min(id), 0), coalesce(max(id), -1) FROM calls"
         ).fetchone() or (0, -1)
@@ -61,18 +92,18 @@ def create_index(name: str, definition: str) -> None:
     """
     unique = definition.startswith("UNIQUE ")
     with op.get_context().autocommit_block():
-        connection = _driver()
-        (patience,) = connection.execute("SELECT current_setting('lock_timeout')").fetchone() or ("0",)
+        connection = _driver(op.get_bind())
+        (timeout,) = connection.execute("SELECT current_setting('lock_timeout')").fetchone() or ("0",)
         connection.execute("SET lock_timeout = 0")
         try:
             connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}".encode())
             kind = "UNIQUE INDEX" if unique else "INDEX"
             connection.execute(f"CREATE {kind} CONCURRENTLY {name} {definition.removeprefix('UNIQUE ')}".encode())
         finally:
-            connection.execute(f"SET lock_timeout = '{patience}'".encode())
+            connection.execute(f"SET lock_timeout = '{timeout}'".encode())
 
 
-def _driver() -> "psycopg.Connection[tuple[Any, ...]]":
-    connection = op.get_bind().connection.driver_connection
-    assert isinstance(connection, psycopg.Connection)
-    return connection
+def _driver(connection: sa.Connection) -> "psycopg.Connection[tuple[Any, ...]]":
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, psycopg.Connection)
+    return driver

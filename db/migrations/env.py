@@ -1,4 +1,4 @@
-"""Alembic's entry point. `db.migrate` hands over a connection that already holds the advisory lock."""
+"""Alembic's entry point. `db.migrate` passes a connection that already holds the advisory lock."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -12,9 +12,10 @@ from db.migrations import apply_functions
 def functions_of_today(
     ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Mapping[str, Any]
 ) -> None:
-    """Functions are kept once: all of them, as they are now, come in the transaction of the last missing migration."""
+    """The last missing migration and the functions that need it come in one transaction."""
     if step.up_revision_id in context.script.get_heads():
-        apply_functions()
+        assert ctx.connection is not None
+        apply_functions(ctx.connection)
 
 
 context.configure(

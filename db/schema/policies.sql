@@ -14,14 +14,8 @@ CREATE TRIGGER voiceprints_erased AFTER DELETE ON voiceprints
 
 CREATE TRIGGER calls_begun AFTER INSERT ON calls FOR EACH ROW EXECUTE FUNCTION write_event();
 
--- A new state; another recording, also where the state stays; new findings after the call's data changed.
-CREATE TRIGGER calls_moved AFTER UPDATE OF state, job_id, analyzed_at ON calls FOR EACH ROW
-    WHEN (
-        OLD.state IS DISTINCT FROM NEW.state
-        OR OLD.job_id IS DISTINCT FROM NEW.job_id AND NEW.job_id IS NOT NULL
-        OR NEW.state = 'completed' AND OLD.analyzed_at IS DISTINCT FROM NEW.analyzed_at
-    )
-    EXECUTE FUNCTION write_event();
+-- Any change: the table of event types says which of them are events.
+CREATE TRIGGER calls_moved AFTER UPDATE ON calls FOR EACH ROW EXECUTE FUNCTION write_event();
 
 CREATE TRIGGER voiceprints_of_own_calls BEFORE INSERT ON voiceprints
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
@@ -66,7 +60,7 @@ CREATE TRIGGER jobs_fetch_announced AFTER INSERT OR UPDATE OF state, not_before 
 -- role that binds the others.
 
 -- Every table that holds data of a workspace, by what makes a row one of its own. FORCE: the tables' owner is bound as well.
--- A row of a call is whoever's the call is; the policy of `calls` holds in the subquery too. (SELECT ...) has the scope
+-- A row of a call belongs to the call's workspace; the policy of `calls` holds in the subquery too. (SELECT ...) has the scope
 -- read once for a statement rather than for each row, and the planner expect half of the rows rather than hardly any.
 CREATE OR REPLACE FUNCTION isolate(isolated regclass, mine text, VARIADIC fixed text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

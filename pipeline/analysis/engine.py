@@ -1,7 +1,7 @@
 """What an engine of the analysis must do, how it is chosen, and what it can be told."""
 
 from importlib import import_module
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -42,6 +42,9 @@ class AnalysisOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
+    TEMPERATURE: ClassVar[float] = 0.0  # randomness of the answer; 0 is the least
+    RETRIES: ClassVar[int] = 2  # after a refused connection, 408, 429, 502, 503 or 504
+
     engine: str = Field(
         "rules",
         validate_default=True,
@@ -62,15 +65,11 @@ class AnalysisOptions(BaseModel):
         120.0, gt=0, le=3600, description="Longest time for one call in all, repeated and split requests included."
     )
     max_tokens: int = Field(4096, ge=256, description="Longest answer to one request, in tokens.")
-    temperature: float = Field(0.0, ge=0, le=2, description="Randomness of the answer; 0 is the least.")
     max_transcript_tokens: int = Field(
         12_000,
         ge=200,
         description="Transcript sent in one request, in tokens as estimated (3 bytes each); longer calls are split. "
         "With the answer and some 1500 tokens of instructions it has to fit into the model's context.",
-    )
-    retries: int = Field(
-        2, ge=0, le=10, description="Further attempts after a refused connection, 408, 429, 502, 503 or 504."
     )
     tone_by_voice: ToneByVoice = Field(
         "customers",

@@ -58,7 +58,7 @@ def beam(
         suppress_tokens=get_suppressed_tokens(tokenizers[0], [-1]),
         beam_size=size,
         num_hypotheses=size,  # those that the search ends with: they say which words are sure, and cost nothing
-        patience=1,
+        patience=1,  # terms: ok
         **(NO_REPEAT if no_repeat else {}),
     )
     found = []

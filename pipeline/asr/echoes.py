@@ -12,6 +12,9 @@ from pipeline.asr.acoustics import shared
 from pipeline.asr.plausible import plain
 from pipeline.domain.speech import Audio, Word
 
+ECHO_SHARE = 0.5  # of a channel's power that the other one explains: it is its echo
+UNSURE_SHARE = 0.3  # from which equal words are doubtful
+QUIETER_DB = 6.0  # by which an echo is at least quieter than its source
 AT_ONCE = 0.8  # seconds between the starts of two words that may be one
 RUN_PAUSE = 1.0  # seconds between words of one run
 FEWEST_SECONDS = 0.2  # of sound: less cannot be compared
@@ -33,13 +36,11 @@ class Echo:
     proof: Proof
 
 
-def find(
-    audio: Audio, words: Sequence[Sequence[Word]], proven_share: float, unsure_share: float, quieter_db: float
-) -> list[Echo]:
+def find(audio: Audio, words: Sequence[Sequence[Word]]) -> list[Echo]:
     """Echoes between two channels; `words[c]` are the words of channel c in order of time.
 
-    Proven: the quieter channel is explained to at least `proven_share` and at least `quieter_db` quieter. Unsure: at
-    least `unsure_share`, or not quieter, so that nobody can say whose words they are (both channels' words are
+    Proven: the quieter channel is explained to at least `ECHO_SHARE` and at least `QUIETER_DB` quieter. Unsure: at
+    least `UNSURE_SHARE`, or not quieter, so that nobody can say whose words they are (both channels' words are
     named). Own voices are not returned.
     """
     if len(words) != 2:
@@ -50,11 +51,11 @@ def find(
         start = min(min(a.start, b.start) for a, b in pairs)
         end = max(max(a.end, b.end) for a, b in pairs)
         sound = shared(audio, start, end) if end - start >= FEWEST_SECONDS else None
-        if sound is None or sound.share < unsure_share:
+        if sound is None or sound.share < UNSURE_SHARE:
             continue
-        proven = sound.share >= proven_share and sound.difference_db >= quieter_db
+        proven = sound.share >= ECHO_SHARE and sound.difference_db >= QUIETER_DB
         for channel in (0, 1):
-            if channel == sound.quieter or (not proven and sound.difference_db < quieter_db):
+            if channel == sound.quieter or (not proven and sound.difference_db < QUIETER_DB):
                 indices = tuple(pair[channel] for pair in run)
                 echoes.append(Echo(channel, indices, Proof.ECHO if proven else Proof.UNSURE))
     return echoes

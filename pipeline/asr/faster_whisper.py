@@ -13,31 +13,91 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict, Field
 
 from pipeline import checkpoints
-from pipeline.asr import careful as careful_listening
-from pipeline.asr import decoding, doubt, edges, memory, vocabulary, words
-from pipeline.asr.careful import Way
+from pipeline.asr import decoding, doubt, edges, fallback, memory, vocabulary, words
 from pipeline.asr.decoding import Decoding
 from pipeline.asr.engine import AsrOptions, Samples
+from pipeline.asr.fallback import Way
+from pipeline.asr.plausible import MAX_COMPRESSION, MAX_NO_SPEECH
+from pipeline.checkpoints import WHOLE, CheckpointKind
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word, text_of
 from pipeline.errors import EngineError
 
 CPU_BATCH, MOST_IN_A_BATCH = 4, 64
 CPU_AT_ONCE, GPU_AT_ONCE = 2, 2
 THREADS_EACH = 4  # by default, as CTranslate2 chooses: more in one forward pass bring little
+IMPROBABLE = -1.0  # mean log probability per token below which a text is tried again (Whisper's own threshold)
+TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)  # at which a chunk decoded alone is sampled, in turn (Whisper's own)
 KEPT_LANGUAGES = 5
 ONLY_LANGUAGE = "en"  # of a Whisper that is not multilingual
 
 Vocabulary = tuple[int, ...]  # the tokens of the terms to listen for
 
 
+class FasterWhisperOptions(AsrOptions):
+    """What this engine can be told."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    compute_type: str = Field(
+        "auto", description="CTranslate2's number format; auto is int8 on a CPU and float16 on a GPU."
+    )
+    batch_size: int | None = Field(
+        None,
+        ge=1,
+        le=256,
+        description="Chunks in one forward pass; unset: 4 on a CPU, on a GPU what half of its free memory holds.",
+    )
+    batches_at_once: int | None = Field(
+        None,
+        ge=1,
+        le=16,
+        description="Batches that the device works on together, on a CPU each with its share of `cpu_threads`; unset: "
+        "2. One more is prepared meanwhile.",
+    )
+    beam_size: int = Field(5, ge=1, le=10, description="Hypotheses kept while decoding; 1 is greedy and faster.")
+    cpu_threads: int = Field(
+        0, ge=0, description="Threads on a CPU, of all batches at once; 0: one for each core, at most 4 for a batch."
+    )
+    vocabulary: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Whether names and terms are given to the model as a prompt. auto: where the checkpoint's manifest "
+        "says that this was measured to help, else not; bench/real/vocabulary.py measures it.",
+    )
+
+
+def _best(device: str) -> str:
+    return {"cuda": "large-v3-turbo", "cpu": "small"}[device]
+
+
+def _sizes() -> dict[str, str]:
+    from faster_whisper.utils import _MODELS  # no public name
+
+    return {str(name): str(repository) for name, repository in _MODELS.items()}
+
+
+CHECKPOINTS = CheckpointKind(
+    title="speech recognition model",
+    setting="SWITCHBOARD_ASR__MODEL",
+    auto=_best,
+    stored={"base": {WHOLE: "whisper-base"}, "tiny.en": {WHOLE: "whisper-tiny.en"}},
+    required=("config.json", "model.bin"),
+    patterns=("config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*"),
+    sizes=_sizes,
+    advice=lambda _: (
+        "Without the hub: `switchboard checkpoints fetch whisper-base`, then SWITCHBOARD_ASR__MODEL=base.",
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True)
-class Window:
+class PreparedChunk:
     """A chunk and what is known of its language; `languages` is what the sound alone says."""
 
     chunk: Chunk
@@ -54,17 +114,17 @@ class FasterWhisper:
     share the weights.
     """
 
-    def __init__(self, options: AsrOptions) -> None:
-        import ctranslate2
+    Options = FasterWhisperOptions
+    CHECKPOINTS = CHECKPOINTS
+
+    def __init__(self, options: FasterWhisperOptions, store: Path | None = None) -> None:
         from faster_whisper import WhisperModel
 
-        device = options.device
-        if device == "auto":
-            device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
+        device = self.device_of(options)
         compute_type = options.compute_type
         if compute_type == "auto":
             compute_type = "float16" if device == "cuda" else "int8"
-        checkpoint = checkpoints.resolve(options.model, checkpoints.RECOGNITION, device, options.checkpoints)
+        checkpoint = checkpoints.resolve(options.model, CHECKPOINTS, device, store)
         threads = options.cpu_threads or _cores()
         self.batches_at_once = options.batches_at_once or (
             GPU_AT_ONCE if device == "cuda" else min(CPU_AT_ONCE, threads)
@@ -87,8 +147,17 @@ class FasterWhisper:
         self._takes_vocabulary = options.vocabulary == "on" or (options.vocabulary == "auto" and checkpoint.vocabulary)
         self._tokenizers: dict[str, Any] = {}
         self.name = f"faster-whisper {checkpoint.name} {compute_type}"
-        self.packing = options.packing == "on" or (options.packing == "auto" and checkpoint.packing)
-        self.max_chunk_seconds = options.max_chunk_seconds or checkpoint.max_chunk_seconds or 30.0
+        self.packing = checkpoint.packing
+        self.max_chunk_seconds = checkpoint.max_chunk_seconds or 30.0
+
+    @staticmethod
+    def device_of(options: AsrOptions) -> str:
+        """See `pipeline.asr.Engine`."""
+        import ctranslate2
+
+        if options.device != "auto":
+            return options.device
+        return "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
 
     def _batch_size(self, device: str, folder: Path, compute_type: str) -> int:
         if device == "cpu":
@@ -105,28 +174,19 @@ class FasterWhisper:
         layers = memory.decoder_layers(json.loads((folder / "config.json").read_text()))
         return memory.of_a_chunk(width, layers, self._options.beam_size, self._model.max_length, bytes_each)
 
-    def detect_languages(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
-        """See `pipeline.asr.Engine`. A checkpoint whose manifest lists languages is asked for those only."""
-        found: list[dict[str, float]] = []
-        for batch in _batches(range(len(chunks)), self.batch_size):
-            features = [self._features(samples[i], chunks[i]) for i in batch]
-            with self._device:
-                found += self._languages_of(self._encode(features))
-        return found
-
     def transcribe(
         self,
         samples: Sequence[Samples],
         chunks: Sequence[Chunk],
         vocabularies: Sequence[Sequence[str]] = (),
-        careful: bool = False,
+        with_fallback: bool = False,
     ) -> list[ChunkText]:
         """See `pipeline.asr.Engine`. Chunks of like length share a batch: a batch decodes as long as its longest."""
         lists = [tuple(terms) for terms in vocabularies]
         known = {terms: self._vocabulary(terms) for terms in set(lists)}  # a call's chunks share one list
         vocabulary = [known[terms] for terms in lists] or [()] * len(chunks)
-        if careful:
-            return [self._listen(x, chunk, v) for x, chunk, v in zip(samples, chunks, vocabulary, strict=True)]
+        if with_fallback:
+            return [self._with_fallback(x, chunk, v) for x, chunk, v in zip(samples, chunks, vocabulary, strict=True)]
         done: dict[int, ChunkText] = {}
         by_length: dict[int, list[int]] = defaultdict(list)  # of the prompt: CTranslate2 wants one in a batch
         for i in sorted(range(len(chunks)), key=lambda i: chunks[i].seconds):
@@ -145,8 +205,8 @@ class FasterWhisper:
             return ()
         return tuple(vocabulary.tokens(terms, self._tokenizer("en").encode))
 
-    def _listen(self, samples: Samples, chunk: Chunk, terms: Vocabulary) -> ChunkText:
-        """One chunk in every way, encoded at most once; see `careful.listen`."""
+    def _with_fallback(self, samples: Samples, chunk: Chunk, terms: Vocabulary) -> ChunkText:
+        """One chunk in every way, encoded at most once; see `fallback.decode_with_fallback`."""
 
         @cache
         def whole() -> Any:
@@ -157,17 +217,12 @@ class FasterWhisper:
             encoded = whole() if x is samples else None
             return self._transcribe_batch([x], [part], [terms if way.vocabulary else ()], way, encoded)[0]
 
-        return careful_listening.listen(
-            samples, chunk, decode, self._text_suspect, self._options.temperatures, bool(terms)
-        )
+        return fallback.decode_with_fallback(samples, chunk, decode, self._text_suspect, TEMPERATURES, bool(terms))
 
     def _text_suspect(self, text: ChunkText) -> bool:
         if not text.words:
             return False
-        return (
-            text.mean_log_probability < self._options.log_probability_threshold
-            or text.compression > self._options.compression_threshold
-        )
+        return text.mean_log_probability < IMPROBABLE or text.compression > MAX_COMPRESSION
 
     def _transcribe_batch(
         self,
@@ -213,7 +268,7 @@ class FasterWhisper:
 
         seconds = len(samples) / SAMPLE_RATE
         if not 0 < seconds <= self.max_chunk_seconds + 0.5:
-            raise EngineError(f"A chunk has {seconds:.1f} s; this model takes up to {self.max_chunk_seconds:g} s.")
+            raise EngineError(f"A chunk has {seconds:.1f} s; this model takes at most {self.max_chunk_seconds:g} s.")
         if not np.isfinite(samples).all():
             raise EngineError(f"Samples of channel {chunk.channel} at {chunk.start:.1f} s are not finite numbers.")
         mel = self._model.feature_extractor(samples)[..., :-1]
@@ -225,7 +280,7 @@ class FasterWhisper:
         except RuntimeError as error:
             raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
 
-    def _windows(self, chunks: Sequence[Chunk], encoded: Any) -> list[Window]:
+    def _windows(self, chunks: Sequence[Chunk], encoded: Any) -> list[PreparedChunk]:
         windows = []
         for chunk, languages in zip(chunks, self._languages_of(encoded), strict=True):
             if not self._model.model.is_multilingual:
@@ -234,7 +289,7 @@ class FasterWhisper:
                 language, probability = chunk.language, 1.0
             else:
                 language, probability = max(languages.items(), key=lambda item: item[1])
-            windows.append(Window(chunk, language, probability, languages))
+            windows.append(PreparedChunk(chunk, language, probability, languages))
         return windows
 
     def _languages_of(self, encoded: Any) -> list[dict[str, float]]:
@@ -253,7 +308,7 @@ class FasterWhisper:
     def _decode(
         self,
         encoded: Any,
-        windows: Sequence[Window],
+        windows: Sequence[PreparedChunk],
         samples: Sequence[Samples],
         terms: Sequence[Vocabulary],
         way: Way,
@@ -271,13 +326,10 @@ class FasterWhisper:
             raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
 
     def _silent(self, found: Decoding) -> bool:
-        return (
-            found.no_speech_probability > self._options.no_speech_threshold
-            and found.mean_log_probability < self._options.log_probability_threshold
-        )
+        return found.no_speech_probability > MAX_NO_SPEECH and found.mean_log_probability < IMPROBABLE
 
     def _align(
-        self, encoded: Any, windows: Sequence[Window], decodings: Sequence[Decoding], spoken: Sequence[int]
+        self, encoded: Any, windows: Sequence[PreparedChunk], decodings: Sequence[Decoding], spoken: Sequence[int]
     ) -> dict[int, tuple[Word, ...]]:
         """Words with times for the windows in `spoken`; one pass per language, as `align` takes one start sequence."""
         by_language: dict[str, list[int]] = defaultdict(list)

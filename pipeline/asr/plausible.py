@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from pipeline.domain.speech import Span, Word
 
+MAX_COMPRESSION = 2.4  # text that gzip shrinks by more than this repeats itself (Whisper's own threshold)
+MAX_NO_SPEECH = 0.6  # probability of no speech above which words are doubtful (Whisper's own threshold)
 LONGEST_PERIOD = 8  # words; longer loops are seen by their compression
 REPETITIONS = {1: 5, 2: 4}  # how often a period of so many words follows itself in a loop; `MORE` for longer ones
 MORE = 3

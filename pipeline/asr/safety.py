@@ -15,55 +15,26 @@ from pydantic import BaseModel, ConfigDict, Field
 from pipeline.asr import doubt, verdicts
 from pipeline.asr.doubt import DoubtCalibration
 from pipeline.asr.plausible import plain
-from pipeline.asr.verdicts import REASONS, Verdict
+from pipeline.asr.verdicts import REASONS, WindowVerdict
 from pipeline.asr.words import clear_of, in_pieces
-from pipeline.domain.speech import Audio, ChunkText, Doubt, Heard, LabelKind, Span, Word, text_of
+from pipeline.domain.speech import Audio, AudioAnalysis, ChunkText, Doubt, LabelKind, Span, Word, text_of
 
 __all__ = ["REASONS", "SafetyOptions", "Suspect", "review", "settle"]
 
+AGREEMENT = 0.5  # share of words that a second text must have in common with an improbable first
 UNSURE_OF_ITSELF = {"improbable", "no_speech"}  # a loop that is cured has nothing in common with its cure
 
 
 class SafetyOptions(BaseModel):
-    """When a window is suspect."""
+    """What is done about suspect windows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    log_probability: float = Field(-0.65, le=0, description="Mean log probability per token below this is suspect.")
-    compression: float = Field(2.4, gt=1, description="Text that gzip shrinks by more than this is suspect.")
-    no_speech: float = Field(0.6, ge=0, le=1, description="Words with a probability of no speech above this.")
-    words_per_second: float = Field(7.0, gt=0, description="More words than this in a second of speech.")
-    impossible_words_per_second: float = Field(
-        12.0, gt=0, description="Repetitions that come faster than this are taken out: nobody speaks so fast."
+    second_pass: bool = Field(
+        True,
+        description="Whether a window whose text is suspect is decoded a second time, alone and with fallbacks. "
+        "Without it, calls cost less and more of their words are marked doubtful.",
     )
-    fewest_words_per_second: float = Field(0.4, ge=0, description="Fewer words than this in a second of loud speech.")
-    missing_seconds: float = Field(1.0, gt=0, description="Loud seconds of detected speech that have no words.")
-    quiet_db: float = Field(
-        35.0, gt=0, description="A word that stays this far below the channel's speech level has no sound."
-    )
-    far_seconds: float = Field(
-        0.5, ge=0, description="A word at least this far from any detected speech is outside of it."
-    )
-    not_on_speech_share: float = Field(
-        0.8, gt=0, description="A word is not on speech if this share of it lies on a tone, music, noise or silence."
-    )
-    agreement: float = Field(
-        0.5, ge=0, le=1, description="Share of words that a second text must have in common with an improbable first."
-    )
-    doubtful_from: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="Probability of being wrong from which a word is marked; left out: the recognizer's calibration's.",
-    )
-    echo_share: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="Share of a channel's power that the other one explains, from which it is its echo.",
-    )
-    echo_unsure_share: float = Field(0.3, gt=0, le=1, description="Share from which equal words are doubtful.")
-    echo_quieter_db: float = Field(6.0, ge=0, description="An echo is at least this much quieter than its source.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +45,17 @@ class Suspect:
     reasons: tuple[str, ...]
 
 
-def review(
-    audio: Audio, heard: Heard, texts: Sequence[ChunkText], options: SafetyOptions | None = None
-) -> tuple[Suspect, ...]:
+def review(audio: Audio, heard: AudioAnalysis, texts: Sequence[ChunkText]) -> tuple[Suspect, ...]:
     """The windows whose text is suspect, by index; `texts` in any order, of any channels of `audio`."""
-    judged = verdicts.judge(audio, heard, texts, verdicts.levels_of(audio, texts), options or SafetyOptions())
+    judged = verdicts.judge(audio, heard, texts, verdicts.levels_of(audio, texts))
     return tuple(Suspect(i, verdict.reasons) for i, verdict in enumerate(judged) if verdict.reasons)
 
 
 def settle(
     audio: Audio,
-    heard: Heard,
+    heard: AudioAnalysis,
     texts: Sequence[ChunkText],
     again: Mapping[int, ChunkText],
-    options: SafetyOptions | None = None,
     calibration: DoubtCalibration | None = None,
 ) -> tuple[tuple[ChunkText, ...], tuple[Doubt, ...]]:
     """The texts to keep, in the order of `texts`, and what is not sure about them, by channel and time.
@@ -98,20 +66,19 @@ def settle(
     chunk. With a `calibration`, words that are probably wrong are marked one by one. Raises ValueError for an index
     that `texts` lacks.
     """
-    options = options or SafetyOptions()
     if any(not 0 <= i < len(texts) for i in again):
         raise ValueError(f"decoded again: {sorted(again)}; there are {len(texts)} texts")
     levels = verdicts.levels_of(audio, texts)
-    before = verdicts.judge(audio, heard, texts, levels, options)
+    before = verdicts.judge(audio, heard, texts, levels)
     second = [again.get(i, text) for i, text in enumerate(texts)]
-    after = verdicts.judge(audio, heard, second, levels, options)
+    after = verdicts.judge(audio, heard, second, levels)
     chosen = _choose(texts, before, second, after)
-    judged = verdicts.judge(audio, heard, chosen, levels, options)
+    judged = verdicts.judge(audio, heard, chosen, levels)
     for first, text, was, verdict in zip(texts, chosen, before, judged, strict=True):
-        if not was.found.isdisjoint(UNSURE_OF_ITSELF) and agreement(first, text) < options.agreement:
+        if not was.found.isdisjoint(UNSURE_OF_ITSELF) and agreement(first, text) < AGREEMENT:
             verdict.doubt("unstable", range(len(text.words)))
         if calibration is not None:
-            verdict.doubt("unsure", _unsure(text, calibration, options))
+            verdict.doubt("unsure", _unsure(text, calibration))
     settled = [_clear(_mark(text, verdict), heard) for text, verdict in zip(chosen, judged, strict=True)]
     doubts = [d for text, verdict in zip(chosen, judged, strict=True) for d in _doubts(text, verdict)]
     doubts += [
@@ -122,21 +89,23 @@ def settle(
     return _in_order(settled), tuple(sorted(doubts, key=lambda d: (d.channel, d.start, d.end, d.kept)))
 
 
-def _clear(text: ChunkText, heard: Heard) -> ChunkText:
+def _clear(text: ChunkText, heard: AudioAnalysis) -> ChunkText:
     """No word lasts through what the recording lacks."""
     labels = heard.labels[text.chunk.channel] if text.chunk.channel < len(heard.labels) else ()
     gaps = [Span(label.start, label.end) for label in labels if label.kind is LabelKind.GAP]
     return replace(text, words=clear_of(text.words, gaps)) if gaps else text
 
 
-def _unsure(text: ChunkText, calibration: DoubtCalibration, options: SafetyOptions) -> list[int]:
+def _unsure(text: ChunkText, calibration: DoubtCalibration) -> list[int]:
     """The words that are probably wrong, by index."""
-    threshold = calibration.threshold if options.doubtful_from is None else options.doubtful_from
-    return [i for i, risk in enumerate(doubt.risks(text, calibration)) if risk >= threshold]
+    return [i for i, risk in enumerate(doubt.risks(text, calibration)) if risk >= calibration.threshold]
 
 
 def _choose(
-    texts: Sequence[ChunkText], before: Sequence[Verdict], second: Sequence[ChunkText], after: Sequence[Verdict]
+    texts: Sequence[ChunkText],
+    before: Sequence[WindowVerdict],
+    second: Sequence[ChunkText],
+    after: Sequence[WindowVerdict],
 ) -> list[ChunkText]:
     """The better decoding of each window; `before` and `after` are the verdicts on the first and the second."""
     return [
@@ -159,18 +128,18 @@ def agreement(first: ChunkText, second: ChunkText) -> float:
     return Levenshtein.normalized_similarity(*([plain(word.text) for word in text.words] for text in (first, second)))
 
 
-def _rank(verdict: Verdict, text: ChunkText) -> tuple[int, float]:
+def _rank(verdict: WindowVerdict, text: ChunkText) -> tuple[int, float]:
     return -len(verdict.reasons), text.mean_log_probability if text.words else -math.inf  # of no words it says nothing
 
 
-def _mark(text: ChunkText, verdict: Verdict) -> ChunkText:
+def _mark(text: ChunkText, verdict: WindowVerdict) -> ChunkText:
     kept = [i for i in range(len(text.words)) if i not in verdict.withheld]
     words = tuple(replace(text.words[i], doubtful=True) if i in verdict.doubtful else text.words[i] for i in kept)
     known = len(text.supports) == len(text.words)
     return replace(text, words=words, supports=tuple(text.supports[i] for i in kept) if known else ())
 
 
-def _doubts(text: ChunkText, verdict: Verdict) -> list[Doubt]:
+def _doubts(text: ChunkText, verdict: WindowVerdict) -> list[Doubt]:
     """What was taken out, what is kept and marked, and where words are missing."""
     doubts = [
         _doubt(
@@ -199,7 +168,7 @@ def _runs(indices: Sequence[int]) -> list[list[int]]:
 
 
 def _in_order(texts: Sequence[ChunkText]) -> tuple[ChunkText, ...]:
-    """Chunks of a channel do not overlap, but what was made by hand or cut anew may; words never do."""
+    """Chunks of a channel do not overlap, but what was made by hand or cut again may; words never do."""
     result = list(texts)
     latest: dict[int, float] = {}
     for i in sorted(range(len(texts)), key=lambda i: (texts[i].chunk.channel, texts[i].chunk.start)):

@@ -14,19 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Logits = npt.NDArray[np.float32]  # shape (vocabulary,), before or after normalisation
+Logits = npt.NDArray[np.float32]  # shape (vocabulary,), before or after normalization
 Greedy = Callable[[Sequence[int]], tuple[Sequence[int], Sequence[Logits]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Draw:
     """Tokens without the end of text; `log_probability` is the sum over them and the end, at temperature 1."""
 
     tokens: tuple[int, ...]
     log_probability: float
 
 
-def sample(greedy: Greedy, end: int, temperature: float, seed: int, max_tokens: int, max_passes: int) -> Sample:
+def sample(greedy: Greedy, end: int, temperature: float, seed: int, max_tokens: int, max_passes: int) -> Draw:
     """Draw one text.
 
     `greedy(prefix)` continues `prefix` greedily and returns the tokens it chose, without `end`, and the logits of each
@@ -47,14 +47,14 @@ def sample(greedy: Greedy, end: int, temperature: float, seed: int, max_tokens: 
             token = greedy_token if passes >= max_passes else _draw(scores, temperature, random)
             total += float(scores[min(token, end)])
             if token >= end or len(drawn) >= max_tokens:
-                return Sample(tuple(drawn), total)
+                return Draw(tuple(drawn), total)
             drawn.append(token)
             if token != greedy_token:
                 left = True
                 break
         if not left:
             break
-    return Sample(tuple(drawn), total)
+    return Draw(tuple(drawn), total)
 
 
 def _draw(scores: npt.NDArray[np.float64], temperature: float, random: np.random.Generator) -> int:
@@ -64,5 +64,5 @@ def _draw(scores: npt.NDArray[np.float64], temperature: float, random: np.random
 
 def _log_softmax(logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     shifted = logits - logits.max()
-    normalised: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
-    return normalised
+    normalized: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
+    return normalized

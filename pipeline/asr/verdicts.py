@@ -6,34 +6,38 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from pipeline.asr import acoustics, echoes, plausible
 from pipeline.asr.acoustics import Levels
 from pipeline.asr.echoes import Proof
-from pipeline.domain.speech import Audio, ChunkText, Heard, Label, Span, Word
-
-if TYPE_CHECKING:
-    from pipeline.asr.safety import SafetyOptions
+from pipeline.domain.speech import Audio, AudioAnalysis, ChunkText, Label, Span, Word
 
 REASONS: dict[str, str] = {
-    "improbable": "The recogniser itself holds the text improbable.",
+    "improbable": "The recognizer itself finds the text improbable.",
     "compressible": "The text repeats itself: it compresses more than speech does.",
-    "unstable": "The recogniser held its first text improbable, and its second has little in common with it.",
-    "unsure": "The recogniser is so unsure of these words that they are probably wrong.",
+    "unstable": "The recognizer found its first text improbable, and its second has little in common with it.",
+    "unsure": "The recognizer is so unsure of these words that they are probably wrong.",
     "loop": "The same words follow each other again and again.",
-    "no_speech": "The recogniser gave words though it took the stretch for no speech.",
+    "no_speech": "The recognizer gave words although it found no speech in the window.",
     "too_many_words": "More words than anybody speaks in the seconds of speech that were heard.",
     "too_few_words": "Hardly any words for the seconds of speech that were heard.",
-    "missing_speech": "Somebody speaks here, and no words were recognised.",
-    "no_sound": "The words lie where the channel is as good as silent.",
+    "missing_speech": "Someone speaks here, and no words were recognized.",
+    "no_sound": "The words lie where the channel is almost silent.",
     "outside_speech": "The words lie away from all speech that was detected.",
     "not_on_speech": "The words lie on a tone, music, noise or silence.",
-    "echo": "The words are the other channel's, heard faintly.",
+    "echo": "The words belong to the other channel and are faintly audible here.",
     "same_words": "Both channels have the same words at once, and it is not sure whose they are.",
 }
 """Why a window is suspect, a word doubtful or taken out: a stable name and a sentence for people."""
 
+IMPROBABLE = -0.65  # mean log probability per token; text below it is suspect
+WORDS_PER_SECOND = 7.0  # of speech; more are suspect
+IMPOSSIBLE_WORDS_PER_SECOND = 12.0  # repetitions that come faster are taken out: nobody speaks so fast
+FEWEST_WORDS_PER_SECOND = 0.4  # of loud speech; fewer are suspect
+MISSING_SECONDS = 1.0  # loud seconds of detected speech that have no words
+QUIET_DB = 35.0  # a word that stays this far below the channel's speech level has no sound
+FAR_SECONDS = 0.5  # a word at least this far from any detected speech is outside of it
+NOT_ON_SPEECH_SHARE = 0.8  # of a word that lies on a tone, music, noise or silence: it is not on speech
 LOUD_DB = 25.0  # below the channel's speech level: still speech
 SHORT_SECONDS = 0.5  # of loud speech without any word: a breath or a cough may be shorter
 FEW_WORDS_FROM = 4.0  # seconds of loud speech from which few words are suspect
@@ -45,7 +49,7 @@ Marked = dict[int, set[str]]  # a word's index in its window, and the reasons ag
 
 
 @dataclass(slots=True)
-class Verdict:
+class WindowVerdict:
     """What was found against one window. `doubtful` and `withheld` words do not overlap."""
 
     found: set[str] = field(default_factory=set)
@@ -84,10 +88,10 @@ def levels_of(audio: Audio, texts: Sequence[ChunkText]) -> list[Levels]:
 
 
 def judge(
-    audio: Audio, heard: Heard, texts: Sequence[ChunkText], levels: Sequence[Levels], options: "SafetyOptions"
-) -> list[Verdict]:
+    audio: Audio, heard: AudioAnalysis, texts: Sequence[ChunkText], levels: Sequence[Levels]
+) -> list[WindowVerdict]:
     """One verdict for each text; `levels` are those of its chunks, whichever decoding of them is judged."""
-    judged = [Verdict() for _ in texts]
+    judged = [WindowVerdict() for _ in texts]
     by_channel: dict[int, list[int]] = defaultdict(list)
     for i in sorted(range(len(texts)), key=lambda i: texts[i].chunk.start):
         by_channel[texts[i].chunk.channel].append(i)
@@ -96,71 +100,69 @@ def judge(
         labels = _Labels(heard.labels[channel] if channel < len(heard.labels) else ())
         level = acoustics.speech_level([levels[i] for i in indices])
         for i in indices:
-            _by_place(judged[i], texts[i], levels[i], level, speech, labels, options)
-        _by_loops(judged, texts, indices, options)
+            _by_place(judged[i], texts[i], levels[i], level, speech, labels)
+        _by_loops(judged, texts, indices)
     if heard.layout.kind.separated:
-        _by_echo(judged, audio, texts, by_channel, options)
+        _by_echo(judged, audio, texts, by_channel)
     for verdict, text in zip(judged, texts, strict=True):
-        _by_score(verdict, text, options)
+        _by_score(verdict, text)
     return judged
 
 
-def _by_score(verdict: Verdict, text: ChunkText, options: "SafetyOptions") -> None:
+def _by_score(verdict: WindowVerdict, text: ChunkText) -> None:
     if not text.words:
         return
     every = range(len(text.words))
-    if text.mean_log_probability < options.log_probability:
+    if text.mean_log_probability < IMPROBABLE:
         verdict.doubt("improbable", every)
-    if text.compression > options.compression:
+    if text.compression > plausible.MAX_COMPRESSION:
         verdict.doubt("compressible", every)
-    if text.no_speech_probability > options.no_speech:
+    if text.no_speech_probability > plausible.MAX_NO_SPEECH:
         verdict.doubt("no_speech", every)
     for piece in text.chunk.pieces:  # the window's mean hides what was invented in one piece among others
         held = [i for i, word in enumerate(text.words) if piece.start <= word.start < piece.end]
-        if held and fmean(math.log(max(text.words[i].confidence, 1e-4)) for i in held) < options.log_probability:
+        if held and fmean(math.log(max(text.words[i].confidence, 1e-4)) for i in held) < IMPROBABLE:
             verdict.doubt("improbable", held)
 
 
 def _by_place(
-    verdict: Verdict,
+    verdict: WindowVerdict,
     text: ChunkText,
     levels: Levels,
     speech_level: float,
     speech: "_Spans",
     labels: "_Labels",
-    options: "SafetyOptions",
 ) -> None:
     spoken = [span for piece in text.chunk.sound for span in speech.inside(piece.start, piece.end)]
     loud = levels.loud_seconds(spoken, speech_level - LOUD_DB)
     count, every = len(text.words), range(len(text.words))
-    if count >= MANY_WORDS_FROM and count > options.words_per_second * plausible.seconds(spoken):
+    if count >= MANY_WORDS_FROM and count > WORDS_PER_SECOND * plausible.seconds(spoken):
         verdict.doubt("too_many_words", every)
-    if count and loud >= FEW_WORDS_FROM and count < options.fewest_words_per_second * loud:
+    if count and loud >= FEW_WORDS_FROM and count < FEWEST_WORDS_PER_SECOND * loud:
         verdict.doubt("too_few_words", every)
     for span in plausible.without(spoken, text.words, REACH):
-        needed = options.missing_seconds if count else min(SHORT_SECONDS, options.missing_seconds)
+        needed = MISSING_SECONDS if count else SHORT_SECONDS
         if levels.loud_seconds([span], speech_level - LOUD_DB) >= needed:
             verdict.found.add("missing_speech")
             verdict.missing.append(span)
-    near = speech.inside(text.chunk.start - options.far_seconds, text.chunk.end + options.far_seconds)
+    near = speech.inside(text.chunk.start - FAR_SECONDS, text.chunk.end + FAR_SECONDS)
     for i, word in enumerate(text.words):
-        _word_by_place(verdict, i, word, levels, speech_level - options.quiet_db, near, labels, options)
+        _word_by_place(verdict, i, word, levels, speech_level - QUIET_DB, near, labels)
 
 
 def _word_by_place(
-    verdict: Verdict,
+    verdict: WindowVerdict,
     i: int,
     word: Word,
     levels: Levels,
     quiet: float,
     near: Sequence[Span],
     labels: "_Labels",
-    options: "SafetyOptions",
 ) -> None:
     """Taken out is only what lies far from all detected speech, and there on no speech or on no sound."""
-    far = plausible.distance(near, word) >= options.far_seconds
+    far = plausible.distance(near, word) >= FAR_SECONDS
     silent = not (levels.between(word.start - REACH, word.end + REACH) > quiet).any()
-    off = labels.share_without_speech(word) >= options.not_on_speech_share
+    off = labels.share_without_speech(word) >= NOT_ON_SPEECH_SHARE
     for reason, holds in (("not_on_speech", off), ("no_sound", silent)):
         if holds and far:
             verdict.withhold(reason, [i])
@@ -170,15 +172,13 @@ def _word_by_place(
         verdict.doubt("outside_speech", [i])
 
 
-def _by_loops(
-    judged: Sequence[Verdict], texts: Sequence[ChunkText], indices: Sequence[int], options: "SafetyOptions"
-) -> None:
+def _by_loops(judged: Sequence[WindowVerdict], texts: Sequence[ChunkText], indices: Sequence[int]) -> None:
     """Loops within windows and across the windows of one channel."""
     owners = [(i, k) for i in indices for k in range(len(texts[i].words))]
     words = [texts[i].words[k] for i, k in owners]
     for loop in plausible.loops(words):
         lasting = words[loop.last - 1].end - words[loop.first].start
-        impossible = loop.last - loop.first > options.impossible_words_per_second * lasting
+        impossible = loop.last - loop.first > IMPOSSIBLE_WORDS_PER_SECOND * lasting
         for position in range(loop.first, loop.last):
             i, k = owners[position]
             if impossible and position >= loop.first + loop.period:
@@ -188,15 +188,14 @@ def _by_loops(
 
 
 def _by_echo(
-    judged: Sequence[Verdict],
+    judged: Sequence[WindowVerdict],
     audio: Audio,
     texts: Sequence[ChunkText],
     by_channel: dict[int, list[int]],
-    options: "SafetyOptions",
 ) -> None:
     owners = [[(i, k) for i in by_channel.get(c, []) for k in range(len(texts[i].words))] for c in (0, 1)]
     words = [[texts[i].words[k] for i, k in channel] for channel in owners]
-    found = echoes.find(audio, words, options.echo_share, options.echo_unsure_share, options.echo_quieter_db)
+    found = echoes.find(audio, words)
     for echo in found:
         for position in echo.words:
             i, k = owners[echo.channel][position]
@@ -206,10 +205,10 @@ def _by_echo(
                 judged[i].doubt("same_words", [k])
     for verdict, text in zip(judged, texts, strict=True):
         if any("echo" in reasons for reasons in verdict.withheld.values()):
-            _rest_of_echo(verdict, audio, text, options)
+            _rest_of_echo(verdict, audio, text)
 
 
-def _rest_of_echo(verdict: Verdict, audio: Audio, text: ChunkText, options: "SafetyOptions") -> None:
+def _rest_of_echo(verdict: WindowVerdict, audio: Audio, text: ChunkText) -> None:
     """Faint sound is misheard: where a window holds an echo, its other words are asked too, by their sound alone."""
     for k, word in enumerate(text.words):
         if k in verdict.withheld:
@@ -218,8 +217,8 @@ def _rest_of_echo(verdict: Verdict, audio: Audio, text: ChunkText, options: "Saf
         if (
             sound is not None
             and sound.quieter == text.chunk.channel
-            and sound.share >= options.echo_share
-            and sound.difference_db >= options.echo_quieter_db
+            and sound.share >= echoes.ECHO_SHARE
+            and sound.difference_db >= echoes.QUIETER_DB
         ):
             verdict.withhold("echo", [k])
 

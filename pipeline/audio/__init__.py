@@ -1,4 +1,4 @@
-"""From the sender's URL to channels, spans of speech and chunks.
+"""From stored recordings to channels, labels of every second, chunks of speech, and prosody.
 
-Imports nothing: the process that decodes (`sandbox`) starts with every recording.
+Imports nothing: the process that decodes (`decode.sandbox`) starts with every recording.
 """

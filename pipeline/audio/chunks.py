@@ -8,14 +8,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio import detector
-from pipeline.audio.detector import SpeechOptions
+from pipeline.audio.labels import detector
+from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Chunk, Span
 
-__all__ = ["SpeechOptions", "cut", "find_speech"]
-
 QUIET_FRAME = 800  # samples, 50 ms: what counts as a moment
-CLOSE_PAUSE = 2.0  # seconds: a longer pause ends a chunk or is left out; long silence is where recognisers invent words
+CLOSE_PAUSE = 2.0  # seconds: a longer pause ends a chunk or is left out; long silence is where recognizers invent words
 
 
 def find_speech(audio: Audio, options: SpeechOptions) -> tuple[tuple[Span, ...], ...]:
@@ -38,7 +36,7 @@ def cut(
     speech: Sequence[Sequence[Span]],
     max_seconds: float,
     audio: Audio | None = None,
-    longest_left_out: float = 0.0,
+    max_skipped_pause: float = 0.0,
     events: Sequence[Sequence[Span]] = (),
     max_pause: float = CLOSE_PAUSE,
     gaps: Sequence[Sequence[Span]] = (),
@@ -47,18 +45,18 @@ def cut(
 
     Spans of a channel with pauses of at most `max_pause` seconds between them share a chunk while they fit, the pause
     with them. Where a pause is longer, but not than
-    `longest_left_out`, and holds none of the channel's `events`, they share one as well, the pause left out: the chunk
+    `max_skipped_pause`, and holds none of the channel's `events`, they share one as well, the pause left out: the chunk
     has pieces. No chunk goes on over one of the channel's `gaps`.
     A chunk ends inside a span only where that span alone is longer than `max_seconds`: at its quietest
     moment if `audio` is given, else in equal parts. Raises ValueError for a `max_seconds` of 1 s or less.
     """
     if max_seconds <= 1:
-        raise ValueError(f"chunks of {max_seconds} s are too short to recognise")
+        raise ValueError(f"chunks of {max_seconds} s are too short to recognize")
     chunks: list[Chunk] = []
     for channel, spans in enumerate(speech):
         pieces = [piece for span in _joined(spans) for piece in _pieces(span, max_seconds, channel, audio)]
         between = tuple(one[channel] if channel < len(one) else () for one in (events, gaps))
-        for held in _gathered(pieces, max_seconds, max_pause, longest_left_out, *between):
+        for held in _gathered(pieces, max_seconds, max_pause, max_skipped_pause, *between):
             packed = tuple(held) if len(held) > 1 else ()
             chunks.append(Chunk(channel, held[0].start, held[-1].end, pieces=packed))
     return tuple(chunks)
@@ -98,7 +96,7 @@ def _gathered(
     pieces: Sequence[Span],
     max_seconds: float,
     max_pause: float,
-    longest_left_out: float,
+    max_skipped_pause: float,
     events: Sequence[Span],
     gaps: Sequence[Span],
 ) -> list[list[Span]]:
@@ -113,7 +111,7 @@ def _gathered(
             gathered[-1][-1] = Span(gathered[-1][-1].start, piece.end)
             seconds += pause + piece.duration
         elif (
-            max_pause < pause <= longest_left_out
+            max_pause < pause <= max_skipped_pause
             and seconds + piece.duration <= max_seconds
             and not _holds(events, gathered[-1][-1].end, piece.start)
         ):

@@ -2,7 +2,7 @@
 
 Pitch is looked for as periodicity, by YIN (`yin.py`): a telephone carries nothing below 300 Hz, so of most voices the
 fundamental itself is missing, while its period is still that of the harmonics. Whether a frame is voiced is judged by
-its normalised autocorrelation at that period (Boersma 1993). Sound is read a block at a time; six hours of speech take
+its normalized autocorrelation at that period (Boersma 1993). Sound is read a block at a time; six hours of speech take
 17 MB of figures for each channel beside one block.
 """
 
@@ -26,7 +26,6 @@ ENERGY_FLOOR = 1e-10  # power: -100 dBFS, what digital silence counts as
 
 _RATE = 8000  # Hz: a telephone's; pitch needs no more
 _WINDOW, _HOP = 512, 160  # samples at that rate: 64 ms hold four periods of the lowest voice, 20 ms
-_STEP = _HOP / _RATE  # seconds
 _BLOCK = 30.0  # seconds read at a time
 _MARGIN = 0.1  # seconds beside them, so that the frames at their edges are whole
 
@@ -34,7 +33,7 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Track:
+class PitchTrack:
     """One entry per 20 ms of speech, in order of time, all of one length."""
 
     time: npt.NDArray[np.float64]  # middle of the frame, seconds
@@ -51,12 +50,12 @@ def measure(audio: Audio, speech: Sequence[Sequence[Span]]) -> Prosody:
     return Prosody(SLICE, tuple(slices(track(audio, channel, spans)) for channel, spans in enumerate(speech)))
 
 
-def track(audio: Audio, channel: int, speech: Sequence[Span]) -> Track:
+def track(audio: Audio, channel: int, speech: Sequence[Span]) -> PitchTrack:
     """Pitch and power of every 20 ms of `speech` in one channel."""
     parts = [_frames(audio, channel, block, spans) for block, spans in _blocks(audio.duration, speech)]
-    empty = Track(np.zeros(0), np.zeros(0, np.float32), np.zeros(0, np.bool_), np.zeros(0, np.float32))
+    empty = PitchTrack(np.zeros(0), np.zeros(0, np.float32), np.zeros(0, np.bool_), np.zeros(0, np.float32))
     parts = parts or [empty]
-    return Track(
+    return PitchTrack(
         np.concatenate([part.time for part in parts]),
         np.concatenate([part.pitch for part in parts]),
         np.concatenate([part.voiced for part in parts]),
@@ -64,7 +63,7 @@ def track(audio: Audio, channel: int, speech: Sequence[Span]) -> Track:
     )
 
 
-def slices(track: Track) -> Slices:
+def slices(track: PitchTrack) -> Slices:
     """The track in slices; those with less than 0.2 s of speech are left out. Figures are rounded."""
     kept: list[tuple[int, float | None, float | None, float, float]] = []
     index = np.floor(track.time / SLICE + 1e-6).astype(int)
@@ -105,7 +104,7 @@ def _blocks(duration: float, speech: Sequence[Span]) -> Iterator[tuple[float, li
             yield start, here
 
 
-def _frames(audio: Audio, channel: int, start: float, speech: list[Span]) -> Track:
+def _frames(audio: Audio, channel: int, start: float, speech: list[Span]) -> PitchTrack:
     """The frames of one block whose middle lies in `speech`."""
     from scipy.signal import resample_poly
 
@@ -124,7 +123,7 @@ def _frames(audio: Audio, channel: int, start: float, speech: list[Span]) -> Tra
     strength = _periodicity(windows, found)
     loud = power > 10 ** (QUIET_DB / 10)
     inside = (found > LOWEST * 1.02) & (found < HIGHEST * 0.98)  # at an edge YIN found no trough, only the edge
-    return Track(time[chosen], found, loud & inside & (strength >= VOICED_FROM), power)
+    return PitchTrack(time[chosen], found, loud & inside & (strength >= VOICED_FROM), power)
 
 
 def _inside(time: npt.NDArray[np.float64], speech: list[Span]) -> npt.NDArray[np.bool_]:
@@ -136,7 +135,7 @@ def _inside(time: npt.NDArray[np.float64], speech: list[Span]) -> npt.NDArray[np
 
 
 def _periodicity(windows: Floats, pitch: Floats) -> Floats:
-    """Normalised autocorrelation of each window at its own period: -1..1, 0 where there is no sound."""
+    """Normalized autocorrelation of each window at its own period: -1..1, 0 where there is no sound."""
     lag = np.clip(np.rint(_RATE / np.maximum(pitch, LOWEST)), 1, _WINDOW // 2).astype(int)
     half = np.arange(_WINDOW // 2)
     if not len(windows):

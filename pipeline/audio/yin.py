@@ -29,7 +29,7 @@ def pitch(windows: Floats, rate: int, lowest: float, highest: float, trough: flo
 
 
 def _difference(windows: Floats, shortest: int, longest: int) -> Floats:
-    """The cumulative mean normalised difference (equation 8) at each lag from `shortest` to `longest`, a row each."""
+    """The cumulative mean normalized difference (equation 8) at each lag from `shortest` to `longest`, a row each."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     size = next_fast_len(windows.shape[1] + longest, real=True)  # lags up to `longest` do not wrap round
@@ -45,7 +45,7 @@ def _difference(windows: Floats, shortest: int, longest: int) -> Floats:
 
 
 def _between(difference: Floats, at: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-    """How far from the lag `at` a parabola through its neighbours is lowest: -1..1, 0 at the ends and where it has
+    """How far from the lag `at` a parabola through its neighbors is lowest: -1..1, 0 at the ends and where it has
     none."""
     inner = np.clip(at, 1, difference.shape[1] - 2)
     rows = np.arange(len(at))

@@ -1,6 +1,6 @@
 """From a model's name to a folder with its files: a path, the hub's cache, the hub."""
 
 from pipeline.checkpoints.manifest import Checkpoint
-from pipeline.checkpoints.resolve import DIARIZATION, RECOGNITION, Kind, resolve
+from pipeline.checkpoints.resolve import WHOLE, CheckpointKind, resolve
 
-__all__ = ["DIARIZATION", "RECOGNITION", "Checkpoint", "Kind", "resolve"]
+__all__ = ["WHOLE", "Checkpoint", "CheckpointKind", "resolve"]

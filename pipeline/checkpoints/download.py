@@ -1,4 +1,4 @@
-"""One file from a URL, gone on with where an earlier process stopped."""
+"""One file from a URL, resumed where an earlier process stopped."""
 
 import logging
 import shutil
@@ -85,7 +85,7 @@ def _complete(url: str, target: Path, size: int, on_bytes: OnBytes) -> None:
             if failures >= ATTEMPTS:
                 raise Unreachable(
                     f"{target.name} cannot be downloaded: {_reason(error)}. "
-                    f"{_length(target) / 1e6:.0f} of {size / 1e6:.0f} MB are here; the same command goes on from there."
+                    f"{_length(target) / 1e6:.0f} of {size / 1e6:.0f} MB are here; run the same command to resume."
                 ) from error
             logger.info("%s: %s; trying again.", target.name, _reason(error))
         if failures:

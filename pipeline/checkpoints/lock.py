@@ -20,7 +20,7 @@ class Wheel:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WheelMember:
     """A member of a wheel."""
 
     wheel: Wheel
@@ -37,7 +37,7 @@ class LockedFile:
     name: str
     size: int
     sha256: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[WheelMember, ...] = ()
     text: Path | None = None
 
 
@@ -79,7 +79,7 @@ def read(path: Path) -> dict[str, LockedCheckpoint]:
             name=str(entry["name"]),
             size=int(str(entry["size"])),
             sha256=str(entry["sha256"]),
-            parts=tuple(Part(wheels[part["wheel"]], part["member"]) for part in parts),
+            parts=tuple(WheelMember(wheels[part["wheel"]], part["member"]) for part in parts),
             text=path.parent / str(text) if text else None,
         )
 

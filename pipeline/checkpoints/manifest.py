@@ -19,12 +19,12 @@ class Checkpoint:
     name: str
     folder: Path
     synthetic: bool = False  # trained on synthetic speech: for tests, no use on real voices
-    max_chunk_seconds: float | None = None  # the longest chunk a recogniser has learnt; None: what its kind allows
+    max_chunk_seconds: float | None = None  # the longest chunk a recognizer has learnt; None: what its kind allows
     languages: tuple[str, ...] = ()  # ISO 639-1; empty: whatever its kind speaks
-    vocabulary: bool = False  # names and terms given as a prompt were measured to help this recogniser
-    packing: bool = True  # False: pauses left out of a window were measured to harm this recogniser
+    vocabulary: bool = False  # names and terms given as a prompt were measured to help this recognizer
+    packing: bool = True  # False: pauses left out of a window were measured to harm this recognizer
     time_tokens: bool = False  # this recognizer learned no text without Whisper's time tokens
-    word_delay: float = 0.0  # seconds by which this recogniser's alignment is early, as measured; added to word times
+    word_delay: float = 0.0  # seconds by which this recognizer's alignment is early, as measured; added to word times
     note: str = ""
     parts: Mapping[str, Path] = field(default_factory=dict)  # folders of a checkpoint that is put together from several
 

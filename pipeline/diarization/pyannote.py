@@ -9,12 +9,15 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict, Field
 
 from pipeline import checkpoints
+from pipeline.checkpoints import CheckpointKind, hub
 from pipeline.diarization.engine import DiarizationOptions, Samples
 from pipeline.diarization.weights import weights_only
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, SpeakerSpan, Voiceprint
@@ -22,63 +25,130 @@ from pipeline.errors import CheckpointMissing, EngineError
 from pipeline.voice_calibration import calibration_of
 
 if TYPE_CHECKING:
-    from pipeline.diarization.steps import Heard
+    from pipeline.diarization.steps import WindowOutput
     from pipeline.diarization.windows import Window
 
 CPU_BATCH, GPU_BATCH = 4, 32  # on a CPU larger batches are slower: 3.6 CPU seconds at 1, 5.3 at 128 for 60 s of audio
 SHORTEST = SAMPLE_RATE // 10  # samples; in less nobody is heard
 PIECE = 6.0  # seconds of speech at least in one embedding of a voiceprint (below 12), where there are so many
 
+MIN_VOICEPRINT_SECONDS = 3.0  # of net speech: voiceprints of less are not to be trusted
+COMMUNITY = "pyannote/speaker-diarization-community-1"  # gated: the hub wants its license accepted and a token
+UNGATED = "segmentation-3.0+campplus"
+
 logger = logging.getLogger(__name__)
+
+
+class PyannoteOptions(DiarizationOptions):
+    """What this engine can be told."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    trust_checkpoint: bool = Field(
+        False, description="Read checkpoints that hold more than weights, which can run code of their author."
+    )
+    segmentation_batch_size: int | None = Field(
+        None,
+        ge=1,
+        description="10 s windows in one forward pass; unset: 4 on a CPU, 32 on a GPU.",
+    )
+    embedding_batch_size: int | None = Field(
+        None, ge=1, description="Windows whose voices are embedded in one forward pass; unset: 4 or 32 likewise."
+    )
+    threads: int = Field(0, ge=0, description="PyTorch's threads on a CPU, for the whole process; 0: its default.")
+
+
+def _best(_: str) -> str:
+    from huggingface_hub import get_token
+
+    if get_token() or hub.cached(COMMUNITY, CHECKPOINTS.patterns, CHECKPOINTS.required):
+        return COMMUNITY
+    logger.info(
+        "No hub token: speakers are separated by %s. For %s accept its license at https://huggingface.co/%s and set "
+        "HF_TOKEN.",
+        *(UNGATED, COMMUNITY, COMMUNITY),
+    )
+    return UNGATED
+
+
+def _advice(repository: str | None) -> list[str]:
+    accept = f"Accept the license at https://huggingface.co/{repository} and set HF_TOKEN to a token of that account."
+    return [*([accept] if repository else []), f"{CHECKPOINTS.setting}={UNGATED} needs no license and no token."]
+
+
+CHECKPOINTS = CheckpointKind(
+    title="diarization pipeline",
+    setting="SWITCHBOARD_DIARIZATION__PIPELINE",
+    auto=_best,
+    stored={UNGATED: {"segmentation": "segmentation-3.0", "embedding": "campplus"}},
+    required=("config.yaml",),
+    patterns=("config.yaml", "*.bin", "*.npz", "*.safetensors"),
+    advice=_advice,
+)
 
 
 class Pyannote:
     """A diarization engine; see `pipeline.diarization.Engine`."""
 
-    def __init__(self, options: DiarizationOptions) -> None:
+    Options = PyannoteOptions
+    CHECKPOINTS = CHECKPOINTS
+
+    def __init__(self, options: PyannoteOptions, store: Path | None = None) -> None:
         os.environ["PYANNOTE_METRICS_ENABLED"] = "0"  # read at every event; on by default
         import torch
 
         if options.threads:
             torch.set_num_threads(options.threads)
-        device = options.device
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        checkpoint = checkpoints.resolve(options.pipeline, checkpoints.DIARIZATION, device, options.checkpoints)
+        device = self.device_of(options)
+        checkpoint = checkpoints.resolve(options.pipeline, CHECKPOINTS, device, store)
         batch = GPU_BATCH if device == "cuda" else CPU_BATCH
-        self.name = f"pyannote {checkpoint.name}"
+        self.name = self.name_of(checkpoint.name)
         with weights_only(checkpoint.name, options.trust_checkpoint):
             self._pipeline = _load(checkpoint, self.name, torch.device(device))
         self._pipeline.segmentation_batch_size = self.batch_size = options.segmentation_batch_size or batch
         self._pipeline.embedding_batch_size = options.embedding_batch_size or batch
         self._options = options
 
+    @staticmethod
+    def device_of(options: DiarizationOptions) -> str:
+        """See `pipeline.diarization.Engine`."""
+        import torch
+
+        if options.device != "auto":
+            return options.device
+        return "cuda" if torch.cuda.is_available() else "cpu"
+
+    @staticmethod
+    def name_of(checkpoint: str) -> str:
+        """See `pipeline.diarization.Engine`."""
+        return f"pyannote {checkpoint}"
+
     def diarize(self, sound: Samples | Audio) -> Diarization:
         """See `pipeline.diarization.Engine`."""
         parts, heard = self.parts(sound), []
         while batch := list(islice(parts, self.batch_size)):
-            heard += self.hear(batch)
-        return self.conclude(heard)
+            heard += self.infer(batch)
+        return self.finalize(heard)
 
     def parts(self, sound: Samples | Audio) -> "Iterator[Window]":
         """See `pipeline.diarization.Engine`: windows of 10 s, one every second."""
         length = sound.length if isinstance(sound, Audio) else len(sound)
         return self._pipeline.cutter.cut(sound) if length >= SHORTEST else iter(())
 
-    def hear(self, parts: "Sequence[Window]") -> "list[Heard]":
+    def infer(self, parts: "Sequence[Window]") -> "list[WindowOutput]":
         """See `pipeline.diarization.Engine`."""
         try:
-            return list(self._pipeline.hear(parts))
+            return list(self._pipeline.infer(parts))
         except (RuntimeError, ValueError, MemoryError) as error:
             raise EngineError(f"Diarization failed ({type(error).__name__}).") from error
 
-    def conclude(self, heard: "Sequence[Heard]") -> Diarization:
+    def finalize(self, heard: "Sequence[WindowOutput]") -> Diarization:
         """See `pipeline.diarization.Engine`."""
         if not heard:
             return Diarization((), {}, self.name)
         try:
             with _quiet():
-                output = self._pipeline.conclude(heard, self._options.min_speakers, self._options.max_speakers)
+                output = self._pipeline.finalize(heard, self._options.min_speakers, self._options.max_speakers)
         except (RuntimeError, ValueError, MemoryError) as error:
             raise EngineError(f"Diarization failed ({type(error).__name__}).") from error
         return self._diarization(output)
@@ -101,7 +171,7 @@ class Pyannote:
         """See `pipeline.diarization.Engine`: joined, cut into like pieces of 6 s or more, embedded, averaged."""
         speech = np.concatenate([np.asarray(x, np.float32) for x in spoken]) if spoken else np.zeros(0, np.float32)
         seconds = len(speech) / SAMPLE_RATE
-        if seconds < self._options.min_voiceprint_seconds:
+        if seconds < MIN_VOICEPRINT_SECONDS:
             return None
         vectors = np.stack([self._embed(part) for part in np.array_split(speech, max(1, int(seconds // PIECE)))])
         made = self._voiceprint(vectors.mean(axis=0), seconds)
@@ -127,7 +197,7 @@ class Pyannote:
 
     def _voiceprint(self, vector: npt.NDArray[np.floating] | None, seconds: float) -> Voiceprint | None:
         """None for too little speech, and for the NaN or zero rows that pyannote gives when it had nothing to embed."""
-        if vector is None or seconds < self._options.min_voiceprint_seconds:
+        if vector is None or seconds < MIN_VOICEPRINT_SECONDS:
             return None
         return self._made(vector, seconds)
 

@@ -1,7 +1,7 @@
 """pyannote's speaker diarization taken apart, so that windows of many calls go through its networks together.
 
-The stock pipeline runs one recording through all of its steps. Here what the networks do (`hear`) is apart from what
-follows for one call (`conclude`); clustering, counting and naming remain pyannote's own code, and so does the result.
+The stock pipeline runs one recording through all of its steps. Here what the networks do (`infer`) is apart from what
+follows for one call (`finalize`); clustering, counting and naming remain pyannote's own code, and so does the result.
 
 The stock pipeline also stacks a window's waveform once for each of its (mostly three) local speakers and runs the
 whole embedding network on every copy, though only the pooling at its end depends on the speaker. Pooling takes weights
@@ -30,7 +30,7 @@ SEGMENTATIONS, EMBEDDINGS = "switchboard/segmentations", "switchboard/embeddings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Heard:
+class WindowOutput:
     """What the networks say of one window; some kB where its sound is hundreds."""
 
     scores: npt.NDArray[Any]  # (frames, speakers): uint8 0 or 1 of a powerset model, float32 0..1 of others
@@ -38,7 +38,7 @@ class Heard:
 
 
 class InSteps(SpeakerDiarization):  # type: ignore[misc]
-    """`SpeakerDiarization` as `hear` and `conclude`. A loaded pipeline becomes one by `take_apart`."""
+    """`SpeakerDiarization` as `infer` and `finalize`. A loaded pipeline becomes one by `take_apart`."""
 
     @cached_property
     def cutter(self) -> Cutter:
@@ -47,7 +47,7 @@ class InSteps(SpeakerDiarization):  # type: ignore[misc]
         size, step = segmentation.duration * SAMPLE_RATE, segmentation.step * SAMPLE_RATE
         return Cutter(round(size), round(step), self._embedding.sample_rate)
 
-    def hear(self, windows: Sequence[Window]) -> list[Heard]:
+    def infer(self, windows: Sequence[Window]) -> list[WindowOutput]:
         """Both networks on windows of any calls; nothing of one window depends on the others beside it."""
         found = self._segmentation.infer(torch.stack([one.samples for one in windows])[:, None])
         masks = self._masks(self._binary(found))  # (windows, speakers, frames)
@@ -55,9 +55,9 @@ class InSteps(SpeakerDiarization):  # type: ignore[misc]
         if self._powerset:
             found = found.astype(np.uint8)
         # copies, for a view of one window would keep the whole batch
-        return [Heard(scores.copy(), voices.copy()) for scores, voices in zip(found, embeddings, strict=True)]
+        return [WindowOutput(scores.copy(), voices.copy()) for scores, voices in zip(found, embeddings, strict=True)]
 
-    def conclude(self, heard: Sequence[Heard], min_speakers: int, max_speakers: int | None) -> Any:
+    def finalize(self, heard: Sequence[WindowOutput], min_speakers: int, max_speakers: int | None) -> Any:
         """The `DiarizeOutput` of one call from all of its windows in order: clustering and reconstruction."""
         window = SlidingWindow(start=0.0, duration=self._segmentation.duration, step=self._segmentation.step)
         file = {
@@ -68,11 +68,11 @@ class InSteps(SpeakerDiarization):  # type: ignore[misc]
         return self.apply(file, min_speakers=min_speakers, max_speakers=max_speakers)
 
     def get_segmentations(self, file: Any, hook: Any = None) -> Any:
-        """Those that `hear` gave."""
+        """Those that `infer` gave."""
         return file[SEGMENTATIONS]
 
     def get_embeddings(self, file: Any, *_: Any, **__: Any) -> npt.NDArray[np.float32]:
-        """Those that `hear` gave, shape (windows, speakers, dimension)."""
+        """Those that `infer` gave, shape (windows, speakers, dimension)."""
         return file[EMBEDDINGS]  # type: ignore[no-any-return]
 
     def reconstruct(self, segmentations: Any, hard_clusters: Any, count: Any) -> Any:

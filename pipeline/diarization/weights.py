@@ -34,7 +34,7 @@ def weights_only(name: str, trusted: bool) -> Iterator[None]:
         wanted = re.search(r"GLOBAL (\S+)", str(error))
         raise CheckpointDamaged(
             f"The checkpoint {name!r} holds more than weights{f' ({wanted[1]})' if wanted else ''}: reading it could "
-            "run code of whoever made it. If you trust them, set SWITCHBOARD_DIARIZATION__TRUST_CHECKPOINT=true."
+            "run code of its author. If you trust them, set SWITCHBOARD_DIARIZATION__TRUST_CHECKPOINT=true."
         ) from error
 
 

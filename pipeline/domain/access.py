@@ -1,4 +1,4 @@
-"""What may be shown to a recording server so that it hands out a recording."""
+"""Credentials for recording servers."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A header of a request. It stays in the process that opened it: it cannot be pickled, and `repr` hides it."""
+    """A header of a request. It stays in the process that decrypted it: it cannot be pickled, and `repr` hides it."""
 
     header: str
     value: str = field(repr=False)
@@ -17,4 +17,5 @@ class Credential:
 
 
 Access = Callable[[str, int], Awaitable[Credential | None]]
-"""(host, port) -> what the workspace has for exactly that server, opened when asked for. May raise `CallError`."""
+"""(host, port) -> the credential of the workspace for exactly that server, decrypted on request. May raise
+`CallError`."""

@@ -26,9 +26,9 @@ class Recording:
 
 
 class LayoutKind(StrEnum):
-    """How the parties lie in the audio; decided from the samples, never from a flag."""
+    """Which party is on which channel; decided from the samples, never from a flag."""
 
-    MONO = "mono"  # one channel, everybody in it
+    MONO = "mono"  # one channel with every party
     IDENTICAL = "identical"  # stereo whose channels carry the same audio: treated as mono
     ONE_SIDED = "one_sided"  # stereo with one dead channel: treated as mono
     STEREO = "stereo"  # one file, distinct channels: channel 0 rep, channel 1 customer
@@ -42,7 +42,7 @@ class LayoutKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bleed:
-    """One party heard faintly in the other's channel; it is suppressed before speech is looked for."""
+    """One party audible in the other's channel; it is suppressed before speech is detected."""
 
     source: int  # the channel whose party is heard in the other one
     level_db: float  # of the bleed against the source, below 0
@@ -52,10 +52,10 @@ class Bleed:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the channels were told apart, and why. `evidence` holds the measured figures by name."""
+    """How the channels were separated, and why. `evidence` holds the measured figures by name."""
 
     kind: LayoutKind
-    channels: int  # channels that go on to speech detection: 1 or 2
+    channels: int  # channels that speech is detected in: 1 or 2
     source_channels: int  # channels in the file or files
     confidence: float  # 0..1
     evidence: dict[str, float]
@@ -78,7 +78,7 @@ class Span:
 
 
 class Audio(ABC):
-    """Decoded sound: int16 at `SAMPLE_RATE`, read piece by piece, so that nobody has to hold a whole call."""
+    """Decoded sound: int16 at `SAMPLE_RATE`, read piece by piece, so that no process has to hold a whole call."""
 
     __slots__ = ()
 
@@ -198,7 +198,7 @@ class Chunk:
 
     @property
     def sound(self) -> tuple[Span, ...]:
-        """What is heard of the recording, at least one span."""
+        """The spans of the recording that it consists of, at least one."""
         return self.pieces or (Span(self.start, self.end),)
 
     @property
@@ -228,7 +228,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A timed word as recognised, punctuation attached. `confidence` is a probability, 0..1."""
+    """A timed word as recognized, punctuation attached. `confidence` is a probability, 0..1."""
 
     start: float
     end: float
@@ -254,7 +254,7 @@ def places_of(words: Sequence[Word]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class ChunkText:
-    """What an engine heard in one chunk; word times count from the start of the recording."""
+    """What an engine recognized in one chunk; word times count from the start of the recording."""
 
     chunk: Chunk
     language: str
@@ -265,8 +265,8 @@ class ChunkText:
     languages: dict[str, float] = field(default_factory=dict)  # how probable the sound alone makes each, the likeliest
     compression: float = 0.0  # characters by gzipped bytes: text that repeats itself is above 2.4
     temperature: float = 0.0  # at which it was decoded
-    careful: bool = False  # decoded again, alone
-    decodings: int = 1  # passes of the decoder over this window, all ways together
+    with_fallback: bool = False  # decoded again, alone
+    decodings: int = 1  # decoder passes over this window, in all
     supports: tuple[float, ...] = ()  # for each word, the share of the hypotheses that have it, 0..1; empty: not known
 
     @property
@@ -283,13 +283,13 @@ class Doubt:
     start: float
     end: float
     reasons: tuple[str, ...]  # names of `pipeline.asr.safety.REASONS`
-    text: str = ""  # what the recogniser made of it
-    kept: bool = True  # False: the text is in no turn, because nobody can have said it there
+    text: str = ""  # what the recognizer made of it
+    kept: bool = True  # False: the text is in no turn, because no one can have said it there
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What the audio stage learned: layout, length, where speech is (per channel) and the chunks to recognise."""
+class AudioAnalysis:
+    """What the audio stage learned: layout, length, where speech is (per channel) and the chunks to recognize."""
 
     layout: Layout
     duration: float
@@ -354,7 +354,9 @@ class Turn:
     end: float
     words: tuple[Word, ...]
     language: str
-    machine: bool = False  # an announcement or a voicemail greeting: no party says this, whoever the channel belongs to
+    machine: bool = (
+        False  # an announcement or a voicemail greeting: no party says this, whichever party the channel belongs to
+    )
 
     @property
     def text(self) -> str:
@@ -372,7 +374,7 @@ class Transcript:
     speakers: tuple[Speaker, ...]
     turns: tuple[Turn, ...]
     layout: Layout
-    engine: str  # what recognised the words
+    engine: str  # what recognized the words
     note: str | None = None
     labels: tuple[tuple[Label, ...], ...] = ()  # for each channel of the layout, what every second holds
     languages: tuple[LanguageStretch, ...] = ()
@@ -391,7 +393,7 @@ class SpeakerSpan:
 
 @dataclass(frozen=True, slots=True)
 class Voiceprint:
-    """An L2-normalised voice embedding, the model that made it, and the net speech it was made from."""
+    """An L2-normalized voice embedding, the model that made it, and the net speech it was made from."""
 
     vector: tuple[float, ...]
     model: str
@@ -422,20 +424,7 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class Prosody:
-    """What the voices did beside saying words: for each channel of the layout."""
+    """Pitch, level and voicing of the voices, for each channel of the layout."""
 
     seconds: float  # length of a slice
     channels: tuple[Slices, ...]
-
-
-STAGES: dict[str, object] = {
-    "fetch": tuple[Recording, ...],
-    "audio": Heard,
-    "prosody": Prosody,
-    "asr": Recognized,
-    "diarization": Diarization,
-    "voices": tuple[tuple[SpeakerSpan, ...], ...],  # by channel, where words suggest a machine; else not recorded
-    "voiceprint": Voiceprint | None,  # of the rep channel, where channels are separated
-    "speakers": Transcript,
-}
-"""What each stage of `pipeline.process` records, by the stage's name."""

@@ -17,7 +17,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class VoiceSample:
     """The rep's voice in one call."""
 
     key: str  # the call
@@ -52,10 +52,10 @@ class Profile:
 class VoicePolicy(Protocol):
     """What is learnt from voices; `pipeline.speakers.policy.Voices` is the one."""
 
-    def centroids(self, samples: Sequence[Sample]) -> tuple[Centroid, ...]:
-        """What a member sounds like by their own calls, whoever else there is; empty while too few agree."""
+    def centroids(self, samples: Sequence[VoiceSample]) -> tuple[Centroid, ...]:
+        """What a member sounds like by their own calls, apart from all others; empty while too few agree."""
 
-    def learn(self, samples: Sequence[Sample], others: Mapping[str, Sequence[Voiceprint]]) -> Profile:
+    def learn(self, samples: Sequence[VoiceSample], others: Mapping[str, Sequence[Voiceprint]]) -> Profile:
         """The profile that a member's samples make, given what other members sound like by theirs."""
 
     def whose(self, similarities: Mapping[str, float], model: str) -> str | None:

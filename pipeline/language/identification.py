@@ -1,6 +1,6 @@
 """Which language is spoken where: one decision per stretch, from what the sound of every chunk makes probable.
 
-A short "OK" alone is easily taken for another language. So the languages of a channel's chunks are smoothed: the
+A short "OK" alone is easily mistaken for another language. So the languages of a channel's chunks are smoothed: the
 likeliest sequence under a penalty for each change (the Viterbi path of a hidden Markov model whose states are the
 languages; Rabiner, Proc. IEEE 77, 1989), each chunk weighing by its seconds.
 """
@@ -11,32 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from pipeline.domain.speech import Chunk, ChunkText, LanguageStretch
 
+FIRST_CHUNKS = 4  # of a channel, spread over the call, on which its language is first guessed
+CHANGE_PENALTY = 6.0  # cost of a change of language: about 5 s of clear speech between two others
+PRIOR = 3.0  # cost of a channel that begins in another language than the call's
 LEAST = 0.01  # a language's probability counts as at least this: no single chunk is certain
-MOST_SECONDS = 8.0  # a longer chunk weighs no more: it is one one of the encoder
-
-
-class LanguageOptions(BaseModel):
-    """How languages are separated."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    first_chunks: int = Field(
-        4, ge=1, description="Chunks of a channel, spread over the call, that its language is guessed on at first."
-    )
-    change_penalty: float = Field(
-        6.0, ge=0, description="What a change of language costs. 6: about 5 s of clear speech between two others."
-    )
-    prior: float = Field(3.0, ge=0, description="What it costs a channel to begin in another language than the call's.")
-    short_seconds: float = Field(
-        3.0, ge=0, description="With less speech than this in all, the record says that the language is not sure."
-    )
-    unsure: float = Field(
-        0.75, ge=0, le=1, description="Below this probability the record says that the language is not sure."
-    )
+MOST_SECONDS = 8.0  # a longer chunk weighs no more: it is one window of the encoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +32,7 @@ class ChunkLanguages:
         return min(max(self.chunk.seconds, 0.0), MOST_SECONDS) / 2
 
 
-def spread(chunks: Sequence[Chunk], count: int) -> list[Chunk]:
+def spread(chunks: Sequence[Chunk], count: int = FIRST_CHUNKS) -> list[Chunk]:
     """For each channel the longest chunk of each of `count` equal parts of its chunks, in order of time.
 
     Enough for a first guess, without encoding everything twice, and never the first seconds alone.
@@ -67,22 +48,17 @@ def spread(chunks: Sequence[Chunk], count: int) -> list[Chunk]:
     return taken
 
 
-def guess(
-    chunks: Sequence[Chunk],
-    asked: Sequence[Chunk],
-    probabilities: Sequence[Mapping[str, float]],
-    options: LanguageOptions | None = None,
-) -> list[Chunk]:
+def guess(chunks: Sequence[Chunk], asked: Sequence[Chunk], probabilities: Sequence[Mapping[str, float]]) -> list[Chunk]:
     """All `chunks` with the language to decode them in, from the `probabilities` of those that were `asked` about.
 
-    A chunk of a channel of which nothing is known keeps None: the engine is to tell.
+    A chunk of a channel of which nothing is known keeps None: the engine detects it.
     """
     heard = [ChunkLanguages(chunk, found) for chunk, found in zip(asked, probabilities, strict=True) if found]
-    known = _stretches(heard, options or LanguageOptions())
+    known = _stretches(heard)
     return [replace(chunk, language=at(known, chunk)) for chunk in chunks]
 
 
-def stretches(texts: Sequence[ChunkText], options: LanguageOptions | None = None) -> tuple[LanguageStretch, ...]:
+def stretches(texts: Sequence[ChunkText]) -> tuple[LanguageStretch, ...]:
     """The languages of each channel, by channel and time; nothing for a channel without words.
 
     A stretch lasts from the start of its first chunk with words to the end of its last. Its probability is the mean
@@ -90,7 +66,7 @@ def stretches(texts: Sequence[ChunkText], options: LanguageOptions | None = None
     `languages`, that in which it decoded counts.
     """
     heard = [ChunkLanguages(text.chunk, of_chunk(text)) for text in texts if text.words]
-    return _stretches(heard, options or LanguageOptions())
+    return _stretches(heard)
 
 
 def misheard(texts: Sequence[ChunkText], known: Sequence[LanguageStretch]) -> dict[int, str]:
@@ -112,14 +88,14 @@ def of_chunk(text: ChunkText) -> Mapping[str, float]:
     return text.languages or {text.language: text.language_probability}
 
 
-def _stretches(heard: Sequence[ChunkLanguages], options: LanguageOptions) -> tuple[LanguageStretch, ...]:
+def _stretches(heard: Sequence[ChunkLanguages]) -> tuple[LanguageStretch, ...]:
     of_call = _most_likely(heard)
     by_channel: dict[int, list[ChunkLanguages]] = defaultdict(list)
     for one in sorted(heard, key=lambda one: (one.chunk.channel, one.chunk.start)):
         by_channel[one.chunk.channel].append(one)
     found: list[LanguageStretch] = []
     for ordered in by_channel.values():
-        path = _path(ordered, of_call, options)
+        path = _path(ordered, of_call)
         first = 0
         for index in range(1, len(path) + 1):
             if index == len(path) or path[index] != path[first]:
@@ -137,17 +113,17 @@ def _most_likely(heard: Sequence[ChunkLanguages]) -> str:
     return min(mass, key=lambda code: (-mass[code], code), default="")
 
 
-def _path(heard: Sequence[ChunkLanguages], of_call: str, options: LanguageOptions) -> list[str]:
-    """The cheapest sequence of languages, one for each one (Viterbi)."""
+def _path(heard: Sequence[ChunkLanguages], of_call: str) -> list[str]:
+    """The cheapest sequence of languages, one for each chunk (Viterbi)."""
     codes = sorted({code for one in heard for code in one.probabilities})
-    cost = {code: 0.0 if code == of_call else options.prior for code in codes}
+    cost = {code: 0.0 if code == of_call else PRIOR for code in codes}
     came: list[dict[str, str]] = []
     for number, one in enumerate(heard):
         if number:
             best = min(codes, key=lambda code: (cost[code], code != of_call, code))
-            stays = {code: cost[code] <= cost[best] + options.change_penalty for code in codes}
+            stays = {code: cost[code] <= cost[best] + CHANGE_PENALTY for code in codes}
             came.append({code: code if stays[code] else best for code in codes})
-            cost = {code: cost[code] if stays[code] else cost[best] + options.change_penalty for code in codes}
+            cost = {code: cost[code] if stays[code] else cost[best] + CHANGE_PENALTY for code in codes}
         for code in codes:
             cost[code] -= one.weight * math.log(min(1.0, max(LEAST, one.probabilities.get(code, 0.0))))
     path = [min(codes, key=lambda code: (cost[code], code != of_call, code))]

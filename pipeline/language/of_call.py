@@ -1,15 +1,17 @@
-"""The one language of a call: what its parties speak, and why it is not sure where it is not."""
+"""The one language of a call: what its parties speak, and why it is uncertain if it is."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeline.domain.speech import ChunkText
-from pipeline.language.identification import LanguageOptions, of_chunk
+from pipeline.language.identification import of_chunk
 from pipeline.language.names import name
 
 FOREIGN = -0.6  # mean log probability of a token: tiny.en gave English telephone speech -0.39 and more, Spanish and
 REPETITIVE = 2.4  # French -0.67 and less, or loops: text that gzip shrinks by more than this
+SHORT_SECONDS = 3.0  # of speech in all: with less, the language is not sure
+UNSURE = 0.75  # probability below which the language is not sure
 WORTH_SAYING = 2.0  # seconds: a language that the parties speak for less is not mentioned beside the call's
 
 
@@ -25,16 +27,13 @@ class CallLanguage:
     note: str | None
 
 
-def decide(
-    texts: Sequence[ChunkText], seconds: Callable[[ChunkText], float], options: LanguageOptions | None = None
-) -> CallLanguage:
+def decide(texts: Sequence[ChunkText], seconds: Callable[[ChunkText], float]) -> CallLanguage:
     """The language that the parties speak for most seconds; `seconds` tells how much of a chunk is theirs.
 
     Announcements and voicemail greetings count only where no party says anything. The note says what makes the language
-    doubtful: too little speech, another language about as probable, several that are spoken, or a recognizer that knows
-    one only.
+    uncertain: too little speech, another language about as probable, several spoken languages, or a recognizer that
+    knows only one.
     """
-    options = options or LanguageOptions()
     spoken = [(text, seconds(text)) for text in texts if text.words]
     if not spoken:
         return CallLanguage(None, None, None)
@@ -50,7 +49,7 @@ def decide(
         return CallLanguage(code, None, " ".join(notes + _not_detected(code, spoken)))
     mass = _mass([(text, weight) for text, weight in spoken if text.language == code])
     probability = min(1.0, mass.get(code, 0.0))
-    notes += _notes(code, probability, mass, total, options)
+    notes += _notes(code, probability, mass, total)
     return CallLanguage(code, round(probability, 4), " ".join(notes) or None)
 
 
@@ -74,13 +73,11 @@ def _not_detected(code: str, spoken: Sequence[tuple[ChunkText, float]]) -> list[
     return notes
 
 
-def _notes(
-    code: str, probability: float, mass: dict[str, float], total: dict[str, float], options: LanguageOptions
-) -> list[str]:
+def _notes(code: str, probability: float, mass: dict[str, float], total: dict[str, float]) -> list[str]:
     notes = []
-    if sum(total.values()) < options.short_seconds:
-        notes.append(f"Only {sum(total.values()):.1f} s of speech to tell the language by.")
-    if probability < options.unsure:
+    if sum(total.values()) < SHORT_SECONDS:
+        notes.append(f"The language is identified from only {sum(total.values()):.1f} s of speech.")
+    if probability < UNSURE:
         likely = sorted((other for other in mass if other != code), key=lambda other: (-mass[other], other))[:1]
         shares = [f"{mass.get(each, 0.0):.2f} {name(each)}" for each in (code, *likely)]
         notes.append(f"Not clear which language it is: {', '.join(shares)}.")

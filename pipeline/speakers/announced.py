@@ -34,7 +34,7 @@ LEARNED = (-1.5, 2.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AnnouncementScore:
     """What a stretch of words says about who speaks. `score` is in log odds for a machine."""
 
     score: float = 0.0
@@ -42,11 +42,11 @@ class Evidence:
     words: str = ""  # what tells a machine, as `plain` text
 
 
-def evidence(text: str, language: str, learned: bool = True) -> Evidence:
+def evidence(text: str, language: str, learned: bool = True) -> AnnouncementScore:
     """The evidence in a text; none in a language without a file. `learned`: whether the learned weights count too."""
     patterns = patterns_of(language)
     if not patterns:
-        return Evidence()
+        return AnnouncementScore()
     said = plain(text).replace("ß", "ss")
     counts: dict[str, int] = {}
     telling: list[str] = []
@@ -59,7 +59,7 @@ def evidence(text: str, language: str, learned: bool = True) -> Evidence:
     score = sum(WEIGHTS[kind] * count for kind, count in counts.items())
     if learned:
         score += min(max(log_odds(said, weights_of(language)), LEARNED[0]), LEARNED[1])
-    return Evidence(score, counts, "; ".join(telling))
+    return AnnouncementScore(score, counts, "; ".join(telling))
 
 
 @cache

@@ -5,52 +5,47 @@ from collections.abc import Sequence
 
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (
+    AudioAnalysis,
     ChunkText,
     Diarization,
-    Heard,
     Recognized,
     Speaker,
     Transcript,
     Turn,
     Voiceprint,
 )
-from pipeline.language.identification import LanguageOptions
 from pipeline.language.of_call import decide
-from pipeline.speakers import machines, roles, turns
+from pipeline.speakers import roles, turns
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.seconds import Labels, party_speech, seconds_in, why_silent
-from pipeline.speakers.turns import TurnOptions
 from pipeline.speakers.voiceprint import match
 
 
 def attribute(
-    heard: Heard,
+    heard: AudioAnalysis,
     recognized: Recognized,
     diarization: Diarization | None,
     rep_voiceprint: Voiceprint | None,
     roster: Roster,
     user_id: str | None,
-    turn_options: TurnOptions | None = None,
     role_options: RoleOptions | None = None,
-    language_options: LanguageOptions | None = None,
-    voices: machines.Voices = (),
 ) -> Transcript:
     """Who said what.
 
     With separated channels the channel decides and `rep_voiceprint` may tell which member the rep is;
-    otherwise `diarization` tells the voices apart (None: all words are one speaker's). What machines say stays with the
-    channel's speaker, in turns of its own that say so; `voices` help to find it, see `channel_voices`. A transcript in
+    otherwise `diarization` tells the voices apart (None: all words are one speaker's). What machines say, by the labels
+    of `heard` (`machines.refine`), stays with the channel's speaker, in turns of its own that say so. A transcript in
     which no party says a word says why in `note`.
     """
     texts = recognized.texts
     user_id = user_id or roster.rep
-    labels = machines.refine(heard.labels, texts, voices)
+    labels = heard.labels
     if heard.layout.kind.separated:
-        speakers, joined = _separated(texts, labels, rep_voiceprint, roster, user_id, turn_options, role_options)
+        speakers, joined = _separated(texts, labels, rep_voiceprint, roster, user_id, role_options)
     else:
-        speakers, joined = _mixed(texts, labels, diarization, roster, user_id, turn_options, role_options)
+        speakers, joined = _mixed(texts, labels, diarization, roster, user_id, role_options)
     speech = party_speech(heard, labels)
-    language = decide(texts, lambda text: seconds_in(text, speech), language_options)
+    language = decide(texts, lambda text: seconds_in(text, speech))
     return Transcript(
         language=language.code,
         language_probability=language.probability,
@@ -73,7 +68,6 @@ def _separated(
     rep_voiceprint: Voiceprint | None,
     roster: Roster,
     user_id: str | None,
-    turn_options: TurnOptions | None,
     role_options: RoleOptions | None,
 ) -> tuple[tuple[Speaker, ...], tuple[Turn, ...]]:
     if user_id is None and rep_voiceprint is not None:
@@ -81,11 +75,11 @@ def _separated(
         known: dict[str, list[Voiceprint]] = defaultdict(list)
         for entry in roster.voiceprints:
             known[entry.user_id].append(entry.voiceprint)
-        found = match(rep_voiceprint, known, options.calibration_of(rep_voiceprint.model), options.voice)
+        found = match(rep_voiceprint, known, options.calibration_of(rep_voiceprint.model))
         user_id = found.name if found else None
     speakers = roles.by_channel(user_id)
     words = turns.by_channel(texts, [speaker.label for speaker in speakers], labels)
-    return speakers, turns.join(words, turn_options)
+    return speakers, turns.join(words)
 
 
 def _mixed(
@@ -94,10 +88,9 @@ def _mixed(
     diarization: Diarization | None,
     roster: Roster,
     user_id: str | None,
-    turn_options: TurnOptions | None,
     role_options: RoleOptions | None,
 ) -> tuple[tuple[Speaker, ...], tuple[Turn, ...]]:
     spans = diarization.spans if diarization else ()
-    joined = turns.join(turns.by_spans(texts, spans, labels), turn_options)
+    joined = turns.join(turns.by_spans(texts, spans, labels))
     voiceprints = diarization.voiceprints if diarization else {}
     return roles.assign(joined, voiceprints, roster, user_id, role_options), joined

@@ -14,7 +14,9 @@ from pipeline.speakers.machines import Piece, pieces_of
 
 MARGIN = 0.1  # seconds beside the words of a piece: word times are off by about as much
 SHORTEST = 0.6  # seconds, with the margins, that are embedded at all
-SURE_SECONDS = 1.0  # from which a piece may found a voice; a shorter one joins a voice that is there, or is nobody's
+SURE_SECONDS = (
+    1.0  # from which a piece may found a voice; a shorter one joins a voice that is there, or stays unassigned
+)
 TELLING = (
     1.5  # log odds of a piece's words from which it is worth the embeddings: one party in sixteen without machines
 )
@@ -22,7 +24,7 @@ MOST_SECONDS = 300.0  # of a channel: those nearest to what a machine may have s
 
 
 def worth_asking(texts: Sequence[ChunkText], channels: int, spans: Sequence[SpeakerSpan] = ()) -> list[list[Span]]:
-    """For each channel the stretches whose voices are to be told apart; none where no words suggest a machine.
+    """For each channel the stretches whose voices are to be separated; none where no words suggest a machine.
 
     `spans` are a diarizer's, in a channel that holds both parties.
     """
@@ -64,7 +66,7 @@ def told_apart(
     long = [(span, vector) for span, vector in known if span.duration >= SURE_SECONDS]
     if not long:
         return ()
-    labels = _clusters(np.stack([vector for _, vector in long]), least_cosine)
+    labels = clusters(np.stack([vector for _, vector in long]), least_cosine)
     sums = {
         label: np.sum(
             [vector * span.duration for (span, vector), own in zip(long, labels, strict=True) if own == label], 0
@@ -80,7 +82,8 @@ def told_apart(
     return tuple(SpeakerSpan(span.start, span.end, named.get(span, f"unknown {at}")) for at, span in enumerate(spans))
 
 
-def _clusters(vectors: np.ndarray, least_cosine: float) -> list[int]:
+def clusters(vectors: np.ndarray, least_cosine: float) -> list[int]:
+    """The cluster of each row, shape (n, dimension): average linkage, down to a mean cosine of `least_cosine`."""
     if len(vectors) == 1:
         return [1]
     from scipy.cluster.hierarchy import fcluster, linkage

@@ -16,7 +16,7 @@ LEAST_WORDS = 3  # fewer say too little
 
 
 def features(said: str) -> frozenset[str]:
-    """The words of a `plain` text and its pairs of neighbors; numbers are "#", since nobody's digits tell."""
+    """The words of a `plain` text and its pairs of neighbors; numbers are "#", since digits say nothing."""
     words = ["#" if word.isdigit() else word for word in said.split()]
     return frozenset((*words, *(f"{a} {b}" for a, b in pairwise(words))))
 

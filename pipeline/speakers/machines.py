@@ -2,7 +2,7 @@
 
 The words of a channel are cut into pieces where a sentence, a pause or another party's words end them. Each piece is
 judged by what it says (`announced.py`) and by where it stands: beside music, a ring, a beep or keys, before anybody has
-spoken, right before an answer. Where voices were told apart (`channel_voices.py`), all that a voice says counts for
+spoken, right before an answer. Where voices were separated (`channel_voices.py`), all that a voice says counts for
 each of its pieces: a machine goes on in the voice that said "press one", a person in the one that talks. The likeliest
 sequence of person and machine is found over all pieces (Viterbi), so that a doubtful piece follows its neighbors, and a
 change costs less where the words leave a pause. In doubt it stays a person's speech, whose words count.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 from pipeline.domain.speech import ChunkText, Label, LabelKind, SpeakerSpan, Word, text_of
-from pipeline.speakers.announced import Evidence, evidence
+from pipeline.speakers.announced import AnnouncementScore, evidence
 
 PAUSE = 0.3  # seconds between two words that end a piece
 LETS_GO = 0.6  # seconds of pause after which another may speak
@@ -42,12 +42,12 @@ STANDS_ALONE = 0.5  # a pause of `LONG_PAUSE`, or the end of the call, before an
 BEGINS, BEGINS_AT_ONCE = -2.2, -4.0  # a machine begins to speak, after a pause or without one
 ENDS, ENDS_SENTENCE, ENDS_AT_ONCE = -0.2, -1.0, -2.0  # it has spoken: before a pause, after a full stop, else
 GOES_ON_AFTER_OTHERS = -1.5  # a machine speaks again after another party, in another voice, or after `PARAGRAPH`
-VOICE = 5.0  # at most, by all that the same voice says, where voices are told apart
+VOICE = 5.0  # at most, by all that the same voice says, where voices are separated
 VOICE_PIECE = (-0.8, 3.0)  # of each piece for its voice: a person may once speak as a machine does
 
 Labels = tuple[tuple[Label, ...], ...]
 Voices = tuple[tuple[SpeakerSpan, ...], ...]
-"""For each channel whose voice says its pieces, see `channel_voices.py`; empty where voices were not told apart."""
+"""For each channel whose voice says its pieces, see `channel_voices.py`; empty where voices were not separated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Piece:
     """Words of a channel that one speaker says without a break. `voice` is the diarizer's label, if there is one."""
 
     words: tuple[Word, ...]
-    said: Evidence
+    said: AnnouncementScore
     voice: str | None = None
 
     @property
@@ -97,7 +97,21 @@ def refine(labels: Labels, texts: Sequence[ChunkText], voices: Voices = ()) -> L
 
 
 def pieces_of(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan], learned: bool) -> list[Piece]:
-    """The words of a channel, cut where a sentence or a voice ends, or a pause begins; `learned`: see `evidence`."""
+    """The pieces of a channel, see `cut`, with what their words say; `learned`: see `evidence`."""
+    return [
+        Piece(
+            tuple(words),
+            max((evidence(text_of(words), code, learned) for code in languages), key=lambda said: said.score),
+            voice,
+        )
+        for languages, voice, words in cut(texts, spans)
+    ]
+
+
+def cut(
+    texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan]
+) -> list[tuple[frozenset[str], str | None, list[Word]]]:
+    """The words of a channel, cut where a sentence or a voice ends, or a pause begins: (languages, voice, words)."""
     runs: list[tuple[frozenset[str], str | None, list[Word]]] = []
     heard = sorted(
         ((_languages(text), word) for text in texts for word in text.words), key=lambda one: (one[1].start, one[1].end)
@@ -114,14 +128,7 @@ def pieces_of(texts: Sequence[ChunkText], spans: Sequence[SpeakerSpan], learned:
             runs.append((languages, voice, [word]))
         else:
             before[2].append(word)
-    return [
-        Piece(
-            tuple(words),
-            max((evidence(text_of(words), code, learned) for code in languages), key=lambda said: said.score),
-            voice,
-        )
-        for languages, voice, words in runs
-    ]
+    return runs
 
 
 def _languages(text: ChunkText) -> frozenset[str]:
@@ -143,7 +150,7 @@ def _voice(word: Word, spans: Sequence[SpeakerSpan]) -> str | None:
 def _passages(pieces: Sequence[Piece], own: Sequence[Label], party: Sequence[Piece] | None) -> list[Passage]:
     """What machines say in a channel; `party` are the pieces of the other party's, None where one holds everybody.
 
-    Where voices are told apart, all that a voice says counts for each of its pieces.
+    Where voices are separated, all that a voice says counts for each of its pieces.
     """
     other = party or ()
     places = [_place(pieces, at, own, other) for at in range(len(pieces))]

@@ -1,10 +1,10 @@
-"""What is learnt from voices, by the settings: the policy that PostgreSQL's side of the house asks."""
+"""What is learned from voices, by the settings: the policy that PostgreSQL's side of the house asks."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 from pipeline.domain.speech import Voiceprint
-from pipeline.domain.voices import Centroid, Profile, Sample
+from pipeline.domain.voices import Centroid, Profile, VoiceSample
 from pipeline.speakers import profile
 from pipeline.speakers.roles import RoleOptions
 from pipeline.speakers.voiceprint import clearest
@@ -17,20 +17,20 @@ class Voices:
     def __init__(self, options: RoleOptions | None = None) -> None:
         self._options = options or RoleOptions()
 
-    def centroids(self, samples: Sequence[Sample]) -> tuple[Centroid, ...]:
-        return profile.centroids_of(samples, self._calibration(samples), self._options.profile)
+    def centroids(self, samples: Sequence[VoiceSample]) -> tuple[Centroid, ...]:
+        return profile.centroids_of(samples, self._calibration(samples))
 
-    def learn(self, samples: Sequence[Sample], others: Mapping[str, Sequence[Voiceprint]]) -> Profile:
-        return profile.learn(samples, others, self._calibration(samples), self._options.profile)
+    def learn(self, samples: Sequence[VoiceSample], others: Mapping[str, Sequence[Voiceprint]]) -> Profile:
+        return profile.learn(samples, others, self._calibration(samples))
 
     def whose(self, similarities: Mapping[str, float], model: str) -> str | None:
-        found = clearest(similarities, self._options.calibration_of(model), self._options.voice)
+        found = clearest(similarities, self._options.calibration_of(model))
         return found.name if found else None
 
     def fit(self, model: str) -> float:
         calibration = self._options.calibration_of(model)
-        return math.inf if calibration is None else self._options.profile.of(calibration).fit
+        return math.inf if calibration is None else calibration.fit
 
-    def _calibration(self, samples: Sequence[Sample]) -> VoiceCalibration | None:
+    def _calibration(self, samples: Sequence[VoiceSample]) -> VoiceCalibration | None:
         """That of the one embedder that made them."""
         return self._options.calibration_of(samples[0].voiceprint.model) if samples else None

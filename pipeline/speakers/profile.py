@@ -1,18 +1,16 @@
 """What a member sounds like: a few centroids, computed from the history of their calls, and which calls teach.
 
 A profile is a function of the set of samples, never of their order or of an earlier profile. So a sample that is taken
-out leaves no trace, a bad first sample spoils nothing, and a profile cannot drift by learning from what it recognised.
+out leaves no trace, a bad first sample spoils nothing, and a profile cannot drift by learning from what it recognized.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.speech import Voiceprint
-from pipeline.domain.voices import Centroid, Profile, Sample, Standing, Verdict
+from pipeline.domain.voices import Centroid, Profile, Standing, Verdict, VoiceSample
 from pipeline.voice_calibration import VoiceCalibration
 
 Vectors = npt.NDArray[np.float64]  # shape (samples, dimension), unit length
@@ -24,46 +22,16 @@ MISFITS = {
 """Why a sample without flaws of its own does not teach."""
 
 
-class ProfileOptions(BaseModel):
-    """When calls make a profile, and which of them teach it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    calls: int = Field(3, ge=1, le=50, description="Calls that must agree before a member's profile decides.")
-    seconds: float = Field(30.0, ge=0, description="Clean speech in those calls before a member's profile decides.")
-    fit: float | None = Field(
-        None,
-        ge=-1,
-        le=1,
-        description="Mean cosine at which calls of one member are one voice; left out: the embedder's calibration.",
-    )
-    centroids: int = Field(3, ge=1, le=10, description="Most centroids of a member: a headset, a mobile, a desk phone.")
-    related: float | None = Field(
-        None,
-        ge=-1,
-        le=1,
-        description="Least cosine of a further centroid to the main one; left out: the embedder's calibration.",
-    )
-
-    def of(self, calibration: VoiceCalibration) -> "Limits":
-        """The limits that hold for an embedder's voiceprints."""
-        fit, related = calibration.fit, calibration.related
-        return Limits(fit if self.fit is None else self.fit, related if self.related is None else self.related)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Cosines as in `VoiceCalibration`."""
-
-    fit: float
-    related: float
+CALLS = 3  # that must agree before a member's profile decides
+SECONDS = 30.0  # of clean speech in those calls
+CENTROIDS = 3  # at most: a headset, a mobile, a desk phone
 
 
 def learn(
-    samples: Sequence[Sample],
+    samples: Sequence[VoiceSample],
     others: Mapping[str, Sequence[Voiceprint]],
     calibration: VoiceCalibration | None,
-    options: ProfileOptions | None = None,
+    seconds: float = SECONDS,
 ) -> Profile:
     """The profile that a member's samples make; all are of one model and one length of vector.
 
@@ -76,16 +44,14 @@ def learn(
     if calibration is None:
         reasons = {s.key: tuple(dict.fromkeys((*s.voiceprint.flaws, "not_calibrated"))) for s in samples}
         return Profile((), {key: Verdict(Standing.QUARANTINED, why) for key, why in reasons.items()})
-    options = options or ProfileOptions()
-    limits = options.of(calibration)
     good = _in_order(samples)
     sound = {sample.key for sample in good}
     verdicts = {s.key: Verdict(Standing.QUARANTINED, s.voiceprint.flaws) for s in samples if s.key not in sound}
-    foreign = _foreign(good, [one for prints in others.values() for one in prints], limits.fit)
+    foreign = _foreign(good, [one for prints in others.values() for one in prints], calibration.fit)
     refused = {s.key for s, away in foreign if away and not s.vouched}
     verdicts |= {key: Verdict(Standing.QUARANTINED, ("another_member",)) for key in refused}
     kept = [s for s in good if s.key not in refused]
-    groups = _teaching(kept, limits, options)
+    groups = _teaching(kept, calibration, seconds)
     taught = {s.key for group in groups for s in group}
     enough = bool(groups)
     for sample in kept:
@@ -98,22 +64,21 @@ def learn(
     return Profile(tuple(_centroid(group) for group in groups), verdicts)
 
 
-def centroids_of(
-    samples: Sequence[Sample], calibration: VoiceCalibration | None, options: ProfileOptions | None = None
-) -> tuple[Centroid, ...]:
-    """What a member sounds like by their own calls, whoever else there is; empty while too few agree."""
+def centroids_of(samples: Sequence[VoiceSample], calibration: VoiceCalibration | None) -> tuple[Centroid, ...]:
+    """What a member sounds like by their own calls, whatever other members there are; empty while too few agree."""
     if calibration is None:
         return ()
-    options = options or ProfileOptions()
-    return tuple(_centroid(group) for group in _teaching(_in_order(samples), options.of(calibration), options))
+    return tuple(_centroid(group) for group in _teaching(_in_order(samples), calibration))
 
 
-def _in_order(samples: Sequence[Sample]) -> list[Sample]:
+def _in_order(samples: Sequence[VoiceSample]) -> list[VoiceSample]:
     """Those without flaws, or vouched for, in an order that does not depend on how they came."""
     return sorted((s for s in samples if s.vouched or not s.voiceprint.flaws), key=lambda s: s.key)
 
 
-def _foreign(samples: Sequence[Sample], others: Sequence[Voiceprint], fit: float) -> list[tuple[Sample, bool]]:
+def _foreign(
+    samples: Sequence[VoiceSample], others: Sequence[Voiceprint], fit: float
+) -> list[tuple[VoiceSample, bool]]:
     """Whether each sample is like another member, and more so than like the rest of its own."""
     others = [one for one in others if samples and len(one.vector) == len(samples[0].voiceprint.vector)]
     if len(samples) < 2 or not others:
@@ -130,34 +95,35 @@ def _foreign(samples: Sequence[Sample], others: Sequence[Voiceprint], fit: float
     return found
 
 
-def _teaching(samples: Sequence[Sample], limits: Limits, options: ProfileOptions) -> list[list[Sample]]:
+def _teaching(
+    samples: Sequence[VoiceSample], calibration: VoiceCalibration, seconds: float = SECONDS
+) -> list[list[VoiceSample]]:
     """The groups of samples that make centroids, the main one first; none while no group is large enough.
 
     The main group must hold more than half of the samples: where two voices share a member, neither is taken for it.
     """
     if not samples:
         return []
-    groups = sorted(_alike(samples, limits.fit), key=lambda group: (-len(group), group[0].key))
-    if not _enough(groups[0], options) or 2 * len(groups[0]) <= len(samples):
+    groups = sorted(_alike(samples, calibration.fit), key=lambda group: (-len(group), group[0].key))
+    if not _enough(groups[0], seconds) or 2 * len(groups[0]) <= len(samples):
         return []
     main = _centroid(groups[0]).voiceprint.vector
     chosen = [groups[0]]
     for group in groups[1:]:
-        related = float(np.dot(main, _centroid(group).voiceprint.vector)) >= limits.related
-        if related and _enough(group, options) and len(chosen) < options.centroids:
+        related = float(np.dot(main, _centroid(group).voiceprint.vector)) >= calibration.related
+        if related and _enough(group, seconds) and len(chosen) < CENTROIDS:
             chosen.append(group)
     taught = {sample.key for group in chosen for sample in group}
     vouched = [sample for sample in samples if sample.vouched and sample.key not in taught]
-    further = sorted(_alike(vouched, limits.fit), key=lambda group: (-len(group), group[0].key)) if vouched else []
-    return chosen + further[: max(0, options.centroids - len(chosen))]
+    further = sorted(_alike(vouched, calibration.fit), key=lambda group: (-len(group), group[0].key)) if vouched else []
+    return chosen + further[: max(0, CENTROIDS - len(chosen))]
 
 
-def _enough(group: Sequence[Sample], options: ProfileOptions) -> bool:
-    seconds = sum(sample.voiceprint.speech_seconds for sample in group)
-    return len(group) >= options.calls and seconds >= options.seconds
+def _enough(group: Sequence[VoiceSample], seconds: float) -> bool:
+    return len(group) >= CALLS and sum(sample.voiceprint.speech_seconds for sample in group) >= seconds
 
 
-def _alike(samples: Sequence[Sample], fit: float) -> list[list[Sample]]:
+def _alike(samples: Sequence[VoiceSample], fit: float) -> list[list[VoiceSample]]:
     """Agglomerative clustering: groups join while their mean cosine is at least `fit` (average linkage)."""
     if len(samples) < 2:
         return [[sample] for sample in samples]
@@ -171,7 +137,7 @@ def _alike(samples: Sequence[Sample], fit: float) -> list[list[Sample]]:
     return [[s for s, own in zip(samples, labels, strict=True) if own == label] for label in np.unique(labels)]
 
 
-def _centroid(group: Sequence[Sample]) -> Centroid:
+def _centroid(group: Sequence[VoiceSample]) -> Centroid:
     """Every call counts alike: a long one is not more of a voice."""
     mean = _vectors([s.voiceprint for s in group]).mean(axis=0)
     vector = tuple(float(x) for x in mean / np.linalg.norm(mean))

@@ -19,10 +19,8 @@ from pipeline.domain.insight import Roster
 from pipeline.domain.speech import BY_VOICE, CUSTOMER, REP, Role, Speaker, Turn, Voiceprint
 from pipeline.language.pack import pack
 from pipeline.speakers import named
-from pipeline.speakers.gate import PrintOptions
 from pipeline.speakers.plain import plain
-from pipeline.speakers.profile import ProfileOptions
-from pipeline.speakers.voiceprint import Match, MatchOptions, clearest, match
+from pipeline.speakers.voiceprint import VoiceMatch, clearest, match
 from pipeline.voice_calibration import VoiceCalibration, calibration_of
 
 WEIGHTS = {
@@ -42,20 +40,19 @@ HABITS = {"yours": 0.5, "mine": -0.1, "ours": 0.45}
 """Log odds for each such word among 100, at most `MOST_HABIT` of a kind: reps speak of what is yours and ours."""
 MOST_HABIT = 6.0
 VOICE = 5.0
-"""Log odds for a recognised voice: more than any one thing that is said, and less than all of it together."""
+"""Log odds for a recognized voice: more than any one thing that is said, and less than all of it together."""
 FEW_OF_OTHERS = 0.05  # share of the words that further voices say, beside two parties
 FEW_WORDS = 50  # added to what somebody says, so that few words tell little
 
 
+CLEAR = 0.75  # probability from which the rep is named rather than unknown
+
+
 class RoleOptions(BaseModel):
-    """When a role in a mixed recording counts as clear."""
+    """How voices are matched."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    clear: float = Field(0.75, gt=0.5, le=1, description="Probability from which the rep is named rather than unknown.")
-    voice: MatchOptions = Field(default_factory=MatchOptions, description="When a voice of the roster is recognised.")
-    prints: PrintOptions = Field(default_factory=PrintOptions, description="What a voiceprint is made of.")
-    profile: ProfileOptions = Field(default_factory=ProfileOptions, description="When voiceprints make a profile.")
     calibration: Path | None = Field(
         None,
         description="File that `switchboard voiceprints calibrate` wrote for an embedder, or a folder of them; left "
@@ -102,8 +99,8 @@ def assign(
     words = _words_by_speaker(said)
     parties = _parties(words)
     talk = {label: judge([turn for turn in said if turn.speaker == label], names) for label in parties}
-    recognised = _recognised(parties, voiceprints, roster, user_id, options)
-    decided = {speaker.label: speaker for speaker in _decided(parties, talk, recognised, user_id, options)}
+    recognized = _recognized(parties, voiceprints, roster, user_id, options)
+    decided = {speaker.label: speaker for speaker in _decided(parties, talk, recognized, user_id)}
     return tuple(decided.get(label) or _no_party(label, words) for label in labels)
 
 
@@ -158,13 +155,13 @@ def _habit(turns: Sequence[Turn]) -> float:
     return sum(weight * min(MOST_HABIT, 100 * counts[kind] / total) for kind, weight in HABITS.items())
 
 
-def _recognised(
+def _recognized(
     labels: Sequence[str],
     voiceprints: Mapping[str, Voiceprint],
     roster: Roster,
     user_id: str | None,
     options: RoleOptions,
-) -> tuple[str, Match] | None:
+) -> tuple[str, VoiceMatch] | None:
     """The speaker whose voice is a member's, and whose; the member who handled the call goes before others."""
     known: dict[str, list[Voiceprint]] = {}
     for entry in roster.voiceprints:
@@ -173,14 +170,14 @@ def _recognised(
         known = {user_id: known[user_id]} if user_id is not None else known
     own = {label: voiceprints[label] for label in labels if label in voiceprints}
     calibrations = {label: options.calibration_of(voiceprint.model) for label, voiceprint in own.items()}
-    found = {label: match(voiceprint, known, calibrations[label], options.voice) for label, voiceprint in own.items()}
+    found = {label: match(voiceprint, known, calibrations[label]) for label, voiceprint in own.items()}
     matches = sorted(((m.similarity, label, m) for label, m in found.items() if m), key=lambda t: (-t[0], t[1]))
     if not matches:
         return None
     _, label, best = matches[0]
     # two voices of one call that both fit: clear only if one fits better by the margin
     fits = {one: like for like, one, _ in matches}
-    if len(matches) > 1 and clearest(fits, calibrations[label], options.voice) is None:
+    if len(matches) > 1 and clearest(fits, calibrations[label]) is None:
         return None
     return label, best
 
@@ -188,14 +185,13 @@ def _recognised(
 def _decided(
     labels: Sequence[str],
     talk: Mapping[str, Talk],
-    recognised: tuple[str, Match] | None,
+    recognized: tuple[str, VoiceMatch] | None,
     user_id: str | None,
-    options: RoleOptions,
 ) -> tuple[Speaker, ...]:
     """The speaker who is most the rep by voice and words, if that is clear; softmax over the speakers' log odds."""
-    known = recognised[0] if recognised else None
+    known = recognized[0] if recognized else None
     if len(labels) == 1 and known is None:
-        return (_alone(labels[0], talk[labels[0]], user_id, options),)
+        return (_alone(labels[0], talk[labels[0]], user_id),)
     if known is None and not any(talk[label].kinds or talk[label].habit for label in labels):
         return tuple(Speaker(label, Role.UNKNOWN, 0.0, "nothing said that tells") for label in labels)
     odds = {label: talk[label].score + talk[label].habit + VOICE * (label == known) for label in labels}
@@ -203,15 +199,15 @@ def _decided(
     total = sum(math.exp(value) for value in odds.values()) + nobody
     rep = max(labels, key=lambda label: odds[label])
     confidence = round(math.exp(odds[rep]) / total, 3)
-    if confidence < options.clear:
+    if confidence < CLEAR:
         why = "what is said is not clear" if known is None else "voice and words disagree"
         return tuple(Speaker(label, Role.UNKNOWN, confidence, why) for label in labels)
-    by_voice = recognised[1] if recognised and rep == known else None
+    by_voice = recognized[1] if recognized and rep == known else None
     return tuple(_speaker(label, rep, confidence, talk[label], by_voice, user_id, len(labels)) for label in labels)
 
 
 def _speaker(
-    label: str, rep: str, confidence: float, talk: Talk, by_voice: Match | None, user_id: str | None, speakers: int
+    label: str, rep: str, confidence: float, talk: Talk, by_voice: VoiceMatch | None, user_id: str | None, speakers: int
 ) -> Speaker:
     if label == rep:
         user = user_id or (by_voice.name if by_voice else None)
@@ -222,16 +218,16 @@ def _speaker(
     return Speaker(label, Role.UNKNOWN, 0.0, "several voices beside the rep's")
 
 
-def _alone(label: str, talk: Talk, user_id: str | None, options: RoleOptions) -> Speaker:
-    """One voice only: a voicemail, or two that could not be told apart."""
+def _alone(label: str, talk: Talk, user_id: str | None) -> Speaker:
+    """One voice only: a voicemail, or two that could not be separated."""
     probability = 1 / (1 + math.exp(-talk.score))
     if not talk.kinds:
         return Speaker(label, Role.UNKNOWN, 0.0, "nothing said that tells")
     if {"customer"} < set(talk.kinds):
         return Speaker(label, Role.UNKNOWN, 0.0, "one voice that says what both would say")
-    if probability >= options.clear:
+    if probability >= CLEAR:
         return Speaker(label, Role.REP, round(probability, 3), _reason(talk), user_id)
-    if 1 - probability >= options.clear:
+    if 1 - probability >= CLEAR:
         return Speaker(label, Role.CUSTOMER, round(1 - probability, 3), _reason(talk))
     return Speaker(label, Role.UNKNOWN, 0.0, "what is said is not clear")
 

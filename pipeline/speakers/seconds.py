@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pipeline.domain.speech import (
     CUSTOMER,
     REP,
+    AudioAnalysis,
     ChunkText,
-    Heard,
     Label,
     LabelKind,
     LayoutKind,
@@ -59,7 +59,7 @@ def _away(label: Label, moment: float) -> float:
     return max(label.start - moment, moment - label.end, 0.0)
 
 
-def party_speech(heard: Heard, labels: Labels) -> tuple[tuple[Span, ...], ...]:
+def party_speech(heard: AudioAnalysis, labels: Labels) -> tuple[tuple[Span, ...], ...]:
     """For each channel, the speech of its party: what was taken for speech, without what machines say."""
     machines = machine_spans(labels)
     return tuple(
@@ -85,7 +85,7 @@ def unpadded(spans: Sequence[Span], padding: float) -> tuple[Span, ...]:
     return tuple(made)
 
 
-def speech_by_speaker(heard: Heard, transcript: Transcript, padding: float) -> dict[str, tuple[Span, ...]]:
+def speech_by_speaker(heard: AudioAnalysis, transcript: Transcript, padding: float) -> dict[str, tuple[Span, ...]]:
     """Spans with voice activity by speaker label, where the channel says whose they are; machines speak for nobody.
 
     Without the `padding` (seconds) that recognition gets at their ends: it would count as talk.
@@ -122,7 +122,7 @@ def seconds_in(text: ChunkText, speech: Sequence[Sequence[Span]]) -> float:
     )
 
 
-def why_silent(heard: Heard, recognized: Recognized, labels: Labels) -> str:
+def why_silent(heard: AudioAnalysis, recognized: Recognized, labels: Labels) -> str:
     """Why no party says a word: what the call holds in place of speech."""
     other = _what_is_heard(labels)
     if any(text.words for text in recognized.texts):
@@ -130,12 +130,12 @@ def why_silent(heard: Heard, recognized: Recognized, labels: Labels) -> str:
     if not any(heard.speech):
         return f"No speech was found in {heard.duration:.1f} s of audio{f', only {other}' if other else ''}."
     if not recognized.texts:
-        return "Speech was found, but no chunk of it was long enough to recognise."
+        return "Speech was found, but no chunk of it was long enough to recognize."
     if any(not doubt.kept for doubt in recognized.doubts):
-        return "What the recogniser took for words, nobody can have said: see the doubts."
+        return "All words were removed because no one can have said them: see the doubts."
     side = " in the one channel that carries sound" if heard.layout.kind is LayoutKind.ONE_SIDED else ""
     beside = f" Beside it {_were(labels)} {other}." if other else ""
-    return f"Something like speech was found{side}, but the recogniser heard no words in it.{beside}"
+    return f"Something like speech was found{side}, but the recognizer heard no words in it.{beside}"
 
 
 def _kinds(labels: Labels) -> list[LabelKind]:

@@ -4,25 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from pipeline.domain.speech import ChunkText, SpeakerSpan, Turn, Word
 from pipeline.speakers.handover import voices_of
 from pipeline.speakers.seconds import Labels, by_machine
 
-
-class TurnOptions(BaseModel):
-    """Where one turn ends and the next begins."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    pause_seconds: float = Field(
-        2.0, gt=0, le=60, description="Silence after which the same speaker's next word begins a new turn."
-    )
+PAUSE_SECONDS = 2.0  # silence after which the same speaker's next word begins a new turn
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class SpokenWord:
     """A word, its language, and who said it (a `Speaker.label`)."""
 
     word: Word
@@ -31,17 +21,17 @@ class Spoken:
     machine: bool = False
 
 
-def by_channel(texts: Iterable[ChunkText], speakers: Sequence[str], labels: Labels = ()) -> list[Spoken]:
+def by_channel(texts: Iterable[ChunkText], speakers: Sequence[str], labels: Labels = ()) -> list[SpokenWord]:
     """Separated channels: a word belongs to the speaker of its channel, `speakers[channel]`."""
     machine = by_machine(labels)
     return [
-        Spoken(word, speakers[text.chunk.channel], text.language, machine(text.chunk.channel, word))
+        SpokenWord(word, speakers[text.chunk.channel], text.language, machine(text.chunk.channel, word))
         for text in texts
         for word in text.words
     ]
 
 
-def by_spans(texts: Iterable[ChunkText], spans: Sequence[SpeakerSpan], labels: Labels = ()) -> list[Spoken]:
+def by_spans(texts: Iterable[ChunkText], spans: Sequence[SpeakerSpan], labels: Labels = ()) -> list[SpokenWord]:
     """A mixed channel: the speaker of each word is the diarizer's, as `handover.voices_of` reads its spans.
 
     Without any span all words are said by "A".
@@ -53,28 +43,27 @@ def by_spans(texts: Iterable[ChunkText], spans: Sequence[SpeakerSpan], labels: L
     )
     voices = voices_of([word for word, _, _ in said], spans)
     return [
-        Spoken(word, voice, language, machine(channel, word))
+        SpokenWord(word, voice, language, machine(channel, word))
         for (word, language, channel), voice in zip(said, voices, strict=True)
     ]
 
 
-def join(spoken: Iterable[Spoken], options: TurnOptions | None = None) -> tuple[Turn, ...]:
+def join(spoken: Iterable[SpokenWord]) -> tuple[Turn, ...]:
     """Turns in the order of their first words.
 
     A turn ends after a pause, where a machine begins or ends, and when another speaker says a word in between. A word
     thrown in while the speaker talks on (a "yes" that lies over another word) becomes a turn of its own and does not
     cut the running one.
     """
-    options = options or TurnOptions()
-    runs: list[list[Spoken]] = []
-    current: dict[str, list[Spoken]] = {}
-    heard: list[Spoken] = []
+    runs: list[list[SpokenWord]] = []
+    current: dict[str, list[SpokenWord]] = {}
+    heard: list[SpokenWord] = []
     for said in sorted(spoken, key=lambda s: (s.word.start, s.word.end, s.speaker)):
         run = current.get(said.speaker)
         if (
             run is None
             or run[-1].machine != said.machine
-            or said.word.start - run[-1].word.end > options.pause_seconds
+            or said.word.start - run[-1].word.end > PAUSE_SECONDS
             or _interrupted(run[-1], said, heard)
         ):
             run = current[said.speaker] = []
@@ -84,7 +73,7 @@ def join(spoken: Iterable[Spoken], options: TurnOptions | None = None) -> tuple[
     return tuple(_turn(index, run) for index, run in enumerate(runs))
 
 
-def _interrupted(before: Spoken, after: Spoken, heard: Sequence[Spoken]) -> bool:
+def _interrupted(before: SpokenWord, after: SpokenWord, heard: Sequence[SpokenWord]) -> bool:
     """Whether another speaker said a word between two words of one; `heard` holds all words up to `after`, by start."""
     for other in reversed(heard):
         if other is before:
@@ -95,7 +84,7 @@ def _interrupted(before: Spoken, after: Spoken, heard: Sequence[Spoken]) -> bool
     return False
 
 
-def _turn(index: int, run: Sequence[Spoken]) -> Turn:
+def _turn(index: int, run: Sequence[SpokenWord]) -> Turn:
     words = tuple(said.word for said in run)
     assert all(a.start <= b.start for a, b in pairwise(words))
     languages = [said.language for said in run]

@@ -4,33 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain.speech import Voiceprint
 from pipeline.voice_calibration import VoiceCalibration
 
 
-class MatchOptions(BaseModel):
-    """When a voice counts as recognised."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    threshold: float | None = Field(
-        None,
-        ge=-1,
-        le=1,
-        description="Cosine that the best candidate must reach; left out: the embedder's calibration.",
-    )
-    margin: float | None = Field(
-        None,
-        ge=0,
-        le=2,
-        description="How far the best candidate must lie above the second; left out: the embedder's calibration.",
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class Match:
+class VoiceMatch:
     """The candidate whose voice it is."""
 
     name: str
@@ -50,8 +30,7 @@ def match(
     voiceprint: Voiceprint | None,
     candidates: Mapping[str, Sequence[Voiceprint]],
     calibration: VoiceCalibration | None,
-    options: MatchOptions | None = None,
-) -> Match | None:
+) -> VoiceMatch | None:
     """The candidate whose voice it is, or None: too unlike all, too like two, or no calibration for its embedder.
 
     A candidate with several voiceprints counts by the most similar one. Those of other models are passed over.
@@ -63,21 +42,16 @@ def match(
         found = [s for s in (similarity(voiceprint, other) for other in known) if s is not None]
         if found:
             best[name] = max(found)
-    return clearest(best, calibration, options)
+    return clearest(best, calibration)
 
 
-def clearest(
-    similarities: Mapping[str, float], calibration: VoiceCalibration | None, options: MatchOptions | None = None
-) -> Match | None:
+def clearest(similarities: Mapping[str, float], calibration: VoiceCalibration | None) -> VoiceMatch | None:
     """The candidate whose voice it is by its similarity, or None as `match` says."""
-    options = options or MatchOptions()
     if not similarities or calibration is None:
         return None
     ranked = sorted(similarities, key=lambda name: (-similarities[name], name))
     first = similarities[ranked[0]]
     second = similarities[ranked[1]] if len(ranked) > 1 else -1.0
-    threshold = calibration.threshold if options.threshold is None else options.threshold
-    margin = calibration.margin if options.margin is None else options.margin
-    if first < threshold or first - second < margin:
+    if first < calibration.threshold or first - second < calibration.margin:
         return None
-    return Match(ranked[0], first, first - second)
+    return VoiceMatch(ranked[0], first, first - second)

@@ -14,7 +14,7 @@ ADVICE = {
     "recording_gone": "The sender deleted it. Only the sender can submit it again, under another URL.",
     "recording_error": "The sender's server refused; the message has its answer. " + SENDER,
     "secret_sealed": "Set SWITCHBOARD_SECRETS_KEYS as the message says, on every node; then: " + AGAIN,
-    "too_many_redirects": "Open the URL yourself; SWITCHBOARD_FETCH__MAX_REDIRECTS raises the limit.",
+    "too_many_redirects": "Open the URL yourself, and have the sender give the address that it leads to.",
     "address_forbidden": "Allow a host of your own network with `switchboard workspaces hosts HOST`; then retry.",
     "recording_too_large": "SWITCHBOARD_FETCH__MAX_BYTES, SWITCHBOARD_DECODE__MAX_SAMPLES or "
     "SWITCHBOARD_DECODE__MAX_DECODED_BYTES raises the limit that the message names; then retry.",

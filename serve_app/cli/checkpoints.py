@@ -180,12 +180,16 @@ def _known(names: Sequence[str] | None) -> list[str]:
 
 
 def _configured() -> list[str]:
-    from pipeline.checkpoints.resolve import DIARIZATION, RECOGNITION
+    from pipeline import asr, diarization
     from serve_app.settings import Settings
 
     settings = Settings()
     names = []
-    for model, kind in ((settings.asr.model, RECOGNITION), (settings.diarization.pipeline, DIARIZATION)):
+    for model, engine in (
+        (settings.asr.model, asr.engine_class(settings.asr)),
+        (settings.diarization.pipeline, diarization.engine_class(settings.diarization)),
+    ):
+        kind = engine.CHECKPOINTS
         chosen = kind.auto("cpu") if model == "auto" else model
         names += list(kind.stored.get(chosen, {}).values())
     return names
@@ -193,9 +197,15 @@ def _configured() -> list[str]:
 
 def _stored() -> dict[str, list[str]]:
     """Name in a setting -> checkpoints."""
-    from pipeline.checkpoints.resolve import DIARIZATION, RECOGNITION
+    from pipeline import asr, diarization
+    from pipeline.engines import engine_class
 
-    return {name: list(parts.values()) for kind in (RECOGNITION, DIARIZATION) for name, parts in kind.stored.items()}
+    return {
+        name: list(parts.values())
+        for registry in (asr.ENGINES, diarization.ENGINES)
+        for engine in registry
+        for name, parts in engine_class(registry, engine).CHECKPOINTS.stored.items()
+    }
 
 
 def _models(checkpoint: str) -> list[str]:

@@ -3,15 +3,16 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
+T = TypeVar("T")
 WIDTH_WITHOUT_TERMINAL = 140  # columns; wide enough for a table with an id in it
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
@@ -62,6 +63,26 @@ def table(*columns: str, title: str | None = None) -> Table:
     for column in columns:
         made.add_column(column.lstrip("!"), no_wrap=column.startswith("!"), overflow="fold")
     return made
+
+
+def print_list(
+    found: Sequence[T],
+    as_json: bool,
+    columns: Sequence[str],
+    row: Callable[[T], Sequence[RenderableType]],
+    when_empty: str,
+    data: Any = None,
+) -> None:
+    """Print `found` as a table, or `when_empty` on stderr; with `as_json` as JSON (`data` in its place, if given)."""
+    if as_json:
+        print_json(found if data is None else data)
+    elif found:
+        lines = table(*columns)
+        for one in found:
+            lines.add_row(*row(one))
+        out().print(lines)
+    else:
+        err().print(when_empty)
 
 
 def moment(time: datetime | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, out, print_json, table
+from serve_app.cli.console import Json, err, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -90,17 +90,13 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
         home = await names.workspace(database, workspace)
         return await directory.list_contacts(database, home.workspace_id)
 
-    found = state.run(work)
-    if json_:
-        print_json(found)
-        return
-    lines = table("!id", *COLUMNS)
-    for one in found:
-        lines.add_row(one.contact_id, *(str(getattr(one, column) or "") for column in COLUMNS))
-    if found:
-        out().print(lines)
-    else:
-        err().print("No contacts yet: `switchboard contacts add NAME` or `contacts import FILE`.")
+    print_list(
+        state.run(work),
+        json_,
+        ("!id", *COLUMNS),
+        lambda one: (one.contact_id, *(str(getattr(one, column) or "") for column in COLUMNS)),
+        "No contacts yet: `switchboard contacts add NAME` or `contacts import FILE`.",
+    )
 
 
 @app.command("import")

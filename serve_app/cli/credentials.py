@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, moment, out, print_json, table
+from serve_app.cli.console import Json, err, moment, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -116,18 +116,14 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
         home = await names.workspace(database, workspace)
         return await list_credentials(database, home.workspace_id, sealer)
 
-    found = state.run(work)
-    if json_:
-        print_json(found)
-        return
-    if not found:
-        err().print("No credentials yet: `switchboard credentials add HOST` stores one.")
-        return
-    lines = table("host", "!port", "kind", "name", "!sealed", "!stored")
-    for one in found:
+    def row(one: "CredentialInfo") -> tuple[str, ...]:
         sealed = "no" if not sealer.seals else "yes" if one.fresh else "reseal"
-        lines.add_row(one.server.host, str(one.server.port), one.kind, one.name or "", sealed, moment(one.created_at))
-    out().print(lines)
+        return one.server.host, str(one.server.port), one.kind, one.name or "", sealed, moment(one.created_at)
+
+    columns = ("host", "!port", "kind", "name", "!sealed", "!stored")
+    print_list(
+        state.run(work), json_, columns, row, "No credentials yet: `switchboard credentials add HOST` stores one."
+    )
 
 
 @app.command()
@@ -184,8 +180,8 @@ def reseal(workspace: names.Workspace = None, json_: Json = False) -> None:
 def _server(named: str) -> "Server":
     """The server as the fetcher knows it: what no URL could name would never be used."""
     from db.credentials import Server
-    from pipeline.audio.address import Guard
     from pipeline.errors import AddressForbidden
+    from pipeline.fetch.address import Guard
 
     host, colon, port = named.rpartition(":") if not named.endswith("]") else (named, "", "")
     if not colon:

@@ -150,12 +150,13 @@ def ready_samples(folder: Path, chosen: tuple[str, ...] = ()) -> "list[Sample]":
 
 def _fetch_checkpoints(settings: "Settings") -> None:
     """Bring the demo's checkpoints into the store, with progress."""
-    from pipeline.checkpoints import DIARIZATION as DIARIZERS
-    from pipeline.checkpoints import RECOGNITION as RECOGNIZERS
+    from pipeline import asr, diarization
     from pipeline.checkpoints import store
     from pipeline.checkpoints.fetch import fetch
 
-    parts = [*RECOGNIZERS.stored[RECOGNITION].values(), *DIARIZERS.stored[DIARIZATION].values()]
+    recognizers = asr.engine_class(settings.asr).CHECKPOINTS
+    diarizers = diarization.engine_class(settings.diarization).CHECKPOINTS
+    parts = [*recognizers.stored[RECOGNITION].values(), *diarizers.stored[DIARIZATION].values()]
     folder = settings.checkpoints or store.default_folder()
     fetch(parts, folder, lambda line: err().print(line, style="dim", markup=False, soft_wrap=True))
 
@@ -284,7 +285,7 @@ def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dic
         "  switchboard demo --keep       leave it running and send calls yourself\n"
         "  switchboard process FILE      the pipeline on a recording of yours\n"
         "  switchboard doctor            what this machine lacks for larger models\n"
-        "  README.md, 'To production'    your PostgreSQL, larger models, ray up"
+        "  docs/operating.md             your PostgreSQL, larger models, ray up"
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
+from pipeline.fetch.address import SERVICE_PORTS
 from serve_app.cli.errors import USAGE, CommandError
 
 MEDIA_TYPES = {
@@ -38,7 +39,7 @@ class FileServer:
 
     def __enter__(self) -> Self:
         try:
-            self._server = ThreadingHTTPServer((self.host, self.port), self._handler())
+            self._server = self._listening()
         except OSError as error:
             raise CommandError(
                 f"Cannot serve files on {self.host}: {error.strerror or error}.",
@@ -48,6 +49,14 @@ class FileServer:
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
         return self
+
+    def _listening(self) -> ThreadingHTTPServer:
+        """Listen; if the system chooses the port, not on one that recordings are never fetched from."""
+        while True:
+            server = ThreadingHTTPServer((self.host, self.port), self._handler())
+            if self.port or server.server_port not in SERVICE_PORTS:
+                return server
+            server.server_close()
 
     def __exit__(self, *_: object) -> None:
         assert self._server is not None

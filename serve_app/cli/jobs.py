@@ -9,7 +9,7 @@ from rich.text import Text
 
 from serve_app.cli import names, state
 from serve_app.cli.advice import advice
-from serve_app.cli.console import Json, err, moment, out, print_json, table
+from serve_app.cli.console import Json, err, moment, out, print_json, print_list, table
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.since import moment_of, told
 
@@ -72,16 +72,11 @@ def list_(
         home = await names.workspace(database, workspace) if workspace else None
         return await views.list_jobs(database, home.workspace_id if home else None, "failed" if failed else None, limit)
 
-    found = state.run(work)
-    if json_:
-        print_json(found)
-        return
-    if not found:
-        err().print("No job failed." if failed else "No jobs yet.")
-        return
-    lines = table("!job", "!call", "kind", "!state", "!attempts", "!created", "about")
-    for job in found:
-        lines.add_row(
+    print_list(
+        state.run(work),
+        json_,
+        ("!job", "!call", "kind", "!state", "!attempts", "!created", "about"),
+        lambda job: (
             str(job.job_id),
             str(job.call_id),
             job.kind,
@@ -89,15 +84,18 @@ def list_(
             str(job.attempts),
             moment(job.created_at),
             Text(about(job)),
-        )
-    out().print(lines)
+        ),
+        "No job failed." if failed else "No jobs yet.",
+    )
 
 
 def about(job: "JobSummary") -> str:
     """Stage and worker while it runs, the next attempt while it waits, and the last error."""
+    from pipeline.domain.stage import Stage
+
     parts = []
     if job.state == "running" or (job.state == "fetching" and not job.next_try):
-        parts.append(f"{job.stage or 'starting'} on {job.worker}")
+        parts.append(f"{Stage.display_name_of(job.stage) if job.stage else 'starting'} on {job.worker}")
     if job.next_try and job.attempts:
         parts.append(f"next try {moment(job.next_try)}")
     if job.crashes:
@@ -122,19 +120,22 @@ def failed_(
       switchboard jobs failed --since 1d
     """
     found = _failed(workspace, code, since, None, limit)
-    if json_:
-        print_json([{**_fields(job), "advice": advice(job.code)} for job in found])
-        return
-    if not found:
-        err().print("No job failed.")
-        return
-    lines = table("!job", "!call", "kind", "!failed", "!code", "why")
-    for job in found:
-        lines.add_row(
-            str(job.job_id), str(job.call_id), job.kind, moment(job.failed_at), Text(job.code, "red"), Text(job.message)
-        )
-    out().print(lines)
-    for name, count in Counter(job.code for job in found).most_common():
+    print_list(
+        found,
+        json_,
+        ("!job", "!call", "kind", "!failed", "!code", "why"),
+        lambda job: (
+            str(job.job_id),
+            str(job.call_id),
+            job.kind,
+            moment(job.failed_at),
+            Text(job.code, "red"),
+            Text(job.message),
+        ),
+        "No job failed.",
+        [{**_fields(job), "advice": advice(job.code)} for job in found],
+    )
+    for name, count in () if json_ else Counter(job.code for job in found).most_common():
         out().print(Text.assemble((f"{name} ({count}): ", "bold"), advice(name)), soft_wrap=True)
 
 

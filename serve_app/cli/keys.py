@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, moment, out, plain, print_json, table
+from serve_app.cli.console import Json, err, moment, out, plain, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -129,15 +129,11 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
         return found, {one.workspace_id: one.name for one in await directory.list_workspaces(database)}
 
     found, workspaces = state.run(work)
-    if json_:
-        print_json(found)
-        return
-    if not found:
-        err().print("No keys yet: `switchboard keys create --workspace NAME` makes one.")
-        return
-    lines = table("!id", "name", "workspace", "team", "scopes", "begins", "!created", "!revoked")
-    for key in found:
-        lines.add_row(
+    print_list(
+        found,
+        json_,
+        ("!id", "name", "workspace", "team", "scopes", "begins", "!created", "!revoked"),
+        lambda key: (
             str(key.key_id),
             key.name,
             workspaces.get(key.workspace_id, str(key.workspace_id)),
@@ -146,8 +142,9 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
             f"{key.prefix}...",
             moment(key.created_at),
             moment(key.revoked_at),
-        )
-    out().print(lines)
+        ),
+        "No keys yet: `switchboard keys create --workspace NAME` makes one.",
+    )
 
 
 @app.command()

@@ -16,13 +16,14 @@ from rich.text import Text
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Recording
+from pipeline.domain.stage import Stage
 from pipeline.errors import CallError
 from serve_app.cli.console import Json, err, out, plain, print_json
 from serve_app.cli.errors import FAILED, USAGE, CommandError, explain
 
 if TYPE_CHECKING:
     from pipeline.process import Outcome
-    from pipeline.workers import LocalWorkers
+    from pipeline.runtime.workers import LocalWorkers
     from serve_app.settings import Settings
 
 
@@ -124,17 +125,17 @@ async def _process_one(
 ) -> "Outcome":
     """The files are handed to the pipeline as already fetched: no server is needed, and the service's storage is left
     alone. Decoded sound lies in a temporary folder (TMPDIR) if no other is set."""
-    from pipeline.process import NOT_RECORDED
+    from pipeline.domain.stage import NOT_RECORDED
     from pipeline.process import process as run_pipeline
 
     console = err()
     started = time.monotonic()
 
-    async def recall(stage: str) -> Any:
-        return recordings if stage == "fetch" else NOT_RECORDED
+    async def recall(stage: Stage) -> Any:
+        return recordings if stage is Stage.FETCH else NOT_RECORDED
 
-    async def record(stage: str, result: Any) -> None:
-        line = f"  {time.monotonic() - started:6.1f} s  {stage:<12} {summary(stage, result)}"
+    async def record(stage: Stage, result: Any) -> None:
+        line = f"  {time.monotonic() - started:6.1f} s  {stage.display_name:<14} {summary(stage, result)}"
         console.print(line, style="dim", markup=False, soft_wrap=True)
 
     options = settings.process_options()
@@ -147,7 +148,7 @@ async def _process_one(
         return await run_pipeline(call, workers, roster, record, recall, options)
 
 
-def summary(stage: str, result: Any) -> str:
+def summary(stage: Stage, result: Any) -> str:
     """Return the result of a stage in a few words; empty for stages that have none."""
     return SUMMARIES.get(stage, lambda _: "")(result)
 
@@ -169,14 +170,14 @@ def _asr(result: Any) -> str:
     return f"{sum(len(text.words) for text in texts)} words, {', '.join(languages) or 'no language'}{doubts}"
 
 
-SUMMARIES: dict[str, Callable[[Any], str]] = {
-    "audio": _audio,
-    "asr": _asr,
-    "diarization": lambda result: f"{len({span.speaker for span in result.spans})} voices",
-    "voiceprint": lambda result: (
+SUMMARIES: dict[Stage, Callable[[Any], str]] = {
+    Stage.AUDIO: _audio,
+    Stage.RECOGNITION: _asr,
+    Stage.DIARIZATION: lambda result: f"{len({span.speaker for span in result.spans})} voices",
+    Stage.VOICEPRINT: lambda result: (
         f"of {result.speech_seconds:.1f} s of the rep" if result else "too little of the rep's speech"
     ),
-    "speakers": lambda result: ", ".join(f"{speaker.label} ({speaker.role})" for speaker in result.speakers),
+    Stage.SPEAKERS: lambda result: ", ".join(f"{speaker.label} ({speaker.role})" for speaker in result.speakers),
 }
 
 
@@ -196,9 +197,10 @@ def _settings(model: str | None, pipeline: str | None) -> "Settings":
 def _workers(settings: "Settings") -> "LocalWorkers":
     """Engines are loaded when first needed: a stereo call without a rep's word never loads the diarizer."""
     from pipeline import asr, diarization
-    from pipeline.workers import LocalWorkers
+    from pipeline.runtime.workers import LocalWorkers
 
-    return LocalWorkers(lambda: asr.load(settings.asr), lambda: diarization.load(settings.diarization))
+    store = settings.checkpoints
+    return LocalWorkers(lambda: asr.load(settings.asr, store), lambda: diarization.load(settings.diarization, store))
 
 
 def _recording(channel: int, file: Path) -> Recording:

@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, moment, out, print_json, table
+from serve_app.cli.console import Json, err, moment, out, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -74,23 +74,20 @@ def list_(
         return await voiceprints.list_(database, home.workspace_id, limit)
 
     found = [one for one in state.run(work) if state_ is None or one.state == state_]
-    if json_:
-        print_json(found)
-        return
-    if not found:
-        err().print("No such voiceprints: calls with one channel for each party make them.")
-        return
-    lines = table("!call", "member", "state", "why", "speech", "!since")
-    for one in found:
-        lines.add_row(
+    print_list(
+        found,
+        json_,
+        ("!call", "member", "state", "why", "speech", "!since"),
+        lambda one: (
             str(one.call_id),
             one.name or str(one.user_id or ""),
             one.state,
             _reasons(one.reasons if one.state == "quarantined" else ()),
             f"{one.speech_seconds:.0f} s",
             moment(one.created_at),
-        )
-    out().print(lines)
+        ),
+        "No such voiceprints: calls with one channel for each party make them.",
+    )
 
 
 @app.command()
@@ -186,14 +183,14 @@ def calibrate(
     """
     from pipeline import diarization
     from pipeline.audio.chunks import find_speech
-    from pipeline.audio.decode import decode_file
+    from pipeline.audio.decode.decoder import decode_file
     from pipeline.calibrate_voices import CannotCalibrate, as_toml
     from pipeline.calibrate_voices import calibrate as measured
-    from pipeline.workers import spoken
+    from pipeline.runtime.workers import spoken
     from serve_app.settings import Settings
 
     settings = Settings()
-    engine = diarization.load(settings.diarization)
+    engine = diarization.load(settings.diarization, settings.checkpoints)
     prints: dict[str, list[Voiceprint]] = {}
     for path in sorted(path for path in folder.glob("*/*") if path.is_file()):
         audio = decode_file(path, settings.decode).audio

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
-from rich.table import Table
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, out, print_json, table
+from serve_app.cli.console import Json, err, out, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -98,15 +97,14 @@ def list_workspaces(json_: Json = False) -> None:
 
         return await directory.list_workspaces(database)
 
-    found = state.run(work)
-    if json_:
-        print_json(found)
-        return
-    lines = table("!id", "name", "country", "time zone", "terms")
-    for one in found:
-        place = (one.default_country or "", one.time_zone)
-        lines.add_row(str(one.workspace_id), one.name, *place, _shortened(one.terms))
-    _show(lines, "No workspaces yet: `switchboard workspaces create NAME` makes one.")
+    columns = ("!id", "name", "country", "time zone", "terms")
+    print_list(
+        state.run(work),
+        json_,
+        columns,
+        lambda one: (str(one.workspace_id), one.name, one.default_country or "", one.time_zone, _shortened(one.terms)),
+        "No workspaces yet: `switchboard workspaces create NAME` makes one.",
+    )
 
 
 @app.command("terms")
@@ -208,7 +206,7 @@ def hosts(
 
       switchboard workspaces hosts 10.1.0.0/16 --remove --workspace acme
     """
-    from pipeline.audio.address import parse_allowed
+    from pipeline.fetch.address import parse_allowed
 
     if remove and not host:
         raise CommandError("--remove needs the hosts to remove.", "Name them before it.", USAGE)
@@ -327,14 +325,8 @@ def list_teams(workspace: names.Workspace = None, json_: Json = False) -> None:
         home = await names.workspace(database, workspace)
         return await directory.list_teams(database, home.workspace_id)
 
-    found = state.run(work)
-    if json_:
-        print_json(found)
-        return
-    lines = table("!id", "name")
-    for one in found:
-        lines.add_row(str(one.team_id), one.name)
-    _show(lines, "No teams yet: `switchboard teams create NAME` makes one.")
+    empty = "No teams yet: `switchboard teams create NAME` makes one."
+    print_list(state.run(work), json_, ("!id", "name"), lambda one: (str(one.team_id), one.name), empty)
 
 
 @members_app.command("add")
@@ -389,14 +381,13 @@ def list_members(workspace: names.Workspace = None, json_: Json = False) -> None
         home = await names.workspace(database, workspace)
         return await directory.list_members(database, home.workspace_id)
 
-    found = state.run(work)
-    if json_:
-        print_json(found)
-        return
-    lines = table("!user id", "name", "also called", "team")
-    for one in found:
-        lines.add_row(str(one.user_id), one.name, ", ".join(one.aliases), str(one.team_id or ""))
-    _show(lines, "No members yet: `switchboard members add NAME` adds one.")
+    print_list(
+        state.run(work),
+        json_,
+        ("!user id", "name", "also called", "team"),
+        lambda one: (str(one.user_id), one.name, ", ".join(one.aliases), str(one.team_id or "")),
+        "No members yet: `switchboard members add NAME` adds one.",
+    )
 
 
 def _changed(before: tuple[str, ...], given: tuple[str, ...], remove: bool, replace: bool) -> tuple[str, ...]:
@@ -438,10 +429,3 @@ def _made(kind: str, one: Any, identity: UUID, json_: bool) -> None:
         print_json(one)
     else:
         out().print(f"Created {kind} {one.name!r}: {identity}", markup=False, soft_wrap=True)
-
-
-def _show(lines: Table, when_empty: str) -> None:
-    if lines.row_count:
-        out().print(lines)
-    else:
-        err().print(when_empty)

@@ -6,8 +6,7 @@ from typing import Any
 from db import jobs, results
 from db.database import Database
 from db.jobs import Lease
-from pipeline.domain.speech import STAGES
-from pipeline.process import NOT_RECORDED
+from pipeline.domain.stage import NOT_RECORDED, Stage
 from serve_app.scaling.estimates import RtfxMeter
 
 
@@ -21,11 +20,11 @@ class Journal:
         self._lease = lease
         self._wait_out = wait_out
         self._rtfx = rtfx
-        self._known: dict[str, Any] | None = None
+        self._known: dict[Stage, Any] | None = None
         self.audio = (0, 0.0)  # channels and seconds of the call
 
-    async def recall(self, stage: str) -> Any:
-        if stage in STAGES:
+    async def recall(self, stage: Stage) -> Any:
+        if stage is not Stage.LEG:
             await self._wait_out(lambda: jobs.stage(self._database, self._lease, stage))
         if self._known is None:
             self._known = await self._wait_out(lambda: results.load(self._database, self._lease))
@@ -35,13 +34,13 @@ class Journal:
         self._note_audio(stage, known)
         return known
 
-    async def record(self, stage: str, result: Any) -> None:
+    async def record(self, stage: Stage, result: Any) -> None:
         self._note_audio(stage, result)
         self._rtfx.end(stage, self._lease.job.job_id, *self.audio)
         await self._wait_out(lambda: results.record(self._database, self._lease, stage, result))
-        if stage == "fetch":
+        if stage is Stage.FETCH:
             self._known = None  # with the content known, results of an earlier job may be found
 
-    def _note_audio(self, stage: str, result: Any) -> None:
-        if stage == "audio" and result is not NOT_RECORDED:
+    def _note_audio(self, stage: Stage, result: Any) -> None:
+        if stage is Stage.AUDIO and result is not NOT_RECORDED:
             self.audio = (2 if result.layout.kind.separated else 1, result.duration)

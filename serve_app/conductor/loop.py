@@ -17,18 +17,19 @@ from functools import partial
 from typing import Any
 
 from db import calls, credentials, directory, jobs, queue, roster, turns
-from db.database import Database
+from db.database import OUTAGES, Database
 from db.jobs import Lease
 from db.recording_urls import UrlSealer
 from db.sealing import Sealer
 from pipeline.domain.access import Access, Credential
 from pipeline.domain.call import Call, Job
 from pipeline.errors import CallError, EngineError, LeaseLost, NotFetched, StorageError, WorkerLost
-from pipeline.process import Outcome, ProcessOptions, conclude, fetch_recordings, process
+from pipeline.options import ProcessOptions
+from pipeline.process import Outcome, conclude, fetch_recordings, process
+from pipeline.runtime.workers import Workers
 from pipeline.speakers.policy import Voices
-from pipeline.workers import Workers
 from serve_app.conductor.journal import Journal
-from serve_app.conductor.lease_loop import LeaseLoop
+from serve_app.conductor.lease_loop import LeaseLoop, T
 from serve_app.conductor.machine import is_dead, worker_name
 from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
 from serve_app.scaling.estimates import CALL, RtfxMeter
@@ -72,7 +73,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._ended = asyncio.Event()  # set when a job ends
         self._checked_at = self._published_at = -math.inf
         self._rtfx = RtfxMeter()
-        self._unsettled: list[turns.Held] = []  # of jobs that ended since `_published_at`
+        self._unsettled: list[turns.HeldTurn] = []  # of jobs that were lost or interrupted, not charged yet
         self.heartbeat = time.monotonic()
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
@@ -82,7 +83,8 @@ class ConductorLoop(LeaseLoop[Lease]):
         return list(self._running.values())
 
     async def _release(self, leases: list[Lease]) -> None:
-        await jobs.release(self._database, leases)
+        await jobs.release(self._database, leases, self._unsettled)
+        self._unsettled.clear()
 
     def _on_outage(self) -> None:
         self._contact_since = time.monotonic()
@@ -90,6 +92,8 @@ class ConductorLoop(LeaseLoop[Lease]):
     async def stop(self) -> None:
         """Claim nothing more, give running calls `drain_seconds`, requeue the rest at once."""
         await self._shut_down(self._options.drain_seconds)
+        with contextlib.suppress(*OUTAGES):
+            await self._settle_lost()
 
     @property
     def alive(self) -> bool:
@@ -109,7 +113,7 @@ class ConductorLoop(LeaseLoop[Lease]):
             await self._check_peers()
             claimed = await self._claim() and self._room
             if not (await self._claim_fetches() and self._fetch_room) and not claimed:
-                await self._sleep(min(self._options.poll_seconds, self._options.lease_seconds / 3))
+                await self._sleep(min(self._options.POLL_SECONDS, self._options.lease_seconds / 3))
 
     async def _check_peers(self) -> None:
         """Every second: free the leases of Conductors that died on this machine, and claim a quarantined job."""
@@ -132,8 +136,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         there = await queue.replicas(self._database)
         shares = {name: max(1, count) / max(1, conductors) for name, count in there.items() if name != "Conductor"}
         await queue.note_paces(self._database, self._rtfx.take(shares))
-        held, self._unsettled = self._unsettled, []
-        await turns.settle(self._database, held)
+        await self._settle_lost()
 
     async def _claim(self) -> bool:
         """Start as many jobs as there is room for; return whether there were any."""
@@ -177,7 +180,7 @@ class ConductorLoop(LeaseLoop[Lease]):
             self._name,
             count,
             ttl,
-            options.quarantine_after,
+            options.QUARANTINE_AFTER,
             suspects,
             self._in_touch,
             options.backfill_share,
@@ -192,8 +195,8 @@ class ConductorLoop(LeaseLoop[Lease]):
     @property
     def _guests(self) -> int:
         """How many more beyond that, of workspaces with no call running."""
-        whole = self._options.concurrency + self._options.guests
-        return 0 if self._stopping or self._suspect else min(self._options.guests, max(0, whole - self._worked_on))
+        whole = self._options.concurrency + self._options.GUESTS
+        return 0 if self._stopping or self._suspect else min(self._options.GUESTS, max(0, whole - self._worked_on))
 
     @property
     def _fetch_room(self) -> int:
@@ -253,12 +256,44 @@ class ConductorLoop(LeaseLoop[Lease]):
                 lease, InternalError(f"Unexpected {type(error).__name__} while processing the call.")
             )
         finally:
-            self._settle(lease, self._rtfx.leave(lease.job.job_id))
+            self._unsettled += self._turn_held(lease)  # not charged by the end of its job: lost, or interrupted
+            self._rtfx.leave(lease.job.job_id)
+            if self._unsettled and not self._stopping:  # before another is claimed: a lane that is alone pays nothing
+                with contextlib.suppress(*OUTAGES):
+                    await self._settle_lost()
 
-    def _settle(self, lease: Lease, worked: float) -> None:
-        """Charge what the job held to its lane, however it ended."""
-        if lease.turn is not None and worked > 0:
-            self._unsettled.append(turns.Held(lease.turn, worked))
+    def _turn_held(self, lease: Lease) -> list[turns.HeldTurn]:
+        """Return what the job has held until now, to be charged to its lane; nothing if that is done."""
+        worked = self._rtfx.so_far(CALL, lease.job.job_id)
+        return [turns.HeldTurn(lease.turn, worked)] if lease.turn is not None and worked > 0 else []
+
+    async def _end_claim(self, lease: Lease, step: Callable[[list[turns.HeldTurn]], Awaitable[T]]) -> T:
+        """Run the transaction that ends a claim and charges what it held. Raises LeaseLost.
+
+        Where the answer to a commit was lost in an outage, the next try finds the lease gone: what it held may have
+        been charged then, and is not charged again.
+        """
+        tries = 0
+
+        def once() -> Awaitable[T]:
+            nonlocal tries
+            tries += 1
+            return step(self._turn_held(lease))
+
+        try:
+            return await self._wait_out(once)
+        except LeaseLost:
+            if tries > 1:
+                self._rtfx.leave(lease.job.job_id)
+            raise
+
+    async def _settle_lost(self) -> None:
+        held, self._unsettled = self._unsettled, []
+        try:
+            await turns.settle_lost(self._database, held)
+        except BaseException:
+            self._unsettled += held
+            raise
 
     async def _fetch(self, lease: Lease) -> None:
         """Fetch the recordings of one call; then it waits for its turn to run."""
@@ -291,10 +326,11 @@ class ConductorLoop(LeaseLoop[Lease]):
             )
             return
         with contextlib.suppress(LeaseLost):
-            await self._wait_out(lambda: jobs.fetch_again(self._database, lease))
+            await self._end_claim(lease, lambda held: jobs.fetch_again(self._database, lease, held))
+            self._rtfx.leave(lease.job.job_id)
 
     async def _process(self, lease: Lease) -> None:
-        if lease.job.crashes >= self._options.max_crashes:
+        if lease.job.crashes >= self._options.MAX_CRASHES:
             raise WorkerLost(_died(lease.job, self._options))
         if self._suspect == lease.job.job_id:
             await self._quarantine(lease)
@@ -327,7 +363,8 @@ class ConductorLoop(LeaseLoop[Lease]):
                 self._process_options,
             )
         if lease.job.kind == "process":
-            self._settle(lease, self._rtfx.end(CALL, lease.job.job_id, *journal.audio))
+            self._rtfx.end(CALL, lease.job.job_id, *journal.audio)
+        self._rtfx.leave(lease.job.job_id)
 
     def _access(self, lease: Lease) -> Access:
         """Credentials are looked up for the one server that is asked, and stay in this process."""
@@ -347,8 +384,9 @@ class ConductorLoop(LeaseLoop[Lease]):
         await self._wait_out(lambda: jobs.stage(self._database, lease, "alone"))
 
     async def _complete(self, lease: Lease, outcome: Outcome) -> Any:
-        return await self._wait_out(
-            lambda: calls.complete(
+        return await self._end_claim(
+            lease,
+            lambda held: calls.complete(
                 self._database,
                 lease,
                 outcome.transcript,
@@ -356,7 +394,8 @@ class ConductorLoop(LeaseLoop[Lease]):
                 outcome.spoken.voiceprint,
                 outcome.warnings,
                 Voices(self._process_options.roles),
-            )
+                held,
+            ),
         )
 
     async def _fail_or_retry(self, lease: Lease, error: CallError) -> None:
@@ -364,14 +403,15 @@ class ConductorLoop(LeaseLoop[Lease]):
         log.warning("call %s: %s (%s), %s", lease.call.call_id, error.message, error.code, decision)
         with contextlib.suppress(LeaseLost):
             if decision.retry_in is None:
-                await self._wait_out(lambda: jobs.fail(self._database, lease, error))
+                await self._end_claim(lease, lambda held: jobs.fail(self._database, lease, error, held))
             else:
                 pause, counts = decision.retry_in, decision.counts
-                await self._wait_out(lambda: jobs.retry(self._database, lease, error, pause, counts))
+                await self._end_claim(lease, lambda held: jobs.retry(self._database, lease, error, pause, counts, held))
+            self._rtfx.leave(lease.job.job_id)
 
 
 def _died(job: Job, options: ProcessingOptions) -> str:
-    alone = max(0, job.crashes - options.quarantine_after)
+    alone = max(0, job.crashes - options.QUARANTINE_AFTER)
     beside = f", {alone} of them in quarantine (no other call running)" if alone else ""
     return (
         f"The process that ran this call died {job.crashes} times in a row at the same stage{beside}: the call "

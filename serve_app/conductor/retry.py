@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,13 +22,17 @@ class ProcessingOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    # Further calls, of workspaces with no call running: they do not wait for the calls of a workspace that has taken
+    # all places.
+    GUESTS: ClassVar[int] = 1
+    POLL_SECONDS: ClassVar[float] = 1.0  # how often to look for jobs when no notification arrives
+    MAX_FAILURES: ClassVar[int] = 5  # transient engine failures before a call fails
+    MAX_CRASHES: ClassVar[int] = 5  # deaths of a job's worker without progress before it fails as worker_lost
+    QUARANTINE_AFTER: ClassVar[int] = 2  # of these, after which it runs with no other call on its Conductor
+    MAX_BACKOFF_SECONDS: ClassVar[float] = 600.0  # unless a server asks for a longer pause
+    MAX_RETRY_AFTER_SECONDS: ClassVar[float] = 3600.0  # longest pause that a server may ask for (Retry-After)
+
     concurrency: int = Field(4, ge=1, description="Calls that one Conductor runs at once.")
-    guests: int = Field(
-        1,
-        ge=0,
-        description="Further calls, of workspaces with no call running: they do not wait for the calls of a workspace "
-        "that has taken all places.",
-    )
     fetch_concurrency: int = Field(
         128, ge=1, description="Calls whose recordings one Conductor fetches at once, besides those it runs."
     )
@@ -42,30 +47,12 @@ class ProcessingOptions(BaseModel):
     lease_seconds: float = Field(
         10.0, gt=1, description="A job whose Conductor is silent for this long is claimed by another."
     )
-    poll_seconds: float = Field(1.0, gt=0, description="How often to look for jobs when no notification arrives.")
     retry_window_seconds: float = Field(
         6 * 3600,
         ge=0,
         description="How long a fetch is retried (404, 5xx, timeout, storage unavailable) before the call fails.",
     )
-    max_failures: int = Field(5, ge=1, description="Transient engine failures before a call fails.")
-    max_crashes: int = Field(
-        5,
-        ge=1,
-        description="Times in a row that a job's worker may die without progress before the call fails as worker_lost.",
-    )
-    quarantine_after: int = Field(
-        2,
-        ge=1,
-        description="Of these, deaths after which a job is quarantined: it runs with no other call on its Conductor.",
-    )
     backoff_seconds: float = Field(2.0, gt=0, description="Pause before the second attempt; doubles each time.")
-    max_backoff_seconds: float = Field(
-        600.0, gt=0, description="Longest pause between two attempts, unless a server asks for a longer one."
-    )
-    max_retry_after_seconds: float = Field(
-        3600.0, ge=0, description="Longest pause that a recording server may ask for (Retry-After)."
-    )
     backfill_share: float = Field(
         0.1,
         gt=0,
@@ -78,7 +65,7 @@ class ProcessingOptions(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RetryDecision:
     """`retry_in`: seconds until the next attempt; None: the call fails now.
 
     `counts`: the failure is one of ours and uses up one of `max_failures`.
@@ -88,24 +75,24 @@ class Decision:
     counts: bool = False
 
 
-def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions) -> Decision:
+def decide(error: CallError, job: Job, now: datetime, options: ProcessingOptions) -> RetryDecision:
     """Retry a transient error while the retry window (sender, storage) or attempts (engines) remain.
 
     `now` is by the database's clock, as the moments of `job` are.
     """
     if not error.retryable:
-        return Decision(None)
+        return RetryDecision(None)
     if isinstance(error, WAITED_FOR):
         if job.started_at >= _window_ends(job, options):  # this was the last try
-            return Decision(None)
+            return RetryDecision(None)
         left = (_window_ends(job, options) - now).total_seconds()
         wished = max(_backoff(job.attempts, options), _asked_for(error, options))
         # The last attempt falls on the end of the window. After one that lasted beyond it comes the usual pause: two
         # attempts never follow each other immediately.
-        return Decision(min(wished, left) if left > 0 else wished)
-    if job.failures + 1 >= options.max_failures:
-        return Decision(None)
-    return Decision(_backoff(job.failures + 1, options), counts=True)
+        return RetryDecision(min(wished, left) if left > 0 else wished)
+    if job.failures + 1 >= options.MAX_FAILURES:
+        return RetryDecision(None)
+    return RetryDecision(_backoff(job.failures + 1, options), counts=True)
 
 
 def is_last_try(job: Job, now: datetime, options: ProcessingOptions) -> bool:
@@ -124,10 +111,10 @@ def _window_ends(job: Job, options: ProcessingOptions) -> datetime:
 def _asked_for(error: CallError, options: ProcessingOptions) -> float:
     """The pause that the server asked for, and a little more: never less than it said, unless that is too long."""
     asked = float(error.facts.get("retry_after") or 0)
-    return min(asked, options.max_retry_after_seconds) * random.uniform(1.0, 1.0 + SPREAD)  # noqa: S311 (not for secrets)
+    return min(asked, options.MAX_RETRY_AFTER_SECONDS) * random.uniform(1.0, 1.0 + SPREAD)  # noqa: S311 (not for secrets)
 
 
 def _backoff(attempt: int, options: ProcessingOptions) -> float:
     """Exponential with full jitter on the upper half, so that calls that failed together do not return together."""
-    pause = min(options.max_backoff_seconds, options.backoff_seconds * 2.0 ** min(attempt - 1, 30))
+    pause = min(options.MAX_BACKOFF_SECONDS, options.backoff_seconds * 2.0 ** min(attempt - 1, 30))
     return pause * random.uniform(0.5, 1.0)  # noqa: S311 (not for secrets)

@@ -11,13 +11,7 @@ from serve_app.settings import Settings
 
 
 class IntakeReplica:
-    """Builds the API in the replica, from the settings of its own node.
-
-    `noop` adds POST /noop beside /submit: for measurements of the ingress only.
-    """
-
-    def __init__(self, noop: bool = False) -> None:
-        self._noop = noop
+    """Builds the API in the replica, from the settings of its own node."""
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         from serve_app.intake.store import open_store
@@ -40,7 +34,7 @@ class IntakeReplica:
         # Serve stamps X-Request-Id on every answer itself.
         behind_haproxy = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
         header = SOURCE_HEADER if behind_haproxy else None
-        return build_api(limits, opened, stamp=False, noop=self._noop, source_header=header)
+        return build_api(limits, opened, stamp=False, source_header=header)
 
     async def check_health(self) -> None:
         """Reached through the replica's event loop: a stuck loop fails it. PostgreSQL away is no fault of ours."""

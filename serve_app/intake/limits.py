@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,36 +21,31 @@ class LimitOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    BODY_SECONDS: ClassVar[float] = 10.0  # for a body to arrive; then 408
+    QUEUE: ClassVar[int] = 256  # further submissions that Serve queues before it answers 503 itself
+    KEY_SECONDS: ClassVar[float] = 5.0  # how long a replica remembers a key that it has looked up
+    UNKNOWN_KEY_SECONDS: ClassVar[float] = 1.0  # how long it remembers that there is no such key
+    # Look-ups of unknown keys from one address per replica, with a burst of ten seconds. Beyond it, keys that the
+    # replica has not seen get 503 from that address for a while: guessing must not keep PostgreSQL busy.
+    UNKNOWN_KEYS_PER_SECOND: ClassVar[float] = 50.0
+    BACKLOG_RETRY_SECONDS: ClassVar[int] = 60  # Retry-After of a 429 for a full backlog
+    RETRY_AFTER_SECONDS: ClassVar[int] = 5  # Retry-After of a 503
+
     body_bytes: int = Field(64 * 1024, ge=1024, description="Largest request body; a larger one is answered with 413.")
-    body_seconds: float = Field(10.0, gt=0, description="Time for a body to arrive; then 408.")
     per_minute: float = Field(600.0, gt=0, description="Submissions a minute for one API key; more get 429.")
     burst: int = Field(200, ge=1, description="Submissions that an idle API key may send at once.")
     concurrency: int = Field(256, ge=1, description="Submissions processed at once in a replica; more get 503.")
-    queue: int = Field(256, ge=0, description="Further submissions that Serve queues before it answers 503 itself.")
     database_seconds: float = Field(5.0, gt=0, description="Time for PostgreSQL to take a call; then 503, never 202.")
     group_commit_size: int = Field(
         32, ge=1, description="Submissions of one workspace that may share a commit; 1: each has its own."
     )
     pool_size: int = Field(8, ge=1, description="Connections to PostgreSQL that a replica keeps.")
-    key_seconds: float = Field(5.0, ge=0, description="How long a replica remembers a key that it has looked up.")
-    unknown_key_seconds: float = Field(
-        1.0, ge=0, description="How long a replica remembers that there is no such key; a new one works after that."
-    )
-    unknown_keys_per_second: float = Field(
-        50.0,
-        gt=0,
-        description="Look-ups of unknown keys from one address per replica, with a burst of ten seconds. "
-        "Beyond it, keys that the replica has not seen get 503 from that address for a while: guessing must not keep "
-        "PostgreSQL busy.",
-    )
     backlog: int = Field(
         100_000,
         ge=1,
         description="Calls of one workspace that may wait for their recording or their turn; further ones with a "
         "recording get 429. Counted every few seconds, so that a burst may go beyond it.",
     )
-    backlog_retry_seconds: int = Field(60, ge=1, description="Retry-After of such a 429.")
-    retry_after_seconds: int = Field(5, ge=1, description="Retry-After of a 503.")
 
 
 _JSON = re.compile(r"application/(json|[a-z0-9!#$&^_.+-]+\+json)", re.ASCII)
@@ -75,7 +71,7 @@ async def read_body(request: Request, options: LimitOptions) -> bytes:
     parts: list[bytes] = []
     held = 0
     try:
-        async with asyncio.timeout(options.body_seconds):
+        async with asyncio.timeout(options.BODY_SECONDS):
             async for part in request.stream():
                 held += len(part)
                 if held > options.body_bytes:

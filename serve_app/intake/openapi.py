@@ -160,9 +160,9 @@ def _sample(kind: type[Refusal]) -> Refusal:
     if kind is errors.TooManyRequests:
         return errors.TooManyRequests(1)
     if kind is errors.BacklogFull:
-        return errors.BacklogFull(LimitOptions().backlog_retry_seconds)
+        return errors.BacklogFull(LimitOptions().BACKLOG_RETRY_SECONDS)
     if kind is errors.Unavailable:
-        return errors.Unavailable(LimitOptions().retry_after_seconds)
+        return errors.Unavailable(LimitOptions().RETRY_AFTER_SECONDS)
     return kind()
 
 

@@ -59,7 +59,7 @@ class Submit:
     def __init__(self, limits: LimitOptions, source_header: str | None) -> None:
         self._limits = limits
         self._source_header = source_header
-        self._gate = Gate(limits.concurrency, limits.retry_after_seconds)
+        self._gate = Gate(limits.concurrency, limits.RETRY_AFTER_SECONDS)
         self._buckets = Buckets(limits.per_minute, limits.burst)
         self._ledger: SubmissionStore
         self._keys: Authenticator
@@ -69,9 +69,9 @@ class Submit:
         limits = self._limits
         self._keys = Authenticator(
             self._find_key,
-            limits.key_seconds,
-            unknown_seconds=limits.unknown_key_seconds,
-            limiter=UnknownKeyLimiter(limits.unknown_keys_per_second, limits.retry_after_seconds),
+            limits.KEY_SECONDS,
+            unknown_seconds=limits.UNKNOWN_KEY_SECONDS,
+            limiter=UnknownKeyLimiter(limits.UNKNOWN_KEYS_PER_SECOND, limits.RETRY_AFTER_SECONDS),
             is_no_key=is_no_key,
         )
 
@@ -83,7 +83,7 @@ class Submit:
             check_media_type(headers.getlist("content-type"), headers.getlist("content-encoding"))
             parsed = parse_body(await read_body(request, self._limits), sender)
             if parsed.submission.recording_url and self._ledger.is_full(sender.workspace_id):
-                raise BacklogFull(self._limits.backlog_retry_seconds)
+                raise BacklogFull(self._limits.BACKLOG_RETRY_SECONDS)
             return _reply(parsed.submission.call_id, await self._record(sender, parsed), left)
 
     def _source(self, request: Request) -> str:
@@ -105,11 +105,11 @@ class Submit:
             raise
         if not done:
             _abandon(task)
-            raise Unavailable(self._limits.retry_after_seconds)
+            raise Unavailable(self._limits.RETRY_AFTER_SECONDS)
         try:
             return task.result()
         except StateUnavailable:
-            raise Unavailable(self._limits.retry_after_seconds) from None
+            raise Unavailable(self._limits.RETRY_AFTER_SECONDS) from None
 
     async def _record(self, sender: Sender, parsed: ParsedBody) -> Accepted:
         """Raises `Unavailable` at the time limit. The call may have been recorded all the same: the sender's retry
@@ -118,11 +118,11 @@ class Submit:
             async with asyncio.timeout(self._limits.database_seconds):
                 return await self._ledger.submit(sender, parsed.submission, parsed.sent)
         except TimeoutError:
-            raise Unavailable(self._limits.retry_after_seconds) from None
+            raise Unavailable(self._limits.RETRY_AFTER_SECONDS) from None
         except CallError as error:
             if isinstance(error, KeyRevoked):
                 self._keys.forget(sender)
-            raise errors.of_call_error(error, self._limits.retry_after_seconds) from error
+            raise errors.of_call_error(error, self._limits.RETRY_AFTER_SECONDS) from error
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:
@@ -141,14 +141,13 @@ def build_api(
     open_store: OpenStore,
     *,
     stamp: bool = True,
-    noop: bool = False,
     source_header: str | None = None,
 ) -> FastAPI:
     """An application with exactly one route, POST /submit: no pages, no schema, no redirects.
 
     `open_store` is entered when the application starts and left when it stops. `stamp`: write X-Request-Id (see
     `errors.RequestIds`). `source_header`: the header in which our own proxy, and nobody else, tells the
-    sender's address; None: it is the connection's. `noop` adds POST /noop, which answers at once: for measurements.
+    sender's address; None: it is the connection's.
     """
     submit = Submit(limits, source_header)
 
@@ -160,11 +159,5 @@ def build_api(
 
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     api.router.add_route("/submit", submit.handle, methods=["POST"])
-    if noop:
-        api.router.add_route("/noop", _noop, methods=["POST"])
     errors.install(api, stamp)
     return api
-
-
-async def _noop(_: Request) -> Response:
-    return Response(b"{}", 202, media_type="application/json")

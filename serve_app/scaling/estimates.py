@@ -11,19 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from db.queue import Backlog, Group, Lane, Pace
+from pipeline.domain.stage import Stage
 
 CALL = "call"  # the whole of a call, in its Conductor
 STAGES: Mapping[str, tuple[str, ...]] = {
     "Conductor": (CALL,),
-    "Transcriber": ("asr",),
-    "Diarizer": ("diarization", "voiceprint"),
+    "Transcriber": (Stage.RECOGNITION,),
+    "Diarizer": (Stage.DIARIZATION, Stage.VOICEPRINT),
 }
 """The stages of a call that each deployment runs."""
 
 PRIOR_SECONDS = 600.0  # weight of a configured factor, in seconds of finished audio
 
 
-class Clock:
+class StageClock:
     """Shares the time of one stage between the calls that are in it. Times are seconds of `now`."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -43,6 +44,11 @@ class Clock:
         begun = self._begun.pop(call, None)
         return None if begun is None else self._each - begun
 
+    def so_far(self, call: object) -> float:
+        """Return the work of `call` in seconds until now; 0 if it is not in the stage."""
+        self._advance()
+        return self._each - self._begun.get(call, self._each)
+
     def _advance(self) -> None:
         now = self._now()
         if self._begun:
@@ -55,12 +61,12 @@ class RtfxMeter:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._clocks: dict[str, Clock] = {}
+        self._clocks: dict[str, StageClock] = {}
         self._sums: dict[tuple[str, int], Pace] = {}
 
     def begin(self, stage: str, call: object) -> None:
         """`call` enters `stage`."""
-        self._clocks.setdefault(stage, Clock(self._now)).begin(call)
+        self._clocks.setdefault(stage, StageClock(self._now)).begin(call)
 
     def end(self, stage: str, call: object, channels: int = 0, audio_seconds: float = 0.0) -> float:
         """Return the seconds that `call` worked in `stage`, which it leaves; 0 if it is not in the stage.
@@ -76,6 +82,11 @@ class RtfxMeter:
             stage, channels, done.calls + 1, done.audio_seconds + audio_seconds, done.worked_seconds + worked
         )
         return worked
+
+    def so_far(self, stage: str, call: object) -> float:
+        """Return the seconds that `call` has worked in `stage`; 0 if it is not in the stage."""
+        clock = self._clocks.get(stage)
+        return clock.so_far(call) if clock else 0.0
 
     def leave(self, call: object) -> float:
         """`call` leaves every stage. Return the seconds that it worked in `CALL` without finishing it."""
@@ -139,7 +150,7 @@ class Estimate:
             return self.replica_seconds(name, 1, seconds * mixed) + self.replica_seconds(name, 2, seconds * (1 - mixed))
         assumed = self._assumed_rtfx[name]
         if name == "Diarizer":  # separates mixed voices, or takes the voiceprint of one party, which is faster
-            stage, assumed = ("diarization", assumed) if channels == 1 else ("voiceprint", assumed * 10)
+            stage, assumed = (Stage.DIARIZATION, assumed) if channels == 1 else (Stage.VOICEPRINT, assumed * 10)
             return seconds / self.rtfx(stage, channels, assumed)
         return seconds / self.rtfx(STAGES[name][0], channels, assumed)
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -24,9 +24,6 @@ class Replicas(BaseModel):
     )
     max_replicas: int = Field(1, ge=1, description="Most replicas that may run.")
     num_cpus: float = Field(0.0, ge=0, description="Cores that Ray reserves for a replica.")
-    price_per_hour: float | None = Field(
-        None, ge=0, description="Cost of a replica per hour, for `switchboard queue`; in any currency."
-    )
 
     @model_validator(mode="after")
     def _ordered(self) -> "Replicas":
@@ -35,7 +32,15 @@ class Replicas(BaseModel):
         return self
 
 
-class EngineReplicas(Replicas):
+class PricedReplicas(Replicas):
+    """Replicas whose cost `switchboard queue` shows."""
+
+    price_per_hour: float | None = Field(
+        None, ge=0, description="Cost of a replica per hour, for `switchboard queue`; in any currency."
+    )
+
+
+class EngineReplicas(PricedReplicas):
     """Replicas of an engine, which may run on a GPU or on a share of one."""
 
     num_gpus: float | None = Field(
@@ -48,45 +53,33 @@ class ScalingOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    UP_SECONDS: ClassVar[float] = 2.0  # how long more replicas must be needed before they are added
+    CONDUCTOR_RTFX: ClassVar[float] = 20.0  # seconds of audio per second, assumed until it is measured
+    TRANSCRIBER_RTFX: ClassVar[float] = 10.0  # likewise
+    DIARIZER_RTFX: ClassVar[float] = 10.0  # likewise, of mixed audio
+    POLL_SECONDS: ClassVar[float] = 2.0  # how often the scaling policies read the queue
+
     intake: Replicas = Field(default_factory=Replicas)
-    conductor: Replicas = Field(default_factory=Replicas)
+    conductor: PricedReplicas = Field(default_factory=PricedReplicas)
     transcriber: EngineReplicas = Field(default_factory=EngineReplicas)
     diarizer: EngineReplicas = Field(default_factory=EngineReplicas)
     task_cpus: float = Field(1.0, gt=0, description="Cores that Ray reserves for a CPU task (decoding, analysis).")
     target_drain_seconds: float = Field(
         300.0, gt=0, description="Time in which the backlog should be worked off: replicas are added until it would be."
     )
-    up_seconds: float = Field(2.0, ge=0, description="How long more replicas must be needed before they are added.")
     down_seconds: float = Field(
         120.0, ge=0, description="How long fewer replicas must be needed before one is removed."
     )
     idle_seconds: float = Field(
         300.0, ge=0, description="How long the last idle replica is kept where min_replicas is 0."
     )
-    conductor_rtfx: float = Field(
-        20.0,
-        gt=0,
-        description="Assumed real-time factor of a Conductor, in seconds of audio per second, until it is measured.",
-    )
-    transcriber_rtfx: float = Field(
-        10.0,
-        gt=0,
-        description="Assumed real-time factor of a Transcriber, in seconds of audio per second, until it is measured.",
-    )
-    diarizer_rtfx: float = Field(
-        10.0,
-        gt=0,
-        description="Assumed real-time factor of a Diarizer on mixed audio, in seconds of audio per second, until it "
-        "is measured.",
-    )
-    poll_seconds: float = Field(2.0, gt=0, description="How often the scaling policies read the queue.")
 
     @property
     def assumed_rtfx(self) -> dict[str, float]:
         """Real-time factor of a replica by deployment, until it is measured."""
-        return {"Conductor": self.conductor_rtfx, "Transcriber": self.transcriber_rtfx, "Diarizer": self.diarizer_rtfx}
+        return {"Conductor": self.CONDUCTOR_RTFX, "Transcriber": self.TRANSCRIBER_RTFX, "Diarizer": self.DIARIZER_RTFX}
 
-    def replicas_of(self, name: str) -> Replicas:
+    def replicas_of(self, name: str) -> PricedReplicas:
         """The bounds of a deployment that works on calls, by its name."""
         return {"Conductor": self.conductor, "Transcriber": self.transcriber, "Diarizer": self.diarizer}[name]
 
@@ -162,15 +155,15 @@ def autoscaling(name: str, options: ScalingOptions) -> dict[str, Any]:
             "name": name,
             "assumed_rtfx": options.assumed_rtfx,
             "target_drain_seconds": options.target_drain_seconds,
-            "poll_seconds": options.poll_seconds,
+            "poll_seconds": options.POLL_SECONDS,
         },
     )
     return {
         "policy": policy,
-        "upscale_delay_s": options.up_seconds,
+        "upscale_delay_s": options.UP_SECONDS,
         "downscale_delay_s": options.down_seconds,
         # An idle replica is noticed after a while, and Serve counts from there.
-        "downscale_to_zero_delay_s": max(0.0, options.idle_seconds - max(options.poll_seconds, LOOK_BACK_SECONDS)),
+        "downscale_to_zero_delay_s": max(0.0, options.idle_seconds - max(options.POLL_SECONDS, LOOK_BACK_SECONDS)),
         "metrics_interval_s": 1,
         "look_back_period_s": LOOK_BACK_SECONDS,
     }

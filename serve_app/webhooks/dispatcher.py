@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from db import event_upkeep, event_views, events
 from db.database import Database
-from db.events import Attempt, Delivery, Verdict
+from db.events import Attempt, Delivery, DeliveryVerdict
 from db.sealing import Sealer, SecretSealed
 from pipeline.errors import LeaseLost
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.webhooks import payload
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.post import Answer, Poster
-from serve_app.webhooks.verdict import Decision, judge
+from serve_app.webhooks.verdict import DeliveryDecision, judge
 
 UPKEEP_SECONDS = 60.0
 LEASE_MARGIN = 10.0  # beyond the longest attempt, for noting it
@@ -39,7 +39,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
         self._poster = poster or Poster(options)
         self._lease_seconds = options.timeout_seconds + LEASE_MARGIN
         self._sending: dict[asyncio.Task[None], Delivery] = {}
-        self._done: Counter[Verdict] = Counter()  # since they were last reported
+        self._done: Counter[DeliveryVerdict] = Counter()  # since they were last reported
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"send": self._send, "listen": self._listen, "upkeep": self._upkeep}
@@ -60,14 +60,14 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             room = 0 if self._stopping else self._options.concurrency - len(self._sending)
             busy = Counter(delivery.endpoint_id for delivery in self._sending.values())
             claimed = (
-                await events.claim(self._database, room, self._options.endpoint_concurrency, busy, self._lease_seconds)
+                await events.claim(self._database, room, self._options.ENDPOINT_CONCURRENCY, busy, self._lease_seconds)
                 if room
                 else []
             )
             for delivery in claimed:
                 self._begin(delivery)
             if not claimed:
-                await self._sleep(self._options.poll_seconds)
+                await self._sleep(self._options.POLL_SECONDS)
 
     async def _listen(self) -> None:
         async for _ in events.wakes(self._database):
@@ -77,7 +77,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
         """Once a minute: what lasted too long, what is too old, and a line in the log where anything happened."""
         while not self._stopping:
             for endpoint_id, reason in await event_upkeep.disable_lasting_failures(
-                self._database, self._options.disable_after_days * DAY
+                self._database, self._options.DISABLE_AFTER_DAYS * DAY
             ):
                 log.error("events: endpoint %s is disabled: %s", endpoint_id, reason)
             if requeued := await event_upkeep.requeue_stuck(self._database):
@@ -121,7 +121,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
 
     async def _attempt(self, delivery: Delivery) -> Answer:
         message_id = payload.message_id(delivery.event.event_id)
-        body = payload.body(delivery.event, delivery.include, self._options.max_body_bytes)
+        body = payload.body(delivery.event, delivery.include, self._options.MAX_BODY_BYTES)
         try:
             secrets = [self._sealer.open(sealed) for sealed in delivery.sealed_secrets]
         except SecretSealed as error:
@@ -129,7 +129,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             return _unsent(delivery, error.message)
         return await self._poster.post(delivery.url, message_id, body, secrets, delivery.clock)
 
-    async def _note(self, delivery: Delivery, answer: Answer, decision: Decision) -> None:
+    async def _note(self, delivery: Delivery, answer: Answer, decision: DeliveryDecision) -> None:
         """Record the outcome, however long the database is away: a sent event should not be sent again."""
         await self._wait_out(
             lambda: events.note(
@@ -142,10 +142,10 @@ def _unsent(delivery: Delivery, outcome: str) -> Answer:
     return Answer(Attempt(delivery.clock.now(), 0.0, None, outcome))
 
 
-def _tell(delivery: Delivery, answer: Answer, decision: Decision) -> None:
+def _tell(delivery: Delivery, answer: Answer, decision: DeliveryDecision) -> None:
     """A line for each attempt; of the receiver no more than the endpoint's id and the status."""
-    level = logging.INFO if decision.verdict is Verdict.DELIVERED else logging.WARNING
-    after = f", next try in {decision.retry_in:.0f} s" if decision.verdict is Verdict.RETRY else ""
+    level = logging.INFO if decision.verdict is DeliveryVerdict.DELIVERED else logging.WARNING
+    after = f", next try in {decision.retry_in:.0f} s" if decision.verdict is DeliveryVerdict.RETRY else ""
     log.log(
         level,
         "event %s %s to endpoint %s: %s (%s) in %.2f s, attempt %d%s",

@@ -1,8 +1,10 @@
 """What a deployment may set about events."""
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from pipeline.audio.address import parse_allowed
+from pipeline.fetch.address import parse_allowed
 
 # The schedule of the standard: at once, then after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
@@ -12,6 +14,11 @@ class WebhookOptions(BaseModel):
     """How events are sent to the endpoints of workspaces, and to where they may be."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ENDPOINT_CONCURRENCY: ClassVar[int] = 8  # deliveries to one endpoint; to a failing one, one until it accepts one
+    POLL_SECONDS: ClassVar[float] = 2.0  # how often to look for due deliveries without a notification
+    DISABLE_AFTER_DAYS: ClassVar[float] = 5.0  # without any delivery, a whole retry schedule included
+    MAX_BODY_BYTES: ClassVar[int] = 1 << 20  # of an event; a larger one omits its transcript, then its record
 
     allowed_hosts: tuple[str, ...] = Field(
         (),
@@ -27,19 +34,7 @@ class WebhookOptions(BaseModel):
         description="Pauses before the second and each further attempt, jittered by 10 %; then the delivery fails.",
     )
     concurrency: int = Field(64, ge=1, description="Deliveries that one Conductor makes at once.")
-    endpoint_concurrency: int = Field(
-        8, ge=1, description="Of these, to one endpoint; a failing endpoint gets one at a time until it accepts one."
-    )
-    poll_seconds: float = Field(2.0, gt=0, description="How often to look for due deliveries without a notification.")
-    disable_after_days: float = Field(
-        5.0,
-        gt=0,
-        description="An endpoint that accepted nothing for this long, a whole retry schedule included, is disabled.",
-    )
     retention_days: float = Field(30.0, gt=0, description="How long events and the log of their deliveries are kept.")
-    max_body_bytes: int = Field(
-        1 << 20, ge=4096, description="Largest event, in bytes; a larger one omits its transcript, then its record."
-    )
 
     @field_validator("allowed_hosts")
     @classmethod

@@ -1,21 +1,28 @@
-"""What an event looks like to its receiver: the models are the contract, `events.schema.json` is written from them.
+"""What an event looks like to its receiver: models, one per entry of `db.event_types`, and the body of a delivery.
 
-`python -m serve_app.webhooks.payload` writes it; a test keeps it true, and checks what is sent against it.
+`python -m serve_app.webhooks.payload` writes `events.schema.json` and the table of types in `README.md` from them.
+Tests keep both true and check what is sent against the schema.
 """
 
 import json
+import operator
 from collections.abc import Collection
 from datetime import UTC, date, datetime, time
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.alias_generators import to_camel
 
+from db import event_types
+from db.event_types import EventType
 from db.events import Event
 
 SCHEMA_FILE = Path(__file__).with_name("events.schema.json")
+README = Path(__file__).with_name("README.md")
+BEGIN, END = "<!-- written by python -m serve_app.webhooks.payload -->", "<!-- end -->"
 
 
 class _Part(BaseModel):
@@ -116,45 +123,25 @@ class _Event(_Part):
     timestamp: datetime = Field(description="When it happened, in UTC; later events of a call have later ones.")
 
 
-class CallReceived(_Event):
-    """The call is known."""
-
-    type: Literal["call.received"]
-    data: CallData
-
-
-class CallTranscribing(_Event):
-    """There is a recording to work on: the first one, or another one than before."""
-
-    type: Literal["call.transcribing"]
-    data: CallData
-
-
-class CallCompleted(_Event):
-    """Transcript and findings are there. Comes again, with the same jobId, when changed data led to new findings."""
-
-    type: Literal["call.completed"]
-    data: CompletedData
-
-
-class CallFailed(_Event):
-    """The call failed."""
-
-    type: Literal["call.failed"]
-    data: CallData
-
-
 class WebhookTest(_Event):
-    """A person looks whether events arrive."""
+    """A person asked for a test. Belongs to no call and is not in the log."""
 
     type: Literal["webhook.test"]
     data: TrialData
 
 
-AnyEvent = Annotated[
-    CallReceived | CallTranscribing | CallCompleted | CallFailed | WebhookTest, Field(discriminator="type")
-]
-EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
+def adapter() -> TypeAdapter[Any]:
+    """Return what reads and checks events of every type."""
+    models = [*map(_model, event_types.EVENT_TYPES), WebhookTest]
+    any_event: Any = Annotated[reduce(operator.or_, models), Field(discriminator="type")]
+    return TypeAdapter(any_event)
+
+
+def _model(kind: EventType) -> type[_Event]:
+    data = CompletedData if kind.parts else CallData
+    name = "".join(word.title() for word in kind.name.split("."))
+    fields: dict[str, Any] = {"type": (Literal[kind.name], ...), "data": (data, ...)}
+    return create_model(name, __base__=_Event, __doc__=kind.description, **fields)
 
 
 def message_id(event_id: UUID) -> str:
@@ -174,7 +161,7 @@ def body(event: Event, include: Collection[str], max_bytes: int) -> bytes:
     endpoint no longer asks for is left out at once. Over `max_bytes` the transcript is left out, then the record.
     """
     parts = {"record": event.record, "transcript": event.transcript}
-    wanted = {name: part for name, part in parts.items() if name in include and event.type == "call.completed"}
+    wanted = {name: parts[name] for name in event_types.parts(event.type) if name in include}
     omitted: list[str] = []
     while True:
         data = event.data | wanted | ({"omitted": omitted} if omitted else {})
@@ -195,7 +182,7 @@ def trial_event(endpoint_id: UUID, at: datetime) -> Event:
 def schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of every event."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Events of Switchboard"} | (
-        EVENT.json_schema(by_alias=True, mode="serialization")
+        adapter().json_schema(by_alias=True, mode="serialization")
     )
 
 
@@ -207,5 +194,19 @@ def _dumped(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def documented() -> str:
+    """Return the table of event types in Markdown."""
+    kinds = [(kind.name, kind.description) for kind in event_types.EVENT_TYPES]
+    kinds.append(("webhook.test", str(WebhookTest.__doc__)))
+    return "\n".join(("| Event | Sent when |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in kinds)))
+
+
+def readme() -> str:
+    """Return the README for receivers with the table of today."""
+    before, rest = README.read_text(encoding="utf-8").split(BEGIN)
+    return f"{before}{BEGIN}\n{documented()}\n{END}{rest.split(END)[1]}"
+
+
 if __name__ == "__main__":
     SCHEMA_FILE.write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")
+    README.write_text(readme(), encoding="utf-8")

@@ -14,10 +14,11 @@ import httpx
 
 from db.clock import Clock
 from db.events import Attempt
-from pipeline.audio.address import HOW_TO_ALLOW, REFUSED_PORTS, Guard, Resolver, Target, parse_allowed, resolve
-from pipeline.audio.transport import GuardedBackend
 from pipeline.errors import AddressForbidden, CallError, RecordingUnreachable
-from pipeline.retry_after import retry_after
+from pipeline.fetch.address import HOW_TO_ALLOW, REFUSED_PORTS, Guard, Resolver, Target, parse_allowed, resolve
+from pipeline.fetch.outcomes import is_tls
+from pipeline.fetch.transport import GuardedBackend, trust
+from pipeline.runtime.retry_after import retry_after
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.signing import sign
 
@@ -44,7 +45,7 @@ class Poster:
         self._options = options
         self._rules = [parse_allowed(entry) for entry in options.allowed_hosts]
         self._guard = Guard(options.allowed_hosts, PORTS, REFUSED_PORTS, resolver)
-        self._ssl_context = ssl_context or _trust(options.ca_file)
+        self._ssl_context = ssl_context or trust(options.ca_file)
 
     def check(self, url: str) -> Target:
         """Where `url` leads, by its text. Raises AddressForbidden with a sentence about receivers."""
@@ -135,10 +136,8 @@ def _headers(
     target: Target, message_id: str, body: bytes, secrets: Sequence[str], at: datetime
 ) -> list[tuple[bytes, bytes]]:
     now = int(at.timestamp())
-    default = {"http": 80, "https": 443}[target.scheme]
-    host = f"[{target.host}]" if ":" in target.host else target.host
     named = {
-        "host": host if target.port == default else f"{host}:{target.port}",
+        "host": target.host_header,
         "user-agent": f"Switchboard/{_version()}",
         "content-type": "application/json",
         "content-length": str(len(body)),
@@ -162,10 +161,7 @@ def _about_receivers(error: AddressForbidden) -> AddressForbidden:
 
 
 def _told(error: Exception) -> str:
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLError):
-        cause = cause.__cause__ or cause.__context__
-    if cause is not None:
+    if is_tls(error):
         return "TLS could not be agreed"
     if isinstance(error, httpcore.ConnectError | httpcore.ConnectTimeout):
         return "no connection could be made"
@@ -181,10 +177,3 @@ def _version() -> str:
         return version("switchboard-calls")
     except PackageNotFoundError:
         return "unpackaged"
-
-
-def _trust(ca_file: str | None) -> ssl.SSLContext:
-    context = httpx.create_ssl_context(trust_env=False)
-    if ca_file:
-        context.load_verify_locations(ca_file)
-    return context

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from db.events import Verdict
+from db.events import DeliveryVerdict
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.post import Answer
 
@@ -13,15 +13,15 @@ THROTTLED = frozenset({429, 503})  # the receiver speaks of itself, not of this 
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DeliveryDecision:
     """`retry_in`: seconds until the next attempt of this delivery; `pause`: seconds without any to its endpoint."""
 
-    verdict: Verdict
+    verdict: DeliveryVerdict
     retry_in: float = 0.0
     pause: float = 0.0
 
 
-def judge(answer: Answer, failures: int, options: WebhookOptions, chance: float | None = None) -> Decision:
+def judge(answer: Answer, failures: int, options: WebhookOptions, chance: float | None = None) -> DeliveryDecision:
     """The decision after an attempt that `failures` failed ones came before.
 
     2xx is success, 410 the end of the endpoint, anything else a failure, redirects too. Retry-After lengthens the pause
@@ -30,13 +30,13 @@ def judge(answer: Answer, failures: int, options: WebhookOptions, chance: float 
     """
     status = answer.attempt.status
     if status is not None and 200 <= status < 300:
-        return Decision(Verdict.DELIVERED)
+        return DeliveryDecision(DeliveryVerdict.DELIVERED)
     if status == GONE:
-        return Decision(Verdict.GONE)
+        return DeliveryDecision(DeliveryVerdict.GONE)
     wished = answer.retry_after or 0.0
     pause = wished if status in THROTTLED else 0.0
     if failures >= len(options.retry_seconds):
-        return Decision(Verdict.GIVE_UP, pause=pause)
+        return DeliveryDecision(DeliveryVerdict.FAILED, pause=pause)
     drawn = random.random() if chance is None else chance  # noqa: S311 (not for secrets)
     scheduled = options.retry_seconds[failures] * (1 - JITTER + 2 * JITTER * drawn)
-    return Decision(Verdict.RETRY, max(scheduled, wished), pause)
+    return DeliveryDecision(DeliveryVerdict.RETRY, max(scheduled, wished), pause)

@@ -30,7 +30,7 @@ async def test_a_call_arrives_as_received_transcribing_and_completed(client: Cli
         "call.completed",
     ]
     for event in (received, transcribing, completed):
-        payload.EVENT.validate_python(event)
+        payload.adapter().validate_python(event)
         assert event["data"]["callId"] == bodies[-1]["callId"]
     assert transcribing["data"]["jobId"] == completed["data"]["jobId"] == answers[-1]["jobId"]
     assert record.transcript is not None

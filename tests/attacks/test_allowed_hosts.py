@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from db import directory, views
-from pipeline.audio.fetch import FetchOptions
-from pipeline.process import ProcessOptions
-from pipeline.workers import LocalWorkers
+from pipeline.fetch.fetcher import FetchOptions
+from pipeline.options import ProcessOptions
+from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World, new_world
+from tests.tuned import tuned
 from tests.unit.test_fetch import reply, serving
 
 
@@ -36,7 +37,7 @@ async def test_a_host_of_one_workspace_is_fetched_from_for_that_workspace_alone(
     await directory.set_allowed_hosts(world.database, world.workspace_id, ["127.0.0.1"])
     assert await directory.allowed_hosts(world.database, world.workspace_id) == ("127.0.0.1",)
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions())
-    fast = ProcessingOptions(lease_seconds=5, poll_seconds=0.1, drain_seconds=0)
+    fast = tuned(ProcessingOptions, lease_seconds=5, poll_seconds=0.1, drain_seconds=0)
     conductor = ConductorLoop(world.database, LocalWorkers(None, None), fast, options)
     async with serving(reply()) as server:
         await conductor.start()

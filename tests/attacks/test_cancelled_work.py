@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
-from pipeline.actors import RayWorkers, TaskLost
-from pipeline.audio.decode import DecodeOptions, decode_file
-from pipeline.workers import Held
+from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.runtime.actors import RayWorkers, TaskLost
+from pipeline.runtime.workers import Held
 from tests import cluster
 from tests.attacks.test_decoder import gigabyte_of_silence
 
@@ -122,7 +122,8 @@ async def test_a_superseded_decoding_ends_with_its_decoder(workers: RayWorkers, 
         found = []
         for one in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if "pipeline.audio.sandbox.child" in one.cmdline() and '"max_seconds": 999999.5' in one.cmdline()[-1]:
+                command = one.cmdline()
+                if "pipeline.audio.decode.sandbox.child" in command and '"max_seconds": 999999.5' in command[-1]:
                     found.append(one)
         return found
 

@@ -19,12 +19,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.audio.decode import DecodeOptions, decode_file
-from pipeline.audio.sandbox import jail, runner, wire
-from pipeline.audio.sandbox.wire import Kind, Order
-from pipeline.cancel import cancellable
+from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.sandbox import jail, runner, wire
+from pipeline.audio.decode.sandbox.wire import Kind, Order
 from pipeline.errors import DecoderFailed, EngineLost, RecordingError, TimedOut
-from pipeline.workers import LocalWorkers
+from pipeline.runtime.cancel import cancellable
+from pipeline.runtime.workers import LocalWorkers
+from tests.tuned import tuned
 from tests.unit.test_absurd_media import m4a
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="these bounds are Linux's")
@@ -34,7 +35,7 @@ def decoders() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if "pipeline.audio.sandbox.child" in child.cmdline():
+            if "pipeline.audio.decode.sandbox.child" in child.cmdline():
                 found.append(child)
     return found
 
@@ -119,7 +120,7 @@ def test_the_decoder_holds_nothing_of_its_parent(
 
 PROBE = """
 import ctypes, os, signal, socket, sys
-from pipeline.audio.sandbox import jail
+from pipeline.audio.decode.sandbox import jail
 held = jail.enter(1 << 28, 20)
 assert all(held.values()), held
 refused = []
@@ -170,7 +171,7 @@ def test_a_recording_that_crashes_the_decoder_fails_for_good_in_a_plain_sentence
     error = fate(decoding)
     assert isinstance(error, DecoderFailed)
     assert not error.retryable
-    assert error.message == "The recording makes the decoder crash."
+    assert error.message == "The recording crashes the decoder."
 
 
 def test_a_decoder_that_somebody_else_kills_is_no_fault_of_the_recording(
@@ -186,7 +187,7 @@ def test_a_recording_that_takes_more_memory_than_it_may_fails_for_good() -> None
     """Twelve megabytes whose index takes 240. FFmpeg may go on without what it was refused, and find nothing."""
     file = m4a(samples=10_000_000) + bytes(12 << 20)
     with pytest.raises(RecordingError) as failure:
-        decode_file(io.BytesIO(file), DecodeOptions(memory_bytes=1 << 26))
+        decode_file(io.BytesIO(file), tuned(DecodeOptions, memory_bytes=1 << 26))
     assert not failure.value.retryable
 
 
@@ -228,7 +229,7 @@ def test_the_time_for_a_file_follows_from_its_bytes() -> None:
 def test_when_nobody_waits_any_longer_the_decoder_is_killed(long: Path) -> None:
     with cancellable() as left:
         threading.Timer(1.0, left.set).start()
-        with pytest.raises(TimedOut, match="Nobody"):
+        with pytest.raises(TimedOut, match="canceled"):
             decode_file(long, LONG)
     assert not decoders()
 
@@ -249,7 +250,7 @@ async def test_a_call_that_is_cancelled_takes_its_decoder_with_it(long: Path) ->
 
 @LINUX
 def test_a_decoder_dies_with_its_parent(long: Path) -> None:
-    program = f"from pipeline.audio.decode import *; decode_file({str(long)!r}, DecodeOptions(max_seconds=1e6))"
+    program = f"from pipeline.audio.decode.decoder import *; decode_file({str(long)!r}, DecodeOptions(max_seconds=1e6))"
     parent = subprocess.Popen([sys.executable, "-c", program])
     try:
         deadline = time.monotonic() + 30
@@ -291,10 +292,10 @@ def test_nor_does_it_choose_the_sentence_that_people_read(data: bytes) -> None:
 
 def test_the_decoder_runs_the_code_of_whoever_starts_it(tmp_path: Path) -> None:
     """Also where the code lies on PYTHONPATH or where Ray put it, and another version is installed."""
-    repository = Path(runner.__file__).parents[3]
+    repository = Path(runner.__file__).parents[4]
     shutil.copytree(repository / "pipeline", tmp_path / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "pipeline/audio/sandbox/child.py").write_text("raise SystemExit('the copy was run')\n")
-    ask = "from pipeline.audio.sandbox import runner; runner.confinement()"
+    (tmp_path / "pipeline/audio/decode/sandbox/child.py").write_text("raise SystemExit('the copy was run')\n")
+    ask = "from pipeline.audio.decode.sandbox import runner; runner.confinement()"
     environment = {"PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-c", ask]
     asked = subprocess.run(command, check=False, cwd="/", env=environment, capture_output=True, text=True)

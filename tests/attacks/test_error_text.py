@@ -9,9 +9,9 @@ import pytest
 from ray.exceptions import RayTaskError
 
 import pipeline.errors
-from pipeline.actors import _unwrapped
 from pipeline.analysis.step import run
 from pipeline.errors import CallError, EngineError, StorageError, told
+from pipeline.runtime.actors import _unwrapped
 from tests.unit.calls_by_hand import call
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,8 +4,8 @@ import ipaddress
 
 import pytest
 
-from pipeline.audio.address import Guard, own_addresses
 from pipeline.errors import AddressForbidden
+from pipeline.fetch.address import Guard, own_addresses
 
 ALL_PORTS = ("1-65535",)
 OWN = frozenset(ipaddress.ip_address(text) for text in ("127.0.0.1", "::1", "8.8.4.4", "10.0.0.5", "fd00::5"))

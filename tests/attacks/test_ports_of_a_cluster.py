@@ -1,4 +1,4 @@
-"""A cluster of two machines as cluster.yaml starts it: what listens is what README.md lists, and wants the token.
+"""A cluster of two machines as cluster.yaml starts it: what listens is in docs/operating.md, and wants the token.
 
 The machines are network name spaces of this one, which only root makes. Takes minutes: `make attacks` runs it.
 """
@@ -155,8 +155,8 @@ def _ip(*arguments: str) -> None:
 
 
 def listed() -> dict[range, str]:
-    """The ports of README.md's table, and what each does without the token."""
-    rows = re.findall(r"^\| ([\d, -]+) \| .* \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    """The ports of the table in docs/operating.md, and what each does without the token."""
+    rows = re.findall(r"^\| ([\d, -]+) \| .* \| (.*) \|$", (ROOT / "docs" / "operating.md").read_text(), re.MULTILINE)
     found = {}
     for ports, without in rows:
         for part in ports.split(", "):

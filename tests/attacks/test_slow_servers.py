@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from pipeline.audio.fetch import FetchOptions
-from pipeline.process import ProcessOptions
-from pipeline.workers import LocalWorkers
+from pipeline.fetch.fetcher import FetchOptions
+from pipeline.options import ProcessOptions
+from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.attacks.test_allowed_hosts import fate
 from tests.postgres import World, new_world
+from tests.tuned import tuned
 from tests.unit.test_fetch import reply, serving
 
 HELD = "SELECT count(*) AS n FROM jobs WHERE state = 'fetching' AND lease_until IS NOT NULL"
@@ -27,8 +28,14 @@ async def test_recordings_that_never_arrive_hold_no_place_of_others(world: World
 
     other = await new_world(world.database)
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1",)))
-    few = ProcessingOptions(
-        concurrency=1, fetch_concurrency=8, fetch_per_workspace=6, poll_seconds=0.1, lease_seconds=5, drain_seconds=0
+    few = tuned(
+        ProcessingOptions,
+        concurrency=1,
+        fetch_concurrency=8,
+        fetch_per_workspace=6,
+        poll_seconds=0.1,
+        lease_seconds=5,
+        drain_seconds=0,
     )
     conductor = ConductorLoop(world.database, LocalWorkers(None, None), few, options)
     async with serving(silence) as slow, serving(reply()) as good:
@@ -60,7 +67,7 @@ async def test_calls_that_never_end_hold_no_place_of_those_who_have_none(world: 
     """Six of tenant A, with two places; B finds one, and no second one as long as A's have to wait."""
     other = await new_world(world.database)
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1",)))
-    few = ProcessingOptions(concurrency=2, poll_seconds=0.1, lease_seconds=5, drain_seconds=0)
+    few = tuned(ProcessingOptions, concurrency=2, poll_seconds=0.1, lease_seconds=5, drain_seconds=0)
     conductor = ConductorLoop(world.database, Endless(None, None), few, options)
 
     async def at_work() -> Counter[UUID]:

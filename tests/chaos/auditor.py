@@ -229,7 +229,7 @@ def _record(stored: Stored, call: Row, urls: Sequence[str], truth: Truth) -> Ite
     if {one["sha256"] for one in kept} != whole:
         yield Fault("wrong", f"{len(kept)} recordings are kept, and not those that were handed out whole")
     if len(whole) < len(urls) and not call["warnings"]:
-        yield Fault("wrong", "one of its two recordings could not be had and no warning says so")
+        yield Fault("wrong", "one of its two recordings could not be fetched and no warning says so")
     for one in kept:
         yield from _file(one)
 

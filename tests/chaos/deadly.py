@@ -8,35 +8,34 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import asr
-from pipeline.actors import TranscriberReplica
+from pipeline.asr.engine import AsrOptions
 from pipeline.domain.speech import Chunk, ChunkText
+from pipeline.runtime.actors import TranscriberReplica
 
 LOUD = 0.9  # a sample beyond it kills the process
-ONCE = "SWITCHBOARD_TEST_DIES_ONCE"  # a folder: the first careful pass kills the process and leaves a file there
+ONCE = "SWITCHBOARD_TEST_DIES_ONCE"  # a folder: the first pass with fallback kills the process and leaves a file there
 
 
 class Deadly:
     """Recognises nothing, in batches of 4, half a second each."""
 
+    Options = AsrOptions
     name, max_chunk_seconds, packing, batch_size, batches_at_once = "deadly", 30.0, False, 4, 1
 
-    def __init__(self, _options: Any) -> None: ...
-
-    def detect_languages(self, samples: Sequence[Any], chunks: Sequence[Chunk]) -> list[dict[str, float]]:
-        return [{"en": 1.0} for _ in chunks]
+    def __init__(self, _options: Any, _store: Path | None = None) -> None: ...
 
     def transcribe(
         self,
         samples: Sequence[Any],
         chunks: Sequence[Chunk],
         vocabularies: Sequence[Sequence[str]] = (),
-        careful: bool = False,
+        with_fallback: bool = False,
     ) -> list[ChunkText]:
         time.sleep(0.1)
-        if any(abs(one).max(initial=0.0) > LOUD for one in samples) or (careful and _first_time()):
+        if any(abs(one).max(initial=0.0) > LOUD for one in samples) or (with_fallback and _first_time()):
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(0.4)
-        return [ChunkText(chunk, "en", 1.0, (), 0.0, 0.0, careful=careful) for chunk in chunks]
+        return [ChunkText(chunk, "en", 1.0, (), 0.0, 0.0, with_fallback=with_fallback) for chunk in chunks]
 
 
 def _first_time() -> bool:

@@ -13,16 +13,22 @@ from collections.abc import Callable
 from typing import Any
 
 from db.database import Database
-from pipeline.audio.fetch import FetchOptions
-from pipeline.audio.hear import Loaded
-from pipeline.process import ProcessOptions
-from pipeline.workers import Held, LocalWorkers
+from pipeline.audio.analyze import Loaded
+from pipeline.fetch.fetcher import FetchOptions
+from pipeline.options import ProcessOptions
+from pipeline.runtime.workers import Held, LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.chaos.deadly import LOUD, Deadly
+from tests.tuned import tuned
 
-OPTIONS = ProcessingOptions(
-    lease_seconds=1.5, poll_seconds=0.1, backoff_seconds=0.1, max_backoff_seconds=0.5, retry_window_seconds=300
+OPTIONS = tuned(
+    ProcessingOptions,
+    lease_seconds=1.5,
+    poll_seconds=0.1,
+    backoff_seconds=0.1,
+    max_backoff_seconds=0.5,
+    retry_window_seconds=300,
 )
 PAUSE = "SWITCHBOARD_TEST_PAUSE"  # seconds that each CPU task takes longer
 
@@ -41,9 +47,9 @@ class DeadlyWorkers(LocalWorkers):
         return await super().compute(fn, *args)
 
 
-def conducting(database: Database, storage: str) -> ConductorLoop:
+def conducting(database: Database, storage: str, processing: ProcessingOptions = OPTIONS) -> ConductorLoop:
     options = ProcessOptions(storage=storage, fetch=FetchOptions(allowed_hosts=("127.0.0.1",)))
-    return ConductorLoop(database, DeadlyWorkers(), OPTIONS, options)
+    return ConductorLoop(database, DeadlyWorkers(), processing, options)
 
 
 async def main(url: str, storage: str) -> None:

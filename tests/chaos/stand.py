@@ -45,7 +45,6 @@ SETTINGS = {
     "FETCH__ALLOWED_HOSTS": '["127.0.0.1"]',
     "PROCESSING__RETRY_WINDOW_SECONDS": "30",  # how long a 404 may last; six hours in production
     "PROCESSING__BACKOFF_SECONDS": "0.5",
-    "PROCESSING__MAX_BACKOFF_SECONDS": "4",
     "LIMITS__PER_MINUTE": "1000000",
     "LIMITS__BURST": "10000",
     "SCALING__INTAKE__MIN_REPLICAS": "2",

@@ -15,6 +15,7 @@ import pytest_asyncio
 from db import calls, jobs, results
 from db.recording_urls import UrlSealer, readable
 from pipeline.domain.speech import Layout, LayoutKind, Recording, Transcript
+from pipeline.domain.stage import Stage
 from pipeline.errors import RecordingGone
 from serve_app.intake.schemas import parse_body
 from tests.chaos.auditor import Fault, Truth, audit
@@ -70,7 +71,7 @@ class Kept:
                 file = self.folder / f"{lease.job.job_id}.wav"
                 file.write_bytes(SOUND)
                 fetched = (Recording(0, file.as_uri(), DIGEST, len(SOUND)),)
-                await results.record(self.world.database, lease, "fetch", fetched)
+                await results.record(self.world.database, lease, Stage.FETCH, fetched)
             await calls.complete(self.world.database, lease, TRANSCRIPT, (), None)
 
     def audit(self) -> list[Fault]:

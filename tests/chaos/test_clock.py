@@ -25,6 +25,7 @@ from tests.chaos.recordings import Recordings, noise
 from tests.cluster import ROOT
 from tests.postgres import World
 from tests.receiver import receiving
+from tests.tuned import tuned
 
 pytestmark = pytest.mark.skipif(skew.missing() is not None, reason=str(skew.missing()))
 
@@ -101,7 +102,7 @@ async def test_a_conductor_whose_clock_is_ahead_waits_for_the_second_file_as_lon
 
 @pytest.mark.parametrize("seconds", [skew.SECONDS, -skew.SECONDS])
 async def test_events_are_signed_with_a_time_that_receivers_take(seconds: int, world: World, folder: Path) -> None:
-    options = WebhookOptions(allowed_hosts=("127.0.0.1",), poll_seconds=0.1)
+    options = tuned(WebhookOptions, allowed_hosts=("127.0.0.1",), poll_seconds=0.1)
     secret = signing.new_secret()
     async with receiving() as receiver:
         await webhooks.add(world.database, world.workspace_id, receiver.url, Sealer([KEY]).seal(secret))

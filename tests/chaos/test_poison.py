@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipeline.actors import RayWorkers, TaskLost
-from pipeline.audio.hear import Loaded
+from pipeline.audio.analyze import Loaded
 from pipeline.domain.speech import AudioInMemory, Chunk, Layout, LayoutKind
 from pipeline.errors import WorkerLost
-from pipeline.workers import Held
+from pipeline.runtime.actors import RayWorkers, TaskLost
+from pipeline.runtime.workers import Held
 from tests.chaos.deadly_conductor import OPTIONS
 from tests.chaos.recordings import RATE, Recordings, noise
 from tests.cluster import ROOT, serving
@@ -68,7 +68,7 @@ async def test_a_recording_that_kills_its_engine_fails_alone_though_others_share
             innocent += 1
 
     asking = [asyncio.create_task(ask(workers)) for workers in (one, one, two, two)]
-    with pytest.raises(WorkerLost, match="nothing else at work"):
+    with pytest.raises(WorkerLost, match="nothing else running"):
         await asyncio.wait_for(poison, 450)
     await asyncio.gather(*asking)
     assert innocent >= 4
@@ -76,7 +76,7 @@ async def test_a_recording_that_kills_its_engine_fails_alone_though_others_share
 
 async def test_an_engine_that_dies_in_the_middle_of_a_careful_pass_is_asked_again(transcriber: Any, died: Path) -> None:
     texts = await asyncio.wait_for(RayWorkers(transcriber, transcriber).transcribe(held(0.1), CHUNKS, (), True), 120)
-    assert [(text.chunk, text.careful) for text in texts] == [(chunk, True) for chunk in CHUNKS]
+    assert [(text.chunk, text.with_fallback) for text in texts] == [(chunk, True) for chunk in CHUNKS]
     assert len(list(died.iterdir())) == 1
 
 
@@ -94,7 +94,7 @@ async def test_a_recording_that_kills_its_conductor_each_time_fails_alone(world:
         for call, content in calls.items():
             await world.submit(call_id=call, recording_url=recordings.add("good", content))
         died = await conducted_to_the_end(world, tmp_path)
-    assert died == [-signal.SIGKILL] * OPTIONS.max_crashes
+    assert died == [-signal.SIGKILL] * OPTIONS.MAX_CRASHES
     states = {call: (await world.row(call)) for call in calls}
     assert (states[poison]["state"], states[poison]["failure_code"]) == ("failed", "worker_lost")
     assert "at the same stage" in states[poison]["failure_message"]

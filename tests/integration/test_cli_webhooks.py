@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from db import calls, events, keys
 from db.database import EVERY_WORKSPACE, Database
-from db.events import Attempt, Verdict
+from db.events import Attempt, DeliveryVerdict
 from pipeline.domain.call import Submission
 from serve_app.cli import app, state
 from serve_app.cli.doctor import webhooks as checks_webhooks
@@ -84,7 +84,7 @@ def submit(secret: str) -> UUID:
     return call_id
 
 
-def attempt(verdict: Verdict, status: int = 500) -> None:
+def attempt(verdict: DeliveryVerdict, status: int = 500) -> None:
     """Whatever is due, noted so."""
 
     async def work(database: Database) -> None:
@@ -104,7 +104,7 @@ def test_an_endpoint_is_added_tested_and_shown_and_its_secret_only_once(receiver
     assert tested["taken"] and tested["status"] == 204
     (seen,) = receiver.seen
     assert Webhook(secret).verify(seen.body, seen.headers)["type"] == "webhook.test"
-    payload.EVENT.validate_json(seen.body)
+    payload.adapter().validate_json(seen.body)
     assert tested["webhook_id"] == seen.message_id
     shown = switchboard("show", one).output + switchboard("list").output + json.dumps(ok("list"))
     assert secret not in shown and "secret" not in shown
@@ -186,7 +186,7 @@ def test_deliveries_tell_what_happened_and_replay_sends_again(receiver: Receiver
     secret = workspace()
     one = ok("add", receiver.url)["endpoint"]["endpoint_id"]
     call_id = submit(secret)
-    attempt(Verdict.RETRY)
+    attempt(DeliveryVerdict.RETRY)
     (waiting,) = ok("deliveries", one, "--call", str(call_id))
     assert (waiting["state"], waiting["attempts"], waiting["log"][0]["answer"]) == ("waiting", 1, "out of order")
     listed = switchboard("deliveries").output
@@ -200,12 +200,12 @@ def test_deliveries_tell_what_happened_and_replay_sends_again(receiver: Receiver
             await connection.execute(sa.text("UPDATE webhook_deliveries SET not_before = now()"))
 
     with_database(due)
-    attempt(Verdict.GIVE_UP)
+    attempt(DeliveryVerdict.FAILED)
     (given_up,) = ok("deliveries", "--failed")
     assert given_up["webhook_id"].startswith("evt_")
     assert ok("replay", one, "--event", given_up["webhook_id"])["replayed"] == 1
     assert ok("replay", one, "--failed")["replayed"] == 0
-    attempt(Verdict.DELIVERED, 200)
+    attempt(DeliveryVerdict.DELIVERED, 200)
     assert ok("replay", one, "--since", "1h")["replayed"] == 1
     assert ok("replay", one, "--since", "2099-01-01T00:00:00Z")["replayed"] == 0
 
@@ -214,7 +214,7 @@ def test_an_endpoint_that_ended_itself_shows_why_and_is_enabled_again(receiver: 
     secret = workspace()
     one = ok("add", receiver.url)["endpoint"]["endpoint_id"]
     submit(secret)
-    attempt(Verdict.GONE, 410)
+    attempt(DeliveryVerdict.GONE, 410)
     assert ok("list")[0]["disabled_reason"] == "The receiver wants nothing more: status 410."
     assert "disabled" in switchboard("list").output
     (disabled,) = [check for check in checks_webhooks.endpoints(Settings()) if "disabled" in check.found]

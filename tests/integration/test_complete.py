@@ -11,12 +11,12 @@ import pytest
 from db import calls, jobs, results, views
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.speech import (
+    AudioAnalysis,
     Bleed,
     Chunk,
     ChunkText,
     Diarization,
     Doubt,
-    Heard,
     Label,
     LabelKind,
     LanguageStretch,
@@ -33,6 +33,7 @@ from pipeline.domain.speech import (
     Voiceprint,
     Word,
 )
+from pipeline.domain.stage import Stage
 from pipeline.errors import EngineError, LeaseLost, NotAudio
 from pipeline.speakers.policy import Voices
 from pipeline.speakers.roles import RoleOptions
@@ -54,12 +55,12 @@ TRANSCRIPT = Transcript(
 )
 FETCHED = (Recording(0, "file:///r/1", "aa" * 32, 1234, "audio/wav"), Recording(1, "file:///r/2", "bb" * 32, 99))
 CHUNK_TEXT = ChunkText(
-    Chunk(0, 0.0, 2.0, "en"), "en", 0.9, (WORD,), -math.inf, 0.01, {"en": 0.9, "es": 0.1}, 1.2, 0.4, careful=True
+    Chunk(0, 0.0, 2.0, "en"), "en", 0.9, (WORD,), -math.inf, 0.01, {"en": 0.9, "es": 0.1}, 1.2, 0.4, with_fallback=True
 )
 DOUBT = Doubt(0, 0.5, 0.9, ("improbable",), "Hello")
 TEXTS = Recognized((CHUNK_TEXT,), "test", (DOUBT,), (LanguageStretch(0, 0.0, 2.0, "en", 0.9),))
 STAGE_RESULTS = {
-    "audio": Heard(
+    Stage.AUDIO: AudioAnalysis(
         LAYOUT,
         12.5,
         ((Span(0.0, 2.0),), ()),
@@ -67,10 +68,10 @@ STAGE_RESULTS = {
         ("a warning",),
         ((Label(0.0, 12.5, LabelKind.SPEECH, 0.8),), (Label(0.0, 12.5, LabelKind.SILENCE),)),
     ),
-    "asr": TEXTS,
-    "diarization": Diarization((SpeakerSpan(0.0, 1.0, "S0"),), {"S0": Voiceprint((0.6, 0.8), "m", 3.0)}, "test"),
-    "voiceprint": None,
-    "speakers": TRANSCRIPT,
+    Stage.RECOGNITION: TEXTS,
+    Stage.DIARIZATION: Diarization((SpeakerSpan(0.0, 1.0, "S0"),), {"S0": Voiceprint((0.6, 0.8), "m", 3.0)}, "test"),
+    Stage.VOICEPRINT: None,
+    Stage.SPEAKERS: TRANSCRIPT,
 }
 VOICE = Voiceprint((0.6, 0.8), "m", 17.5)  # a model that is calibrated
 VOICES = Voices(RoleOptions(calibration=CALIBRATIONS))
@@ -102,20 +103,20 @@ async def complete(world: World, lease: jobs.Lease, *findings: Finding, voice: V
     assert await calls.complete(world.database, lease, TRANSCRIPT, findings, voice, [], VOICES) is None
 
 
-async def loaded(world: World, lease: jobs.Lease) -> dict[str, object]:
+async def loaded(world: World, lease: jobs.Lease) -> dict[Stage, object]:
     """What the stages recorded; once all recordings are there, the legs are what was fetched."""
     found = await results.load(world.database, lease)
-    assert found.pop(results.LEGS, ()) == found.get("fetch", ())
+    assert found.pop(Stage.LEG, ()) == found.get(Stage.FETCH, ())
     return found
 
 
 async def test_every_stage_result_reads_back_as_it_was_recorded(world: World) -> None:
     lease = await taken(world)
     assert await loaded(world, lease) == {}
-    await results.record(world.database, lease, "fetch", FETCHED)
+    await results.record(world.database, lease, Stage.FETCH, FETCHED)
     for stage, result in STAGE_RESULTS.items():
         await results.record(world.database, lease, stage, result)
-    assert await loaded(world, lease) == {"fetch": FETCHED} | STAGE_RESULTS
+    assert await loaded(world, lease) == {Stage.FETCH: FETCHED} | STAGE_RESULTS
 
 
 async def test_labels_doubts_languages_and_layout_come_back_with_the_record(world: World) -> None:
@@ -157,70 +158,70 @@ async def test_a_record_written_before_a_field_was_there_still_reads(world: Worl
 
 async def test_characters_that_postgresql_cannot_hold_are_left_out_of_results(world: World) -> None:
     lease = await taken(world)
-    await results.record(world.database, lease, "fetch", FETCHED)
+    await results.record(world.database, lease, Stage.FETCH, FETCHED)
     odd = replace(TRANSCRIPT, note="a\x00b \\u0000")
-    await results.record(world.database, lease, "speakers", odd)
-    assert (await loaded(world, lease))["speakers"].note == "ab \\u0000"
+    await results.record(world.database, lease, Stage.SPEAKERS, odd)
+    assert (await loaded(world, lease))[Stage.SPEAKERS].note == "ab \\u0000"
 
 
 async def test_a_job_taken_up_again_finds_the_stages_that_are_done(world: World) -> None:
     lease = await taken(world)
-    await results.record(world.database, lease, "fetch", FETCHED)
-    await results.record(world.database, lease, "asr", TEXTS)
+    await results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
     await jobs.release(world.database, [lease])
-    assert await loaded(world, await world.one()) == {"fetch": FETCHED, "asr": TEXTS}
+    assert await loaded(world, await world.one()) == {Stage.FETCH: FETCHED, Stage.RECOGNITION: TEXTS}
 
 
 async def test_what_another_version_recorded_in_another_form_is_made_anew(world: World) -> None:
     """Else every attempt after an upgrade would fail at the same place."""
     lease = await taken(world)
-    await results.record(world.database, lease, "fetch", FETCHED)
-    await results.record(world.database, lease, "asr", TEXTS)
-    await results.record(world.database, lease, "audio", STAGE_RESULTS["audio"])
+    await results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
+    await results.record(world.database, lease, Stage.AUDIO, STAGE_RESULTS[Stage.AUDIO])
     await world.rows("UPDATE stage_results SET result = '[{\"words\": []}]' WHERE stage = 'asr' RETURNING stage")
-    kept = {"fetch": FETCHED, "audio": STAGE_RESULTS["audio"]}
+    kept = {Stage.FETCH: FETCHED, Stage.AUDIO: STAGE_RESULTS[Stage.AUDIO]}
     assert await loaded(world, lease) == kept
 
 
 async def test_a_new_job_that_fetches_the_very_same_content_reuses_the_results(world: World) -> None:
     lease = await taken(world)
-    await results.record(world.database, lease, "fetch", FETCHED)
-    await results.record(world.database, lease, "asr", TEXTS)
+    await results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
     await world.submit(recording_url=B)
     second = await world.one()
     assert await loaded(world, second) == {}
     moved = tuple(replace(recording, uri=recording.uri + "x") for recording in FETCHED)
-    await results.record(world.database, second, "fetch", moved)
-    assert await loaded(world, second) == {"fetch": moved, "asr": TEXTS}
+    await results.record(world.database, second, Stage.FETCH, moved)
+    assert await loaded(world, second) == {Stage.FETCH: moved, Stage.RECOGNITION: TEXTS}
 
 
 async def test_a_file_that_was_a_whole_call_is_heard_anew_as_one_of_two_legs(world: World) -> None:
     """The other leg may be gone for good, and then the very same content is the rep alone and not both voices."""
     lease = await taken(world)
-    await results.record(world.database, lease, "fetch", FETCHED[:1])
-    await results.record(world.database, lease, "audio", STAGE_RESULTS["audio"])
+    await results.record(world.database, lease, Stage.FETCH, FETCHED[:1])
+    await results.record(world.database, lease, Stage.AUDIO, STAGE_RESULTS[Stage.AUDIO])
     await world.submit(recording_url=A, recording_url2=B)
     second = await world.one()
-    await results.record(world.database, second, "fetch", FETCHED[:1])
-    assert await loaded(world, second) == {"fetch": FETCHED[:1]}
+    await results.record(world.database, second, Stage.FETCH, FETCHED[:1])
+    assert await loaded(world, second) == {Stage.FETCH: FETCHED[:1]}
 
 
 async def test_a_new_job_that_fetches_other_content_starts_afresh(world: World) -> None:
     lease = await taken(world)
-    await results.record(world.database, lease, "fetch", FETCHED)
-    await results.record(world.database, lease, "asr", TEXTS)
+    await results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
     await world.submit(recording_url=B)
     second = await world.one()
-    await results.record(world.database, second, "fetch", FETCHED[:1])
-    assert await loaded(world, second) == {"fetch": FETCHED[:1]}
+    await results.record(world.database, second, Stage.FETCH, FETCHED[:1])
+    assert await loaded(world, second) == {Stage.FETCH: FETCHED[:1]}
 
 
 async def test_a_superseded_job_can_record_nothing_and_complete_nothing(world: World) -> None:
     old = await taken(world)
-    await results.record(world.database, old, "fetch", FETCHED)
+    await results.record(world.database, old, Stage.FETCH, FETCHED)
     await world.submit(recording_url=B)
     with pytest.raises(LeaseLost):
-        await results.record(world.database, old, "asr", TEXTS)
+        await results.record(world.database, old, Stage.RECOGNITION, TEXTS)
     with pytest.raises(LeaseLost):
         await calls.complete(world.database, old, TRANSCRIPT, [task_finding(TASK)], VOICE, [])
     assert (await world.row())["state"] == "transcribing"
@@ -228,12 +229,12 @@ async def test_a_superseded_job_can_record_nothing_and_complete_nothing(world: W
         assert await world.rows(f"SELECT FROM {table}") == []
 
 
-async def test_a_stage_before_the_fetch_or_of_an_unknown_name_is_refused(world: World) -> None:
+async def test_a_stage_before_the_fetch_or_one_that_records_nothing_is_refused(world: World) -> None:
     lease = await taken(world)
     with pytest.raises(ValueError, match="before 'fetch'"):
-        await results.record(world.database, lease, "asr", TEXTS)
-    with pytest.raises(ValueError, match="no stage"):
-        await results.record(world.database, lease, "poetry", TEXTS)
+        await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
+    with pytest.raises(ValueError, match="records nothing"):
+        await results.record(world.database, lease, Stage.ANALYSIS, TEXTS)
 
 
 async def test_a_completed_call_has_its_transcript_findings_and_tasks(world: World) -> None:
@@ -294,11 +295,11 @@ async def test_metadata_that_changes_after_completion_runs_the_analysis_once_mor
 
 async def test_an_analysis_finds_what_the_process_job_recorded(world: World) -> None:
     lease = await taken(world)
-    await results.record(world.database, lease, "fetch", FETCHED)
-    await results.record(world.database, lease, "asr", TEXTS)
+    await results.record(world.database, lease, Stage.FETCH, FETCHED)
+    await results.record(world.database, lease, Stage.RECOGNITION, TEXTS)
     await complete(world, lease)
     await world.submit(user_id=uuid4())
-    assert await loaded(world, await world.one()) == {"fetch": FETCHED, "asr": TEXTS}
+    assert await loaded(world, await world.one()) == {Stage.FETCH: FETCHED, Stage.RECOGNITION: TEXTS}
 
 
 async def test_metadata_that_changes_during_processing_is_handed_back_before_anything_is_written(world: World) -> None:
@@ -309,7 +310,7 @@ async def test_metadata_that_changes_during_processing_is_handed_back_before_any
     assert fresh.duration == 77
     assert await world.rows("SELECT FROM findings") == []
     assert (await world.row())["state"] == "transcribing"
-    await complete(world, await jobs.refresh(world.database, lease))
+    await complete(world, replace(lease, call=fresh))
 
 
 async def test_a_lease_with_the_call_that_was_handed_back_completes(world: World) -> None:
@@ -362,7 +363,7 @@ async def test_the_record_of_a_call_tells_its_whole_story_and_serialises(world: 
 
     await world.submit()
     lease = await taken(world, recording_url=f"{A}?X-Amz-Signature=secret")
-    await results.record(world.database, lease, "fetch", FETCHED)
+    await results.record(world.database, lease, Stage.FETCH, FETCHED)
     await complete(world, lease, Finding("tone", 1, {"when": "now"}))
     record = await views.show_call(world.database, str(world.call_id), world.workspace_id)
     assert record is not None
@@ -370,7 +371,7 @@ async def test_the_record_of_a_call_tells_its_whole_story_and_serialises(world: 
         "submitted",
         "process queued",
         "submitted",
-        "process taken up",
+        "process claimed",
         "process done",
         "completed",
     ]

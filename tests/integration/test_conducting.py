@@ -26,11 +26,11 @@ from db import embedded, migrate, queue, views
 from db.database import Database
 from db.views import CallRecord
 from pipeline.analysis import analyze
-from pipeline.audio.fetch import FetchOptions
-from pipeline.deadlines import DeadlineOptions
 from pipeline.domain.insight import Finding
-from pipeline.process import ProcessOptions
-from pipeline.workers import LocalWorkers
+from pipeline.fetch.fetcher import FetchOptions
+from pipeline.options import ProcessOptions
+from pipeline.runtime.deadlines import DeadlineOptions
+from pipeline.runtime.workers import LocalWorkers
 from serve_app.cli.file_server import FileServer
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
@@ -38,6 +38,7 @@ from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample
 from tests.postgres import NOTHING_DURABLE, World, new_world
 from tests.synthetic_calls import FOLDER, synthetic_calls
+from tests.tuned import tuned
 
 STEREO = "08_flite_voices_stereo"
 OTHER = "01_invoice_stereo"
@@ -72,9 +73,9 @@ class WatchedWorkers(LocalWorkers):
         self._halts[method] = Halt()
         return self._halts[method]
 
-    async def transcribe(self, audio: Any, chunks: Any, vocabulary: Any = (), careful: bool = False) -> Any:
-        await self._asked("transcribe again" if careful else "transcribe")
-        return await super().transcribe(audio, chunks, vocabulary, careful)
+    async def transcribe(self, audio: Any, chunks: Any, vocabulary: Any = (), with_fallback: bool = False) -> Any:
+        await self._asked("transcribe again" if with_fallback else "transcribe")
+        return await super().transcribe(audio, chunks, vocabulary, with_fallback)
 
     async def diarize(self, *args: Any) -> Any:
         await self._asked("diarize")
@@ -136,7 +137,7 @@ def conducting(world: World, workers: WatchedWorkers, tmp_path: Path) -> Conduct
         conductor = ConductorLoop(
             database or world.database,
             workers,
-            ProcessingOptions(**(plain | options)),
+            tuned(ProcessingOptions, **(plain | options)),
             ProcessOptions(
                 storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1",)), deadlines=DEADLINES
             ),
@@ -231,7 +232,7 @@ async def test_a_job_becomes_a_completed_call_with_transcript_findings_recording
     world: World, workers: WatchedWorkers, files: FileServer, conducting: Conduct
 ) -> None:
     user = uuid4()
-    async with conducting():
+    async with conducting(lease_seconds=60):
         accepted = await world.submit(recording_url=files.add(FOLDER / STEREO / "call.flac"), user_id=user)
         record = await completed(world)
     assert share_wrong(record, STEREO) <= MOST_WRONG
@@ -433,7 +434,7 @@ async def test_of_two_files_the_one_that_never_comes_is_given_up_when_window_end
         await world.submit(recording_url=files.add(short), recording_url2=files.add(tmp_path / "never.flac"))
         record = await completed(world)
     assert [recording.channel for recording in record.recordings] == [0]
-    assert any("One of the two recordings could not be had" in warning for warning in record.warnings)
+    assert any("One of the two recordings could not be fetched" in warning for warning in record.warnings)
 
 
 async def test_a_call_that_took_its_worker_along_each_time_fails_as_worker_lost(

@@ -10,11 +10,12 @@ from uuid import uuid4
 
 from db import jobs
 from pipeline.errors import NotAudio
-from pipeline.process import ProcessOptions
-from pipeline.workers import LocalWorkers, Recognition
+from pipeline.options import ProcessOptions
+from pipeline.runtime.workers import LocalWorkers, Recognition
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World
+from tests.tuned import tuned
 from tests.unit.test_fetch import AUDIO, reply, serving
 from tests.unit.test_fetch import options as fetch_options
 
@@ -24,7 +25,7 @@ async def conducting(
     world: World, folder: Path, workers: LocalWorkers | None = None, **options: float
 ) -> AsyncIterator[ConductorLoop]:
     """A Conductor whose leases are short. Its calls get no further than decoding, so it has no engines."""
-    chosen = ProcessingOptions(**({"lease_seconds": 1.5, "poll_seconds": 0.1} | options))
+    chosen = tuned(ProcessingOptions, **({"lease_seconds": 1.5, "poll_seconds": 0.1} | options))
     process_options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
     conductor = ConductorLoop(world.database, workers or LocalWorkers(None, None), chosen, process_options)
     await conductor.start()

@@ -5,6 +5,7 @@ from typing import Any
 
 from db import calls, jobs, results
 from pipeline.domain.speech import BY_VOICE, Diarization, Recording, Role, Speaker, SpeakerSpan, Voiceprint
+from pipeline.domain.stage import Stage
 from pipeline.errors import EngineError
 from tests.integration.test_complete import FETCHED, TRANSCRIPT, taken
 from tests.postgres import World
@@ -23,8 +24,8 @@ BY_PROFILE = replace(
 
 
 async def diarized(world: World, lease: jobs.Lease, fetched: tuple[Recording, ...] = MONO) -> jobs.Lease:
-    await results.record(world.database, lease, "fetch", fetched)
-    await results.record(world.database, lease, "diarization", TOLD_APART)
+    await results.record(world.database, lease, Stage.FETCH, fetched)
+    await results.record(world.database, lease, Stage.DIARIZATION, TOLD_APART)
     return lease
 
 
@@ -76,3 +77,14 @@ async def test_what_a_replaced_recording_left_of_voices_goes_with_the_new_ones_c
     other = (replace(MONO[0], sha256="cc" * 32),)
     await finish(world, await diarized(world, await world.one(), other), BY_PROFILE)
     assert [set(kept) for kept in await voices(world)] == [{"A"}], "one row, that of the new content"
+
+
+async def test_of_a_reclustered_call_only_the_voices_that_the_record_names_stay(world: World) -> None:
+    """The labels of the diarization and of the reclustering are not the same voices'."""
+    lease = await diarized(world, await taken(world))
+    swapped = replace(TOLD_APART, voiceprints={"A": THEIRS, "B": OURS})
+    await results.record(world.database, lease, Stage.RECLUSTERING, swapped)
+    await finish(world, lease, BY_PROFILE)
+    rows = await world.rows("SELECT stage, result FROM stage_results WHERE result ? 'voiceprints'")
+    kept = {row["stage"]: set(row["result"]["voiceprints"]) for row in rows}
+    assert kept == {"diarization": set(), "reclustering": {"A"}}

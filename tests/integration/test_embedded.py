@@ -20,6 +20,7 @@ import pytest
 from db import calls, embedded, jobs, keys, migrate
 from db.database import OUTAGES, Database
 from db.passage import let_pass
+from pipeline.domain.stage import Stage
 from pipeline.errors import StateUnavailable
 from tests.postgres import World, new_world
 
@@ -145,15 +146,15 @@ async def test_after_a_restart_the_open_pools_serve_the_first_request(folder: Pa
 
     await asyncio.to_thread(embedded.stop, folder)
     await asyncio.to_thread(embedded.start, folder)
-    accepted, depth = await asyncio.gather(world.submit(duration=1), jobs.depth(database))
+    accepted, workers = await asyncio.gather(world.submit(duration=1), jobs.workers(database))
     assert accepted.job_id is None
-    assert depth.running == 1
-    await jobs.stage(database, lease, "asr")  # and the lease holds
+    assert workers == ["w1"]
+    await jobs.stage(database, lease, Stage.RECOGNITION)  # and the lease holds
 
     await asyncio.to_thread(embedded.stop, folder)
     with pytest.raises(StateUnavailable):
         await world.submit()
-    for query in (jobs.depth(database), keys.find(database, "sb_x"), world.claim()):
+    for query in (jobs.workers(database), keys.find(database, "sb_x"), world.claim()):
         with pytest.raises(OUTAGES):
             await query
     await asyncio.sleep(3)  # long enough for the pool to give up on its own
@@ -161,7 +162,7 @@ async def test_after_a_restart_the_open_pools_serve_the_first_request(folder: Pa
     began = time.monotonic()
     await world.submit(duration=2)
     assert time.monotonic() - began < 1.5
-    await jobs.depth(database)
+    await jobs.workers(database)
     await database.close()
 
 

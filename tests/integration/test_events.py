@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from db import calls, directory, event_upkeep, event_views, events, jobs, webhooks
 from db.database import EVERY_WORKSPACE
-from db.events import Attempt, Verdict
+from db.events import Attempt, DeliveryVerdict
 from db.tables import calls as calls_table
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.errors import LeaseLost, NotAudio
@@ -201,7 +201,7 @@ async def test_what_is_written_is_what_the_schema_says(world: World) -> None:
         event = events.Event(*(row[name] for name in ("id", "type", "at", "data", "record", "transcript")))
         for include in ((), ("record", "transcript")):
             body = payload.body(event, include, 1 << 20)
-            parsed = payload.EVENT.validate_json(body)
+            parsed = payload.adapter().validate_json(body)
             jsonschema.validate(json.loads(body), schema)
             assert json.loads(parsed.model_dump_json(by_alias=True))["data"].keys() >= event.data.keys()
 
@@ -217,7 +217,7 @@ async def test_erasing_a_call_erases_its_events(world: World) -> None:
     for table in ("events", "webhook_deliveries", "webhook_attempts"):
         assert await world.rows(f"SELECT * FROM {table}") == []
     with pytest.raises(LeaseLost):  # one that is on its way meanwhile
-        await events.note(world.database, delivery, OK, Verdict.DELIVERED)
+        await events.note(world.database, delivery, OK, DeliveryVerdict.DELIVERED)
 
 
 OK = Attempt(datetime.now(UTC), 0.1, 200, "status 200")
@@ -237,8 +237,8 @@ async def test_the_events_of_a_call_are_claimed_one_after_the_other_and_those_of
     first = await claim(world)
     assert [one.event.type for one in first] == ["call.received"] * 3
     assert await claim(world) == []
-    await events.note(world.database, first[0], OK, Verdict.DELIVERED)
-    await events.note(world.database, first[1], BAD, Verdict.RETRY, retry_in=60)
+    await events.note(world.database, first[0], OK, DeliveryVerdict.DELIVERED)
+    await events.note(world.database, first[1], BAD, DeliveryVerdict.RETRY, retry_in=60)
     (second,) = await claim(world)
     assert (second.event.type, second.call_pk) == ("call.transcribing", first[0].call_pk)
 
@@ -250,7 +250,7 @@ async def test_an_event_written_while_the_one_before_is_finished_is_not_left_beh
     (delivery,) = await claim(world)
     async with world.database.transaction(world.workspace_id) as submitting:
         await submitting.execute(sa.text("UPDATE calls SET state = 'transcribing'"))
-        noting = asyncio.ensure_future(events.note(world.database, delivery, OK, Verdict.DELIVERED))
+        noting = asyncio.ensure_future(events.note(world.database, delivery, OK, DeliveryVerdict.DELIVERED))
         await asyncio.sleep(0.3)
         assert not noting.done()
     await noting
@@ -265,8 +265,8 @@ async def test_who_lost_a_delivery_can_note_nothing(world: World) -> None:
     (taken,) = await claim(world)
     assert (taken.event.event_id, taken.number) == (dead.event.event_id, 2)
     with pytest.raises(LeaseLost):
-        await events.note(world.database, dead, OK, Verdict.DELIVERED)
-    await events.note(world.database, taken, OK, Verdict.DELIVERED)
+        await events.note(world.database, dead, OK, DeliveryVerdict.DELIVERED)
+    await events.note(world.database, taken, OK, DeliveryVerdict.DELIVERED)
     (one,) = await event_views.list_deliveries(world.database)
     assert (one.state, one.attempts, [attempt.status for attempt in one.log]) == ("delivered", 2, [200])
 
@@ -280,7 +280,7 @@ async def test_an_endpoint_has_its_share_and_one_that_fails_a_single_one(world: 
     got = await claim(world, each=2, busy={slow.endpoint_id: 1})
     assert sorted(one.endpoint_id for one in got) == sorted([slow.endpoint_id, other.endpoint_id, other.endpoint_id])
     for one in got:
-        verdict = Verdict.RETRY if one.endpoint_id == other.endpoint_id else Verdict.DELIVERED
+        verdict = DeliveryVerdict.RETRY if one.endpoint_id == other.endpoint_id else DeliveryVerdict.DELIVERED
         await events.note(world.database, one, BAD, verdict, retry_in=60)
     again = [one.endpoint_id for one in await claim(world, each=2)]
     assert sorted(again) == sorted([slow.endpoint_id, slow.endpoint_id, other.endpoint_id])
@@ -290,7 +290,7 @@ async def test_old_events_are_swept_and_what_is_still_to_be_sent_stays(world: Wo
     one = await endpoint(world)
     await world.submit(recording_url=A)
     (received,) = await claim(world)
-    await events.note(world.database, received, OK, Verdict.DELIVERED)
+    await events.note(world.database, received, OK, DeliveryVerdict.DELIVERED)
     assert await event_upkeep.sweep(world.database, 3600) == 0
     await world.execute("UPDATE events SET at = at - interval '2 h'")
     assert await event_upkeep.sweep(world.database, 3600) == 1
@@ -349,7 +349,7 @@ async def test_a_replay_holds_up_no_other_call(world: World) -> None:
     one = await endpoint(world)
     await world.submit()
     (delivery,) = await claim(world)
-    await events.note(world.database, delivery, OK, Verdict.DELIVERED)
+    await events.note(world.database, delivery, OK, DeliveryVerdict.DELIVERED)
     world.call_id = uuid4()
     await world.submit()
     async with world.database.transaction(world.workspace_id) as other:

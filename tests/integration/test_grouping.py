@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from db import calls, keys
 from db.grouping import Grouping
-from pipeline.domain.call import CallState, Sender, merge
+from pipeline.domain.call import CallState, Sender
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
 from tests.postgres import World, new_world
+from tests.submission_model import merge
 
 A = "https://store.example/a.wav"
 B = "https://store.example/b.wav"

@@ -7,7 +7,8 @@ from uuid import uuid4
 import pytest
 
 from db import calls, jobs, results
-from pipeline.domain.speech import Heard, Layout, LayoutKind, Recognized, Recording
+from pipeline.domain.speech import AudioAnalysis, Layout, LayoutKind, Recognized, Recording
+from pipeline.domain.stage import Stage
 from pipeline.errors import EngineError, LeaseLost, NotAudio, RecordingGone, RecordingNotReady, RecordingUnreachable
 from tests.postgres import World
 
@@ -91,24 +92,24 @@ async def crash(world: World, times: int) -> None:
 async def test_a_job_that_saw_its_worker_die_twice_is_claimed_as_a_suspect_only(world: World) -> None:
     await submit_many(world, 1)
     await crash(world, 2)
-    assert await taken_over(world, suspect_from=2) == []
-    (suspect,) = await taken_over(world, suspect_from=2, suspects=True)
+    assert await taken_over(world, quarantine_after=2) == []
+    (suspect,) = await taken_over(world, quarantine_after=2, suspects=True)
     assert suspect.job.crashes == 2
     await crash(world, 1)
     await expire(world)
-    assert await taken_over(world, suspect_from=2, suspects=True) == []
+    assert await taken_over(world, quarantine_after=2, suspects=True) == []
 
 
 async def test_the_death_of_a_worker_counts_against_a_suspect_only_once_it_is_worked_on(world: World) -> None:
     await submit_many(world, 1)
     await crash(world, 2)
-    await taken_over(world, suspect_from=2, suspects=True)
+    await taken_over(world, quarantine_after=2, suspects=True)
     await expire(world)
-    (waiting,) = await taken_over(world, suspect_from=2, suspects=True)
+    (waiting,) = await taken_over(world, quarantine_after=2, suspects=True)
     assert waiting.job.crashes == 2
     await jobs.stage(world.database, waiting, "alone")
     await expire(world)
-    (begun,) = await taken_over(world, suspect_from=2, suspects=True)
+    (begun,) = await taken_over(world, quarantine_after=2, suspects=True)
     assert begun.job.crashes == 3
 
 
@@ -119,19 +120,19 @@ async def test_a_job_that_gets_further_than_before_is_not_what_its_worker_died_o
         """What is left of three crashes once an attempt has recorded `stage`."""
         await crash(world, 3)
         await expire(world)
-        (lease,) = await taken_over(world, suspect_from=2, suspects=True)
+        (lease,) = await taken_over(world, quarantine_after=2, suspects=True)
         await results.record(world.database, lease, stage, result)
         (row,) = await world.rows("SELECT crashes FROM jobs")
         return int(row["crashes"])
 
     first = Recording(0, "file:///a", "ab", 7)
-    heard = Heard(Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), 33.0, ((), ()), ())
-    assert await crashes_after(results.LEGS, first) == 0
-    assert await crashes_after(results.LEGS, first) == 3, "it had been there before"
-    assert await crashes_after("fetch", (first,)) == 3
-    assert await crashes_after("audio", heard) == 0
-    assert await crashes_after("audio", heard) == 3
-    assert await crashes_after("asr", Recognized((), "e")) == 0
+    heard = AudioAnalysis(Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), 33.0, ((), ()), ())
+    assert await crashes_after(Stage.LEG, first) == 0
+    assert await crashes_after(Stage.LEG, first) == 3, "it had been there before"
+    assert await crashes_after(Stage.FETCH, (first,)) == 3
+    assert await crashes_after(Stage.AUDIO, heard) == 0
+    assert await crashes_after(Stage.AUDIO, heard) == 3
+    assert await crashes_after(Stage.RECOGNITION, Recognized((), "e")) == 0
 
 
 async def test_the_former_holder_of_a_lease_can_write_nothing(world: World) -> None:
@@ -140,10 +141,9 @@ async def test_the_former_holder_of_a_lease_can_write_nothing(world: World) -> N
     await expire(world)
     (taken,) = await taken_over(world)
     for attempt in (
-        jobs.stage(world.database, dead, "asr"),
+        jobs.stage(world.database, dead, Stage.RECOGNITION),
         jobs.fail(world.database, dead, NotAudio()),
         jobs.retry(world.database, dead, NotAudio(), 0, counts_as_failure=True),
-        jobs.refresh(world.database, dead),
     ):
         with pytest.raises(LeaseLost):
             await attempt
@@ -243,26 +243,9 @@ async def test_a_job_that_is_given_up_takes_its_call_to_failed_with_code_sentenc
 
 async def test_the_stage_of_a_job_can_be_read_while_it_runs(world: World) -> None:
     await submit_many(world, 1)
-    await jobs.stage(world.database, await world.one(), "asr")
+    await jobs.stage(world.database, await world.one(), Stage.RECOGNITION)
     (row,) = await world.rows("SELECT stage FROM jobs")
     assert row["stage"] == "asr"
-
-
-async def test_the_depth_counts_jobs_and_the_queued_seconds_of_audio(world: World) -> None:
-    await submit_many(world, 1, duration=100)
-    await world.claim()
-    await submit_many(world, 1, duration=30)
-    await jobs.retry(world.database, await world.one(), RecordingNotReady(), 3600, counts_as_failure=False)
-    await submit_many(world, 2, duration=60)
-    await submit_many(world, 1)
-    depth = await jobs.depth(world.database)
-    assert (depth.queued, depth.delayed, depth.running) == (4, 1, 1)
-    assert (depth.queued_seconds, depth.running_seconds, depth.queued_unknown) == (120.0, 100.0, 1)
-    assert depth.oldest_seconds >= 0
-
-
-async def test_the_depth_of_an_empty_queue_is_nothing(world: World) -> None:
-    assert await jobs.depth(world.database) == jobs.Depth(0, 0, 0, 0.0, 0.0, 0, 0.0)
 
 
 async def test_jobs_of_a_worker_known_to_be_dead_are_claimed_without_waiting_for_their_lease(world: World) -> None:

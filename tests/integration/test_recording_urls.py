@@ -17,12 +17,13 @@ from db.calls import Accepted
 from db.database import EVERY_WORKSPACE
 from db.grouping import Grouping
 from db.recording_urls import UrlSealer
-from pipeline.audio.fetch import FetchOptions
-from pipeline.process import ProcessOptions
-from pipeline.workers import LocalWorkers
+from pipeline.fetch.fetcher import FetchOptions
+from pipeline.options import ProcessOptions
+from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World
+from tests.tuned import tuned
 from tests.unit.test_fetch import Server, reply, serving
 
 OLD, NEW = (Fernet.generate_key().decode() for _ in range(2))
@@ -176,7 +177,9 @@ async def conducting(
     world: World, tmp_path: Path, urls: UrlSealer, patience: float = 3600
 ) -> AsyncIterator[ConductorLoop]:
     await directory.set_allowed_hosts(world.database, world.workspace_id, ["127.0.0.1"])
-    options = ProcessingOptions(lease_seconds=5, poll_seconds=0.1, drain_seconds=0, retry_window_seconds=patience)
+    options = tuned(
+        ProcessingOptions, lease_seconds=5, poll_seconds=0.1, drain_seconds=0, retry_window_seconds=patience
+    )
     storage = ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions())
     conductor = ConductorLoop(world.database, LocalWorkers(None, None), options, storage, urls=urls)
     await conductor.start()

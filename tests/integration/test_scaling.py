@@ -11,11 +11,13 @@ import pytest_asyncio
 
 from db import jobs, queue, results
 from db.queue import Pace
-from pipeline.domain.speech import Diarization, Heard, Layout, LayoutKind, Recognized, Recording
+from pipeline.domain.speech import AudioAnalysis, Diarization, Layout, LayoutKind, Recognized, Recording
+from pipeline.domain.stage import Stage
 from pipeline.errors import RecordingNotReady
 from serve_app.scaling.estimates import PRIOR_SECONDS, Work
 from serve_app.scaling.policy import QueuedAudio, ScalingOptions, autoscaling
 from tests.postgres import World
+from tests.tuned import tuned
 
 GUESSES = {"Conductor": 20.0, "Transcriber": 10.0, "Diarizer": 5.0}
 CLEAR = 60.0
@@ -59,8 +61,8 @@ async def submit(world: World, count: int, seconds: int | None) -> None:
     await world.all_fetched()
 
 
-def heard(kind: LayoutKind, seconds: float) -> Heard:
-    return Heard(Layout(kind, 1, 1, 1.0, {}, ""), seconds, ((),), ())
+def heard(kind: LayoutKind, seconds: float) -> AudioAnalysis:
+    return AudioAnalysis(Layout(kind, 1, 1, 1.0, {}, ""), seconds, ((),), ())
 
 
 async def test_an_empty_queue_wants_nobody_and_a_request_without_a_job_one(
@@ -124,14 +126,14 @@ async def test_what_a_stage_has_done_no_longer_waits_for_it(world: World, polici
     await submit(world, 2, None)
     mixed, separated = await world.claim(2)
     for lease, kind, seconds in ((mixed, LayoutKind.MONO, 300.0), (separated, LayoutKind.STEREO, 600.0)):
-        await results.record(world.database, lease, "fetch", RECORDING)
-        await results.record(world.database, lease, "audio", heard(kind, seconds))
+        await results.record(world.database, lease, Stage.FETCH, RECORDING)
+        await results.record(world.database, lease, Stage.AUDIO, heard(kind, seconds))
     work = await works(policies)
     assert work["Transcriber"].audio_seconds == {1: 300.0, 2: 600.0}
     assert work["Diarizer"].audio_seconds == {1: 300.0, 2: 0.0}, "separated channels need nobody told apart"
-    await results.record(world.database, mixed, "asr", Recognized((), "e"))
-    await results.record(world.database, mixed, "diarization", Diarization((), {}, "e"))
-    await results.record(world.database, separated, "voiceprint", None)
+    await results.record(world.database, mixed, Stage.RECOGNITION, Recognized((), "e"))
+    await results.record(world.database, mixed, Stage.DIARIZATION, Diarization((), {}, "e"))
+    await results.record(world.database, separated, Stage.VOICEPRINT, None)
     work = await works(policies)
     assert work["Transcriber"].audio_seconds == {2: 600.0}
     assert work["Diarizer"].audio_seconds == {}
@@ -209,5 +211,5 @@ async def test_a_policy_that_has_looked_can_be_sent_along_with_a_replica(
 
 @pytest.mark.parametrize(("idle", "poll", "delay"), [(10, 2, 8), (10, 0.5, 8), (10, 6, 4), (1, 2, 0)])
 def test_the_time_in_which_idleness_is_noticed_counts_as_idle(idle: float, poll: float, delay: float) -> None:
-    options = ScalingOptions(idle_seconds=idle, poll_seconds=poll)
+    options = tuned(ScalingOptions, idle_seconds=idle, poll_seconds=poll)
     assert autoscaling("Transcriber", options)["downscale_to_zero_delay_s"] == delay

@@ -10,8 +10,10 @@ from db import queue
 from serve_app.scaling.policy import EngineReplicas, ScalingOptions, autoscaling, replica_config
 from tests import cluster
 from tests.postgres import World
+from tests.tuned import tuned
 
-OPTIONS = ScalingOptions(
+OPTIONS = tuned(
+    ScalingOptions,
     transcriber=EngineReplicas(min_replicas=0, max_replicas=2),
     transcriber_rtfx=10.0,
     target_drain_seconds=30,

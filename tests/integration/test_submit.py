@@ -11,6 +11,7 @@ from sqlalchemy.exc import ProgrammingError
 from db import calls, jobs, keys
 from db.database import EVERY_WORKSPACE
 from pipeline.domain.call import CallState
+from pipeline.domain.stage import Stage
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, LeaseLost, NotAudio, RecordingNotReady, UnknownTeam
 from tests.postgres import World
 
@@ -119,7 +120,7 @@ async def test_nothing_that_a_superseded_job_still_does_reaches_the_record(world
     with pytest.raises(LeaseLost):
         await jobs.retry(world.database, old, NotAudio(), 0, counts_as_failure=True)
     with pytest.raises(LeaseLost):
-        await jobs.stage(world.database, old, "asr")
+        await jobs.stage(world.database, old, Stage.RECOGNITION)
     assert await jobs.renew(world.database, [old], 60) == {old.job.job_id}
     await jobs.release(world.database, [old])
     assert await world.jobs() == [("process", "superseded"), ("process", "fetching")]

@@ -1,4 +1,4 @@
-"""The SQL function `submit_call` and the pure functions `merge` and `next_state` say the same."""
+"""The SQL function `submit_call` agrees with the model in `tests/submission_model.py`."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from db.calls import recording_identity
-from pipeline.domain.call import Call, CallState, merge, next_state
+from pipeline.domain.call import Call, CallState
 from tests.postgres import World
+from tests.submission_model import merge, next_state
 
 URLS = ["https://s.example/a?sig=1", "https://s.example/a?sig=2", "https://s.example/b", "https://s.example/c?x=1"]
 USERS = [UUID(int=1), UUID(int=2)]

@@ -136,7 +136,7 @@ async def worked(world: World, count: int, **seconds: float) -> list[str]:
         (lease,) = await world.claim()
         assert lease.turn is not None
         order.append("a" if lease.turn.team_id == world.team_id else "b")
-        await turns.settle(world.database, [turns.Held(lease.turn, seconds[order[-1]])])
+        await turns.settle_lost(world.database, [turns.HeldTurn(lease.turn, seconds[order[-1]])])
     return order
 
 
@@ -189,7 +189,14 @@ async def test_a_claim_reads_a_few_index_entries_of_a_long_queue(world: World) -
         "SELECT sum(seq_tup_read)::int, sum(idx_tup_fetch)::int FROM pg_stat_xact_user_tables"
         " WHERE relname IN ('jobs', 'calls')"
     )
-    claim = {"worker": "w", "count": 5, "ttl": 60, "suspect_from": 2, "take_over": True, "held_back": jobs.HELD_BACK}
+    claim = {
+        "worker": "w",
+        "count": 5,
+        "ttl": 60,
+        "quarantine_after": 2,
+        "take_over": True,
+        "held_back": jobs.HELD_BACK,
+    }
     claim |= {"backfill": 0.1, "guests": 1}
     async with world.database.transaction(EVERY_WORKSPACE) as connection:
         scanned_before, fetched_before = (await connection.execute(read)).one()

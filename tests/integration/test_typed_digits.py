@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from db import calls, directory, jobs, results, roster
 from db.database import EVERY_WORKSPACE
 from pipeline.domain.speech import Label, LabelKind
+from pipeline.domain.stage import Stage
 from tests.integration.test_complete import FETCHED, STAGE_RESULTS, TRANSCRIPT, taken
 from tests.postgres import World, new_world
 
@@ -17,8 +18,8 @@ LABELS = ((Label(0.0, 1.0, LabelKind.BEEP, 0.9, "440 Hz"), Label(1.0, 2.0, Label
 async def heard(world: World) -> jobs.Lease:
     """A completed call of a workspace that keeps digits."""
     lease = await taken(world)
-    heard_, said = replace(STAGE_RESULTS["audio"], labels=LABELS), replace(TRANSCRIPT, labels=LABELS)  # type: ignore[type-var]
-    for stage, result in (("fetch", FETCHED), ("audio", heard_), ("speakers", said)):
+    heard_, said = replace(STAGE_RESULTS[Stage.AUDIO], labels=LABELS), replace(TRANSCRIPT, labels=LABELS)  # type: ignore[type-var]
+    for stage, result in ((Stage.FETCH, FETCHED), (Stage.AUDIO, heard_), (Stage.SPEAKERS, said)):
         await results.record(world.database, lease, stage, result)
     assert await calls.complete(world.database, lease, said, (), None) is None
     return lease

@@ -4,8 +4,10 @@ import json
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -34,18 +36,21 @@ def upgrade():
     {does}
 """
 STEPS = {
-    "0101": 'apply_sql("0101.sql")',
-    "0102": 'backfill("0102.sql", 100)',
-    "0103": 'create_index("calls_note_idx", "ON calls (workspace_id, note)")',
+    "9901": 'apply_sql("9901.sql")',
+    "9902": 'backfill("9902.sql", 100)',
+    "9903": 'create_index("calls_note_idx", "ON calls (workspace_id, note)")',
 }
 STATEMENTS = {
-    "0101.sql": "ALTER TABLE calls ADD COLUMN note text;",
-    "0102.sql": "UPDATE calls SET note = 'old' WHERE id BETWEEN %(first)s AND %(last)s AND state = 'completed'",
+    "9901.sql": "ALTER TABLE calls ADD COLUMN note text;",
+    "9902.sql": "UPDATE calls SET note = 'old' WHERE id BETWEEN %(first)s AND %(last)s AND state = 'completed'",
 }
 NEW_FUNCTION = """
 CREATE OR REPLACE FUNCTION event_time(moment timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT coalesce(min(note), 'no note') FROM calls WHERE state = 'completed'
 $$;
+"""
+FUNCTION_ALONE = """
+CREATE OR REPLACE FUNCTION event_time(moment timestamptz) RETURNS text LANGUAGE sql STABLE AS $$ SELECT 'later' $$;
 """
 
 
@@ -62,7 +67,7 @@ def old(empty_postgres_url: str) -> str:
 @pytest.fixture
 def later_version(old: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on the code is a later version's: three migrations more, one of each kind, and another function."""
-    for (name, does), before in zip(STEPS.items(), ("0100", *STEPS), strict=False):
+    for (name, does), before in zip(STEPS.items(), (migrate._head(), *STEPS), strict=False):
         (tmp_path / f"v{name}.py").write_text(MIGRATION.format(here=name, before=before, does=does))
     for name, sql in STATEMENTS.items():
         (tmp_path / name).write_text(sql)
@@ -74,10 +79,23 @@ def later_version(old: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         found.set_main_option("path_separator", ":")
         return found
 
-    present = migrations.functions()
     monkeypatch.setattr(migrate, "_config", with_more)
     monkeypatch.setattr(migrations, "SQL", tmp_path)
-    monkeypatch.setattr(migrations, "functions", lambda: present + NEW_FUNCTION)
+    monkeypatch.setattr(migrations, "functions", partial(str.__add__, migrations.functions(), NEW_FUNCTION))
+
+
+@pytest.fixture
+def other_functions(old: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Call it, and from there on the code is a version's that differs in one function only."""
+    known = tmp_path / "function_digests.txt"
+    known.write_text(f"{migrations.digest()}\n")
+    present = migrations.functions()
+
+    def change() -> None:
+        monkeypatch.setattr(migrations, "DIGESTS", known)
+        monkeypatch.setattr(migrations, "functions", lambda: present + FUNCTION_ALONE)
+
+    return change
 
 
 def one(url: str, query: str) -> object:
@@ -112,6 +130,58 @@ def test_functions_and_version_change_together_or_not_at_all(
     assert one(old, "SELECT event_time(now())") == "old"
 
 
+def test_functions_alone_reach_a_database_without_a_migration(old: str, other_functions: Callable[[], None]) -> None:
+    other_functions()
+    assert not migrate.is_current(old)
+    migrate.migrate(old)
+    assert one(old, "SELECT event_time(now())") == "later"
+    assert migrate.is_current(old) and not migrate.has_later_functions(old)
+
+
+def test_functions_that_fail_change_neither_functions_nor_their_digest(
+    old: str, other_functions: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other_functions()
+    broken = migrations.functions() + "CREATE OR REPLACE FUNCTION a() RETURNS void LANGUAGE nonsense AS '';"
+    with monkeypatch.context() as while_broken:
+        while_broken.setattr(migrations, "functions", lambda: broken)
+        with pytest.raises(Exception, match="nonsense"):
+            migrate.migrate(old)
+    assert str(one(old, "SELECT event_time(now())")).endswith("Z"), "as before"
+    assert not migrate.is_current(old)
+
+
+def test_a_node_of_before_leaves_later_functions_alone_and_says_so(
+    old: str, other_functions: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Restarted in the middle of an upgrade it must not put its own functions back."""
+    with pytest.MonkeyPatch.context() as later_node:
+        later_node.setattr(migrations, "functions", partial(str.__add__, migrations.functions(), FUNCTION_ALONE))
+        migrate.migrate(old)
+    assert migrate.is_current(old) and migrate.has_later_functions(old)
+    migrate.migrate(old)  # the node of before starts again
+    assert one(old, "SELECT event_time(now())") == "later"
+    assert "SQL functions of a later version" in caplog.text
+
+
+def test_nodes_of_before_submit_and_claim_while_functions_are_replaced(
+    old: str, other_functions: Callable[[], None]
+) -> None:
+    other_functions()
+    done = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        nodes = [pool.submit(as_a_node_of_before, old, done) for _ in range(2)]
+        time.sleep(0.5)
+        try:
+            migrate.migrate(old)
+            time.sleep(0.5)
+        finally:
+            done.set()
+        taken = [node.result(timeout=90) for node in nodes]  # nobody met an error
+    assert one(old, "SELECT event_time(now())") == "later"
+    assert one(old, "SELECT count(*) FROM submissions") == sum(n for n, _ in taken)
+
+
 def test_calls_are_read_and_written_while_a_migration_waits_for_a_long_reader(old: str, later_version: None) -> None:
     """A backup or a forgotten console holds a snapshot: the migration waits for it, and nobody waits for the migration.
 
@@ -137,7 +207,7 @@ def test_calls_are_read_and_written_while_a_migration_waits_for_a_long_reader(ol
 
 
 def test_who_keeps_a_migration_waiting_is_named(old: str, later_version: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrate, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(migrate, "TIMEOUT_SECONDS", 1.0)
     with psycopg.connect(old, application_name="night backup") as reader:
         reader.execute("SELECT count(*) FROM calls")
         with pytest.raises(migrate.DatabaseUnfit, match=f"process {reader.info.backend_pid} night backup"):

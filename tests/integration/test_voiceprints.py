@@ -16,7 +16,7 @@ from pipeline.domain.insight import MemberVoiceprint
 from pipeline.domain.speech import Voiceprint
 from pipeline.speakers.policy import Voices
 from pipeline.speakers.roles import RoleOptions
-from pipeline.speakers.voiceprint import Match, match
+from pipeline.speakers.voiceprint import VoiceMatch, match
 from serve_app.cli import app
 from tests.fixture_checkpoints import CALIBRATIONS
 from tests.integration.test_complete import TRANSCRIPT, A, taken
@@ -63,7 +63,7 @@ async def profiles(world: World) -> tuple[MemberVoiceprint, ...]:
     return known
 
 
-async def decide(world: World, print_: Voiceprint) -> Match | None:
+async def decide(world: World, print_: Voiceprint) -> VoiceMatch | None:
     known: dict[str, list[Voiceprint]] = {}
     for one in await profiles(world):
         known.setdefault(one.user_id, []).append(one.voiceprint)

@@ -5,7 +5,7 @@ import io
 import av
 import numpy as np
 
-from pipeline.audio.decode import Decoded, DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
 from pipeline.domain.speech import AudioInMemory
 from tests.synthetic_calls import FOLDER
 

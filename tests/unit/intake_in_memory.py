@@ -12,6 +12,7 @@ import httpx
 from pipeline.domain.call import CallState, Sender, Submission
 from serve_app.intake.limits import LimitOptions
 from serve_app.intake.submit import build_api
+from tests.tuned import tuned
 
 JSON = {"Content-Type": "application/json"}
 JOB = UUID("b3d0f6f4-5a56-4f6a-8a29-0e2f5f1f7c11")
@@ -74,7 +75,7 @@ async def service(
     async def opened() -> AsyncIterator[Memory]:
         yield memory
 
-    api = build_api(LimitOptions(**limits), opened, source_header=source_header)
+    api = build_api(tuned(LimitOptions, **limits), opened, source_header=source_header)
     async with api.router.lifespan_context(api):
         transport = httpx.ASGITransport(api, raise_app_exceptions=False, root_path=root_path)
         headers = {"Authorization": "Bearer sb_team"}

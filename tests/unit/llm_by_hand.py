@@ -2,6 +2,7 @@
 
 from pipeline.analysis import AnalysisOptions, analyze
 from tests.llm_server import MODEL
+from tests.tuned import tuned
 
 KEY = "sk-very-secret-0123456789"
 MINE = ("tone", "contacts", "tasks", "summary")  # the steps that the model has a say in
@@ -18,7 +19,7 @@ LINES = (
 
 
 def options(endpoint, **given):
-    return AnalysisOptions(**{"engine": "llm", "base_url": endpoint.base_url, "model": MODEL, **given})
+    return tuned(AnalysisOptions, **{"engine": "llm", "base_url": endpoint.base_url, "model": MODEL, **given})
 
 
 def found(material, chosen):

@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, ChunkText, Heard, Layout, LayoutKind, Span, Word
+from pipeline.domain.speech import (
+    SAMPLE_RATE,
+    AudioAnalysis,
+    AudioInMemory,
+    Chunk,
+    ChunkText,
+    Layout,
+    LayoutKind,
+    Span,
+    Word,
+)
 
 SECONDS = 12.0
 
@@ -20,7 +30,7 @@ def sounding(*stretches, channels=1, seconds=SECONDS, seed=1):
 def heard_as(speech, seconds=SECONDS, labels=()):
     kind = LayoutKind.STEREO if len(speech) == 2 else LayoutKind.MONO
     layout = Layout(kind, len(speech), len(speech), 1.0, {}, "by hand")
-    return Heard(layout, seconds, tuple(tuple(Span(*s) for s in spans) for spans in speech), (), (), labels)
+    return AudioAnalysis(layout, seconds, tuple(tuple(Span(*s) for s in spans) for spans in speech), (), (), labels)
 
 
 def said(sentence, start, end, channel=0, chunk=None, **score):

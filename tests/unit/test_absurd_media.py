@@ -8,8 +8,8 @@ import av
 import numpy as np
 import pytest
 
-from pipeline.audio import mp4
-from pipeline.audio.decode import DecodeOptions, decode_file
+from pipeline.audio.decode import mp4
+from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.errors import NotAudio, RecordingTooLong
 
 LIES = "declares more pieces of sound than it has bytes"

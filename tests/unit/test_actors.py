@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import replica as replicas
-from pipeline.actors import TranscriberReplica
-from pipeline.audio import hear, sound
-from pipeline.audio.decode import DecodeOptions, decode_file
-from pipeline.audio.hear import Loaded
+from pipeline.audio.analyze import Loaded
+from pipeline.audio.decode import sound
+from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.domain.speech import Audio, Chunk, Layout, LayoutKind
 from pipeline.errors import EngineError, StorageError
+from pipeline.runtime import replica as replicas
+from pipeline.runtime.actors import TranscriberReplica
 from tests import fixture_checkpoints
 from tests.synthetic_calls import FOLDER
 
@@ -61,7 +61,7 @@ class Watched(Audio):
 
 async def test_a_chunk_whose_sound_is_gone_fails_alone(replica: TranscriberReplica, tmp_path: Path) -> None:
     there, gone = load(tmp_path), load(tmp_path)
-    hear.discard(gone)
+    sound.discard(gone.folder)
     good, bad = await asyncio.gather(
         replica.transcribe(reference(there), CHUNKS[:2]),
         replica.transcribe(reference(gone), CHUNKS[:2]),
@@ -124,13 +124,13 @@ async def test_careful_recognition_is_asked_for_one_chunk_at_a_time(
     asked: list[Any] = []
     transcribe = replica._engine.transcribe
 
-    def watched(samples: Any, chunks: Any, vocabularies: Any = (), careful: bool = False) -> Any:
-        asked.append((len(samples), vocabularies, careful))
-        return transcribe(samples, chunks, vocabularies, careful)
+    def watched(samples: Any, chunks: Any, vocabularies: Any = (), with_fallback: bool = False) -> Any:
+        asked.append((len(samples), vocabularies, with_fallback))
+        return transcribe(samples, chunks, vocabularies, with_fallback)
 
     monkeypatch.setattr(replica._engine, "transcribe", watched)
     loaded = reference(load(tmp_path))
-    again = await replica.transcribe(loaded, CHUNKS[:3], ("Weber",), careful=True)
+    again = await replica.transcribe(loaded, CHUNKS[:3], ("Weber",), with_fallback=True)
     assert [text.chunk for text in again] == CHUNKS[:3]
     assert asked == [(1, [("Weber",)], True)] * 3
     await replica.transcribe(loaded, CHUNKS[:3], ("Weber",))

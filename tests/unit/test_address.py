@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audio.address import Guard, parse_allowed, parse_ports, resolve
 from pipeline.errors import AddressForbidden, RecordingUnreachable
+from pipeline.fetch.address import Guard, parse_allowed, parse_ports, resolve
 
 
 def answering(*addresses: str):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pipeline.audio.align import Vote, agreeing, drift_of
-from pipeline.audio.channels import separate
-from pipeline.audio.sound import everything
+from pipeline.audio.channels.align import Vote, agreeing, drift_of
+from pipeline.audio.channels.separation import separate
+from pipeline.audio.decode.sound import everything
 from pipeline.domain.speech import Layout, LayoutKind
 from tests.unit.channels_by_hand import decoded, noise, sample, through_amr
 
@@ -39,7 +39,7 @@ def test_an_offset_is_found_and_both_legs_lie_on_one_time_line(offset: float, le
     assert layout.evidence["offset_seconds"] == pytest.approx(offset, abs=0.005)
     assert layout.starts == pytest.approx((max(0.0, -offset), max(0.0, offset)), abs=0.005)
     assert audio.length == pytest.approx(legs.shape[1] + abs(offset) * 16000, abs=100)
-    assert "windows of what is heard in both agree" in layout.reason
+    assert "windows of sound in both files agree" in layout.reason
 
 
 def test_bleed_is_suppressed_in_legs_that_began_apart(legs: np.ndarray) -> None:
@@ -111,10 +111,10 @@ def test_legs_that_share_no_speech_are_not_aligned_and_that_is_said(name: str, b
     assert layout.starts == (0, 0)
     assert layout.bleed == ()
     if before == "nothing":  # the talk itself shows it
-        assert "they began together, for then the parties take turns" in layout.reason
+        assert "they began together, because then the parties take turns" in layout.reason
         assert layout.confidence == 0.9
     else:
-        assert "too little speech to tell" in layout.reason
+        assert "too little speech to decide" in layout.reason
         assert layout.confidence == 0.5
 
 

@@ -7,26 +7,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.audio.arrange import Arranged, Track
-from pipeline.audio.sound import everything
-from pipeline.audio.suppress import BANDS, BLOCK, Path
+from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
+from pipeline.audio.channels.suppress import BANDS, BLOCK, Path
+from pipeline.audio.decode.sound import everything
 from pipeline.domain.speech import AudioInMemory
 
 RNG = np.random.default_rng(0)
 SOUND = RNG.normal(0, 3000, (2, 5 * BLOCK // 2 + 777)).clip(-32768, 32767).astype(np.int16)
-STEREO = Arranged((AudioInMemory(SOUND),), (Track(((0, 0),)), Track(((0, 1),))))
+STEREO = Arranged((AudioInMemory(SOUND),), (ArrangedTrack(((0, 0),)), ArrangedTrack(((0, 1),))))
 VIEWS = {
     "as it is": STEREO,
     "without bleed both ways": Arranged(
         STEREO.sources, STEREO.tracks, (Path(0, 1, 37, (0.3,) * BANDS), Path(1, 0, -5, (0.1,) * BANDS, 9000, 50000))
     ),
     "a late second file": Arranged(
-        (AudioInMemory(SOUND[:1]), AudioInMemory(SOUND[1:])), (Track(((0, 0),)), Track(((1, 0),), 4321))
+        (AudioInMemory(SOUND[:1]), AudioInMemory(SOUND[1:])), (ArrangedTrack(((0, 0),)), ArrangedTrack(((1, 0),), 4321))
     ),
     "a second file at another pace": Arranged(
-        (AudioInMemory(SOUND[:1]), AudioInMemory(SOUND[1:])), (Track(((0, 0),), 99), Track(((1, 0),), 0, 0.9998))
+        (AudioInMemory(SOUND[:1]), AudioInMemory(SOUND[1:])),
+        (ArrangedTrack(((0, 0),), 99), ArrangedTrack(((1, 0),), 0, 0.9998)),
     ),
-    "two rows as one": Arranged(STEREO.sources, (Track(((0, 0), (0, 1))),)),
+    "two rows as one": Arranged(STEREO.sources, (ArrangedTrack(((0, 0), (0, 1))),)),
 }
 WHOLE = {name: everything(view) for name, view in VIEWS.items()}
 
@@ -65,7 +66,7 @@ def test_two_rows_are_added_and_clipped() -> None:
 def test_another_pace_moves_a_tone_to_its_place_without_changing_it() -> None:
     n = np.arange(160_000)
     tone = (10_000 * np.sin(2 * np.pi * 3000 * n / 16000)).astype(np.int16)
-    view = Arranged((AudioInMemory(tone[None]),), (Track(((0, 0),), 0, 1.0001),))
+    view = Arranged((AudioInMemory(tone[None]),), (ArrangedTrack(((0, 0),), 0, 1.0001),))
     expected = 10_000 * np.sin(2 * np.pi * 3000 * (n * 1.0001) / 16000)
     read = view.read(0, 100, 150_000).astype(float)
     error = read - expected[100:150_000]

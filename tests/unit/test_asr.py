@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.signal import resample_poly
 
-from pipeline.asr import AsrOptions, Engine, careful, decoding, edges, load, memory, sampling
+from pipeline.asr import AsrOptions, Engine, decoding, edges, fallback, faster_whisper, load, memory, sampling
 from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk, ChunkText, Span, Word
 from pipeline.errors import EngineError
 from tests import fixture_checkpoints
@@ -83,7 +83,8 @@ def test_the_language_of_a_channel_is_detected(heard, sample_call):
 def test_detected_probabilities_cover_the_checkpoints_languages_and_sum_to_one(sample_call, transcriber):
     call = sample_call("05")
     chunks = (Chunk(REP, 0.6, 6.0), Chunk(CUSTOMER, 6.0, 12.0))
-    for probabilities in transcriber.detect_languages(pieces(call, chunks), chunks):
+    for text in transcriber.transcribe(pieces(call, chunks), chunks):
+        probabilities = text.languages
         assert set(probabilities) == {"en", "es", "de"}
         assert sum(probabilities.values()) == pytest.approx(1.0, abs=1e-3)
         assert max(probabilities, key=probabilities.get) == "es"
@@ -177,7 +178,6 @@ def test_results_come_in_the_order_of_the_chunks(sample_call, transcriber):
 
 def test_no_chunks_give_no_texts(transcriber):
     assert transcriber.transcribe([], []) == []
-    assert transcriber.detect_languages([], []) == []
 
 
 @pytest.mark.parametrize("sound", ["silence", "ringback", "hum", "line noise"])
@@ -195,7 +195,7 @@ def test_what_is_not_speech_has_no_words(sound, transcriber):
 
 
 def test_a_chunk_longer_than_the_model_takes_is_refused(transcriber):
-    with pytest.raises(EngineError, match="takes up to 8 s"):
+    with pytest.raises(EngineError, match="takes at most 8 s"):
         transcriber.transcribe([np.zeros(31 * SAMPLE_RATE, np.float32)], [Chunk(0, 0.0, 31.0)])
 
 
@@ -217,7 +217,7 @@ def noise(seed, seconds=6.0):
 
 def test_the_first_pass_does_not_fall_back_and_says_how_it_decoded(heard):
     for text in (text for texts in heard.values() for text in texts):
-        assert (text.temperature, text.careful) == (0.0, False)
+        assert (text.temperature, text.with_fallback) == (0.0, False)
         assert text.compression > 0
         assert list(text.languages.values()) == sorted(text.languages.values(), reverse=True)
 
@@ -229,24 +229,17 @@ def test_a_language_given_does_not_hide_what_the_sound_says(sample_call, transcr
     assert max(text.languages, key=text.languages.get) == "es"
 
 
-def strict():
-    """Nothing is good enough: every way is tried, to the highest temperature."""
-    return load(
-        AsrOptions(
-            model=str(fixture_checkpoints.RECOGNITION), device="cpu", cpu_threads=1, log_probability_threshold=-0.001
-        )
-    )
-
-
-def test_a_chunk_decoded_again_gives_the_same_text_after_other_work_and_in_another_thread():
-    first, second = strict(), strict()
+def test_a_chunk_decoded_again_gives_the_same_text_after_other_work_and_in_another_thread(monkeypatch):
+    monkeypatch.setattr(faster_whisper, "IMPROBABLE", -0.001)  # every way is tried, to the highest temperature
+    options = AsrOptions(model=str(fixture_checkpoints.RECOGNITION), device="cpu", cpu_threads=1)
+    first, second = load(options), load(options)
     chunk = Chunk(0, 0.0, 6.0, "en")
-    before = first.transcribe([noise(1)], [chunk], careful=True)
+    before = first.transcribe([noise(1)], [chunk], with_fallback=True)
     for seed in (2, 3):
-        first.transcribe([noise(seed)], [chunk], careful=True)
+        first.transcribe([noise(seed)], [chunk], with_fallback=True)
     with ThreadPoolExecutor(1) as other:
         assert other.submit(first.transcribe, [noise(1)], [chunk], (), True).result() == before
-    assert second.transcribe([noise(1)], [chunk], careful=True) == before
+    assert second.transcribe([noise(1)], [chunk], with_fallback=True) == before
 
 
 def test_sampling_at_a_temperature_gives_the_same_text_for_the_same_seed_only(sample_call, transcriber):
@@ -262,8 +255,8 @@ def test_chunks_decoded_again_are_not_worse(heard, sample_call, transcriber, wor
     call = sample_call("04")
     for role in ("rep", "customer"):
         chunks = [text.chunk for text in heard[("04", role)]]
-        again = transcriber.transcribe(pieces(call, chunks), chunks, careful=True)
-        assert all(text.careful for text in again)
+        again = transcriber.transcribe(pieces(call, chunks), chunks, with_fallback=True)
+        assert all(text.with_fallback for text in again)
         assert words_wrong(call.said(role), again) <= words_wrong(call.said(role), heard[("04", role)]) + 0.03
 
 
@@ -336,8 +329,8 @@ def test_a_stretched_word_covers_no_more_than_it_can_last():
     whole, stretched = (
         ChunkText(chunk, "en", 1.0, tuple(each), -0.2, 0.01) for each in (words, [replace(words[0], end=16.0)])
     )
-    assert careful.coverage(whole, noise(1)) == 1.0
-    assert careful.coverage(stretched, noise(1)) == pytest.approx((1.0 + careful.REACH) / 6.0, abs=0.02)
+    assert fallback.coverage(whole, noise(1)) == 1.0
+    assert fallback.coverage(stretched, noise(1)) == pytest.approx((1.0 + fallback.REACH) / 6.0, abs=0.02)
 
 
 def test_a_number_and_a_long_word_may_last_longer():

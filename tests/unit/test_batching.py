@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.batching import Batcher
+from pipeline.runtime.batching import Batcher
 
 
 def doubled(items: list[int]) -> list[int]:

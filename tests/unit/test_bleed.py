@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pipeline.audio.channels import separate
-from pipeline.audio.sound import everything
+from pipeline.audio.channels.separation import separate
+from pipeline.audio.decode.sound import everything
 from pipeline.domain.speech import Bleed, Layout
 from tests.unit.channels_by_hand import decoded, noise, sample, through_amr
 
@@ -44,7 +44,7 @@ def test_a_bleed_is_found_with_its_level_and_delay(loudness: int, delay: int, ca
     assert bleed.level_db == pytest.approx(loudness, abs=1.5)
     assert bleed.delay == pytest.approx(delay / 16000, abs=0.0002)
     assert bleed.share > 0.8
-    assert "Channel 0 is heard on channel 1" in layout.reason
+    assert "Channel 0 bleeds into channel 1" in layout.reason
 
 
 def test_bleed_both_ways_is_found_both_ways(call: np.ndarray) -> None:

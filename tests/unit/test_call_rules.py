@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.domain.call import Call, CallState, Submission, merge, next_state
+from pipeline.domain.call import Call, CallState, Submission
+from tests.submission_model import merge, next_state
 
 PLAIN = Submission(uuid4(), "+49301234567", "+14155550123", datetime(2026, 11, 2, 9, 30, tzinfo=UTC))
 FINISHING = replace(PLAIN, recording_url="https://x.example/a.wav")

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline import checkpoints
 from pipeline.checkpoints import store
+from pipeline.diarization.pyannote import CHECKPOINTS
 from pipeline.domain.speech import SAMPLE_RATE
 from pipeline.voice_calibration import SHIPPED, calibration_of, read
 from tests.fixture_checkpoints import FOLDER
@@ -109,7 +110,7 @@ def test_two_real_voices_of_a_telephone_call_are_separated(stored: Path, monkeyp
     telephone = Sources.telephone()
     samples, rate = soundfile.read(telephone.path, dtype="float32")
     assert rate == SAMPLE_RATE
-    engine = load(DiarizationOptions(pipeline=NAME, device="cpu", checkpoints=stored))
+    engine = load(DiarizationOptions(pipeline=NAME, device="cpu"), stored)
     found = engine.diarize(samples)
     assert engine.name == f"pyannote {NAME}"
     row = {
@@ -133,7 +134,7 @@ def test_shipped_calibrations_are_whole_and_say_what_they_rest_on() -> None:
 
 
 def test_the_pipeline_of_synthetic_voices_carries_its_calibration() -> None:
-    folder = checkpoints.resolve(str(FOLDER / "diarization"), checkpoints.DIARIZATION, "cpu").folder
+    folder = checkpoints.resolve(str(FOLDER / "diarization"), CHECKPOINTS, "cpu").folder
     assert calibration_of("pyannote diarization", folder / "calibration.toml") is not None
     assert calibration_of("pyannote diarization") is None
     assert calibration_of("pyannote pyannote/speaker-diarization-community-1") is None

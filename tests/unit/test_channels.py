@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.audio.channels import confidence, separate
-from pipeline.audio.compare import Match, Window, compare
-from pipeline.audio.levels import hear
-from pipeline.audio.sound import everything
+from pipeline.audio.channels.compare import Match, WindowMatch, compare
+from pipeline.audio.channels.levels import activity
+from pipeline.audio.channels.separation import confidence, separate
+from pipeline.audio.decode.sound import everything
 from pipeline.domain.speech import LayoutKind, Span
 from tests.unit.channels_by_hand import decoded, noise, sample, through_amr
 
@@ -161,7 +161,7 @@ def test_of_a_stereo_file_with_one_dead_channel_the_live_one_is_kept_as_mono(
 
 def test_a_party_of_few_words_is_not_a_dead_channel(call: np.ndarray) -> None:
     rep, customer = call
-    heard = hear(decoded(customer).audio, 0).frames
+    heard = activity(decoded(customer).audio, 0).frames
     word = int(np.argmax(np.convolve(heard, np.ones(30), "valid"))) * 320
     few = noise(customer, 3)
     few[word : word + 16000] = customer[word : word + 16000]
@@ -171,7 +171,7 @@ def test_a_party_of_few_words_is_not_a_dead_channel(call: np.ndarray) -> None:
 def test_a_silent_file_says_so_and_is_not_sure_of_anything() -> None:
     audio, layout = separate([decoded(np.zeros(16000), np.zeros(16000))])
     assert (layout.kind, layout.channels, layout.confidence) == (LayoutKind.ONE_SIDED, 1, 0.0)
-    assert layout.reason == "Nothing is heard on either channel."
+    assert layout.reason == "Both channels are silent."
     assert everything(audio).shape == (1, 16000)
 
 
@@ -239,7 +239,7 @@ def test_two_files_of_the_same_call_that_each_lack_a_part_of_it_are_both_kept() 
 def test_a_third_of_a_second_of_speech_is_no_noise_floor_and_the_channel_that_holds_it_is_kept(
     call: np.ndarray,
 ) -> None:
-    heard = hear(decoded(call[1]).audio, 0).frames
+    heard = activity(decoded(call[1]).audio, 0).frames
     begin = int(np.argmax(np.convolve(heard, np.ones(25), "valid"))) * 320
     word = call[1, begin : begin + 16 * 320]
     for channels, kept in (((word * 0, word), 1), ((word, word * 0), 0)):
@@ -265,7 +265,7 @@ def test_the_only_one_of_two_files_is_the_channel_that_it_was_sent_as(call: np.n
 
 def test_the_decision_is_the_same_every_time_and_shift_and_gain_are_measured(mixed: np.ndarray) -> None:
     pair = decoded(mixed, np.roll(mixed, 160) * 0.5).audio
-    found = [compare(pair, hear(pair, 0).frames) for _ in range(2)]
+    found = [compare(pair, activity(pair, 0).frames) for _ in range(2)]
     assert found[0] == found[1]
     assert found[0].shift == 160
     assert found[0].gain_db == pytest.approx(-6, abs=0.2)
@@ -304,14 +304,14 @@ def test_more_than_two_channels_are_decided_with_a_reason(call: np.ndarray) -> N
     _, layout = separate([replace(decoded(*call), source_channels=4, choice=choice)])
     assert (layout.kind, layout.channels, layout.source_channels) == (LayoutKind.STEREO, 2, 4)
     assert layout.reason.startswith(choice)
-    _, layout = separate([replace(decoded(call[0]), source_channels=6, choice="Of 6 channels only channel 2 counts.")])
-    assert layout.reason == "Of 6 channels only channel 2 counts. One channel remains."
+    _, layout = separate([replace(decoded(call[0]), source_channels=6, choice="Of 6 channels only channel 2 is used.")])
+    assert layout.reason == "Of 6 channels only channel 2 is used. One channel remains."
 
 
 def test_confidence_grows_with_the_windows_and_with_the_distance_from_the_threshold() -> None:
     def of(windows: int, share: float) -> float:
         apart = round((1 - share) * windows)
-        return confidence(Match((Window(0, 1, 0.0, 0.0, 0.0),) * windows, share, apart=apart))
+        return confidence(Match((WindowMatch(0, 1, 0.0, 0.0, 0.0),) * windows, share, apart=apart))
 
     assert 0.5 < of(1, 1.0) < of(5, 1.0) < of(50, 1.0) <= 1
     assert 0.5 < of(1, 0.0) < of(5, 0.0) <= of(50, 0.0) <= 1

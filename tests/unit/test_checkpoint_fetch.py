@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoints import DIARIZATION, RECOGNITION, resolve
+from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNITION
 from pipeline.checkpoints import fetch as fetching
+from pipeline.checkpoints import resolve
 from pipeline.checkpoints.download import Refused, Unreachable, download
 from pipeline.checkpoints.fetch import WORK, fetch
 from pipeline.checkpoints.lock import locked
+from pipeline.diarization.pyannote import CHECKPOINTS as DIARIZATION
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
 from tests.index_server import Cut, IndexServer, wheel
 
@@ -262,7 +264,7 @@ def test_a_server_that_is_away_for_a_moment_is_asked_again(known, tmp_path):
 def test_a_server_that_stays_away_ends_the_attempts_and_what_came_is_kept(known, tmp_path):
     known.index.faults = [Cut(1_000_000), 500, 500, 500, 500]
     run = one_file(known, tmp_path)
-    with pytest.raises(Unreachable, match=r"1 of 3 MB are here; the same command"):
+    with pytest.raises(Unreachable, match=r"1 of 3 MB are here; run the same command"):
         run()
     known.index.faults, known.index.sent = [], 0
     assert run().read_bytes() == WEIGHTS

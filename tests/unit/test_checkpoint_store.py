@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checkpoints import DIARIZATION, RECOGNITION, resolve
+from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNITION
+from pipeline.checkpoints import resolve
 from pipeline.checkpoints.lock import LOCK, LockedCheckpoint, locked
+from pipeline.diarization.pyannote import CHECKPOINTS as DIARIZATION
 from pipeline.errors import CheckpointDamaged
 from serve_app.settings import Settings
 
@@ -115,16 +117,6 @@ def test_the_lock_names_no_host_of_an_index():
     assert hosts == sources
 
 
-@pytest.mark.parametrize("engine", ["asr", "diarization"])
-def test_both_engines_are_told_of_the_store(engine, monkeypatch, tmp_path):
-    monkeypatch.setenv("SWITCHBOARD_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setenv(f"SWITCHBOARD_{engine.upper()}__DEVICE", "cpu")
-    assert getattr(Settings(), engine).checkpoints == tmp_path
-    monkeypatch.setenv(f"SWITCHBOARD_{engine.upper()}__CHECKPOINTS", "/another")
-    assert getattr(Settings(), engine).checkpoints == Path("/another")
-
-
 def test_a_relative_store_is_made_absolute_for_replicas_that_run_elsewhere(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    settings = Settings(checkpoints="here")
-    assert settings.asr.checkpoints == settings.diarization.checkpoints == settings.checkpoints == tmp_path / "here"
+    assert Settings(checkpoints="here").checkpoints == tmp_path / "here"

@@ -10,8 +10,10 @@ import sys
 import pytest
 
 from pipeline import checkpoints
-from pipeline.checkpoints import DIARIZATION, RECOGNITION, hub, resolve
-from pipeline.checkpoints.resolve import COMMUNITY
+from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNITION
+from pipeline.checkpoints import hub, resolve
+from pipeline.diarization.pyannote import CHECKPOINTS as DIARIZATION
+from pipeline.diarization.pyannote import COMMUNITY
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
 from tests import fixture_checkpoints
 
@@ -169,7 +171,8 @@ def test_the_manifests_and_checksums_of_the_synthetic_checkpoints_are_whole(fold
 def _resolve_in_a_fresh_process(environment):
     code = (
         "import time\n"
-        "from pipeline.checkpoints import RECOGNITION, hub, resolve\n"
+        "from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNITION\n"
+        "from pipeline.checkpoints import hub, resolve\n"
         "from pipeline.errors import CheckpointMissing\n"
         "hub.ANSWER_TIMEOUT = 1.0\n"
         "try:\n    resolve('small', RECOGNITION, 'cpu')\n"

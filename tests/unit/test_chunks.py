@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audio import chunks, detector
-from pipeline.audio.chunks import SpeechOptions, cut, find_speech
-from pipeline.audio.decode import DecodeOptions, decode_file
+from pipeline.audio import chunks
+from pipeline.audio.chunks import cut, find_speech
+from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.labels import detector
+from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, Span
 from tests.synthetic_calls import FOLDER
 

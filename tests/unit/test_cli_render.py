@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from db import views
-from db.views import CallRecord, CallSummary, Event, Failure
+from db.views import CallMoment, CallRecord, CallSummary, Failure
 from pipeline.analysis import analyze
 from pipeline.asr.safety import REASONS
 from pipeline.domain.call import CallState
@@ -68,7 +68,7 @@ def record(state: CallState = CallState.COMPLETED, **changes: object) -> CallRec
         warnings=("The file has 4 channels; the first two count.",),
         submissions=2,
         jobs=(),
-        timeline=(Event(NOW, "submitted"), Event(NOW + timedelta(seconds=9), "completed")),
+        timeline=(CallMoment(NOW, "submitted"), CallMoment(NOW + timedelta(seconds=9), "completed")),
     )
     of_summary = {name: value for name, value in changes.items() if name in CallSummary.__dataclass_fields__}
     rest = {name: value for name, value in changes.items() if name not in of_summary}
@@ -137,7 +137,7 @@ def test_a_call_at_work_says_stage_attempt_and_next_try() -> None:
     text = shown(
         record(CallState.TRANSCRIBING, stage="asr", attempts=3, next_try=NOW, transcript=None, findings=(), layout=None)
     )
-    assert "stage asr, attempt 3, next try 2026-11-02" in text
+    assert "stage recognition, attempt 3, next try 2026-11-02" in text
 
 
 def test_an_empty_transcript_gives_its_reason() -> None:
@@ -264,7 +264,7 @@ def test_what_is_no_speech_stands_in_the_transcript_where_it_is_heard() -> None:
 
 
 def test_bleed_is_told_once() -> None:
-    told = "The two channels differ. Channel 1 is heard on channel 0 at -18 dB, 12 ms later; it is suppressed there."
+    told = "The two channels differ. Channel 1 bleeds into channel 0 at -18 dB, 12 ms later; it is suppressed there."
     layout = replace(MATERIAL.transcript.layout, reason=told, bleed=(Bleed(1, -18.2, 0.012, 0.9),))
     text = made_in(replace(MATERIAL.transcript, layout=layout))
     assert text.count("-18 dB") == 1 and text.count("suppressed") == 1

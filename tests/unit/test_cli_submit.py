@@ -13,7 +13,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from serve_app.cli import app
+from serve_app.cli import app, file_server
 from serve_app.cli.file_server import FileServer
 from serve_app.cli.problems import read_problem
 
@@ -167,3 +167,11 @@ def test_only_the_named_files_are_handed_out_and_only_under_their_random_paths(t
         for path in ("/", "/a.wav", "/x/a.wav", "/..%2fsecret.txt"):
             assert httpx.get(base + path, trust_env=False).status_code == 404
         assert httpx.get(url.replace("a.wav", "secret.txt"), trust_env=False).status_code == 404
+
+
+def test_files_are_never_served_on_a_port_that_the_fetcher_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_server, "SERVICE_PORTS", frozenset(range(1, 65536, 2)))
+    for _ in range(8):
+        with FileServer() as server:
+            assert server._server is not None
+            assert server._server.server_port % 2 == 0

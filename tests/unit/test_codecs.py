@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.signal import butter, correlate, sosfiltfilt
 
-from pipeline.audio.decode import Decoded, DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
 from pipeline.errors import NotAudio
 from tests.synthetic_calls import FOLDER
 from tests.unit.test_decode import encode

@@ -12,7 +12,7 @@ import av
 import numpy as np
 import pytest
 
-from pipeline.audio.decode import Decoded, DecodeOptions, decode, decode_file
+from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode, decode_file
 from pipeline.domain.speech import Recording
 from pipeline.errors import NotAudio, RecordingEmpty, RecordingTooLong, StorageError
 
@@ -241,7 +241,7 @@ def test_more_channels_than_anybody_looks_at_are_said_to_be_left_out() -> None:
         file.writeframes(tones(8000, 12).T.astype("<i2").tobytes())
     result = decoded(buffer.getvalue())
     assert (result.source_channels, result.samples.shape[0]) == (12, 2)
-    assert "The recording has 12 channels; the first 8 count." in result.warnings
+    assert "The recording has 12 channels; only the first 8 are used." in result.warnings
 
 
 def two_tracks(container: str, codec: str, late: float) -> bytes:

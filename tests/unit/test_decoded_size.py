@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.audio import sound
-from pipeline.audio.decode import DecodeOptions, decode_file
-from pipeline.audio.sound import Allowance, ScratchSink
+from pipeline.audio.decode import sound
+from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.sound import ScratchSink, SoundAllowance
 from pipeline.errors import RecordingTooLarge
 from tests.unit.test_decode import encode, tones
 
@@ -48,7 +48,7 @@ def test_of_eight_channels_only_those_that_count_stay_in_scratch(tmp_path: Path)
 def test_silence_takes_no_room_and_is_there_when_it_is_read(tmp_path: Path) -> None:
     samples = np.zeros((6, 10 * 16000), np.int16)
     samples[1, 150_000] = 7
-    sink = ScratchSink(tmp_path.as_uri(), 6, Allowance(2 * samples.shape[1]))
+    sink = ScratchSink(tmp_path.as_uri(), 6, SoundAllowance(2 * samples.shape[1]))
     for first in range(0, samples.shape[1], 7001):
         sink.write(samples[:, first : first + 7001].T)
     audio = sink.finish()
@@ -64,14 +64,14 @@ def test_decoded_sound_is_stopped_at_the_limit_and_leaves_nothing(in_memory: boo
     folder = None if in_memory else tmp_path.as_uri()
     with pytest.raises(RecordingTooLarge) as failure:
         decode_file(io.BytesIO(data), DecodeOptions(max_decoded_bytes=1_000_000), folder=folder)
-    assert failure.value.message.startswith("Decoded, the recording takes more than the limit of 1000000 bytes")
+    assert failure.value.message.startswith("The decoded recording is larger than the limit of 1000000 bytes")
     assert failure.value.facts == {"limit": 1_000_000}
     assert bytes_in(tmp_path) == 0
     assert decode_file(io.BytesIO(data), DecodeOptions(max_decoded_bytes=8 * 8 * 32000 + 4096)).duration == 8.0
 
 
 def test_silence_that_is_made_up_for_counts_before_it_is_written(tmp_path: Path) -> None:
-    sink = ScratchSink(tmp_path.as_uri(), 2, Allowance(100_000))
+    sink = ScratchSink(tmp_path.as_uri(), 2, SoundAllowance(100_000))
     sink.write(np.zeros((60_000, 2), np.int16))
     with pytest.raises(RecordingTooLarge):
         sink.write(np.ones((10, 2), np.int16))

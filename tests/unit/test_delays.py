@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pipeline.audio.channels import separate
-from pipeline.audio.delays import follow
-from pipeline.audio.sound import everything
+from pipeline.audio.channels.delays import follow
+from pipeline.audio.channels.separation import separate
+from pipeline.audio.decode.sound import everything
 from tests.unit.channels_by_hand import decoded, sample
 
 NEAR = 16

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.audio.decode import DecodeOptions, decode_file
+from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.domain.speech import LabelKind, LayoutKind
 from serve_app.cli.demo import VOICES, ready_samples
 from serve_app.demo import compose, sounds

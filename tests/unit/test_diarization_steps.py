@@ -43,9 +43,9 @@ def outputs(diarizer: Any, calls: list[np.ndarray], order: list[tuple[int, Any]]
     heard: list[list[Any]] = [[] for _ in calls]
     rest = iter(order)
     while batch := list(islice(rest, size)):
-        for (call, _), found in zip(batch, diarizer.hear([window for _, window in batch]), strict=True):
+        for (call, _), found in zip(batch, diarizer.infer([window for _, window in batch]), strict=True):
             heard[call].append(found)
-    return [diarizer._pipeline.conclude(one, 1, None) for one in heard]
+    return [diarizer._pipeline.finalize(one, 1, None) for one in heard]
 
 
 def windows_of(diarizer: Any, calls: list[np.ndarray]) -> list[list[tuple[int, Any]]]:
@@ -124,7 +124,7 @@ def test_what_is_no_number_in_one_call_is_refused_there_and_does_not_reach_other
         list(diarizer.parts(np.full(SAMPLE_RATE, np.nan, np.float32)))
     good = list(diarizer.parts(calls[0]))[:2]
     bad = Window(torch.full_like(good[0].samples, torch.nan), torch.full_like(good[0].voice, torch.nan))
-    alone, beside = diarizer.hear(good), diarizer.hear([good[0], bad, good[1]])
+    alone, beside = diarizer.infer(good), diarizer.infer([good[0], bad, good[1]])
     for one, other in zip(alone, [beside[0], beside[2]], strict=True):
         np.testing.assert_array_equal(one.scores, other.scores)
         np.testing.assert_allclose(one.embeddings, other.embeddings, atol=1e-4)
@@ -135,7 +135,7 @@ def test_reconstruction_a_window_at_a_time_is_the_stock_one(stock: Any, diarizer
 
     random = np.random.default_rng(3)
     frames = stock._segmentation.model.receptive_field
-    length = len(diarizer.hear(list(diarizer.parts(np.zeros(SAMPLE_RATE, np.float32))))[0].scores)
+    length = len(diarizer.infer(list(diarizer.parts(np.zeros(SAMPLE_RATE, np.float32))))[0].scores)
     for clusters in (1, 2, 5):
         scores = SlidingWindowFeature(
             random.integers(0, 2, (40, length, 3)).astype(np.uint8), SlidingWindow(start=0.0, duration=10.0, step=1.0)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.audio import hear, sound
-from pipeline.audio.decode import DecodeOptions, decode_file
-from pipeline.audio.hear import Loaded
-from pipeline.diarizer import AHEAD, DiarizerReplica
+from pipeline.audio.analyze import Loaded
+from pipeline.audio.decode import sound
+from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.domain.speech import AudioInMemory, Diarization, Layout, LayoutKind, Span
 from pipeline.errors import EngineError, StorageError
+from pipeline.runtime.diarizer import AHEAD, DiarizerReplica
 from tests.synthetic_calls import FOLDER
 
 LAYOUT = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")
@@ -36,7 +36,7 @@ class ByHand:
         samples = audio.read(0, 0, audio.length)
         return ((int(value), number) for number, value in enumerate(samples))
 
-    def hear(self, parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    def infer(self, parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         self.inside += 1
         self.most = max(self.most, self.inside)
         self.batches.append(list(parts))
@@ -46,7 +46,7 @@ class ByHand:
             raise EngineError("poison")
         return list(parts)
 
-    def conclude(self, heard: Sequence[tuple[int, int]]) -> Diarization:
+    def finalize(self, heard: Sequence[tuple[int, int]]) -> Diarization:
         if heard[0][0] == self.unclear:
             raise EngineError("no clusters")
         assert [number for _, number in heard] == list(range(len(heard)))
@@ -146,7 +146,7 @@ async def test_a_call_that_has_the_replica_to_itself_waits_for_no_other(replica:
 
 
 async def test_the_real_engine_gives_each_of_several_calls_its_own(diarizer: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("pipeline.diarization.load", lambda _: diarizer)
+    monkeypatch.setattr("pipeline.diarization.load", lambda *_: diarizer)
     replica = DiarizerReplica({})
     audio = decode_file(FOLDER / "03_repair_mono" / "call.flac", DecodeOptions()).audio
     cuts = [AudioInMemory(audio.read(0, first, first + 190_000)[None]) for first in (0, 300_000)]
@@ -168,7 +168,7 @@ async def test_sound_that_is_gone_is_said_to_be(replica: Any, tmp_path: Path) ->
     folder = sound.join(tmp_path.as_uri(), sound.new_name())
     audio = decode_file(FOLDER / "03_repair_mono" / "call.flac", DecodeOptions(), folder=folder).audio
     loaded = Loaded(audio, LAYOUT, folder=folder)
-    hear.discard(loaded)
+    sound.discard(folder)
     with pytest.raises(StorageError):
         await replica.diarize(reference(loaded))
     with pytest.raises(StorageError):

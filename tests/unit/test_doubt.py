@@ -8,9 +8,9 @@ import pytest
 from bench.real import doubt as bench
 from bench.real.calls import Event, Truth
 from bench.real.doubt import Judged
-from pipeline.asr import careful, doubt
+from pipeline.asr import doubt, fallback
 from pipeline.asr.doubt import DoubtCalibration, DoubtCalibrationInvalid, calibration_of, features, risks, supports
-from pipeline.asr.safety import SafetyOptions, review, settle
+from pipeline.asr.safety import review, settle
 from pipeline.domain.speech import Chunk, Label, LabelKind
 from tests.unit.safety_by_hand import heard_as, said, sounding, words_of
 
@@ -25,8 +25,8 @@ def unsure_of(*words, text=SPOKEN, confidence=0.2, support=0.4):
     return replace(whole, words=told, supports=tuple(support if i in words else 1.0 for i in range(len(told))))
 
 
-def settled(text, calibration=ENGLISH, options=None):
-    return settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [text], {}, options, calibration)
+def settled(text, calibration=ENGLISH):
+    return settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [text], {}, calibration)
 
 
 def test_support_is_the_share_of_the_hypotheses_that_have_a_word():
@@ -94,9 +94,10 @@ def test_a_word_that_is_probably_wrong_is_marked_and_its_window_is_no_suspect():
     assert settled(text, calibration=None)[1] == () == settled(unsure_of())[1]
 
 
-def test_from_which_risk_a_word_is_marked_is_a_setting():
-    assert settled(unsure_of(3), options=SafetyOptions(doubtful_from=1.0))[1] == ()
-    (told,) = settled(unsure_of(3), options=SafetyOptions(doubtful_from=0.001))[1]
+def test_the_calibration_says_from_which_risk_a_word_is_marked():
+    never, always = (MULTILINGUAL.model_copy(update={"threshold": at}) for at in (0.9999, 0.001))
+    assert settled(unsure_of(3), calibration=never)[1] == ()
+    (told,) = settled(unsure_of(3), calibration=always)[1]
     assert told.text == SPOKEN
 
 
@@ -114,8 +115,8 @@ def test_supports_stay_beside_their_words_where_words_are_taken_out():
 
 def test_parts_of_a_window_keep_their_supports_unless_one_has_none():
     first, second = unsure_of(1, text="good morning"), unsure_of(0, text="this is anna")
-    assert careful.joined(first, [first, second]).supports == (1.0, 0.4, 0.4, 1.0, 1.0)
-    assert careful.joined(first, [first, replace(second, supports=())]).supports == ()
+    assert fallback.joined(first, [first, second]).supports == (1.0, 0.4, 0.4, 1.0, 1.0)
+    assert fallback.joined(first, [first, replace(second, supports=())]).supports == ()
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,7 @@ import fsspec
 import httpx
 import pytest
 
-from pipeline.audio import sniff, transport
-from pipeline.audio.fetch import Fetcher, FetchOptions, fetch
-from pipeline.audio.storage import INCOMING, Store
-from pipeline.audio.transport import CountedStream
+from pipeline.domain import sniff
 from pipeline.domain.access import Credential
 from pipeline.errors import (
     AddressForbidden,
@@ -39,7 +36,13 @@ from pipeline.errors import (
     StorageError,
     TooManyRedirects,
 )
-from pipeline.retry_after import retry_after
+from pipeline.fetch import transport
+from pipeline.fetch.address import SERVICE_PORTS
+from pipeline.fetch.fetcher import Fetcher, FetchOptions, fetch
+from pipeline.fetch.storage import INCOMING, Store
+from pipeline.fetch.transport import CountedStream
+from pipeline.runtime.retry_after import retry_after
+from tests.tuned import tuned
 
 AUDIO = b"RIFF\x24\x00\x01\x00WAVEfmt " + bytes(range(256)) * 300
 SECRET = "X-Amz-Signature=do-not-tell"
@@ -77,6 +80,9 @@ async def serving(answer: Answer | bytes, tls: ssl.SSLContext | None = None) -> 
             await writer.wait_closed()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
+    while server.sockets[0].getsockname()[1] in SERVICE_PORTS:  # four of those that the system chooses from
+        server.close()
+        server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
     state.port = server.sockets[0].getsockname()[1]
     try:
         yield state
@@ -91,7 +97,7 @@ def reply(body: bytes = AUDIO, status: str = "200 OK", length: int | None = None
 
 
 def options(**changes: Any) -> FetchOptions:
-    return FetchOptions(**{"allowed_hosts": ("127.0.0.1", "localhost"), "read_seconds": 5.0, **changes})
+    return tuned(FetchOptions, **{"allowed_hosts": ("127.0.0.1", "localhost"), "read_seconds": 5.0, **changes})
 
 
 def stored_files(folder: Path) -> list[Path]:
@@ -192,7 +198,7 @@ async def test_a_compressed_bomb_is_stopped_at_the_limit_also_one_in_a_bomb(tmp_
     assert isinstance(error, RecordingTooLarge)
     assert error.message == "The recording unpacks to more than the limit of 1000000 bytes."
     nested = await failing(reply(gzip.compress(gzip.compress(AUDIO)), Content_Encoding="gzip"), tmp_path / "nested")
-    assert nested.message == "The server sent a gzip archive in place of a recording."
+    assert nested.message == "The server sent a gzip archive instead of a recording."
     twice = await failing(reply(gzip.compress(AUDIO), Content_Encoding="gzip, gzip"), tmp_path / "twice")
     assert type(twice) is RecordingEncoded
     empty = b"\x1f\x8b\x08" + bytes(7) + b"\x03" + bytes(9)  # a member that yields nothing
@@ -420,7 +426,7 @@ async def test_zero_bytes_are_an_empty_recording(tmp_path: Path) -> None:
 async def test_what_came_in_place_of_audio_is_named(body: bytes, media_type: str, name: str, tmp_path: Path) -> None:
     error = await failing(reply(body, Content_Type=media_type), tmp_path)
     assert isinstance(error, NotAudio)
-    assert error.message == f"The server sent {name} in place of a recording."
+    assert error.message == f"The server sent {name} instead of a recording."
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/json", "application/octet-stream", "audio/wav", ""])
@@ -615,7 +621,7 @@ async def test_tls_is_verified_against_the_host_name_while_the_address_is_pinned
             (Fetcher(trusting, resolver), "other.example"),
             (Fetcher(options(), resolver), "recordings.example"),
         ):
-            with pytest.raises(RecordingUnreachable, match="TLS could not be agreed"):
+            with pytest.raises(RecordingUnreachable, match="TLS could not be negotiated"):
                 await fetcher.fetch(server.url(host, "https"), 0, tmp_path.as_uri())
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pipeline.audio.fetch import Fetcher, FetchOptions
 from pipeline.errors import AddressForbidden, RedirectInsecure
+from pipeline.fetch.fetcher import Fetcher, FetchOptions
+from tests.tuned import tuned
 from tests.unit.test_fetch import AUDIO, Server, reply, serving
 
 DIRECT = """
@@ -114,7 +115,7 @@ async def to_loopback(host: str, port: int) -> Sequence[str]:
 
 
 def fetcher(resolver: object = to_loopback, **options: object) -> Fetcher:
-    return Fetcher(FetchOptions.model_validate({"connect_seconds": 2, "read_seconds": 2, **options}), resolver)  # type: ignore[arg-type]
+    return Fetcher(tuned(FetchOptions, **{"connect_seconds": 2, "read_seconds": 2, **options}), resolver)  # type: ignore[arg-type]
 
 
 async def refused(made: Fetcher, url: str, folder: Path) -> None:
@@ -244,8 +245,8 @@ def _once(answer):  # type: ignore[no-untyped-def]
 
 
 def test_a_redirect_that_leaves_tls_is_followed_only_where_that_is_wanted() -> None:
-    from pipeline.audio.address import Guard
-    from pipeline.audio.redirects import follow
+    from pipeline.fetch.address import Guard
+    from pipeline.fetch.redirects import follow
 
     target = Guard().check("https://pbx.example/rec/1")
     for location in ("http://pbx.example/rec/1", "HTTP://other.example/", "http:\u002f\u002fpbx.example/x"):

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pipeline.audio.framing import unframed
 from pipeline.errors import RecordingTruncated
+from pipeline.fetch.framing import unframed
 
 AUDIO = b"RIFF\x24\x00\x01\x00WAVEfmt " + bytes(range(256)) * 80
 SIGNED = b";chunk-signature=" + b"0a" * 32

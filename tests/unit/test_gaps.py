@@ -10,19 +10,20 @@ import av
 import numpy as np
 import pytest
 
-from pipeline.audio import wav
-from pipeline.audio.arrange import Arranged, Track
-from pipeline.audio.chunks import SpeechOptions, cut
-from pipeline.audio.decode import Decoded, DecodeOptions, decode_file
-from pipeline.audio.hear import Loaded, examine
-from pipeline.audio.labels import gaps_of, label
-from pipeline.audio.several import Picked
+from bench.gaps import FRAGMENTS, without_packets
+from pipeline.audio.analyze import Loaded, analyze_audio
+from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
+from pipeline.audio.chunks import cut
+from pipeline.audio.decode import wav
+from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
+from pipeline.audio.decode.several import Picked
+from pipeline.audio.labels.detector import SpeechOptions
+from pipeline.audio.labels.labeling import gaps_of, label
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, LabelKind, Layout, LayoutKind, Span
 from tests.unit.test_decode import encode, loudest, tones
 from tests.unit.test_decode import wav as wav_file
 
 FIXTURES = Path(__file__).parent / "fixtures"
-FRAGMENTS = {"movflags": "frag_keyframe+empty_moov+default_base_moof", "frag_duration": "500000"}
 MARK = 9.0  # seconds at which a tone begins, after everything that gets lost
 
 
@@ -33,20 +34,7 @@ def lossy(
     times = np.arange(12 * rate) / rate
     tone = np.sin(2 * np.pi * 700 * times) * 12000 * ((times >= MARK) & (times < MARK + 0.5))
     sound = (tone + np.random.default_rng(0).normal(0, 60, len(times))).astype(np.int16)
-    buffer = io.BytesIO()
-    with av.open(buffer, "w", format=container, options=settings or {}) as output:
-        stream = output.add_stream(codec, rate=rate, layout="mono")
-        if codec == "aac":
-            stream.codec_context.format = "fltp"
-        packets = []
-        for start in range(0, len(sound), 1000):
-            frame = av.AudioFrame.from_ndarray(sound[None, start : start + 1000], "s16", "mono")
-            frame.sample_rate, frame.time_base, frame.pts = rate, Fraction(1, rate), start
-            packets += stream.encode(frame)
-        for packet in [*packets, *stream.encode(None)]:
-            if not lost(float(packet.pts * packet.time_base)):
-                output.mux(packet)
-    return buffer.getvalue()
+    return without_packets(sound, rate, container, codec, lost, settings)
 
 
 def decoded(data: bytes) -> Decoded:
@@ -89,7 +77,7 @@ def test_what_follows_a_gap_keeps_its_time_and_the_gap_is_named(
     inside = found.samples[0, round((gap.start + 0.1) * SAMPLE_RATE) : round((gap.end - 0.1) * SAMPLE_RATE)]
     assert np.abs(inside).max() == 0
     (warning,) = found.warnings
-    assert warning.endswith(f"({gap.start:.1f} to {gap.end:.1f} s); silence stands in for them.")
+    assert warning.endswith(f"({gap.start:.1f} to {gap.end:.1f} s); silence replaces them.")
 
 
 @pytest.mark.parametrize(("container", "codec", "rate", "settings"), KEEP_TIME)
@@ -212,7 +200,7 @@ def test_a_byte_that_a_writer_left_out_hides_no_file() -> None:
 def test_the_second_of_two_wavs_may_be_cut_off_and_is_said_to_be() -> None:
     found = decoded(joined("files")[:-8000])
     assert found.duration == pytest.approx(3.5, abs=0.01)
-    assert found.warnings == ("The recording is incomplete: it declares 4.0 s and 3.5 s are there.",)
+    assert found.warnings == ("The recording is incomplete: it declares 4.0 s and has 3.5 s.",)
 
 
 def test_a_thousand_pieces_count_and_more_are_said_to_be_missing() -> None:
@@ -222,7 +210,7 @@ def test_a_thousand_pieces_count_and_more_are_said_to_be_missing() -> None:
     assert (len(header.parts), header.more) == (wav.MOST_PARTS, True)
     found = decoded(many)
     assert found.duration == pytest.approx(10, abs=0.01)
-    assert found.warnings == ("The recording is damaged: it breaks off after 10.0 s.",)
+    assert found.warnings == ("The recording is damaged: it ends after 10.0 s.",)
 
 
 # What the record says of a gap, and what it does to words.
@@ -238,16 +226,16 @@ def test_a_gap_is_a_label_of_its_own_and_speech_does_not_reach_into_it() -> None
     (named,) = (one for one in found if one.kind is LabelKind.GAP)
     assert (named.start, named.end) == pytest.approx((gap.start, gap.end), abs=0.02)
     assert gaps_of(found) == (Span(named.start, named.end),)
-    heard = examine(Loaded(audio, Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")), SpeechOptions(), 30.0, True)
+    heard = analyze_audio(Loaded(audio, Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")), SpeechOptions(), 30.0, True)
     assert len(heard.chunks) > 1
     assert not any(chunk.start < named.start and chunk.end > named.end for chunk in heard.chunks)
 
 
-@pytest.mark.parametrize("longest_left_out", [0.0, 30.0])
-def test_no_chunk_goes_on_over_a_gap(longest_left_out: float) -> None:
+@pytest.mark.parametrize("max_skipped_pause", [0.0, 30.0])
+def test_no_chunk_goes_on_over_a_gap(max_skipped_pause: float) -> None:
     speech = [[Span(0, 2), Span(3, 5), Span(12, 14)]]
-    assert len(cut(speech, 30.0, None, longest_left_out)) == (1 if longest_left_out else 2)
-    apart = cut(speech, 30.0, None, longest_left_out, gaps=[[Span(2.1, 2.9), Span(6, 11)]])
+    assert len(cut(speech, 30.0, None, max_skipped_pause)) == (1 if max_skipped_pause else 2)
+    apart = cut(speech, 30.0, None, max_skipped_pause, gaps=[[Span(2.1, 2.9), Span(6, 11)]])
     assert [(one.start, one.end) for one in apart] == [(0, 2), (3, 5), (12, 14)]
 
 
@@ -258,7 +246,7 @@ def test_a_view_has_the_gaps_that_all_of_its_rows_have_at_its_own_time() -> None
     both = Picked((first, second), (((0, 0),), ((0, 0), (1, 0))))
     assert both.gaps(0) == (Span(10, 20), Span(40, 50))
     assert both.gaps(1) == (Span(15, 20), Span(40, 45))
-    late = Arranged((first, second), (Track(((1, 0),), start=2 * SAMPLE_RATE, pace=0.5),))
+    late = Arranged((first, second), (ArrangedTrack(((1, 0),), start=2 * SAMPLE_RATE, pace=0.5),))
     assert late.gaps(0) == (Span(32, 92),)
 
 

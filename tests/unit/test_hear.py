@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.audio.chunks import SpeechOptions
-from pipeline.audio.decode import DecodeOptions, decode
-from pipeline.audio.hear import Loaded, examine, load
-from pipeline.audio.storage import all_stored
+from pipeline.audio.analyze import Loaded, analyze_audio, load
+from pipeline.audio.decode.decoder import DecodeOptions, decode
+from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (
     AudioInMemory,
@@ -25,6 +24,7 @@ from pipeline.domain.speech import (
     Recording,
     Word,
 )
+from pipeline.fetch.storage import all_stored
 from pipeline.speakers.attribute import attribute
 from tests.synthetic_calls import FOLDER
 
@@ -50,7 +50,7 @@ def test_every_sample_call_has_its_layout_and_its_length(folder: Path) -> None:
 
 def test_a_call_is_heard_channel_by_channel_in_chunks_of_the_asked_length() -> None:
     call = loaded("04_contract_two_files")
-    heard = examine(call, SpeechOptions(), 8.0)
+    heard = analyze_audio(call, SpeechOptions(), 8.0)
     assert len(heard.speech) == heard.layout.channels == 2
     assert {chunk.channel for chunk in heard.chunks} == {0, 1}
     assert max(chunk.duration for chunk in heard.chunks) <= 8.0
@@ -65,7 +65,7 @@ def test_a_recording_too_short_for_a_word_says_so_and_is_not_recognized(seconds:
     spoken = call.audio.read(0, 2 * 16000, 2 * 16000 + round(seconds * 16000))
     audio = AudioInMemory(spoken[None])
     layout = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "cut by hand")
-    heard = examine(Loaded(audio, layout, ("one before",)), SpeechOptions(), 30.0)
+    heard = analyze_audio(Loaded(audio, layout, ("one before",)), SpeechOptions(), 30.0)
     assert len(heard.chunks) == chunks
     assert any("too short" in warning for warning in heard.warnings) == (chunks == 0)
     assert heard.warnings[0] == "one before"
@@ -86,9 +86,11 @@ def test_of_two_files_the_one_that_could_be_had_keeps_its_party(leg: int, lost: 
     useless = Recording(1 - leg, broken.as_uri(), "0" * 64, 10_000)
     call = load([both[leg]] if lost == "not fetched" else [both[leg], useless], DecodeOptions(), 2)
     assert (call.layout.kind, call.layout.channels) == (LayoutKind.TWO_FILES, 2)
-    assert f"only file {leg + 1} could be had: it is {('the rep', 'the customer')[leg]}'s line" in call.layout.reason
+    assert (
+        f"only file {leg + 1} could be fetched: it is {('the rep', 'the customer')[leg]}'s line" in call.layout.reason
+    )
     assert (call.audio.samples[leg] == decode(both[leg], DecodeOptions()).samples[0]).all()
-    heard = examine(call, SpeechOptions(), 30.0)
+    heard = analyze_audio(call, SpeechOptions(), 30.0)
     assert heard.labels[1 - leg] == (Label(0.0, heard.duration, LabelKind.GAP),)
     assert heard.chunks
     assert {chunk.channel for chunk in heard.chunks} == {leg}

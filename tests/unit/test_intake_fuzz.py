@@ -1,25 +1,15 @@
-"""A short form of bench/fuzz_submit.py: the same generator, the real application, no sockets.
+"""A short form of `make fuzz`: the same generator, the real application, no sockets.
 
-Framing needs a real server in front: the bench does that part.
+Framing needs a real server in front: `tests.fuzz` does that part.
 """
 
-import importlib
-from pathlib import Path
-from types import ModuleType
-
 import httpx
-import pytest
 
+from tests.fuzz.cases import Maker, oracle
+from tests.fuzz.wire import fault_of
 from tests.unit.intake_in_memory import service, three_keys
 
 COUNT = 1500
-
-
-@pytest.fixture
-def fuzzing(monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, ModuleType]:
-    """The bench's generator and its judgement."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "bench"))
-    return importlib.import_module("fuzz_cases"), importlib.import_module("fuzz_wire")
 
 
 def as_request(raw: bytes) -> httpx.Request:
@@ -30,9 +20,8 @@ def as_request(raw: bytes) -> httpx.Request:
     return httpx.Request(method, f"http://service{path}", headers=headers, content=body)
 
 
-async def test_whatever_is_sent_gets_the_right_answer_in_the_right_form(fuzzing: tuple[ModuleType, ModuleType]) -> None:
-    cases, wire = fuzzing
-    maker = cases.Maker(7, "sb_team", cases.oracle())
+async def test_whatever_is_sent_gets_the_right_answer_in_the_right_form() -> None:
+    maker = Maker(7, "sb_team", oracle())
     seen: set[int] = set()
     async with service(three_keys(), per_minute=1e9, burst=10**9) as client:
         for _ in range(COUNT):
@@ -42,6 +31,6 @@ async def test_whatever_is_sent_gets_the_right_answer_in_the_right_form(fuzzing:
             answer = await client.send(as_request(case.raw))
             seen.add(answer.status_code)
             headers = {name.lower(): value for name, value in answer.headers.items()}
-            wrong = wire.fault_of(case, (answer.status_code, headers, answer.content))
+            wrong = fault_of(case, (answer.status_code, headers, answer.content))
             assert wrong is None, case.raw[:2000]
     assert seen >= {202, 400, 401, 404, 405, 413, 415}

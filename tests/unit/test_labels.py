@@ -7,11 +7,11 @@ import pytest
 from faster_whisper.vad import VadOptions, get_speech_timestamps
 
 from bench import sounds
-from pipeline.audio import detector, music
-from pipeline.audio.detector import SpeechOptions
-from pipeline.audio.frames import measure
-from pipeline.audio.labels import label, speech_of
-from pipeline.audio.voice import Muted
+from pipeline.audio.labels import detector, music
+from pipeline.audio.labels.detector import SpeechOptions
+from pipeline.audio.labels.frames import measure
+from pipeline.audio.labels.labeling import label, speech_of
+from pipeline.audio.labels.voice import Muted
 from pipeline.domain.speech import SAMPLE_RATE, Audio, AudioInMemory, Label, LabelKind, Span
 from tests.unit import made_music, scenes
 

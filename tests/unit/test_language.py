@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.domain.speech import Chunk, ChunkText, LanguageStretch, Word
-from pipeline.language.identification import LanguageOptions, guess, misheard, spread, stretches
+from pipeline.language.identification import guess, misheard, spread, stretches
 from pipeline.language.names import NAMES, name
 from pipeline.language.of_call import decide
 
@@ -21,8 +21,8 @@ def text(start: float, seconds: float, languages: dict[str, float], code: str = 
     return ChunkText(Chunk(channel, start, start + seconds, code), code, 1.0, (word,), -0.2, 0.0, languages)
 
 
-def summed(texts: list[ChunkText], options: LanguageOptions | None = None) -> list[tuple[int, float, float, str]]:
-    return [(s.channel, s.start, s.end, s.language) for s in stretches(texts, options)]
+def summed(texts: list[ChunkText]) -> list[tuple[int, float, float, str]]:
+    return [(s.channel, s.start, s.end, s.language) for s in stretches(texts)]
 
 
 def test_a_short_word_that_sounds_foreign_does_not_switch() -> None:
@@ -151,7 +151,7 @@ def test_a_machine_does_not_decide_the_language_of_the_parties() -> None:
 
 
 def test_a_short_or_doubtful_call_says_so() -> None:
-    assert decide([text(0, 1.1, EN)], seconds(1)).note == "Only 1.1 s of speech to tell the language by."
+    assert decide([text(0, 1.1, EN)], seconds(1)).note == "The language is identified from only 1.1 s of speech."
     doubtful = decide([text(0, 9, {"es": 0.55, "pt": 0.41}, "es")], seconds(1))
     assert doubtful.note == "Not clear which language it is: 0.55 Spanish, 0.41 Portuguese."
 
@@ -181,8 +181,8 @@ def test_a_sample_call_is_one_stretch_a_channel_in_its_language(
         for s in call.said()
         if s["end"] - s["start"] < 7.5
     ]
-    found = transcriber.detect_languages([call.cut(c.channel, c.start, c.end) for c in chunks], chunks)
-    texts = [text(c.start, c.duration, dict(p), code, c.channel) for c, p in zip(chunks, found, strict=True)]
+    found = transcriber.transcribe([call.cut(c.channel, c.start, c.end) for c in chunks], chunks)
+    texts = [text(c.start, c.duration, t.languages, code, c.channel) for c, t in zip(chunks, found, strict=True)]
     known = stretches(texts)
     assert [(s.channel, s.language) for s in known] == [(channel, code) for channel in range(channels)]
     assert all(s.probability > 0.9 for s in known)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pipeline.audio.channels import separate
-from pipeline.audio.lateness import NEAR, ONE_WAY, Lateness
+from pipeline.audio.channels.lateness import NEAR, ONE_WAY, Lateness
+from pipeline.audio.channels.separation import separate
 from pipeline.domain.speech import Layout
 from tests.unit.channels_by_hand import decoded, sample
 
@@ -38,7 +38,7 @@ def test_echoes_of_a_network_leave_no_doubt() -> None:
 def test_one_party_alone_does_not_say_how_late_it_is() -> None:
     layout = echoing(0.3, None)
     assert layout.confidence == ONE_WAY
-    assert "how late it comes there is not known" in layout.reason
+    assert "its delay there is not known" in layout.reason
     assert "offset_within_seconds" not in layout.evidence
 
 

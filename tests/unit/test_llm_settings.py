@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 from pydantic import ValidationError
 
-from pipeline.analysis import ENGINES, AnalysisOptions, Engine, load_engine
+from pipeline.analysis import ENGINES, STEPS, AnalysisOptions, Engine, load, load_engine
 from pipeline.domain.insight import Roster
-from pipeline.process import ProcessOptions, conclude
-from pipeline.workers import LocalWorkers
+from pipeline.options import ProcessOptions
+from pipeline.process import conclude
+from pipeline.runtime.workers import LocalWorkers
 from serve_app.cli.doctor import analysis as checks_analysis
 from serve_app.cli.doctor.check import Level
 from serve_app.cli.render.findings import render_finding
@@ -63,9 +64,10 @@ def test_every_engine_of_the_registry_gives_one_finding_for_each_step(name):
         engine = load_engine(AnalysisOptions(engine=name, base_url=endpoint.base_url, model=MODEL))
         assert isinstance(engine, Engine)
         found = engine.analyze(call(("rep", "Thank you for calling."), ("customer", "I will pay by Friday.")))
-    steps = ["statistics", "tone", "direction", "agent", "contacts", "tasks", "summary"]
+    steps = [load(entry).name for entry in STEPS]
     assert [finding.step for finding in found] == steps
-    assert [task["due_date"] for task in found[5].value["tasks"]] == ["2025-04-18"]
+    (tasks,) = (finding for finding in found if finding.step == "tasks")
+    assert [task["due_date"] for task in tasks.value["tasks"]] == ["2025-04-18"]
 
 
 async def test_the_pipeline_asks_the_model_that_its_options_name():

@@ -6,9 +6,9 @@ import soxr
 
 from pipeline.asr.safety import settle
 from pipeline.asr.words import clear_of
-from pipeline.audio import lost
-from pipeline.audio.chunks import SpeechOptions
-from pipeline.audio.labels import label
+from pipeline.audio.labels import lost
+from pipeline.audio.labels.detector import SpeechOptions
+from pipeline.audio.labels.labeling import label
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Label, LabelKind, Span, Word
 from tests.unit.channels_by_hand import sample
 from tests.unit.safety_by_hand import heard_as, said, sounding

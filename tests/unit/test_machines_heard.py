@@ -10,8 +10,9 @@ from scipy.signal import resample_poly
 
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import SAMPLE_RATE, Diarization
-from pipeline.process import NOT_RECORDED, Outcome, process
-from pipeline.workers import LocalWorkers
+from pipeline.domain.stage import NOT_RECORDED
+from pipeline.process import Outcome, process
+from pipeline.runtime.workers import LocalWorkers
 from tests.recordings import stored
 from tests.unit.calls_by_hand import call
 
@@ -116,6 +117,6 @@ async def test_no_voiceprint_is_made_of_an_announcement_on_the_reps_line(
     asked = Diarizer()
     outcome = await processed(tmp_path, tiny, rep, customer, diarizer=asked)
     machine = next(turn for turn in outcome.transcript.turns if turn.machine)
-    talk = sum(span.duration for span in outcome.spoken.heard.speech[0])
+    talk = sum(span.duration for span in outcome.spoken.audio.speech[0])
     assert machine.end - machine.start > 2
     assert 0 < asked.seconds <= talk - (machine.end - machine.start) + 0.5  # edges

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from db.migrations import SQL
+from db import migrations
+from db.migrations import DIGESTS, SQL, digest, known_digests
 
 VERSIONS = sorted((SQL.parent / "versions").glob("v*.py"))
 AFTER_THE_BASE = [path for path in VERSIONS if path.stem[1:5] > "0100"]
@@ -73,6 +74,20 @@ def faults_of_a_migration(text: str, sql: Path = SQL) -> list[str]:
     if "down_revision" not in text or "NotImplementedError" not in text:
         found.append("there is no way back down")
     return found
+
+
+def test_todays_functions_are_the_newest_that_are_known() -> None:
+    """Other nodes tell by it which functions are older; `python -m db.migrations` adds a line."""
+    assert DIGESTS.read_text().split()[-1] == digest()
+
+
+def test_a_comment_is_no_other_function_and_a_statement_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, text = digest(), migrations.functions()
+    monkeypatch.setattr(migrations, "functions", lambda: f"-- about it\n\n{text}")
+    assert digest() == before
+    monkeypatch.setattr(migrations, "functions", lambda: text + "SELECT 1;")
+    assert digest() != before
+    assert known_digests() >= {before, digest()}
 
 
 def test_migrations_do_one_thing_each_and_that_without_holding_up_calls() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve_app.scaling.estimates import CALL, Clock, RtfxMeter
+from serve_app.scaling.estimates import CALL, RtfxMeter, StageClock
 
 
 class Time:
@@ -15,7 +15,7 @@ class Time:
 
 def test_a_moment_belongs_in_equal_parts_to_the_calls_that_are_in_the_stage() -> None:
     time = Time()
-    clock = Clock(time)
+    clock = StageClock(time)
     clock.begin("a")
     time.now += 4  # a alone
     clock.begin("b")

@@ -4,39 +4,40 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.audio import hear
-from pipeline.audio.chunks import SpeechOptions
-from pipeline.audio.decode import DecodeOptions
-from pipeline.deadlines import DeadlineOptions
+from pipeline.audio import analyze
+from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.labels.detector import SpeechOptions
+from pipeline.call_run import CallRun
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (
+    AudioAnalysis,
     Chunk,
     ChunkText,
     Diarization,
-    Heard,
     Label,
     LabelKind,
     Layout,
     LayoutKind,
     Recognized,
     Recording,
-    Role,
     Span,
     SpeakerSpan,
     Word,
 )
+from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.errors import LeaseLost, RecordingError, RecordingGone, RecordingNotReady, StorageError, TimedOut
-from pipeline.process import NOT_RECORDED, ProcessOptions, Spoken, _Walk, conclude, process
-from pipeline.speakers.roles import RoleOptions
-from pipeline.speakers.turns import TurnOptions
-from pipeline.workers import Held, LocalWorkers
+from pipeline.options import ProcessOptions
+from pipeline.process import SpokenCall, conclude, process
+from pipeline.runtime.deadlines import DeadlineOptions
+from pipeline.runtime.workers import Held, LocalWorkers
+from pipeline.speakers import machines
 from tests.synthetic_calls import FOLDER
 from tests.unit.calls_by_hand import call
 from tests.unit.test_fetch import AUDIO, reply, serving, stored_files
@@ -45,7 +46,7 @@ from tests.unit.test_fetch import options as fetch_options
 LINES = ((0.0, "Good morning, how can I help you?"), (5.0, "Yes, thank you."))
 
 
-def spoken() -> Spoken:
+def spoken() -> SpokenCall:
     """One voice of a mono call, which pauses for about four seconds."""
     chunk = Chunk(0, 0.0, 8.0, "en")
     words = tuple(
@@ -53,9 +54,9 @@ def spoken() -> Spoken:
         for start, said in LINES
         for at, text in enumerate(said.split())
     )
-    heard = Heard(Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"), 8.0, ((Span(0, 8),),), (chunk,))
+    heard = AudioAnalysis(Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"), 8.0, ((Span(0, 8),),), (chunk,))
     recognized = Recognized((ChunkText(chunk, "en", 1.0, words, -0.1, 0.0),), "by hand")
-    return Spoken(heard, recognized, Diarization((SpeakerSpan(0, 8, "A"),), {}, "by hand"), None)
+    return SpokenCall(heard, recognized, Diarization((SpeakerSpan(0, 8, "A"),), {}, "by hand"), None)
 
 
 async def conclusion(options: ProcessOptions | None = None):
@@ -63,16 +64,8 @@ async def conclusion(options: ProcessOptions | None = None):
     return (await conclude(call().call, workers, Roster(), spoken(), options=options)).transcript
 
 
-async def test_a_pause_ends_a_turn_as_the_options_say() -> None:
+async def test_a_pause_ends_a_turn() -> None:
     assert len((await conclusion()).turns) == 2
-    patient = ProcessOptions(turns=TurnOptions(pause_seconds=10))
-    assert len((await conclusion(patient)).turns) == 1
-
-
-async def test_a_role_is_clear_as_the_options_say() -> None:
-    assert (await conclusion()).speakers[0].role is Role.REP
-    strict = ProcessOptions(roles=RoleOptions(clear=1.0))
-    assert (await conclusion(strict)).speakers[0].role is Role.UNKNOWN
 
 
 GONE, NOT_YET = reply(b"", "410 Gone"), reply(b"", "404 Not Found")
@@ -128,13 +121,13 @@ async def attempts(
     legs: dict[int, Recording] = {}
 
     async def record(stage: str, result: Any) -> None:
-        if stage == "legs":
+        if stage is Stage.LEG:
             legs[result.channel] = result
         if stage == "fetch":
             raise LeaseLost
 
     async def recall(stage: str) -> Any:
-        return tuple(legs.values()) if stage == "legs" and legs else NOT_RECORDED
+        return tuple(legs.values()) if stage is Stage.LEG and legs else NOT_RECORDED
 
     options = ProcessOptions(storage=folder.as_uri(), fetch=fetch_options())
     states = [NOT_YET, second]
@@ -144,7 +137,7 @@ async def attempts(
             await process(both, LocalWorkers(None, None), Roster(), record, recall, options)
         states.pop(0)
         before(legs[0])
-        walk = _Walk(both, LocalWorkers(None, None), Roster(), record, recall, options, last_try=False)
+        walk = CallRun(both, LocalWorkers(None, None), Roster(), record, recall, options, last_try=False)
         await walk.fetch()
     return [left.connections, right.connections], list(walk.warnings)
 
@@ -196,7 +189,7 @@ def recalling(known: dict[str, Any]) -> Any:
 
 async def test_a_stage_that_found_nothing_is_not_run_again() -> None:
     """No voiceprint, say: an analysis after a change of metadata must not need the sound."""
-    heard = replace(spoken().heard, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
+    heard = replace(spoken().audio, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
     heard = replace(heard, speech=((Span(0, 8),), ()))
     recordings = (Recording(0, "file:///nowhere", "00" * 32, 1),)
     known = {"fetch": recordings, "audio": heard, "asr": spoken().recognized, "voiceprint": None}
@@ -206,7 +199,7 @@ async def test_a_stage_that_found_nothing_is_not_run_again() -> None:
 
 async def test_a_call_from_before_voices_were_told_apart_is_analyzed_again_though_its_sound_is_gone() -> None:
     """Its words suggest a machine: without the sound they are judged alone."""
-    heard, text = spoken().heard, spoken().recognized.texts[0]
+    heard, text = spoken().audio, spoken().recognized.texts[0]
     said = ["Press", "1", "for", "sales.", "Press", "2", "for", "support."]
     words = tuple(replace(word, text=one) for word, one in zip(text.words, said, strict=False))
     heard = replace(heard, labels=((Label(0, 8, LabelKind.SPEECH),),))
@@ -218,22 +211,50 @@ async def test_a_call_from_before_voices_were_told_apart_is_analyzed_again_thoug
     spans = (SpeakerSpan(0, 3, "voice 1"),)
     known["voices"] = (spans,)
     outcome = await process(call().call, LocalWorkers(None, None), Roster(), recall=recalling(known))
-    assert outcome.spoken.voices == (spans,)
+    assert outcome.transcript.turns[0].machine
+
+
+async def test_labels_are_refined_once_and_every_later_stage_reads_the_same() -> None:
+    text = spoken().recognized.texts[0]
+    greeting = ["You", "have", "reached", "the", "voicemail", "of", "Anna,", "please", "leave", "a", "message."]
+    words = tuple(Word(0.5 * at, 0.5 * at + 0.4, one, 0.9) for at, one in enumerate(greeting))
+    layout = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand")
+    labels = ((Label(0, 8, LabelKind.SPEECH),), (Label(0, 8, LabelKind.SILENCE),))
+    heard = replace(spoken().audio, layout=layout, speech=((Span(0, 8),), ()), labels=labels)
+    recognized = Recognized((replace(text, words=words),), "by hand")
+    known = {Stage.FETCH: (Recording(0, "file:///nowhere", "00" * 32, 1),), Stage.AUDIO: heard}
+    known |= {Stage.RECOGNITION: recognized, Stage.VOICES: ((), ())}
+    asked: list[tuple[Span, ...]] = []
+    refinements: list[object] = []
+
+    class Workers(LocalWorkers):
+        async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> None:
+            asked.append(tuple(speech))
+
+        async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
+            refinements.extend([fn] * (fn is machines.refine))
+            return await super().compute(fn, *args)
+
+    outcome = await process(call().call, Workers(None, None), Roster(), recall=recalling(known))
+    assert LabelKind.VOICEMAIL in {label.kind for label in outcome.transcript.labels[0]}
+    assert outcome.spoken.audio.labels == outcome.transcript.labels
+    assert len(refinements) == 1
+    assert asked == [], "a greeting on the rep's channel is nobody's voice"
 
 
 async def test_that_an_earlier_attempt_gave_up_one_of_two_files_is_still_said() -> None:
     recordings = (Recording(0, "file:///nowhere", "00" * 32, 1),)
-    known = {"fetch": recordings, "audio": spoken().heard, "asr": spoken().recognized}
+    known = {"fetch": recordings, "audio": spoken().audio, "asr": spoken().recognized}
     known["diarization"] = spoken().diarization
     of_two = replace(call().call, recording_url="https://x.example/a", recording_url2="https://x.example/b")
     outcome = await process(of_two, LocalWorkers(None, None), Roster(), recall=recalling(known))
-    assert outcome.warnings == ("One of the two recordings could not be had.",)
+    assert outcome.warnings == ("One of the two recordings could not be fetched.",)
 
 
 @pytest.mark.parametrize(("kind", "channels"), [(LayoutKind.MONO, 1), (LayoutKind.STEREO, 2)])
 async def test_where_nobody_speaks_no_engine_is_asked(kind: LayoutKind, channels: int, transcriber: Any) -> None:
     """Not even for the sound: there is none to be had here."""
-    silence = Heard(Layout(kind, channels, channels, 1.0, {}, "by hand"), 8.0, ((),) * channels, ())
+    silence = AudioAnalysis(Layout(kind, channels, channels, 1.0, {}, "by hand"), 8.0, ((),) * channels, ())
     known = {"fetch": (Recording(0, "file:///nowhere", "00" * 32, 1),), "audio": silence}
     outcome = await process(call().call, LocalWorkers(transcriber, None), Roster(), recall=recalling(known))
     assert not outcome.transcript.turns
@@ -249,7 +270,7 @@ async def test_what_was_heard_in_one_recording_is_never_applied_to_another(tmp_p
         recorded.append((stage, result))
 
     before = (Recording(0, (tmp_path / "gone").as_uri(), "00" * 32, 1),)
-    known = {"fetch": before, "audio": spoken().heard, "asr": spoken().recognized}
+    known = {"fetch": before, "audio": spoken().audio, "asr": spoken().recognized}
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=fetch_options())
     async with serving(reply()) as server:
         changed = replace(call().call, recording_url=server.url())
@@ -267,7 +288,7 @@ async def test_a_cancelled_walk_leaves_nobody_at_work(tmp_path: Path) -> None:
 
     asked = asyncio.Event()
     before = (Recording(0, (tmp_path / "gone").as_uri(), "00" * 32, 1),)
-    known = {"fetch": before, "audio": spoken().heard, "asr": spoken().recognized}
+    known = {"fetch": before, "audio": spoken().audio, "asr": spoken().recognized}
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=fetch_options())
     async with serving(silence) as server:
         waiting = replace(call().call, recording_url=server.url())
@@ -280,7 +301,7 @@ async def test_a_cancelled_walk_leaves_nobody_at_work(tmp_path: Path) -> None:
         await asyncio.gather(walk, return_exceptions=True)
         await asyncio.sleep(0.1)
         left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - others}  # type: ignore[union-attr]
-    assert not [name for name in left if name.startswith("_Walk")]
+    assert not [name for name in left if name.startswith("CallRun")]
 
 
 def stored(name: str) -> tuple[Recording, ...]:
@@ -300,7 +321,7 @@ async def test_speech_that_was_cut_for_another_model_is_cut_anew(
 ) -> None:
     """Else a call caught by an exchange of models would fail for ever: its recorded chunks are too long to take."""
     recordings = stored("01_invoice_stereo")
-    heard = hear.examine(hear.load(recordings, DecodeOptions()), SpeechOptions(), longest, packing)
+    heard = analyze.analyze_audio(analyze.load(recordings, DecodeOptions()), SpeechOptions(), longest, packing)
     assert any(chunk.seconds > transcriber.max_chunk_seconds or chunk.pieces for chunk in heard.chunks)
     known = {"fetch": recordings, "audio": heard, "voiceprint": None}
     outcome = await process(call().call, LocalWorkers(transcriber, None), Roster(), recall=recalling(known))
@@ -342,11 +363,11 @@ class Hanging(LocalWorkers):
 
 async def test_a_stage_that_hangs_is_stopped_at_its_deadline_and_may_be_tried_again(transcriber: Any) -> None:
     recordings = stored("03_repair_mono")
-    heard = hear.examine(hear.load(recordings, DecodeOptions()), SpeechOptions(), 30.0)
+    heard = analyze.analyze_audio(analyze.load(recordings, DecodeOptions()), SpeechOptions(), 30.0)
     known = {"fetch": recordings, "audio": heard, "asr": spoken().recognized, "prosody": None}
     workers = Hanging(transcriber, None)
     options = ProcessOptions(deadlines=DeadlineOptions(engine_seconds=0.2, engine_per_audio_second=0.001))
-    with pytest.raises(TimedOut, match="The stage diarization took longer than 0 s") as failure:
+    with pytest.raises(TimedOut, match="The diarization stage took longer than 0 s") as failure:
         await process(call().call, workers, Roster(), recall=recalling(known), options=options)
     assert failure.value.retryable
     assert workers.left == 1
@@ -358,7 +379,7 @@ async def test_a_transcript_is_not_withheld_for_an_analysis_without_end(monkeypa
     outcome = await conclude(call().call, LocalWorkers(None, None), Roster(), spoken(), options=options)
     assert outcome.transcript.turns
     assert outcome.findings == ()
-    assert any("The stage analysis took longer" in warning for warning in outcome.warnings)
+    assert any("The analysis stage took longer" in warning for warning in outcome.warnings)
 
 
 def test_deadlines_follow_from_the_length_of_the_audio() -> None:

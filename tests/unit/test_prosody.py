@@ -14,7 +14,6 @@ from pipeline.audio import prosody
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import (
     SAMPLE_RATE,
-    STAGES,
     Audio,
     AudioInMemory,
     Layout,
@@ -23,9 +22,11 @@ from pipeline.domain.speech import (
     Slices,
     Span,
 )
+from pipeline.domain.stage import Stage
 from pipeline.errors import StorageError
-from pipeline.process import ProcessOptions, process
-from pipeline.workers import LocalWorkers
+from pipeline.options import ProcessOptions
+from pipeline.process import process
+from pipeline.runtime.workers import LocalWorkers
 from tests.recordings import stored
 from tests.synthetic_calls import FOLDER
 from tests.unit.calls_by_hand import call
@@ -147,7 +148,7 @@ def test_hardly_any_audio_has_no_slices(samples: int) -> None:
 
 def test_it_travels_as_json() -> None:
     found = prosody.measure(audio(voice(150, 3)[0], np.zeros(3 * SAMPLE_RATE)), [[Span(0, 3)], []])
-    adapter: TypeAdapter[Any] = TypeAdapter(STAGES["prosody"])
+    adapter: TypeAdapter[Any] = TypeAdapter(Stage.PROSODY.result)
     assert adapter.validate_json(adapter.dump_json(found)) == found
     assert found.channels[0].index
     assert found.channels[1] == Slices()
@@ -155,7 +156,7 @@ def test_it_travels_as_json() -> None:
 
 async def after_recognition(recording: Path, whose: Any = "customers") -> tuple[Any, dict[str, Any]]:
     """Everything but prosody is known from before; what is recorded then, beside the outcome."""
-    heard = replace(spoken().heard, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
+    heard = replace(spoken().audio, layout=Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand"))
     heard = replace(heard, speech=((Span(0, 3),), (Span(0, 8),)))
     kept: dict[str, Any] = {}
 
@@ -201,5 +202,5 @@ async def test_its_failure_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(prosody, "measure", broken)
     outcome, kept = await after_recognition(FOLDER / "01_invoice_stereo" / "call.flac")
     assert outcome.transcript.turns
-    assert outcome.warnings == ("How the voices sounded could not be measured: The disk is gone.",)
+    assert outcome.warnings == ("The prosody of the voices could not be measured: The disk is gone.",)
     assert "prosody" not in kept

@@ -8,11 +8,11 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 from ray.serve.exceptions import BackPressureError
 
-from pipeline.actors import RayWorkers
-from pipeline.batching import Batcher
 from pipeline.errors import WorkerLost
-from pipeline.replica import BEGUN, Exclusive
-from pipeline.workers import Held
+from pipeline.runtime.actors import RayWorkers
+from pipeline.runtime.batching import Batcher
+from pipeline.runtime.replica import BEGUN, Exclusive
+from pipeline.runtime.workers import Held
 
 DIES, BUSY = ActorDiedError(), BackPressureError(num_queued_requests=1, max_queued_requests=1)
 
@@ -118,7 +118,7 @@ async def _alone(exclusive: Exclusive, queue: Batcher[str, str], item: str) -> l
 
 def test_cpu_tasks_are_divided_among_the_processes_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     has = {"CPU": 8.0}
-    monkeypatch.setattr("pipeline.actors.ray.cluster_resources", lambda: has)
+    monkeypatch.setattr("pipeline.runtime.actors.ray.cluster_resources", lambda: has)
     workers: Any = RayWorkers(Replicas([]), Replicas([]), cpus_per_task=2.0)  # type: ignore[arg-type]
     assert workers._part() == 4
     workers.set_peer_count(3)

@@ -1,18 +1,18 @@
-"""Kept calls with announcements are scored as they were labelled."""
+"""Kept calls with announcements are scored as they were labeled."""
 
 from pathlib import Path
 
-from bench.real.announced import HeardWord, Labelled, Part, figures, keep, read
+from bench.real.announced import HeardWord, Labeled, Part, figures, keep, read
 
 
-def call(name: str, form: str, machine: str) -> Labelled:
-    """A prompt of five words on channel 0 and a turn of five on channel 1; `machine`: which are labelled."""
+def call(name: str, form: str, machine: str) -> Labeled:
+    """A prompt of five words on channel 0 and a turn of five on channel 1; `machine`: which are labeled."""
     parts = (Part("prompt", 0, 0, 5, "begin", "a b c d e"), Part("turn", 1, 0, 5))
     words = tuple(HeardWord(at // 5, at % 5, at % 5 + 0.5, "x", machine[at] == "M") for at in range(10))
-    return Labelled(name, form, parts, words)
+    return Labeled(name, form, parts, words)
 
 
-def test_a_prompt_needs_most_of_its_words_labelled_and_a_turn_few_to_be_wrong() -> None:
+def test_a_prompt_needs_most_of_its_words_labeled_and_a_turn_few_to_be_wrong() -> None:
     found = figures([call("en000", "separated", "MMMM-M----"), call("en003", "separated", "MMM-------")])
     assert found["prompts"] == {"value": 50.0, "low": 0.0, "high": 100.0, "of": 2}
     assert found["turns of people"]["value"] == 50.0

@@ -11,13 +11,12 @@ import pytest
 import soundfile
 
 from pipeline.asr import doubt, words
-from pipeline.asr.safety import SafetyOptions
-from pipeline.audio.hear import Loaded
-from pipeline.domain.speech import AudioInMemory, Chunk, Heard, Layout, LayoutKind, Span, text_of
-from pipeline.language.identification import LanguageOptions, stretches
+from pipeline.audio.analyze import Loaded
+from pipeline.domain.speech import AudioAnalysis, AudioInMemory, Chunk, Layout, LayoutKind, Span, text_of
+from pipeline.language.identification import stretches
 from pipeline.language.of_call import decide
-from pipeline.recognise import recognise
-from pipeline.workers import Held, LocalWorkers
+from pipeline.recognize import recognize
+from pipeline.runtime.workers import Held, LocalWorkers
 
 SAMPLE = Path(find_spec("pyannote.audio").origin).parent / "sample" / "sample.wav"  # 30 s of two people, 16 kHz
 
@@ -52,10 +51,8 @@ async def test_words_that_are_probably_wrong_are_marked_in_a_call(tiny, talk):
     layout = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")
     loaded = Loaded(AudioInMemory(samples), layout)
     chunk = Chunk(0, 0.0, 30.0, "en")
-    heard = Heard(layout, 30.0, ((Span(0.0, 30.0),),), (chunk,))
-    found = await recognise(
-        LocalWorkers(tiny, None), Held(loaded), heard, tiny.name, (), LanguageOptions(), SafetyOptions()
-    )
+    heard = AudioAnalysis(layout, 30.0, ((Span(0.0, 30.0),),), (chunk,))
+    found = await recognize(LocalWorkers(tiny, None), Held(loaded), heard, tiny.name, ())
     marked = [word.text for text in found.texts for word in text.words if word.doubtful]
     assert marked and any("unsure" in told.reasons for told in found.doubts)
 
@@ -79,7 +76,6 @@ def test_tokens_of_the_real_tokenizer_become_whole_words(tiny, line):
 
 def test_a_model_of_one_language_does_not_claim_to_have_detected_it(tiny, talk):
     chunk = Chunk(0, 6.0, 14.0, "es")
-    assert tiny.detect_languages([talk[96_000:224_000]], [chunk]) == [{}]
     (text,) = tiny.transcribe([talk[96_000:224_000]], [chunk])
     assert (text.language, text.language_probability, text.languages) == ("en", 0.0, {})
     assert not text.language_detected
@@ -94,6 +90,6 @@ def test_a_window_decoded_again_is_decoded_in_parts_not_once_more_whole_and_give
 ):
     chunk, encoded, encode = Chunk(0, 6.0, 14.0, "en"), [], tiny._encode
     monkeypatch.setattr(tiny, "_encode", lambda features: encoded.append(len(features[0].T)) or encode(features))
-    first, second = (tiny.transcribe([talk[96_000:224_000]], [chunk], careful=True)[0] for _ in range(2))
+    first, second = (tiny.transcribe([talk[96_000:224_000]], [chunk], with_fallback=True)[0] for _ in range(2))
     assert first == second
     assert (first.decodings, len(encoded)) == (2, 4)  # each of the two parts, twice

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.asr import careful
-from pipeline.asr.safety import SafetyOptions, Suspect
-from pipeline.audio import hear
-from pipeline.audio.chunks import SpeechOptions
-from pipeline.audio.decode import DecodeOptions
+from pipeline.asr import fallback
+from pipeline.asr.safety import Suspect
+from pipeline.audio import analyze
+from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.speech import Chunk, ChunkText, Recording, Word
-from pipeline.language.identification import LanguageOptions
-from pipeline.recognise import AGAIN_FLOOR, AGAIN_SHARE, _again, recognise
-from pipeline.workers import Held, LocalWorkers
+from pipeline.recognize import AGAIN_FLOOR, AGAIN_SHARE, _again, recognize
+from pipeline.runtime.workers import Held, LocalWorkers
 from tests.synthetic_calls import FOLDER
 
 CALL = FOLDER / "03_repair_mono" / "call.flac"
@@ -30,12 +29,9 @@ class DeafIn:
         self._engine, self._language = engine, language
         self.asked: list[tuple[str | None, bool]] = []
 
-    def detect_languages(self, samples: Any, chunks: Any) -> list[dict[str, float]]:
-        return [{"en": 1.0} for _ in chunks]
-
-    def transcribe(self, samples: Any, chunks: Any, vocabularies: Any, careful: bool) -> list[ChunkText]:
-        self.asked += [(chunk.language, careful) for chunk in chunks]
-        texts = self._engine.transcribe(samples, chunks, vocabularies, careful)
+    def transcribe(self, samples: Any, chunks: Any, vocabularies: Any, with_fallback: bool) -> list[ChunkText]:
+        self.asked += [(chunk.language, with_fallback) for chunk in chunks]
+        texts = self._engine.transcribe(samples, chunks, vocabularies, with_fallback)
         return [self._heard(text) for text in texts]
 
     def _heard(self, text: ChunkText) -> ChunkText:
@@ -44,11 +40,11 @@ class DeafIn:
 
 
 async def test_decoding_in_the_language_of_the_sound_costs_no_words(transcriber: Any) -> None:
-    loaded = hear.load([Recording(0, CALL.as_uri(), "00" * 32, 1)], DecodeOptions())
-    heard = hear.examine(loaded, SpeechOptions(), transcriber.max_chunk_seconds)
+    loaded = analyze.load([Recording(0, CALL.as_uri(), "00" * 32, 1)], DecodeOptions())
+    heard = analyze.analyze_audio(loaded, SpeechOptions(), transcriber.max_chunk_seconds)
     engine = DeafIn(transcriber, "es")
     workers = LocalWorkers(engine, None)
-    found = await recognise(workers, Held(loaded), heard, engine.name, (), LanguageOptions(), SafetyOptions())
+    found = await recognize(workers, Held(loaded), heard, engine.name, ())
     assert ("es", False) in engine.asked  # it was decoded again
     words = [word.text for text in found.texts for word in text.words]
     doubts = [doubt.text for doubt in found.doubts]
@@ -62,11 +58,11 @@ class Costly:
         self.passes, self.asked = passes, list[list[float]]()
 
     async def transcribe(
-        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), careful: bool = False
+        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
     ) -> list[ChunkText]:
-        assert careful
+        assert with_fallback
         self.asked.append([chunk.start for chunk in chunks])
-        return [replace(bad(chunk.start, -1.0), careful=True, decodings=self.passes) for chunk in chunks]
+        return [replace(bad(chunk.start, -1.0), with_fallback=True, decodings=self.passes) for chunk in chunks]
 
 
 def bad(start: float, probability: float) -> ChunkText:
@@ -82,7 +78,7 @@ async def test_decoding_again_keeps_to_its_budget_and_takes_the_worst_windows_fi
     texts = [bad(10.0 * i, -0.7 - 0.01 * i) for i in range(20)]
     workers = Costly(passes)
     suspects = [Suspect(i, ("improbable",)) for i in range(20)]
-    again = await _again(workers, Held(None), texts, suspects, (), LanguageOptions())  # type: ignore[arg-type]
+    again = await _again(workers, Held(None), texts, suspects, ())  # type: ignore[arg-type]
     assert sorted(again) == list(range(20 - len(again), 20))
     spent = sum(text.decodings for text in again.values())
     assert spent - passes * len(workers.asked[-1]) < AGAIN_SHARE * 20 + AGAIN_FLOOR <= spent or len(again) == 20
@@ -92,7 +88,7 @@ async def test_decoding_again_keeps_to_its_budget_and_takes_the_worst_windows_fi
 async def test_what_has_more_against_it_is_decoded_again_first() -> None:
     texts = [bad(10.0 * i, -0.7) for i in range(20)]
     suspects = [Suspect(i, ("improbable", "loop") if i == 7 else ("improbable",)) for i in range(20)]
-    again = await _again(Costly(50), Held(None), texts, suspects, (), LanguageOptions())  # type: ignore[arg-type]
+    again = await _again(Costly(50), Held(None), texts, suspects, ())  # type: ignore[arg-type]
     assert next(iter(again)) == 7
 
 
@@ -103,12 +99,14 @@ async def test_what_has_more_against_it_is_decoded_again_first() -> None:
 def test_a_window_is_left_as_it_is_where_variations_bring_nothing_better(gain: float, ways: list[object]) -> None:
     asked: list[object] = []
 
-    def decode(samples: Any, chunk: Chunk, way: careful.Way) -> ChunkText:
+    def decode(samples: Any, chunk: Chunk, way: fallback.Way) -> ChunkText:
         half = len(samples) < len(sound)
         asked.append(way.temperature or ("half" if half else "no repeat" if way.no_repeat else "alone"))
         return bad(0.0, -1.5 + gain * len(asked))
 
     sound = np.ones(8 * 16_000, np.float32)
-    text = careful.listen(sound, Chunk(0, 0.0, 8.0, "en"), decode, lambda text: True, (0.0, 0.2, 0.4, 0.6), False)
+    text = fallback.decode_with_fallback(
+        sound, Chunk(0, 0.0, 8.0, "en"), decode, lambda text: True, (0.2, 0.4, 0.6), False
+    )
     assert asked == ways
     assert text.decodings == len(ways)

@@ -41,11 +41,10 @@ def test_every_recognition_engine_hears_a_sample(recognition_engine, sample_call
     longest = recognition_engine.max_chunk_seconds
     chunks = chunks_of(spoken.speech("customer"), CUSTOMER, seconds, longest)[:2]
     samples = [spoken.cut(CUSTOMER, chunk.start, chunk.end) for chunk in chunks]
-    for probabilities in recognition_engine.detect_languages(samples, chunks):
-        assert probabilities and all(0 <= probability <= 1 for probability in probabilities.values())
     texts = recognition_engine.transcribe(samples, chunks)
     assert [text.chunk for text in texts] == list(chunks)
     assert any(text.words for text in texts)
+    assert all(0 <= probability <= 1 for text in texts for probability in text.languages.values())
     for text in texts:
         starts = [word.start for word in text.words]
         assert starts == sorted(starts)

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.audio import fetch as fetching
-from pipeline.audio import partial
-from pipeline.audio.fetch import fetch
-from pipeline.audio.partial import OVERLAP
-from pipeline.audio.storage import INCOMING
 from pipeline.errors import NotAudio, RecordingError, RecordingNotReady, RecordingTruncated
+from pipeline.fetch import fetcher as fetching
+from pipeline.fetch import partial
+from pipeline.fetch.fetcher import fetch
+from pipeline.fetch.partial import OVERLAP
+from pipeline.fetch.storage import INCOMING
 from tests.unit.test_fetch import options, stored_files
 
 BODY = b"RIFF\x24\x00\x01\x00WAVEfmt " + random.Random(1).randbytes(150_000)

@@ -21,9 +21,11 @@ from pipeline.errors import (
     StorageError,
 )
 from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
+from tests.tuned import tuned
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
-OPTIONS = ProcessingOptions(retry_window_seconds=3600, max_failures=3, backoff_seconds=2, max_backoff_seconds=300)
+PLAIN = {"retry_window_seconds": 3600, "max_failures": 3, "backoff_seconds": 2, "max_backoff_seconds": 300}
+OPTIONS = tuned(ProcessingOptions, **PLAIN)
 
 
 def job(age: float = 0.0, attempts: int = 1, failures: int = 0, queued_before: float = 0.0, lasted: float = 0.0) -> Job:
@@ -86,7 +88,7 @@ def test_a_retry_after_of_the_sender_is_honoured_also_beyond_our_own_longest_pau
     assert all(120 <= pause <= 132 for pause in pauses(120))
     assert len(set(pauses(120))) > 10  # calls that were turned away together do not return together
     assert all(900 <= pause <= 990 for pause in pauses(900))  # longer than max_backoff_seconds
-    bounded = OPTIONS.model_copy(update={"max_retry_after_seconds": 600})
+    bounded = tuned(ProcessingOptions, **PLAIN, max_retry_after_seconds=600)
     assert (decide(RecordingNotReady().with_facts(retry_after=86400), job(), NOW, bounded).retry_in or 0) <= 660
     assert all(pause <= 100 for pause in pauses(900, age=3500))  # the patience ends first
 

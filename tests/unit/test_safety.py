@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.asr.plausible import loops
-from pipeline.asr.safety import REASONS, SafetyOptions, review, settle
+from pipeline.asr.safety import REASONS, review, settle
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, ChunkText, Doubt, Label, LabelKind, Span, Word
 from tests.unit.safety_by_hand import SECONDS, heard_as, said, sounding, words_of
 
@@ -138,13 +138,12 @@ def test_words_on_hold_music_are_taken_out():
     assert all(d.reasons == ("not_on_speech",) for d in doubts if not d.kept)
 
 
-@pytest.mark.parametrize(("share", "taken"), [(0.4, "half late"), (0.6, "late")])
-def test_how_much_of_a_word_may_lie_on_music_is_a_setting(share: float, taken: str):
+def test_a_word_that_lies_half_on_music_stays():
     labels = ((Label(0.0, 4.5, LabelKind.SPEECH), Label(4.5, SECONDS, LabelKind.MUSIC)),)
     text = said("on half late", 3.0, 6.0, chunk=Chunk(0, 0.0, 6.0))  # the second word ends half a second into the music
     heard = heard_as([[(0.0, 3.0)]], labels=labels)
-    _, doubts = settle(sounding((0, 0.0, 6.0)), heard, [text], {}, SafetyOptions(not_on_speech_share=share))
-    assert " ".join(d.text for d in doubts if "not_on_speech" in d.reasons) == taken
+    _, doubts = settle(sounding((0, 0.0, 6.0)), heard, [text], {})
+    assert " ".join(d.text for d in doubts if "not_on_speech" in d.reasons) == "late"
 
 
 def test_a_word_just_beside_its_speech_is_marked_and_stays():
@@ -164,14 +163,14 @@ def test_repetitions_faster_than_speech_are_taken_out_but_for_the_first():
 
 def test_the_second_decoding_is_taken_where_less_speaks_against_it():
     first = said("yes yes yes yes yes yes", 0.0, 4.0)
-    second = said("the order is on its way", 0.0, 4.0, mean_log_probability=-0.6, careful=True)
+    second = said("the order is on its way", 0.0, 4.0, mean_log_probability=-0.6, with_fallback=True)
     texts, doubts = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
-    assert (words_of(texts), texts[0].careful, doubts) == (words_of([second]), True, ())
+    assert (words_of(texts), texts[0].with_fallback, doubts) == (words_of([second]), True, ())
 
 
 def test_the_first_decoding_is_kept_where_the_second_is_worse():
     first = said("the order is on its way", 0.0, 4.0, mean_log_probability=-0.7)
-    second = said("la la la la la la", 0.0, 4.0, mean_log_probability=-0.9, careful=True)
+    second = said("la la la la la la", 0.0, 4.0, mean_log_probability=-0.9, with_fallback=True)
     texts, (doubt,) = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
     assert words_of(texts) == words_of([first]) and all(word.doubtful for word in texts[0].words)
     assert doubt.kept and doubt.reasons == ("improbable",) and doubt.text == "the order is on its way"
@@ -180,7 +179,7 @@ def test_the_first_decoding_is_kept_where_the_second_is_worse():
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_improbable_words_are_not_lost_to_a_second_decoding_that_hears_none(language):
     first = said("the order is on its way", 0.0, 4.0, mean_log_probability=-0.9)
-    silence = said("", 0.0, 4.0, mean_log_probability=0.0, careful=True)
+    silence = said("", 0.0, 4.0, mean_log_probability=0.0, with_fallback=True)
     again = {0: replace(silence, language=language)}
     texts, (doubt,) = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], again)
     assert words_of(texts) == words_of([first]) and all(word.doubtful for word in texts[0].words)
@@ -189,7 +188,7 @@ def test_improbable_words_are_not_lost_to_a_second_decoding_that_hears_none(lang
 
 def test_words_that_a_second_decoding_does_not_hear_are_in_a_doubt_where_more_speaks_against_them():
     first = said("la la la la la la", 0.0, 4.0, mean_log_probability=-1.5)
-    again = {0: said("", 0.0, 4.0, mean_log_probability=0.0, careful=True)}
+    again = {0: said("", 0.0, 4.0, mean_log_probability=0.0, with_fallback=True)}
     (settled,), doubts = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], again)
     assert settled.words == ()
     (taken,) = (d for d in doubts if not d.kept)
@@ -215,7 +214,7 @@ def test_a_window_decoded_in_another_language_takes_the_second():
 
 def test_a_second_decoding_that_has_nothing_in_common_with_an_improbable_first_is_doubtful():
     first = said("la la laura higher claire", 0.0, 4.0, mean_log_probability=-0.9)
-    second = said("we are open from monday", 0.0, 4.0, mean_log_probability=-0.5, careful=True)
+    second = said("we are open from monday", 0.0, 4.0, mean_log_probability=-0.5, with_fallback=True)
     texts, (doubt,) = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
     assert words_of(texts) == words_of([second]) and all(word.doubtful for word in texts[0].words)
     assert doubt.kept and doubt.reasons == ("unstable",)
@@ -223,7 +222,7 @@ def test_a_second_decoding_that_has_nothing_in_common_with_an_improbable_first_i
 
 def test_a_second_decoding_that_agrees_with_the_first_is_believed():
     first = said("we are open from sunday", 0.0, 4.0, mean_log_probability=-0.9)
-    second = said("we are open from monday", 0.0, 4.0, mean_log_probability=-0.5, careful=True)
+    second = said("we are open from monday", 0.0, 4.0, mean_log_probability=-0.5, with_fallback=True)
     texts, doubts = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
     assert (words_of(texts), doubts) == (words_of([second]), ())
 

@@ -44,7 +44,7 @@ def netted(transcriber, audio, heard, texts):
     suspects = review(audio, heard, texts)
     chunks = [texts[suspect.index].chunk for suspect in suspects]
     samples = [audio.sound(c) for c in chunks]
-    again = transcriber.transcribe(samples, chunks, careful=True)
+    again = transcriber.transcribe(samples, chunks, with_fallback=True)
     return suspects, *settle(audio, heard, texts, dict(zip([s.index for s in suspects], again, strict=True)))
 
 

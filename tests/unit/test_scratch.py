@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from pipeline.audio import hear, sound
-from pipeline.audio.decode import DecodeOptions
-from pipeline.audio.detector import SpeechOptions
+from pipeline.audio import analyze
+from pipeline.audio.decode import sound
+from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Recording
+from pipeline.domain.stage import NOT_RECORDED
 from pipeline.errors import LeaseLost, NotAudio, RecordingTooLong, StorageError
-from pipeline.process import NOT_RECORDED, ProcessOptions, process
-from pipeline.workers import LocalWorkers
+from pipeline.options import ProcessOptions
+from pipeline.process import process
+from pipeline.runtime.workers import LocalWorkers
 from tests.recordings import stored
 from tests.synthetic_calls import FOLDER
 from tests.unit.calls_by_hand import call
@@ -37,20 +40,20 @@ def files(folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("of", [STEREO, TWO], ids=["one file", "two files"])
 def test_a_load_has_a_folder_of_its_own_until_it_is_discarded(of: tuple[Recording, ...], tmp_path: Path) -> None:
-    first, second = (hear.load(of, DecodeOptions(), None, tmp_path.as_uri()) for _ in range(2))
+    first, second = (analyze.load(of, DecodeOptions(), None, tmp_path.as_uri()) for _ in range(2))
     assert len(list(tmp_path.iterdir())) == 2
-    hear.discard(first)
+    sound.discard(first.folder)
     assert len(files(tmp_path)) == 2
     assert second.audio.cut(1, 5.0, 9.0).any()
-    hear.discard(second)
-    hear.discard(second)
+    sound.discard(second.folder)
+    sound.discard(second.folder)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_it_does_not_matter_where_the_sound_lies(tmp_path: Path) -> None:
     """In memory, on this machine's disk, or in a store that is reached through fsspec alone, as a bucket is."""
     heard = [
-        hear.examine(hear.load(STEREO, DecodeOptions(), None, scratch), SpeechOptions(), 30.0)
+        analyze.analyze_audio(analyze.load(STEREO, DecodeOptions(), None, scratch), SpeechOptions(), 30.0)
         for scratch in (None, tmp_path.as_uri(), "memory://scratch")
     ]
     assert heard[0].chunks
@@ -58,9 +61,8 @@ def test_it_does_not_matter_where_the_sound_lies(tmp_path: Path) -> None:
 
 
 def test_a_short_call_can_stay_in_memory() -> None:
-    loaded = hear.load(STEREO, DecodeOptions())
+    loaded = analyze.load(STEREO, DecodeOptions())
     assert loaded.folder is None
-    hear.discard(loaded)
     assert loaded.audio.cut(0, 1.0, 2.0).any()
 
 
@@ -77,7 +79,7 @@ def test_a_load_that_fails_leaves_nothing(
     source = tmp_path / "source"
     source.write_bytes(content or (FOLDER / "03_repair_mono" / "call.flac").read_bytes())
     with pytest.raises(error):
-        hear.load([Recording(0, source.as_uri(), "00" * 32, 1)], options, 1, (tmp_path / "scratch").as_uri())
+        analyze.load([Recording(0, source.as_uri(), "00" * 32, 1)], options, 1, (tmp_path / "scratch").as_uri())
     assert files(tmp_path) == [source]
 
 
@@ -85,14 +87,14 @@ def test_of_two_files_one_that_breaks_off_leaves_nothing(tmp_path: Path) -> None
     """What was decoded of it is given up with it: the other one counts alone."""
     options = DecodeOptions(max_seconds=38)
     long = recordings("02_callback_stereo/call.flac", "04_contract_two_files/customer.flac")
-    loaded = hear.load(long, options, 2, tmp_path.as_uri())
+    loaded = analyze.load(long, options, 2, tmp_path.as_uri())
     assert "longer than the limit" in loaded.warnings[0]
     assert len(files(tmp_path)) == 1
 
 
 def test_a_scratch_folder_that_cannot_be_written_is_our_fault() -> None:
     with pytest.raises(StorageError):
-        hear.load(STEREO, DecodeOptions(), 1, "file:///proc/nowhere")
+        analyze.load(STEREO, DecodeOptions(), 1, "file:///proc/nowhere")
 
 
 def recalling(known: dict[str, Any]) -> Any:
@@ -160,8 +162,8 @@ async def test_what_a_decoder_writes_after_its_walk_was_cancelled_is_removed_too
 ) -> None:
     """One that waited for its turn begins when the walk is over already, and does not know."""
     waiting, go_on, loaded = threading.Event(), threading.Event(), threading.Event()
-    monkeypatch.setattr("pipeline.audio.sandbox.runner.is_cancelled", lambda: False)
-    load = hear.load
+    monkeypatch.setattr("pipeline.audio.decode.sandbox.runner.is_cancelled", lambda: False)
+    load = analyze.load
 
     def late(*args: Any) -> Any:
         waiting.set()
@@ -171,7 +173,7 @@ async def test_what_a_decoder_writes_after_its_walk_was_cancelled_is_removed_too
         loaded.set()
         return found
 
-    monkeypatch.setattr(hear, "load", late)
+    monkeypatch.setattr("pipeline.call_run.load", late)
     task = asyncio.create_task(walk(tmp_path, None, LocalWorkers(transcriber, None)))
     await asyncio.to_thread(waiting.wait, 10)
     task.cancel()
@@ -191,7 +193,7 @@ async def test_sound_that_cannot_be_removed_fails_no_call(
     monkeypatch.setattr(sound, "discard", broken)
     await walk(tmp_path, None, LocalWorkers(transcriber, None), voiceprint=None)
     await asyncio.sleep(0.1)
-    assert "swept after a day" in caplog.text
+    assert "removed after a day" in caplog.text
 
 
 async def test_sound_that_is_lost_on_the_way_is_a_failure_that_another_attempt_mends(

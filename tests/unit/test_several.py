@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pipeline.audio.decode import DecodeOptions, decode_file
-from pipeline.audio.several import choose
+from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.several import choose
 from pipeline.domain.speech import AudioInMemory
 from tests.synthetic_calls import FOLDER
 
@@ -48,7 +48,7 @@ def test_silent_channels_are_passed_over(quiet: np.ndarray) -> None:
 def test_surround_sound_around_one_voice_is_that_voice() -> None:
     found, reason = chosen(SILENCE, SILENCE, REP, SILENCE, SILENCE, SILENCE)
     assert same(found, REP)
-    assert reason.endswith("only channel 2 counts.")
+    assert reason.endswith("only channel 2 is used.")
 
 
 @pytest.mark.parametrize("gain", [1.0, 0.5, -0.25])
@@ -76,11 +76,11 @@ def test_of_three_parties_the_first_two_count_and_the_record_tells_of_the_third(
     assert same(found, REP, CUSTOMER)
     assert reason == (
         "Of 3 channels channel 0 is the rep, channel 1 the customer; "
-        "channel 2 holds sound of its own and is left out: two parties count."
+        "channel 2 has sound of its own and is left out: a call has two parties."
     )
     _, reason = chosen(REP, REP * 0.5, CUSTOMER, THIRD, np.roll(THIRD, 16000 * 5)[::-1])
     assert "channel 1 is a copy" in reason
-    assert "channels 3 and 4 hold sound of their own and are left out" in reason
+    assert "channels 3 and 4 have sound of their own and are left out" in reason
 
 
 def test_who_hardly_speaks_under_the_loud_bleed_of_another_is_no_copy() -> None:
@@ -93,7 +93,7 @@ def test_who_hardly_speaks_under_the_loud_bleed_of_another_is_no_copy() -> None:
 def test_where_the_first_channel_is_silent_no_channel_says_who_the_rep_is() -> None:
     found, reason = chosen(SILENCE, REP, CUSTOMER)
     assert same(found, np.clip(REP + CUSTOMER, -32768, 32767))
-    assert "taken as one" in reason
+    assert "mixed into one" in reason
 
 
 def test_where_nothing_is_heard_one_silent_channel_remains() -> None:
@@ -105,7 +105,7 @@ def test_where_nothing_is_heard_one_silent_channel_remains() -> None:
 def test_tracks_of_unlike_length_are_as_long_as_the_longest() -> None:
     tracks = [AudioInMemory(one[None].astype(np.int16)) for one in (REP, CUSTOMER[:16000])]
     audio, reason = choose(tracks)
-    assert reason == "The file has two tracks of one channel each; they count as channels 0 and 1."
+    assert reason == "The file has two tracks of one channel each; they are used as channels 0 and 1."
     assert (audio.channels, audio.length) == (2, len(REP))
     assert np.array_equal(audio.read(1, 0, 16000), CUSTOMER[:16000].astype(np.int16))
     assert not audio.read(1, 16000, len(REP)).any()

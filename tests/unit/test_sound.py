@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.audio import sound
-from pipeline.audio.sound import Allowance, ScratchSink, StoredAudio
+from pipeline.audio.decode import sound
+from pipeline.audio.decode.sound import ScratchSink, SoundAllowance, StoredAudio
 from pipeline.errors import StorageError
 
 SAMPLES = np.random.default_rng(0).integers(-32768, 32767, (2, 50_001)).astype(np.int16)
@@ -26,7 +26,7 @@ def scratch(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def stored(folder: str, samples: np.ndarray = SAMPLES) -> StoredAudio:
-    sink = ScratchSink(folder, len(samples), Allowance(1 << 30))
+    sink = ScratchSink(folder, len(samples), SoundAllowance(1 << 30))
     for first in range(0, samples.shape[1], 7001):
         sink.write(samples[:, first : first + 7001].T)
     return sink.finish()
@@ -89,14 +89,14 @@ def test_a_file_that_was_cut_short_is_not_taken_for_the_whole(scratch: str) -> N
 def test_a_file_that_is_gone_is_our_fault(scratch: str) -> None:
     audio = stored(sound.join(scratch, "x"))
     sound.discard(sound.join(scratch, "x"))
-    with pytest.raises(StorageError, match="gone"):
+    with pytest.raises(StorageError, match="missing"):
         audio.read(0, 0, 1)
     assert audio.read(0, 5, 5).shape == (0,)
     sound.discard(sound.join(scratch, "x"))  # twice is once
 
 
 def test_what_is_aborted_leaves_nothing(scratch: str) -> None:
-    sink = ScratchSink(scratch, 2, Allowance(1 << 30))
+    sink = ScratchSink(scratch, 2, SoundAllowance(1 << 30))
     sink.write(SAMPLES[:, :100].T)
     sink.abort()
     assert files(scratch) == []
@@ -142,12 +142,12 @@ def test_a_load_is_as_old_as_the_storage_says_whatever_this_machines_clock_says(
 @pytest.mark.parametrize("folder", ["nonsense://bucket/x", "file:///proc/nowhere"])
 def test_a_folder_that_cannot_be_written_is_our_fault(folder: str) -> None:
     with pytest.raises(StorageError, match=r"could not be written: .*\.$"):
-        ScratchSink(folder, 1, Allowance(1 << 30))
+        ScratchSink(folder, 1, SoundAllowance(1 << 30))
 
 
 def test_a_full_disk_is_our_fault() -> None:
     sink = ScratchSink.__new__(ScratchSink)
-    sink._samples, sink._allowance = 0, Allowance(1 << 30)
+    sink._samples, sink._allowance = 0, SoundAllowance(1 << 30)
     with open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123
         sink._files = [full]
         with pytest.raises(StorageError, match="No space left"):

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pipeline.analysis import statistics
 from pipeline.domain.insight import MemberVoiceprint, Roster
 from pipeline.domain.speech import (
+    AudioAnalysis,
     Chunk,
     ChunkText,
     Diarization,
     Doubt,
-    Heard,
     Label,
     LabelKind,
     LanguageStretch,
@@ -32,8 +32,8 @@ from pipeline.domain.speech import (
 from pipeline.language.pack import pack
 from pipeline.speakers import attribute, named, roles, seconds, turns
 from pipeline.speakers.roles import RoleOptions
-from pipeline.speakers.turns import Spoken, TurnOptions
-from pipeline.speakers.voiceprint import MatchOptions, match, similarity
+from pipeline.speakers.turns import SpokenWord
+from pipeline.speakers.voiceprint import match, similarity
 from tests.fixture_checkpoints import CALIBRATIONS
 
 CALIBRATED = RoleOptions(calibration=CALIBRATIONS)
@@ -48,7 +48,7 @@ TALKED = ((Span(0, 10),),)
 
 
 def heard(kind, speech=TALKED):
-    return Heard(layout(kind), 12.0, speech, ())
+    return AudioAnalysis(layout(kind), 12.0, speech, ())
 
 
 def text(channel, words, code="en"):
@@ -91,7 +91,7 @@ def test_words_of_two_channels_become_turns_in_the_order_of_time():
 
 def test_a_long_pause_begins_a_new_turn_of_the_same_speaker():
     words = [(0, 1, "one"), (2.9, 3.5, "two"), (6, 6.5, "three")]
-    joined = turns.join(turns.by_channel([text(0, words)], ["rep"]), TurnOptions(pause_seconds=2.0))
+    joined = turns.join(turns.by_channel([text(0, words)], ["rep"]))
     assert [t.text for t in joined] == ["one two", "three"]
 
 
@@ -113,7 +113,7 @@ def test_without_any_span_all_words_are_one_speakers():
 
 @given(st.lists(st.tuples(st.floats(0, 60), st.floats(0, 2), st.sampled_from(["rep", "customer"])), max_size=40))
 def test_no_word_is_lost_or_doubled_and_turns_are_in_order(made):
-    spoken = [Spoken(Word(a, a + d, f"w{i}", 1.0), who, "en") for i, (a, d, who) in enumerate(made)]
+    spoken = [SpokenWord(Word(a, a + d, f"w{i}", 1.0), who, "en") for i, (a, d, who) in enumerate(made)]
     joined = turns.join(spoken)
     assert sorted(w.text for t in joined for w in t.words) == sorted(s.word.text for s in spoken)
     assert [t.index for t in joined] == list(range(len(joined)))
@@ -190,7 +190,7 @@ def test_a_voice_is_recognised_by_threshold_and_margin():
     assert match(unit(1, 0.2), known, MEASURED).name == "u1"
     assert match(unit(1, 1), known, MEASURED) is None  # as like the one as the other
     assert match(unit(-1, -1), known, MEASURED) is None  # like neither
-    assert match(unit(1, 0.2), known, MEASURED, MatchOptions(threshold=0.99)) is None
+    assert match(unit(1, 0.2), known, MEASURED.model_copy(update={"threshold": 0.99})) is None
 
 
 def test_without_candidates_or_voice_nobody_is_recognised():
@@ -287,7 +287,7 @@ def test_where_all_words_were_taken_out_the_note_says_so():
     withheld = Doubt(0, 0, 3, ("no_sound",), "Thanks.", kept=False)
     made = attribute(heard(LayoutKind.MONO), recognized([text(0, [])], withheld), None, None, Roster(), None)
     assert made.turns == () and made.doubts == (withheld,)
-    assert made.note == "What the recogniser took for words, nobody can have said: see the doubts."
+    assert made.note == "All words were removed because no one can have said them: see the doubts."
 
 
 def test_a_doubtful_word_is_still_doubtful_in_its_turn():

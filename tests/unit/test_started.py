@@ -8,10 +8,10 @@ import av
 import numpy as np
 import pytest
 
-from pipeline.audio.channels import separate
-from pipeline.audio.decode import DecodeOptions, decode_file
-from pipeline.audio.sandbox.wire import Facts, Malformed, facts
-from pipeline.audio.started import Started, of_tags
+from pipeline.audio.channels.separation import separate
+from pipeline.audio.decode.decoder import DecodeOptions, decode_file
+from pipeline.audio.decode.sandbox.wire import Facts, Malformed, facts
+from pipeline.audio.decode.started import Started, of_tags
 from pipeline.domain.speech import Layout
 from tests.unit.channels_by_hand import decoded, sample
 
@@ -108,7 +108,7 @@ def test_times_to_the_second_lay_legs_that_neither_began_nor_ended_together() ->
     assert layout.evidence["offset_seconds"] == pytest.approx(9.4, abs=0.6)
     assert layout.evidence["offset_within_seconds"] == 1.0
     assert layout.confidence == 0.5
-    assert "their files say when they began (date, to 1 s)" in layout.reason
+    assert "the start times in the files (date, to 1 s)" in layout.reason
 
 
 def test_times_to_the_sample_are_taken_as_they_are() -> None:
@@ -122,7 +122,7 @@ def test_times_that_let_the_parties_talk_at_once_are_not_believed(apart: float) 
     layout = begun(9.4, 6, apart)
     assert layout.evidence["offset_seconds"] == 0
     assert layout.confidence == 0.5
-    assert "is not believed" in layout.reason or "cannot be" in layout.reason
+    assert "are not used" in layout.reason or "cannot be right" in layout.reason
 
 
 def test_what_is_heard_in_both_has_the_last_word() -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from pipeline.audio.fetch import fetch
-from pipeline.audio.storage import flaw_of
 from pipeline.domain.speech import Recording
 from pipeline.errors import StorageError
+from pipeline.fetch.fetcher import fetch
+from pipeline.fetch.storage import flaw_of
 from tests.unit.test_fetch import AUDIO, options, reply, serving
 
 

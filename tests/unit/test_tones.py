@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench import sounds
-from pipeline.audio import frames, keys, tones
+from pipeline.audio.labels import frames, keys, tones
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, LabelKind
 from tests.unit import scenes
 

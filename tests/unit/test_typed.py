@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from bench import sounds
-from pipeline.audio.chunks import SpeechOptions
-from pipeline.audio.hear import Loaded, examine
-from pipeline.audio.typed import Labels, without_digits
+from pipeline.audio.analyze import Loaded, analyze_audio
+from pipeline.audio.labels.detector import SpeechOptions
+from pipeline.audio.labels.typed import Labels, without_digits
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import AudioInMemory, Label, LabelKind, Layout, LayoutKind, Recording
+from pipeline.domain.stage import NOT_RECORDED
 from pipeline.errors import LeaseLost
-from pipeline.process import NOT_RECORDED, process
-from pipeline.workers import LocalWorkers
+from pipeline.process import process
+from pipeline.runtime.workers import LocalWorkers
 from tests.unit import scenes
 from tests.unit.calls_by_hand import call
 
@@ -77,7 +78,7 @@ def heard(*parts: np.ndarray, keep_digits: bool) -> Labels:
     audio = scenes.at_16_khz(sounds.through(sound, "mulaw"))
     assert isinstance(audio, AudioInMemory)
     loaded = Loaded(audio, Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "One channel."))
-    return examine(loaded, SpeechOptions(), 30.0, keep_digits=keep_digits).labels
+    return analyze_audio(loaded, SpeechOptions(), 30.0, keep_digits=keep_digits).labels
 
 
 @pytest.mark.parametrize("keep_digits", [False, True])

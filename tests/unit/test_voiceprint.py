@@ -8,24 +8,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.domain.speech import CUSTOMER, REP, Bleed, Heard, Label, LabelKind, Layout, LayoutKind, Span, Voiceprint
-from pipeline.domain.voices import Sample, Standing, Verdict
+from pipeline.domain.speech import (
+    CUSTOMER,
+    REP,
+    AudioAnalysis,
+    Bleed,
+    Label,
+    LabelKind,
+    Layout,
+    LayoutKind,
+    Span,
+    Voiceprint,
+)
+from pipeline.domain.voices import Standing, Verdict, VoiceSample
 from pipeline.speakers import gate
-from pipeline.speakers.gate import PrintOptions
-from pipeline.speakers.profile import ProfileOptions, centroids_of, learn
-from pipeline.speakers.voiceprint import MatchOptions, clearest
+from pipeline.speakers.profile import centroids_of, learn
+from pipeline.speakers.voiceprint import clearest
 from pipeline.voice_calibration import VoiceCalibration
 
 STEREO = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand")
 MEASURED = VoiceCalibration(
     models=("m",), threshold=0.5, margin=0.1, fit=0.4, related=0.3, agreement=0.3, basis="by hand"
 )
-TIGHT = PrintOptions(apart_seconds=0.25, shortest_seconds=0.5)
 
 
 def heard(rep, customer, layout=STEREO, labels=()):
     spans = tuple(tuple(Span(a, b) for a, b in own) for own in (rep, customer))
-    return Heard(layout, 60.0, spans, (), labels=labels)
+    return AudioAnalysis(layout, 60.0, spans, (), labels=labels)
 
 
 def times(spans):
@@ -38,30 +47,30 @@ def near(direction, seed=0, spread=0.1, seconds=20.0, flaws=(), size=16, model="
 
 
 def samples(*prints):
-    return [Sample(f"{at:03}", one) for at, one in enumerate(prints)]
+    return [VoiceSample(f"{at:03}", one) for at, one in enumerate(prints)]
 
 
 # what it is made of
 
 
 def test_clean_speech_is_where_the_rep_alone_speaks():
-    found = gate.clean_speech(heard([(0, 10), (12, 13)], [(4, 5), (11.9, 12.5)]), TIGHT)
+    found = gate.clean_speech(heard([(0, 10), (12, 13)], [(4, 5), (11.9, 12.5)]))
     assert times(found) == [(0, 3.75), (5.25, 10)]  # what is left after 12.75 is too short
 
 
 def test_what_a_machine_says_on_the_reps_channel_is_not_the_rep():
     labels = ((Label(0, 6, LabelKind.VOICEMAIL), Label(6, 10, LabelKind.SPEECH)), ())
-    assert times(gate.clean_speech(heard([(0, 10)], [], labels=labels), TIGHT)) == [(6, 10)]
+    assert times(gate.clean_speech(heard([(0, 10)], [], labels=labels))) == [(6, 10)]
 
 
 def test_late_bleed_is_left_out_too():
     bleeding = replace(STEREO, bleed=(Bleed(CUSTOMER, -18, 0.4, 0.9), Bleed(REP, -18, 3.0, 0.9)))
-    assert times(gate.clean_speech(heard([(0, 10)], [(4, 5)], bleeding), TIGHT)) == [(0, 3.75), (5.65, 10)]
+    assert times(gate.clean_speech(heard([(0, 10)], [(4, 5)], bleeding))) == [(0, 3.75), (5.65, 10)]
 
 
 @pytest.mark.parametrize("kind", [LayoutKind.MONO, LayoutKind.IDENTICAL, LayoutKind.ONE_SIDED])
 def test_a_mixed_recording_has_no_clean_speech(kind):
-    mixed = Heard(Layout(kind, 1, 2, 1.0, {}, "by hand"), 10.0, ((Span(0, 10),),), ())
+    mixed = AudioAnalysis(Layout(kind, 1, 2, 1.0, {}, "by hand"), 10.0, ((Span(0, 10),),), ())
     assert gate.clean_speech(mixed) == ()
 
 
@@ -75,7 +84,7 @@ def test_nobody_speaks_or_the_customer_all_the_time():
     st.lists(st.tuples(st.floats(0, 60), st.floats(0, 60)).map(sorted), max_size=6),
 )
 def test_clean_speech_is_the_reps_and_keeps_its_distance(rep, customer):
-    for piece in gate.clean_speech(heard(rep, customer), TIGHT):
+    for piece in gate.clean_speech(heard(rep, customer)):
         assert any(a - 1e-9 <= piece.start and piece.end <= b + 1e-9 for a, b in rep)
         assert all(piece.end <= a - 0.25 + 1e-9 or piece.start >= b + 0.25 - 1e-9 for a, b in customer if b > a)
 
@@ -102,25 +111,24 @@ def test_every_flaw_is_named_and_has_a_sentence(changes, layout, flaws):
     assert all(gate.FLAWS[flaw] for flaw in flaws)
 
 
-def test_agreement_is_judged_by_the_embedders_calibration_unless_it_is_set():
+def test_agreement_is_judged_by_the_embedders_calibration_():
     made, said = replace(near(0), agreement=0.6), heard([(0, 20)], [])
     strict = MEASURED.model_copy(update={"agreement": 0.7})
     assert gate.judged(made, said, strict).flaws == ("several_voices",)
     assert gate.judged(made, said, MEASURED).flaws == ()
-    assert gate.judged(made, said, strict, PrintOptions(agreement=0.5)).flaws == ()
     assert gate.judged(None, said, MEASURED) is None
 
 
-def test_thresholds_are_the_calibrations_unless_they_are_set():
+def test_thresholds_are_the_calibrations():
     assert clearest({"u1": 0.45}, MEASURED) is None
     assert clearest({"u1": 0.55}, MEASURED).name == "u1"
-    assert clearest({"u1": 0.55}, MEASURED, MatchOptions(threshold=0.6)) is None
+    assert clearest({"u1": 0.55}, MEASURED.model_copy(update={"threshold": 0.6})) is None
     assert clearest({"u1": 0.65, "u2": 0.6}, MEASURED) is None
-    assert clearest({"u1": 0.65, "u2": 0.6}, MEASURED, MatchOptions(margin=0.01)).name == "u1"
+    assert clearest({"u1": 0.65, "u2": 0.6}, MEASURED.model_copy(update={"margin": 0.01})).name == "u1"
 
 
 def test_an_embedder_without_a_calibration_names_nobody_and_learns_from_nobody():
-    assert clearest({"u1": 1.0}, None, MatchOptions(threshold=0.1)) is None
+    assert clearest({"u1": 1.0}, None) is None
     assert gate.judged(near(0), heard([(0, 20)], []), None).flaws == ("not_calibrated",)
     alike = [replace(one, vouched=True) for one in samples(*(near(0, seed) for seed in range(5)))]
     assert centroids_of(alike, None) == ()
@@ -192,7 +200,7 @@ def test_a_profile_is_a_function_of_the_set_of_samples(made, order: random.Rando
     assert bool(first.centroids) == bool(taught)
 
 
-def test_options_go_before_the_calibration():
+def test_the_calibration_says_which_calls_are_alike():
     far = samples(*(near(0, s, 0.5) for s in range(6)))
-    assert learn(far, {}, MEASURED, ProfileOptions(fit=0.95)).centroids == ()
-    assert learn(far, {}, MEASURED, ProfileOptions(fit=-0.5)).centroids[0].calls == 6
+    assert learn(far, {}, MEASURED.model_copy(update={"fit": 0.95})).centroids == ()
+    assert learn(far, {}, MEASURED.model_copy(update={"fit": -0.5})).centroids[0].calls == 6

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from standardwebhooks.webhooks import Webhook
 
-from db.events import Attempt, Event, Verdict
+from db.events import Attempt, DeliveryVerdict, Event
 from pipeline.errors import AddressForbidden
 from serve_app.webhooks import payload, signing
 from serve_app.webhooks.options import RETRY_SECONDS, WebhookOptions
 from serve_app.webhooks.post import ANSWER_CHARACTERS, Answer, Poster, clean
-from serve_app.webhooks.verdict import Decision, judge
+from serve_app.webhooks.verdict import DeliveryDecision, judge
 
 NOW = datetime(2026, 11, 2, 10, 30, 0, 250, tzinfo=timezone(timedelta(hours=1)))
 RECORD = {"summary": "rep: I will send it."}
@@ -52,11 +52,11 @@ def test_what_is_no_secret_is_refused_without_being_told(secret: str) -> None:
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_2xx_is_success(status: int) -> None:
-    assert judge(answered(status), 9, WebhookOptions()) == Decision(Verdict.DELIVERED)
+    assert judge(answered(status), 9, WebhookOptions()) == DeliveryDecision(DeliveryVerdict.DELIVERED)
 
 
 def test_410_is_the_end_of_the_endpoint() -> None:
-    assert judge(answered(410), 0, WebhookOptions()) == Decision(Verdict.GONE)
+    assert judge(answered(410), 0, WebhookOptions()) == DeliveryDecision(DeliveryVerdict.GONE)
 
 
 @pytest.mark.parametrize("status", [None, 100, 199, 301, 302, 307, 400, 401, 404, 408, 500, 502, 504])
@@ -64,7 +64,7 @@ def test_anything_else_is_tried_again_by_the_schedule_of_the_standard(status: in
     pauses = [judge(answered(status), failures, WebhookOptions(), 0.5).retry_in for failures in range(9)]
     assert pauses == pytest.approx([5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400])
     assert sum(pauses) == pytest.approx(75 * 3600 + 35 * 60 + 5)
-    assert judge(answered(status), 9, WebhookOptions()) == Decision(Verdict.GIVE_UP)
+    assert judge(answered(status), 9, WebhookOptions()) == DeliveryDecision(DeliveryVerdict.FAILED)
 
 
 @given(st.integers(0, 8))
@@ -75,14 +75,14 @@ def test_pauses_are_jittered_by_a_tenth(failures: int) -> None:
 
 
 def test_retry_after_lengthens_a_pause_and_never_shortens_it() -> None:
-    assert judge(answered(500, 60), 0, WebhookOptions()) == Decision(Verdict.RETRY, 60, 0)
+    assert judge(answered(500, 60), 0, WebhookOptions()) == DeliveryDecision(DeliveryVerdict.RETRY, 60, 0)
     assert judge(answered(500, 1), 1, WebhookOptions(), 0.5).retry_in == pytest.approx(300)
 
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_receiver_that_asks_for_time_is_left_alone(status: int) -> None:
-    assert judge(answered(status, 90), 0, WebhookOptions()) == Decision(Verdict.RETRY, 90, 90)
-    assert judge(answered(status, 90), 9, WebhookOptions()) == Decision(Verdict.GIVE_UP, 0, 90)
+    assert judge(answered(status, 90), 0, WebhookOptions()) == DeliveryDecision(DeliveryVerdict.RETRY, 90, 90)
+    assert judge(answered(status, 90), 9, WebhookOptions()) == DeliveryDecision(DeliveryVerdict.FAILED, 0, 90)
     assert judge(answered(status), 0, WebhookOptions()).pause == 0
 
 
@@ -129,8 +129,9 @@ def test_an_event_is_found_by_its_webhook_id_and_by_its_uuid() -> None:
 
 
 def test_the_schema_that_is_kept_is_that_of_the_models() -> None:
-    """`python -m serve_app.webhooks.payload` writes it anew."""
+    """`python -m serve_app.webhooks.payload` renews it, and the table of types in the README."""
     assert json.loads(payload.SCHEMA_FILE.read_text()) == payload.schema()
+    assert payload.README.read_text() == payload.readme()
 
 
 def test_the_readmes_examples_are_events() -> None:
@@ -138,7 +139,7 @@ def test_the_readmes_examples_are_events() -> None:
     examples = [block.split("```")[0] for block in text.split("```json\n")[1:]]
     assert len(examples) >= 2
     for example in examples:
-        payload.EVENT.validate_json(example)
+        payload.adapter().validate_json(example)
 
 
 def test_an_answer_is_kept_as_one_short_line_without_control_characters() -> None:

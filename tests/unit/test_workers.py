@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.audio import hear
-from pipeline.audio.decode import DecodeOptions
+from pipeline.audio import analyze
+from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import AudioInMemory, Chunk, Recording, Span
-from pipeline.workers import LocalWorkers, spoken
+from pipeline.runtime.workers import LocalWorkers, spoken
 from tests.synthetic_calls import FOLDER
 
 MONO = FOLDER / "03_repair_mono" / "call.flac"
@@ -38,7 +38,7 @@ class Watched:
 
 
 async def loaded(workers: LocalWorkers) -> Any:
-    return await workers.hold(hear.load, [Recording(0, MONO.as_uri(), "00" * 32, 1)], DecodeOptions())
+    return await workers.hold(analyze.load, [Recording(0, MONO.as_uri(), "00" * 32, 1)], DecodeOptions())
 
 
 async def test_an_engine_is_not_asked_again_while_it_works_for_somebody_who_has_left(transcriber: Any) -> None:
@@ -98,11 +98,11 @@ async def asked_for(number: int, at_once: int, transcriber: Any) -> tuple[list[i
     """The sizes of the batches that a call of so many chunks was asked for in, and how many were at work at once."""
 
     class Counting(Watched):
-        def transcribe(self, samples: Any, chunks: Any, vocabularies: Any, careful: bool) -> Any:
+        def transcribe(self, samples: Any, chunks: Any, vocabularies: Any, with_fallback: bool) -> Any:
             sizes.append(len(samples))
             assert [len(one) for one in samples] == [round(chunk.duration * 16000) for chunk in chunks]
             assert [list(words) for words in vocabularies] == [["Weber"]] * len(chunks)
-            return super().transcribe(samples, chunks, vocabularies, careful)
+            return super().transcribe(samples, chunks, vocabularies, with_fallback)
 
     sizes: list[int] = []
     engine = Counting(transcriber, at_once)

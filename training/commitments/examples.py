@@ -177,7 +177,7 @@ def _fit(one: Seen, task: dict[str, Any]) -> float:
 
 
 def _agreed_nearby(one: Seen, task: dict[str, Any]) -> bool:
-    """A request, offer or appointment that the other party took up, just where a task is known: likely the same."""
+    """A request, offer or appointment that the other party accepted, just where a task is known: likely the same."""
     near = abs(one.candidate.at - task["turn"]) <= NEAR + 1
     return near and one.candidate.form in AGREED_FORMS and one.verdict.holds
 

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION switchboard_everywhere() RETURNS boolean LANGUAGE sql
 CREATE OR REPLACE FUNCTION switchboard_workspace() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE
     RETURN nullif(nullif(current_setting('switchboard.workspace', true), ''), '*')::uuid;
 
--- Whom a secret speaks for. Whoever asks has no scope yet; it is open for this one statement, which needs the secret.
+-- Whom a secret speaks for. The asker has no scope yet; it is open for this one statement, which needs the secret.
 -- (`SET switchboard.workspace` as a part of the function takes a superuser.)
 CREATE OR REPLACE FUNCTION find_key(
     p_sha256 bytea,

@@ -157,7 +157,7 @@ BEGIN
         INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'analyze')
             ON CONFLICT (call_pk, kind) WHERE state IN ('queued', 'running') DO NOTHING;
     ELSIF (new.recording_url, new.recording_url2) IS DISTINCT FROM (old.recording_url, old.recording_url2) THEN
-        -- The same recording, signed anew: a job that waits because the old address was refused need not wait on.
+        -- The same recording, signed again: a job that waits because the old address was refused need not wait on.
         UPDATE jobs SET not_before = now() WHERE id = old.job_id AND state = 'queued' AND not_before > now();
     END IF;
 
@@ -181,7 +181,7 @@ END $$;
 
 -- Several submissions of one workspace in one transaction: `p_items` is an array of objects, in order of arrival, with a
 -- unique `place` each and otherwise the arguments of submit_call without `p_`; `first` marks those before which none of the same call
--- stands. Gives for each place what submit_call would give, or the outcome `alone`: somebody holds the call, and whoever
+-- stands. Gives for each place what submit_call would give, or the outcome `alone`: another transaction holds the call, and who
 -- waits for it should do so in a transaction of their own. Whatever raises here undoes all of it.
 --
 -- New calls are written together, in the order of their ids, before any other call is locked, and no call that exists is

@@ -43,7 +43,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Whoever listens on switchboard_jobs hears of work. The payload is empty so that PostgreSQL folds repetitions.
+-- Listeners on switchboard_jobs hear of work. The payload is empty so that PostgreSQL folds repetitions.
 CREATE OR REPLACE FUNCTION announce_job() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('switchboard_jobs', '');
@@ -111,7 +111,7 @@ END;
 -- and nobody reads earlier ones.
 --
 -- At most p_guests more are claimed beyond p_count: calls of workspaces of which none is being processed, one of each. A
--- workspace that is alone still fills all places there are, and whoever comes beside it does not wait for one of its
+-- workspace that is alone still fills all places there are, and another that comes beside it does not wait for one of its
 -- calls to end.
 CREATE OR REPLACE FUNCTION claim_jobs(
     p_worker text, p_count integer, p_ttl double precision, p_suspect_from integer, p_suspects boolean,
@@ -152,7 +152,7 @@ DECLARE
     spent double precision[] := '{}';  -- by this claim, in virtual time
     lasts double precision[] := '{}';  -- what its last turn of this claim took of that
     left_ boolean[] := '{}';  -- there may be more to take
-    from_not_before timestamptz[] := '{}';  -- everything up to here was taken up, or is no affair of this claim
+    from_not_before timestamptz[] := '{}';  -- everything up to here was claimed, or is no affair of this claim
     from_created_at timestamptz[] := '{}';
     from_id uuid[] := '{}';
     kind_shares CONSTANT double precision[] := ARRAY[p_backfill, 1 - p_backfill];
@@ -186,7 +186,7 @@ BEGIN
     looks_through := p_count > 0 AND (coalesce(looks_through, true) OR last_look > now());
     leases_from := CASE WHEN NOT looks_through THEN least(leases_from, unsure) END;
 
-    -- Work whose holder is gone, which was paid for when it was first taken up.
+    -- Work whose holder is gone, which was paid for when it was first claimed.
     FOR job IN
         UPDATE jobs SET
             run = run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
@@ -307,7 +307,7 @@ BEGIN
         kind_spent[kind] := kind_spent[kind] + kind_lasts[kind];
     END LOOP;
 
-    -- Whoever is alone pays nothing, and stands where the others left off.
+    -- A lane that is alone pays nothing, and stands where the others left off.
     FOR at IN 1 .. cardinality(kinds) LOOP
         IF spent[at] > 0 THEN
             PERFORM note_turn(present, teams_of[at], kinds[at] = 2, alone[at], firsts[at], spent[at], lasts[at]);
@@ -352,4 +352,55 @@ BEGIN
         FROM turns t WHERE t.generation = present
         ON CONFLICT DO NOTHING;
     END IF;
+END $$;
+
+-- Charge lanes for what their jobs held, beyond what their turns had cost: see db/turns.py.
+--
+-- What was held is worth the audio that other calls get done in that time; before any was done nobody can say. As with
+-- claims, a lane that is alone pays nothing: it would pay for it when another comes who never waited. Never below where
+-- the last turn began, so that nothing is saved up. Running jobs are found by leases of the last minute, as a snapshot
+-- may keep entries of all earlier ones. A claim that moves `turns` to its next generation in this moment forgets it.
+-- The scope is open for this one statement: turns belong to no workspace.
+CREATE OR REPLACE FUNCTION settle_turns(
+    p_teams uuid[], p_lives boolean[], p_paid double precision[], p_worked double precision[]
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    before text := coalesce(current_setting('switchboard.workspace', true), '');
+BEGIN
+    PERFORM set_config('switchboard.workspace', '*', true);
+    WITH usual AS (
+        SELECT sum(audio_seconds) / nullif(sum(worked_seconds), 0) AS pace,
+            sum(audio_seconds) / nullif(sum(calls), 0) AS call
+        FROM paces WHERE stage = 'call'
+    ), owed AS (
+        SELECT h.team_id, h.live,
+            sum(h.worked * u.pace - greatest(coalesce(h.paid, u.call), 5)) / max(m.priority * w.priority) AS seconds
+        FROM unnest(p_teams, p_lives, p_paid, p_worked) AS h (team_id, live, paid, worked)
+        JOIN teams m ON m.id = h.team_id JOIN workspaces w ON w.id = m.workspace_id CROSS JOIN usual u
+        GROUP BY h.team_id, h.live
+    ), lanes AS (
+        SELECT t.generation, t.team_id, t.live, o.seconds
+        FROM turns t JOIN owed o ON o.team_id = t.team_id AND o.live = t.live
+        WHERE t.generation = (SELECT max(generation) FROM turns) AND (
+            EXISTS (
+                SELECT FROM jobs j
+                WHERE j.state = 'running' AND j.lease_until > now() - interval '1 minute'
+                    AND j.live = t.live AND j.team_id <> t.team_id
+            )
+            OR EXISTS (
+                SELECT FROM teams other, LATERAL (
+                    SELECT FROM jobs j
+                    WHERE j.state = 'queued' AND j.live = t.live AND j.team_id = other.id AND j.not_before <= now()
+                    LIMIT 1
+                ) AS waits
+                WHERE other.id <> t.team_id
+            )
+        )
+        ORDER BY t.live, t.team_id FOR NO KEY UPDATE OF t
+    )
+    UPDATE turns t SET ended = greatest(t.began, t.ended + lanes.seconds)
+    FROM lanes
+    WHERE (t.generation, t.team_id, t.live) = (lanes.generation, lanes.team_id, lanes.live)
+        AND lanes.seconds IS NOT NULL;
+    PERFORM set_config('switchboard.workspace', before, true);
 END $$;

@@ -2,7 +2,7 @@
 
 -- Claim at most p_count fetches: first those whose holder is gone (a fetch kills nobody, so no crash is counted), then
 -- those of the workspace that fetches least, its longest due first. A workspace holds at most p_workspace at once, and
--- never more than there is room left: so whoever holds none yet always finds room. It asks one host for at most p_host
+-- never more than there is room left: so one that holds none yet always finds room. It asks one host for at most p_host
 -- at once, whatever others ask the same host for: workspaces may share a telephony provider. Of each team only the first
 -- 200 that are due are looked at for one of another host.
 -- Without `p_sealed`, calls are passed over whose URLs are sealed: the caller has no key for them.

@@ -45,13 +45,12 @@ CREATE OR REPLACE FUNCTION event_transcript(p_call bigint, p_job uuid) RETURNS j
     WHERE t.call_pk = p_call AND t.job_id = p_job
 $$;
 
--- Write the event of a call as it is handed over, with its deliveries. It belongs to the transaction that changes the
+-- Write an event of a call as it is passed, with its deliveries. It belongs to the transaction that changes the
 -- call, and is as the call is at that moment: what is sent days later still says what happened then. It runs after
 -- calls.complete has written transcript and findings.
-CREATE OR REPLACE FUNCTION note_event(moved calls) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION note_event(kind text, moved calls) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    kind text := 'call.' || moved.state;
-    completed boolean := moved.state = 'completed';
+    parts text[] := event_parts(kind);
     with_record boolean;
     with_transcript boolean;
     event uuid;
@@ -80,8 +79,8 @@ BEGIN
             'completedAt', event_time(moved.completed_at), 'analyzedAt', event_time(moved.analyzed_at),
             'failedAt', event_time(moved.failed_at)
         ),
-        CASE WHEN completed AND with_record THEN event_record(moved.id, moved.job_id) END,
-        CASE WHEN completed AND with_transcript THEN event_transcript(moved.id, moved.job_id) END
+        CASE WHEN with_record AND 'record' = ANY (parts) THEN event_record(moved.id, moved.job_id) END,
+        CASE WHEN with_transcript AND 'transcript' = ANY (parts) THEN event_transcript(moved.id, moved.job_id) END
     ) RETURNING id INTO event;
 
     FOR endpoint IN
@@ -99,20 +98,24 @@ BEGIN
     PERFORM pg_notify('switchboard_events', '');
 END $$;
 
--- A call that begins with its recording is inserted once, as `transcribing`; its events are those of the two steps.
+-- Write the events of a change: event_types_of (db/event_types.py) says which. A call that begins with its recording is
+-- inserted once, as `transcribing`: what says that it was received shows it as it was then.
 CREATE OR REPLACE FUNCTION write_event() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    begun calls;
+    kinds text[] := event_types_of(OLD, NEW);
+    kind text;
+    moved calls;
 BEGIN
-    IF NOT EXISTS (SELECT FROM webhook_endpoints WHERE workspace_id = NEW.workspace_id) THEN
+    IF kinds = '{}' OR NOT EXISTS (SELECT FROM webhook_endpoints WHERE workspace_id = NEW.workspace_id) THEN
         RETURN NULL;  -- the one query that a workspace without endpoints pays for
     END IF;
-    IF TG_OP = 'INSERT' AND NEW.state = 'transcribing' THEN
-        begun := NEW;
-        begun.state := 'received';
-        begun.job_id := NULL;
-        PERFORM note_event(begun);
-    END IF;
-    PERFORM note_event(NEW);
+    FOREACH kind IN ARRAY kinds LOOP
+        moved := NEW;
+        IF kind = 'call.received' THEN
+            moved.state := 'received';
+            moved.job_id := NULL;
+        END IF;
+        PERFORM note_event(kind, moved);
+    END LOOP;
     RETURN NULL;
 END $$;

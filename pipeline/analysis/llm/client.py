@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from pipeline.analysis.engine import AnalysisOptions
-from pipeline.retry_after import retry_after
+from pipeline.runtime.retry_after import retry_after
 
 Message = dict[str, str]  # role, content
 
@@ -78,7 +78,7 @@ class Client:
         body: dict[str, Any] = {
             "model": self._options.model,
             "messages": messages,
-            "temperature": self._options.temperature,
+            "temperature": self._options.TEMPERATURE,
             self._length: self._options.max_tokens,
         }
         if self._format == "json_schema":
@@ -118,7 +118,7 @@ class Client:
                 return reply
             pause = _pause(reply, attempt)
             attempt += 1
-            if attempt > self._options.retries or time.monotonic() + pause >= self._deadline:
+            if attempt > self._options.RETRIES or time.monotonic() + pause >= self._deadline:
                 raise NoAnswer(self._refused(reply) if reply is not None else why)
             time.sleep(pause)
 

@@ -190,7 +190,7 @@ def haproxy() -> Iterator[Check]:
 
 def decoder() -> Iterator[Check]:
     """What holds of the process that decodes recordings: FFmpeg reads what strangers send."""
-    from pipeline.audio.sandbox import runner
+    from pipeline.audio.decode.sandbox import runner
 
     held = runner.confinement()
     missing = [name for name, value in held.items() if not value]

@@ -10,24 +10,28 @@ HUB_SECONDS = 5.0
 
 
 def checkpoints(settings: Any) -> Iterator[Check]:
-    from pipeline.checkpoints.resolve import DIARIZATION, RECOGNITION
+    from pipeline import asr, diarization
 
-    device = _device(settings)
+    store = settings.checkpoints
     yield _store(settings)
-    yield from _checkpoint("recognition model", settings.asr.model, RECOGNITION, device, settings.asr.checkpoints)
-    diarization = settings.diarization
-    yield from _checkpoint("diarization model", diarization.pipeline, DIARIZATION, device, diarization.checkpoints)
-    yield _voices(settings, DIARIZATION.auto(device) if diarization.pipeline == "auto" else diarization.pipeline)
+    engine = asr.engine_class(settings.asr)
+    yield from _checkpoint("recognition model", settings.asr.model, engine, settings.asr, store)
+    separating = diarization.engine_class(settings.diarization)
+    pipeline = settings.diarization.pipeline
+    yield from _checkpoint("diarization model", pipeline, separating, settings.diarization, store)
+    if pipeline == "auto":
+        pipeline = separating.CHECKPOINTS.auto(separating.device_of(settings.diarization))
+    yield _voices(settings, pipeline, separating)
 
 
-def _voices(settings: Any, pipeline: str) -> Check:
+def _voices(settings: Any, pipeline: str, engine: Any) -> Check:
     """Whether voices are matched: only by an embedder that was calibrated."""
     from pipeline.checkpoints.resolve import is_path
     from pipeline.voice_calibration import CalibrationInvalid
 
     name = Path(pipeline).expanduser().name if is_path(pipeline) else pipeline
     try:
-        found = settings.role_options().calibration_of(f"pyannote {name}")
+        found = settings.role_options().calibration_of(engine.name_of(name))
     except CalibrationInvalid as error:
         return bad("voices", str(error), "Correct the file that SWITCHBOARD_ROLES__CALIBRATION names.")
     if found is None:
@@ -54,11 +58,12 @@ def _store(settings: Any) -> Check:
     return good("checkpoint store", f"{', '.join(one.name for one in here)} in {folder}")
 
 
-def _checkpoint(name: str, model: str, kind: Any, device: str, store: Any) -> Iterator[Check]:
+def _checkpoint(name: str, model: str, engine: Any, options: Any, store: Any) -> Iterator[Check]:
     """A model on this machine is good; one that can be downloaded is a remark: the first start does it."""
     from pipeline.checkpoints.resolve import is_path, local, repository_of, resolve
     from pipeline.errors import CallError
 
+    kind, device = engine.CHECKPOINTS, engine.device_of(options)
     chosen = kind.auto(device) if model == "auto" else model
     try:
         found = resolve(chosen, kind, device) if is_path(chosen) else local(chosen, kind, store)
@@ -119,11 +124,3 @@ def _cache() -> str:
     from huggingface_hub import constants
 
     return str(constants.HF_HUB_CACHE)
-
-
-def _device(settings: Any) -> str:
-    if settings.asr.device != "auto":
-        return str(settings.asr.device)
-    import ctranslate2
-
-    return "cuda" if ctranslate2.get_cuda_device_count() else "cpu"

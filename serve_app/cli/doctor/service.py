@@ -126,7 +126,8 @@ def _server(url: str, origin: str) -> Iterator[Check]:
     else:
         yield good("pgvector", "available")
     if migrate.is_current(url):
-        yield good("migrations", "up to date")
+        later = "; the SQL functions are those of a later version" if migrate.has_later_functions(url) else ""
+        yield good("migrations", f"up to date{later}")
         yield _isolation(url)
     else:
         yield warn(

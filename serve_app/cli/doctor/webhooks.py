@@ -40,7 +40,7 @@ async def _load(url: str) -> Any:
         found = await webhooks.list_endpoints(database)
     finally:
         await database.close()
-    return [(one, standings.get(one.endpoint_id, event_views.Standing())) for one in found]
+    return [(one, standings.get(one.endpoint_id, event_views.EndpointProgress())) for one in found]
 
 
 def _trouble(endpoint: Any, standing: Any) -> Iterator[Check]:

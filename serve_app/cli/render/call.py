@@ -13,6 +13,7 @@ from rich.text import Text
 
 from pipeline.domain.insight import Contact, Finding
 from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Word
+from pipeline.domain.stage import Stage
 from serve_app.cli.console import duration, moment
 from serve_app.cli.render.findings import render_finding
 from serve_app.cli.render.sound import (
@@ -153,7 +154,7 @@ def where_it_stands(call: "CallSummary") -> str:
     """Stage, attempts and the next try of a call that is being worked on; empty for others."""
     if call.state != "transcribing":
         return ""
-    parts = [f"stage {call.stage}" if call.stage else "queued"]
+    parts = [f"stage {Stage.display_name_of(call.stage)}" if call.stage else "queued"]
     if call.attempts > 1:
         parts.append(f"attempt {call.attempts}")
     if call.next_try and call.attempts:

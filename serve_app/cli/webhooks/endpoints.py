@@ -3,17 +3,19 @@
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import RenderableType
 from rich.text import Text
 
+from db.event_types import type_names
 from serve_app.cli import names
-from serve_app.cli.console import Json, err, moment, out, plain, print_json, table
+from serve_app.cli.console import Json, moment, out, plain, print_json, print_list, table
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.webhooks import care, log
 from serve_app.cli.webhooks.common import Id, changed, find, new_secret, poster, run, settings, show_secret
 
 if TYPE_CHECKING:
     from db.database import Database
-    from db.event_views import Standing
+    from db.event_views import EndpointProgress
     from db.webhooks import Endpoint
 
 app = typer.Typer(
@@ -42,7 +44,7 @@ EventTypes = Annotated[
         "--event",
         "-e",
         metavar="TYPE",
-        help="call.received, call.transcribing, call.completed or call.failed; may be repeated.",
+        help=f"{', '.join(type_names()[:-1])} or {type_names()[-1]}; may be repeated.",
         show_default="all",
     ),
 ]
@@ -91,7 +93,7 @@ def add(
             home.workspace_id,
             url,
             sealed,
-            event or webhooks.EVENT_TYPES,
+            event or None,
             include or (),
             group.team_id if group else None,
             description,
@@ -115,33 +117,28 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
       switchboard webhooks list --workspace acme
     """
 
-    async def work(database: "Database") -> "list[tuple[Endpoint, Standing]]":
+    async def work(database: "Database") -> "list[tuple[Endpoint, EndpointProgress]]":
         from db import event_views, webhooks
 
         home = (await names.workspace(database, workspace)).workspace_id if workspace else None
         standings = await event_views.standings(database, home)
         found = await webhooks.list_endpoints(database, home)
-        return [(one, standings.get(one.endpoint_id, event_views.Standing())) for one in found]
+        return [(one, standings.get(one.endpoint_id, event_views.EndpointProgress())) for one in found]
+
+    def row(found: "tuple[Endpoint, EndpointProgress]") -> "tuple[RenderableType, ...]":
+        one, standing = found
+        counts = (str(standing.unsent), str(standing.failed), moment(standing.delivered_at))
+        return str(one.endpoint_id), Text(one.url), _state(one), *counts, Text(_about(one))
 
     found = run(work)
-    if json_:
-        print_json([plain(one) | {"standing": plain(standing)} for one, standing in found])
-        return
-    if not found:
-        err().print("No endpoints yet: `switchboard webhooks add URL` makes one.")
-        return
-    lines = table("!id", "url", "!state", "!unsent", "!failed", "!last taken", "about")
-    for one, standing in found:
-        lines.add_row(
-            str(one.endpoint_id),
-            Text(one.url),
-            _state(one),
-            str(standing.unsent),
-            str(standing.failed),
-            moment(standing.delivered_at),
-            Text(_about(one)),
-        )
-    out().print(lines)
+    print_list(
+        found,
+        json_,
+        ("!id", "url", "!state", "!unsent", "!failed", "!last taken", "about"),
+        row,
+        "No endpoints yet: `switchboard webhooks add URL` makes one.",
+        [plain(one) | {"standing": plain(standing)} for one, standing in found],
+    )
 
 
 @app.command()
@@ -153,12 +150,12 @@ def show(endpoint: Id, json_: Json = False) -> None:
       switchboard webhooks show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
     """
 
-    async def work(database: "Database") -> "tuple[Endpoint, Standing]":
+    async def work(database: "Database") -> "tuple[Endpoint, EndpointProgress]":
         from db import event_views
 
         one = await find(database, endpoint)
         standings = await event_views.standings(database, one.workspace_id)
-        return one, standings.get(one.endpoint_id, event_views.Standing())
+        return one, standings.get(one.endpoint_id, event_views.EndpointProgress())
 
     one, standing = run(work)
     if json_:

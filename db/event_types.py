@@ -1,0 +1,78 @@
+"""The types of events: one entry each. SQL functions, models, schema, help and documentation follow from this table.
+
+After a change run `python -m db.migrations` and `python -m serve_app.webhooks.payload`: they renew derived files.
+"""
+
+from dataclasses import dataclass
+
+PARTS = ("record", "transcript")
+"""What an event may carry beyond ids, state and times, where its endpoint asks for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    """A type of event. A change of a call is one if `condition` holds.
+
+    `condition` is SQL over `old` and `new`, the rows of `calls` before and after; `old` is null for a new call.
+    """
+
+    name: str
+    description: str  # for receivers; a first sentence that stands alone
+    condition: str
+    parts: tuple[str, ...] = ()  # those of PARTS that it may carry
+
+
+_JOB_CHANGED = (
+    "old.state IS DISTINCT FROM new.state OR old.job_id IS DISTINCT FROM new.job_id AND new.job_id IS NOT NULL"
+)
+
+EVENT_TYPES: tuple[EventType, ...] = (
+    EventType("call.received", "A call was submitted for the first time. Sent once per call.", "old.id IS NULL"),
+    EventType(
+        "call.transcribing",
+        "There is a recording to process. Sent again, with another `jobId`, when another recording replaces it or a "
+        "failed one is sent again.",
+        f"new.state = 'transcribing' AND ({_JOB_CHANGED})",
+    ),
+    EventType(
+        "call.completed",
+        "Transcript and findings are ready. Sent again, with the same `jobId` and a later `analyzedAt`, when changed "
+        "data of the call led to new findings.",
+        f"new.state = 'completed' AND ({_JOB_CHANGED} OR old.analyzed_at IS DISTINCT FROM new.analyzed_at)",
+        PARTS,
+    ),
+    EventType("call.failed", "Processing failed; `failure` says why.", f"new.state = 'failed' AND ({_JOB_CHANGED})"),
+)
+
+
+def type_names() -> tuple[str, ...]:
+    """Return the names of all types."""
+    return tuple(kind.name for kind in EVENT_TYPES)
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """Return the parts that events of this type may carry; none for a type that is not in the table."""
+    return next((kind.parts for kind in EVENT_TYPES if kind.name == name), ())
+
+
+def functions() -> str:
+    """Return the SQL functions `event_types_of` and `event_parts`, which `write_event` and `note_event` call."""
+    types = ",\n        ".join(f"CASE WHEN {kind.condition} THEN '{kind.name}' END" for kind in EVENT_TYPES)
+    carried = " ".join(
+        f"WHEN '{kind.name}' THEN ARRAY[{', '.join(repr(part) for part in kind.parts)}]::text[]" for kind in EVENT_TYPES
+    )
+    return f"""
+-- Written from db/event_types.py.
+
+CREATE OR REPLACE FUNCTION event_types_of(old calls, new calls) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN array_remove(ARRAY[
+        {types}
+    ], NULL);
+END $$;
+
+CREATE OR REPLACE FUNCTION event_parts(kind text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN CASE kind {carried} ELSE '{{}}' END;
+END $$;
+"""

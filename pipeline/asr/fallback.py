@@ -1,0 +1,156 @@
+"""One chunk, alone, in every way the engine has: for windows whose first text is suspect.
+
+Whisper's own fallback only raises the temperature. Here the cheap and deterministic variations come first, since they
+cure most loops and gaps; sampling is the last.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.asr.plausible import MAX_COMPRESSION, longest
+from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText
+
+FRAME = 800  # samples, 50 ms
+LOUD_DB = 25.0  # a frame at most this far below the chunk's loud ones carries speech, as far as level can say
+REACH = 0.15  # seconds around a word that count as covered: word times are no better
+SHORTEST_PART = 1.0  # seconds; a chunk is split only into parts that are longer
+MAX_VAIN_VARIATIONS = 2  # variations in a row that bring nothing better, after which a window is left as it is
+COVERAGE_WEIGHT = 1.0  # how many units of mean log probability full coverage is worth against none
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to decode a chunk: what differs from the first pass."""
+
+    vocabulary: bool = True
+    no_repeat: bool = False
+    temperature: float = 0.0
+
+
+Decode = Callable[[npt.NDArray[np.float32], Chunk, Way], ChunkText]
+
+
+def decode_with_fallback(
+    samples: npt.NDArray[np.float32],
+    chunk: Chunk,
+    decode: Decode,
+    suspect: Callable[[ChunkText], bool],
+    temperatures: Sequence[float],
+    vocabulary: bool,
+) -> ChunkText:
+    """The best of what the ways give. `decode` must give the same text for the same input.
+
+    In two parts is always tried, because words can be missing from a text that looks sound. The rest only while all
+    so far are suspect: alone, piece by piece, and then until `MAX_VAIN_VARIATIONS` variations in a row bring nothing
+    better. If the language of the chunk is not known, it is detected alone first. The best is one that is not suspect;
+    among those, by mean log probability and by how much of the loud sound has words.
+    Its `decodings` are those of all ways.
+    """
+    tried = _attempts(samples, chunk, decode, suspect, vocabulary)
+    joints = [round(part.start * SAMPLE_RATE) for part in chunk.parts[1:]]
+    if joints and all(map(suspect, tried)):  # pieces that share a window may have led each other astray
+        tried.append(joined(tried[0], _of_parts(samples, chunk, joints, decode, tried[0].language)))
+    in_vain = 0
+    for way in (Way(False, no_repeat=True), *(Way(False, temperature=t) for t in temperatures)):
+        if in_vain == MAX_VAIN_VARIATIONS or not all(map(suspect, tried)):
+            break
+        text = decode(samples, chunk, way)
+        in_vain = 0 if _rank(text, samples) > max(_rank(other, samples) for other in tried) else in_vain + 1
+        tried.append(text)
+    sound = [text for text in tried if not suspect(text)]
+    best = max(sound or tried, key=lambda text: _rank(text, samples))
+    return replace(best, with_fallback=True, decodings=sum(text.decodings for text in tried))
+
+
+def _attempts(
+    samples: npt.NDArray[np.float32],
+    chunk: Chunk,
+    decode: Decode,
+    suspect: Callable[[ChunkText], bool],
+    vocabulary: bool,
+) -> list[ChunkText]:
+    moment = quietest_moment(samples)
+    tried = [decode(samples, chunk, Way())] if chunk.language is None or moment is None else []
+    if vocabulary:  # terms that are listened for are also heard where nobody said them
+        tried.append(decode(samples, chunk, Way(False)))
+    if moment is not None:
+        language = chunk.language or tried[0].language
+        parts = _of_parts(samples, chunk, [moment], decode, language)
+        whole = tried[0] if tried else replace(max(parts, key=lambda part: part.chunk.seconds), chunk=chunk)
+        tried.append(joined(whole, parts))
+        if chunk.language is not None and all(map(suspect, tried)):
+            tried.append(decode(samples, chunk, Way()))
+    return tried
+
+
+def _of_parts(
+    samples: npt.NDArray[np.float32], chunk: Chunk, moments: Sequence[int], decode: Decode, language: str
+) -> list[ChunkText]:
+    """The chunk in parts, parted at these samples; in `language`, which a part tells less well than the whole."""
+    edges = [0, *moments, len(samples)]
+    whole = replace(chunk, language=language)
+    times = [0.0, *(moment / SAMPLE_RATE for moment in moments), chunk.seconds]
+    return [
+        decode(samples[edges[i] : edges[i + 1]], whole.between(times[i], times[i + 1]), Way(False))
+        for i in range(len(edges) - 1)
+    ]
+
+
+def joined(alone: ChunkText, parts: Sequence[ChunkText]) -> ChunkText:
+    """One text of several parts, in the language of the whole; its probabilities are weighted by their seconds."""
+    seconds = [part.chunk.seconds for part in parts]
+    mean = sum(part.mean_log_probability * s for part, s in zip(parts, seconds, strict=True)) / sum(seconds)
+    return replace(
+        alone,
+        words=tuple(word for part in parts for word in part.words),
+        mean_log_probability=mean,
+        no_speech_probability=min(part.no_speech_probability for part in parts),
+        compression=max(part.compression for part in parts),
+        decodings=sum(part.decodings for part in parts),
+        supports=_joined_supports(parts),
+    )
+
+
+def _joined_supports(parts: Sequence[ChunkText]) -> tuple[float, ...]:
+    known = all(len(part.supports) == len(part.words) for part in parts)
+    return tuple(share for part in parts for share in part.supports) if known else ()
+
+
+def quietest_moment(samples: npt.NDArray[np.float32]) -> int | None:
+    """The sample in the middle half at which a chunk is best split; None where parts would be too short."""
+    length = len(samples)
+    if length < 2 * SHORTEST_PART * SAMPLE_RATE:
+        return None
+    first = max(length // 4, round(SHORTEST_PART * SAMPLE_RATE))
+    levels = _levels(samples[first : length - first])
+    if not len(levels):
+        return length // 2
+    return first + int(np.argmin(levels)) * FRAME + FRAME // 2
+
+
+def coverage(text: ChunkText, samples: npt.NDArray[np.float32]) -> float:
+    """The share of the chunk's loud frames that lie in or next to a word, 0..1; 1 where nothing is loud."""
+    levels = _levels(samples)
+    if not len(levels) or levels.max() <= 0:
+        return 1.0
+    loud = levels >= np.quantile(levels, 0.95) * 10 ** (-LOUD_DB / 20)
+    times = np.array([text.chunk.moment((i + 0.5) * FRAME / SAMPLE_RATE) for i in range(len(levels))])
+    covered = np.zeros(len(levels), dtype=bool)
+    for word in text.words:
+        end = min(word.end, word.start + longest(word.text))
+        covered |= (times >= word.start - REACH) & (times <= end + REACH)
+    return float(covered[loud].mean())
+
+
+def _rank(text: ChunkText, samples: npt.NDArray[np.float32]) -> tuple[bool, float]:
+    return text.compression <= MAX_COMPRESSION, text.mean_log_probability + COVERAGE_WEIGHT * coverage(text, samples)
+
+
+def _levels(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Root mean square of each 50 ms, shape (frames,)."""
+    frames = samples[: len(samples) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
+    levels: npt.NDArray[np.float64] = np.sqrt(np.mean(frames**2, axis=1))
+    return levels

@@ -1,0 +1,252 @@
+"""Is one party heard in the other's channel: how loud, how late, and in how much of the call?
+
+Windows in which one channel is the louder are correlated with the other one, and the correlations of all of them added:
+the delay of a bleed stays the same through a call, so its peak grows with every window while everything else averages
+out. Cross-spectra are whitened in part (C. H. Knapp and G. C. Carter, "The generalized correlation method for
+estimation of time delay", IEEE Trans. ASSP 24, 1976), or the pitch of a voice would make peaks of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.audio.channels import compare, delays
+from pipeline.audio.channels.compare import Stretch
+from pipeline.audio.channels.levels import FRAME, Activity, in_band, padded
+from pipeline.audio.channels.suppress import BANDS, BLOCK, REACH, Floats, Path, in_bands, spectra
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Bleed
+
+SECONDS, WINDOWS = 1.0, 300  # of a window; at most so many
+LEAD, LAG = 800, 8000  # samples by which a bleed may come before (50 ms: codecs) or after (500 ms: networks) its source
+LOUDER_DB = 1.5  # the source's window above the other channel's
+TONE_BINS, TONE_SHARE = 0.008, 0.9  # of all bins up to 8 kHz, and of the power in them
+WHITENING = 0.8  # exponent: 0 none, 1 all (PHAT)
+SURE = 9.0  # height of the peak in robust standard deviations of the sum of all windows
+SEEN = 4.0  # in one window, near the delay of all
+NEAR = 16  # samples, 1 ms
+HIDDEN_DB = -3.0  # above the other channel's floor: softer ones are not heard
+NOISE_DB, NOISE_LIKE = 10.0, 0.15  # softer ones are noise if what both channels hold in pauses correlates so much
+PAUSE = 20  # frames of 20 ms
+MIRRORED = 0.25  # of the stronger peak: a weaker one at the opposite delay is its mirror image
+FEW_WINDOWS, SURE_OF_FEW = 3, 30.0  # fewer windows than these may be alike by chance: their peak must be higher
+LEAST_SHARE = 0.25  # of the windows; below it a stretch is shared, or it is chance
+NOISE_SHARE, NOISE = 0.15, 1.7  # quantile of a band's power, and the mean power of noise over it
+LIKE = 2.0  # power by which the other channel may be the louder one where both hold the same sound
+LOUD_FRAMES = 0.5  # the louder half of the source's frames shows the transfer
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A bleed, with the figures behind it: `peak` in robust standard deviations, `windows` looked at. It has several
+    `paths`, one after the other, where its delay jumps."""
+
+    bleed: Bleed
+    paths: tuple[Path, ...]
+    peak: float
+    windows: int
+
+    @property
+    def delay(self) -> int:
+        """Samples; the commonest where it jumps."""
+        return round(self.bleed.delay * SAMPLE_RATE)
+
+    @property
+    def peak_of_one(self) -> float:
+        """What one window adds to the peak, in its own robust standard deviations, about."""
+        return self.peak / float(np.sqrt(self.windows))
+
+
+def find(audio: Audio, heard: Sequence[Activity], skip: Sequence[Stretch] = (), lag: int = LAG) -> tuple[Found, ...]:
+    """The bleeds of two channels, at most one in each direction. `skip`: stretches that both channels share; `lag`:
+    samples by which a bleed may come late."""
+    there, back = (_in_direction(audio, heard, source, skip, lag) for source in (0, 1))
+    if there and back and abs(there.delay + back.delay) <= NEAR:
+        # While one party speaks, a little of the other's speech and its bleed show the same two channels mirrored.
+        weaker, stronger = sorted((there, back), key=lambda one: one.peak_of_one)
+        if weaker.peak_of_one < MIRRORED * stronger.peak_of_one:
+            return (stronger,)
+    return tuple(one for one in (there, back) if one is not None)
+
+
+def _in_direction(
+    audio: Audio, heard: Sequence[Activity], source: int, skip: Sequence[Stretch], lag: int
+) -> Found | None:
+    windows = _source_alone(audio, heard, source, skip)
+    compared = [(window, _curve(audio, source, *window, lag)) for window in windows]
+    windows = [window for window, curve in compared if curve is not None]
+    curves = [curve for _, curve in compared if curve is not None]
+    if not curves:
+        return None
+    steps = delays.follow(np.array(curves), NEAR) or [(0, len(curves), _commonest(curves))]
+    peak = max(_height(curves[first:last], where) for first, last, where in steps)
+    if peak < (SURE if len(curves) >= FEW_WINDOWS else SURE_OF_FEW):
+        return None
+    steps = [step for step in steps if len(steps) == 1 or _height(curves[step[0] : step[1]], step[2]) >= SURE]
+    wheres = np.concatenate([np.full(last - first, where) for first, last, where in steps])
+    followed = [window for first, last, _ in steps for window in windows[first:last]]
+    shown = [_shown(curve, where) for first, last, where in steps for curve in curves[first:last]]
+    share = float(np.mean(shown)) * len(shown) / len(curves)
+    if share < LEAST_SHARE:
+        return None
+    lags = (wheres - LEAD).tolist()
+    transferred = transfer(audio, source, lags, followed)
+    level = _level(audio, source, lags, followed, transferred)
+    delay = int(np.median(lags))
+    loudest = float(np.percentile(heard[source].levels[heard[source].frames], 90))
+    above = loudest + level - heard[1 - source].floor
+    if above < (NOISE_DB if _common_noise(audio, heard, source, delay) else HIDDEN_DB):
+        return None  # nobody hears it, or it is a noise that both channels have
+    paths = _paths(source, steps, windows, transferred)
+    return Found(Bleed(source, level, delay / SAMPLE_RATE, share), paths, peak, len(curves))
+
+
+def _commonest(curves: Sequence[npt.NDArray[np.float64]]) -> int:
+    """Where the sum of all windows is highest."""
+    return int(np.argmax(np.abs(np.sum(curves, axis=0))))
+
+
+def _height(curves: Sequence[npt.NDArray[np.float64]], where: int) -> float:
+    """Of the sum of windows there, in its robust standard deviations."""
+    total = np.sum(curves, axis=0)
+    near = slice(max(0, where - NEAR), where + NEAR + 1)
+    return float(np.abs(total[near]).max() / _deviation(total))
+
+
+def _shown(curve: npt.NDArray[np.float64], where: int) -> bool:
+    """Whether one window shows the bleed there."""
+    return bool(np.abs(curve[max(0, where - NEAR) : where + NEAR + 1]).max() > SEEN)
+
+
+def _paths(
+    source: int, steps: Sequence[delays.Step], windows: Sequence[tuple[int, int]], transferred: tuple[float, ...]
+) -> tuple[Path, ...]:
+    """The path of each step. Where between two windows a delay jumps nobody knows, so both hold there."""
+    found = []
+    for at, (_, _, where) in enumerate(steps):
+        first = windows[steps[at - 1][1] - 1][1] - SAMPLE_RATE // 2 if at else 0
+        last = windows[steps[at + 1][0]][0] + SAMPLE_RATE // 2 if at + 1 < len(steps) else None
+        found.append(Path(source, 1 - source, where - LEAD, transferred, max(0, first), last))
+    return tuple(found)
+
+
+def _common_noise(audio: Audio, heard: Sequence[Activity], source: int, delay: int) -> bool:
+    """True where both channels hold the same noise in pauses, `delay` samples apart."""
+    pauses = ~heard[source].frames
+    other = np.roll(~heard[1 - source].frames, -round(delay / FRAME))
+    starts = np.flatnonzero(np.convolve(pauses & other, np.ones(PAUSE), "valid") == PAUSE)
+    both, ours, theirs = 0.0, 0.0, 0.0
+    for start in starts[:: max(PAUSE, len(starts) // 60)]:
+        first, last = int(start) * FRAME, (int(start) + PAUSE) * FRAME
+        x, y = (
+            in_band(padded(audio, source, first, last)),
+            in_band(padded(audio, 1 - source, first + delay, last + delay)),
+        )
+        both, ours, theirs = both + float(x @ y), ours + float(x @ x), theirs + float(y @ y)
+    return abs(both) > NOISE_LIKE * float(np.sqrt(ours * theirs)) > 0
+
+
+def _source_alone(
+    audio: Audio, heard: Sequence[Activity], source: int, skip: Sequence[Stretch]
+) -> list[tuple[int, int]]:
+    """Windows in which the source is heard, and louder than the other channel."""
+    chosen = []
+    for first, last in compare.spread(audio.length, heard[source].frames, SECONDS, WINDOWS):
+        if any(first < stretch.last and last > stretch.first for stretch in skip):
+            continue
+        ours, theirs = (
+            _mean_level(heard[channel].levels[first // FRAME : last // FRAME]) for channel in (source, 1 - source)
+        )
+        if ours - theirs >= LOUDER_DB:
+            chosen.append((first, last))
+    return chosen
+
+
+def _mean_level(levels: Floats) -> float:
+    return float(10 * np.log10(np.mean(10 ** (levels / 10)) + 1e-12)) if len(levels) else -120.0
+
+
+def _curve(audio: Audio, source: int, first: int, last: int, lag: int) -> npt.NDArray[np.float64] | None:
+    """Whitened correlation of one window for each delay from -LEAD to `lag`, in robust standard deviations.
+
+    None where either channel is silent, or the source holds tones.
+    """
+    from scipy.fft import irfft, next_fast_len, rfft
+
+    x = in_band(padded(audio, source, first, last))
+    y = in_band(padded(audio, 1 - source, first - LEAD, last + lag))
+    if not x.any() or not y.any():
+        return None
+    size = next_fast_len(len(x) + len(y), real=True)
+    spectrum = rfft(x, size)
+    cross = np.conj(spectrum) * rfft(y, size)
+    strength = np.abs(cross)
+    if _tonal(np.abs(spectrum) ** 2):
+        return None
+    cross *= 1 / (strength + 1e-3 * strength.max()) ** WHITENING
+    curve = irfft(cross, size)[: LEAD + lag + 1].astype(np.float64)
+    found: npt.NDArray[np.float64] = curve / _deviation(curve)
+    return found
+
+
+def _tonal(power: Floats) -> bool:
+    """True for ringing, keys and sung notes: they are alike wherever they are heard, at any delay."""
+    strongest = max(1, round(len(power) * TONE_BINS))
+    return float(np.partition(power, -strongest)[-strongest:].sum()) > TONE_SHARE * float(power.sum())
+
+
+def _deviation(curve: npt.NDArray[np.float64]) -> float:
+    return float(1.4826 * np.median(np.abs(curve)) + 1e-12)
+
+
+def transfer(audio: Audio, source: int, lags: Sequence[int], windows: Sequence[tuple[int, int]]) -> tuple[float, ...]:
+    """Power of the bleed over that of its source in each band: the median over the frames loud in that band.
+
+    `lags`: samples by which it comes late in each of the windows. The other channel's own noise is taken off first:
+    where it hides the bleed there is nothing to suppress.
+    Frames in which the other channel is the much louder one say nothing: its own party speaks.
+    """
+    x, y = _powers(audio, source, lags, windows)
+    there = y.sum(axis=1) > 0  # a leg may begin later or end earlier than the other
+    noise = NOISE * np.quantile(y[there], NOISE_SHARE, axis=0) if there.any() else 0.0
+    theirs = (x.sum(axis=1) * LIKE > y.sum(axis=1)) & there
+    if not theirs.any():
+        return (0.0,) * BANDS
+    x, y = x[theirs], np.maximum(y[theirs] - noise, 0)
+    found = []
+    for band in range(BANDS):
+        loud = x[:, band] >= np.quantile(x[:, band], 1 - LOUD_FRAMES)
+        found.append(float(np.median(y[loud, band] / (x[loud, band] + 1e-12))))
+    return tuple(min(one, LIKE) for one in found)
+
+
+def _powers(
+    audio: Audio, source: int, lags: Sequence[int], windows: Sequence[tuple[int, int]]
+) -> tuple[Floats, Floats]:
+    """Power per frame and band in the given windows: of the source as it comes over, and of the other channel."""
+
+    def read(channel: int, first: int, last: int) -> Floats:
+        return padded(audio, channel, first, last).astype(np.float32) / np.float32(32768)
+
+    step = max(1, len(windows) // 60)
+    chosen = list(zip(windows, lags, strict=True))[::step]
+    blocks = {(first + last) // 2 // BLOCK: lag for (first, last), lag in chosen}
+    rows = [
+        (in_bands(spectra(read, source, block, lag)), in_bands(spectra(read, 1 - source, block)))
+        for block, lag in sorted(blocks.items())
+    ]
+    inner = slice(REACH, -REACH)
+    return np.concatenate([x[inner] for x, _ in rows]), np.concatenate([y[inner] for _, y in rows])
+
+
+def _level(
+    audio: Audio,
+    source: int,
+    lags: Sequence[int],
+    windows: Sequence[tuple[int, int]],
+    transferred: tuple[float, ...],
+) -> float:
+    """Of the bleed against its source over all bands, dB."""
+    x, _ = _powers(audio, source, lags, windows)
+    return float(10 * np.log10((x.mean(axis=0) @ np.array(transferred)) / (x.mean() * BANDS + 1e-12) + 1e-12))

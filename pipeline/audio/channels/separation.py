@@ -1,0 +1,326 @@
+"""Which party is on which channel, decided from the samples: never from a flag or the number of channels.
+
+Two channels are compared by windows. In each window that holds sound, the best match of one channel with the other is
+searched over a small shift (`compare`). Channels carry the same audio if nearly all windows match *at the same gain*:
+bleed of one party into the other's line matches as well, but with a gain that depends on who speaks. Bleed is removed
+from channels that stay separate (`overlap`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.audio.channels import contained, lateness, overlap, taking_turns
+from pipeline.audio.channels.align import Alignment, align
+from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
+from pipeline.audio.channels.compare import Match, compare, complete, fuller
+from pipeline.audio.channels.levels import FRAME, LIVE_SECONDS, Activity, activity
+from pipeline.audio.decode.decoder import Decoded
+from pipeline.audio.decode.started import Started
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Layout, LayoutKind
+
+SAME_SHARE = 0.8  # of the windows must match for the channels to count as the same
+APART_WINDOWS, APART_SHARE = 3, 0.04  # so many windows with different sounds, and the channels are two
+APART_ALONE = 2  # windows, where what one channel holds is all in the other
+TOGETHER = 0.005  # seconds between the starts of two legs below which they count as simultaneous
+TURN_SECONDS = 10.0  # a party on the line speaks about this often, if only a word
+
+
+def separate(decoded: Sequence[Decoded], leg: int | None = None) -> tuple[Audio, Layout]:
+    """Return the channels to process (channel 0 is always the rep) and how they were separated.
+
+    `decoded`: one or two files, the sender's own line first. `leg`: which of two legs the only file is, where the other
+    could not be fetched; it keeps its channel, and the other channel is a gap.
+    The audio is a view over the files' (`Arranged`) that takes bleed out as it is read. Raises ValueError
+    for any other number of files, and what reading the files raises.
+    """
+    if len(decoded) == 2:
+        audio, layout = _two_files(decoded[0], decoded[1])
+    elif len(decoded) == 1:
+        audio, layout = _one_file(decoded[0].audio, decoded[0].source_channels)
+        if leg is not None and not layout.kind.separated:
+            audio, layout = _one_leg(decoded[0], leg)
+    else:
+        raise ValueError(f"one or two files make a call, not {len(decoded)}")
+    choices = [file.choice for file in decoded if file.choice]
+    return audio, replace(layout, reason=" ".join([*choices, layout.reason]))
+
+
+def _one_file(sound: Audio, source_channels: int) -> tuple[Arranged, Layout]:
+    rows = Arranged((sound,), tuple(ArrangedTrack(((0, row),)) for row in range(sound.channels)))
+    if sound.channels == 1:
+        reason = "The file has one channel." if source_channels == 1 else "One channel remains."
+        return rows, Layout(LayoutKind.MONO, 1, source_channels, 1.0, {}, reason)
+    heard = activity(rows, 0), activity(rows, 1)
+    evidence = {f"heard_seconds_{channel}": one.seconds for channel, one in enumerate(heard)}
+    if not (heard[0].live and heard[1].live):
+        audio, layout = _one_sided(rows, source_channels, heard, evidence)
+    else:
+        match = compare(rows, heard[0].frames | heard[1].frames)
+        evidence |= as_evidence(match)
+        if is_same(match) and complete(heard) and not _party_alone(rows, heard, match):
+            audio, layout = _identical(rows, source_channels, heard, match, evidence)
+        else:
+            audio, layout = _apart(rows, source_channels, heard, match, evidence)
+    return audio, layout
+
+
+def _party_alone(rows: Arranged, heard: tuple[Activity, Activity], match: Match) -> bool:
+    """Whether one channel holds one party and the other both, though that party speaks nearly all the time."""
+    return match.apart >= APART_ALONE and contained.find(rows, heard, match) is not None
+
+
+def _one_sided(
+    rows: Arranged, source_channels: int, heard: tuple[Activity, Activity], evidence: dict[str, float]
+) -> tuple[Arranged, Layout]:
+    kept = max((0, 1), key=lambda channel: (heard[channel].seconds, heard[channel].loudest, -channel))
+    if heard[kept].live:
+        reason = f"Channel {1 - kept} is silent: channel {kept} is treated as a mixed recording."
+    else:
+        reason = "Both channels are silent."
+    # The other party might only not have spoken yet: the less likely, the longer this one has.
+    confidence = 1 - 2.0 ** -(heard[kept].seconds / TURN_SECONDS) if heard[kept].live else 0.0
+    return _only(rows, kept), Layout(LayoutKind.ONE_SIDED, 1, source_channels, confidence, evidence, reason)
+
+
+def _identical(
+    rows: Arranged,
+    source_channels: int,
+    heard: tuple[Activity, Activity],
+    match: Match,
+    evidence: dict[str, float],
+    what: str = "channels",
+) -> tuple[Arranged, Layout]:
+    reason = f"Both {what} carry the same audio: {match.share:.0%} of {len(match.windows)} windows match{_how(match)}."
+    layout = Layout(LayoutKind.IDENTICAL, 1, source_channels, confidence(match), evidence, reason)
+    return _only(rows, fuller(heard, match)), layout
+
+
+def _apart(
+    rows: Arranged, source_channels: int, heard: tuple[Activity, Activity], match: Match, evidence: dict[str, float]
+) -> tuple[Arranged, Layout]:
+    found = overlap.find(rows, heard, match)
+    if found.party is not None:
+        reason = f"Channel {found.party} carries one party, channel {1 - found.party} both."
+    elif is_same(match):
+        reason = "The two channels differ: much of the sound of one is missing from the other."
+    else:
+        reason = (
+            f"The two channels differ: only {match.share:.0%} of {len(match.windows)} windows carry the same sound."
+        )
+    layout = Layout(
+        LayoutKind.STEREO,
+        2,
+        source_channels,
+        confidence(match),
+        evidence | found.as_evidence(),
+        " ".join((reason, *found.sentences())),
+        found.bleed,
+    )
+    return replace(rows, paths=found.paths), layout
+
+
+def _two_files(first: Decoded, second: Decoded) -> tuple[Arranged, Layout]:
+    sounds = first.audio, second.audio
+    source_channels = first.source_channels + second.source_channels
+    legs = [Arranged(sounds, (_as_leg(sound, index),)) for index, sound in enumerate(sounds)]
+    heard = [activity(leg, 0) for leg in legs]
+    evidence = {f"heard_seconds_{channel}": one.seconds for channel, one in enumerate(heard)}
+    evidence |= {f"seconds_{channel}": leg.duration for channel, leg in enumerate(legs)}
+    alignment = align(legs, heard)
+    stamps = _stamps(first, second)
+    if alignment.aligned:
+        laid, alignment = _by_sound(legs, alignment)
+        began = _aligned(alignment), 1.0
+    else:
+        guess = _guess(legs, (heard[0], heard[1]), stamps)
+        laid = _laid(legs, replace(alignment, offset=guess.offset))
+        evidence |= guess.as_evidence()
+        began = guess.sentence, guess.confidence
+    evidence = alignment.as_evidence() | evidence
+    if laid.match.windows:
+        evidence |= as_evidence(laid.match)
+    if laid.same:
+        audio, layout = _identical(laid.rows, source_channels, laid.heard, laid.match, evidence, "files")
+        apart = f" {began[0]}" if abs(alignment.offset) >= TOGETHER else ""
+        return audio, replace(layout, starts=laid.starts, reason=layout.reason + apart)
+    if stamps:
+        evidence["start_times_seconds"], evidence["start_times_within"] = taking_turns.apart_by(stamps)
+    if alignment.aligned and laid.common.party is None:
+        late = lateness.measured(laid.common.found)
+        evidence |= late.as_evidence()
+        began = " ".join(filter(None, (began[0], late.sentence()))), late.confidence
+    # A silent leg stays a leg: unlike a dead channel it was recorded for one party alone.
+    layout = Layout(
+        LayoutKind.TWO_FILES,
+        2,
+        source_channels,
+        min(confidence(laid.match) if laid.match.windows else 1.0, began[1]),
+        evidence | laid.common.as_evidence(),
+        " ".join(("One file per leg was sent.", began[0], *laid.common.sentences())),
+        laid.common.bleed,
+        laid.starts,
+    )
+    return replace(laid.rows, paths=laid.common.paths), layout
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """Two legs on one time line, and what they have in common there; `same`: all of it."""
+
+    rows: Arranged
+    heard: tuple[Activity, Activity]
+    match: Match
+    same: bool
+    common: overlap.Overlap
+
+    @property
+    def starts(self) -> tuple[float, ...]:
+        return tuple(track.start / SAMPLE_RATE for track in self.rows.tracks)
+
+
+def _laid(legs: Sequence[Arranged], alignment: Alignment) -> _Laid:
+    rows = _placed(legs, alignment)
+    heard, match = (activity(rows, 0), activity(rows, 1)), Match((), 0.0)
+    if heard[0].live and heard[1].live:
+        match = compare(rows, (heard[0].frames | heard[1].frames) & _covered(rows, len(heard[0].frames)))
+        if is_same(match) and complete(heard) and _holds_all(rows, heard, fuller(heard, match)):
+            return _Laid(rows, heard, match, True, overlap.NOTHING)
+    # Legs that share no speech have no bleed; music or tones that both hold are alike by chance.
+    common = overlap.NOTHING if alignment.unrelated else overlap.find(rows, heard, match, lateness.LONGEST)
+    return _Laid(rows, heard, match, False, common)
+
+
+def _stamps(first: Decoded, second: Decoded) -> tuple[Started, Started] | None:
+    """When both files say that they began, if they say it in the same way."""
+    if first.started is None or second.started is None or first.started.source != second.started.source:
+        return None
+    return first.started, second.started
+
+
+def _guess(
+    legs: Sequence[Arranged], heard: tuple[Activity, Activity], stamps: tuple[Started, Started] | None
+) -> taking_turns.Guess:
+    seconds = legs[0].duration, legs[1].duration
+    if stamps is None or not (heard[0].live and heard[1].live):
+        return taking_turns.guess(heard, seconds)
+    return taking_turns.stamped(heard, seconds, stamps)
+
+
+def _by_sound(legs: Sequence[Arranged], alignment: Alignment) -> tuple[_Laid, Alignment]:
+    """What one party alone named is corrected by the other one, once both are found."""
+    laid = _laid(legs, alignment)
+    late = lateness.measured(laid.common.found)
+    if laid.same or laid.common.party is not None or abs(late.correction) < lateness.WORTH:
+        return laid, alignment
+    corrected = replace(alignment, offset=alignment.offset + late.correction)
+    return _laid(legs, corrected), corrected
+
+
+def _one_leg(file: Decoded, leg: int) -> tuple[Arranged, Layout]:
+    """The only one of two files that could be fetched is still of one party."""
+    tracks = [ArrangedTrack(()), ArrangedTrack(())]
+    tracks[leg] = _as_leg(file.audio, 0)
+    whose, lost = ("the rep's", "the customer's") if leg == 0 else ("the customer's", "the rep's")
+    reason = (
+        f"One file per leg was sent; only file {leg + 1} could be fetched: it is {whose} line, and {lost} is missing."
+    )
+    layout = Layout(LayoutKind.TWO_FILES, 2, file.source_channels, 1.0, {}, reason, starts=(0.0, 0.0))
+    return Arranged((file.audio,), tuple(tracks)), layout
+
+
+def _covered(rows: Arranged, count: int) -> npt.NDArray[np.bool_]:
+    """The 20 ms frames that both files cover."""
+    (first, last), (begin, end) = rows.extent(0), rows.extent(1)
+    covered = np.zeros(count, np.bool_)
+    covered[max(first, begin) // FRAME : min(last, end) // FRAME] = True
+    return covered
+
+
+def _holds_all(rows: Arranged, heard: tuple[Activity, Activity], kept: int) -> bool:
+    """Whether nothing is heard in the other file before the kept one begins or after it ends."""
+    first, last = rows.extent(kept)
+    other = heard[1 - kept].frames
+    outside = int(other[: first // FRAME].sum() + other[-(-last // FRAME) :].sum())
+    return outside * FRAME / SAMPLE_RATE < LIVE_SECONDS
+
+
+def _as_leg(sound: Audio, source: int) -> ArrangedTrack:
+    """One channel of a file that is to hold one leg: its live one, or both added where they differ."""
+    audio, layout = _one_file(sound, sound.channels)
+    if layout.channels == 1:
+        return ArrangedTrack(tuple((source, row) for _, row in audio.tracks[0].rows))
+    return ArrangedTrack(tuple((source, row) for row in range(sound.channels)))
+
+
+def _placed(legs: Sequence[Arranged], alignment: Alignment) -> Arranged:
+    """Both legs on one time line that begins with the earlier one."""
+    offset = round(alignment.offset * SAMPLE_RATE)
+    pace = 1 / (1 + alignment.drift)
+    first = replace(legs[0].tracks[0], start=max(0, -offset))
+    second = replace(legs[1].tracks[0], start=max(0, offset), pace=pace)
+    return Arranged(legs[0].sources, (first, second))
+
+
+def _aligned(alignment: Alignment) -> str:
+    if abs(alignment.offset) < TOGETHER:
+        begun = "They began together"
+    else:
+        later = "second" if alignment.offset > 0 else "first"
+        begun = f"The {later} began {abs(alignment.offset):.2f} s later"
+    drift = f", and their clocks differ by {abs(alignment.drift) * 1e6:.0f} ppm" if alignment.drift else ""
+    return f"{begun}{drift}: {alignment.agreeing} windows of sound in both files agree."
+
+
+def _only(rows: Arranged, channel: int) -> Arranged:
+    return replace(rows, tracks=(rows.tracks[channel],))
+
+
+def is_same(match: Match) -> bool:
+    """True where nearly all windows match, and hardly any hold different sounds."""
+    different = match.apart >= APART_WINDOWS and match.apart >= APART_SHARE * len(match.windows)
+    return match.share >= SAME_SHARE and not different
+
+
+def confidence(match: Match) -> float:
+    """The probability, seeing so many windows, that the call's true share of matching ones lies on that side.
+
+    Each window counts as an independent trial, the prior is Jeffreys's (Beta(0.5, 0.5)); 0.5 where no window is.
+    """
+    from scipy.special import betainc
+
+    windows = len(match.windows)
+    matching = match.share * windows
+    below = float(betainc(matching + 0.5, windows - matching + 0.5, SAME_SHARE)) if windows else 0.5
+    if is_same(match):
+        return 1 - below
+    # Where windows with different sounds decide, they are what the probability is about.
+    apart = 1 - float(betainc(match.apart + 0.5, windows - match.apart + 0.5, APART_SHARE)) if windows else 0.5
+    return max(below, apart)
+
+
+def as_evidence(match: Match) -> dict[str, float]:
+    """The figures by name, as a layout keeps them."""
+    return {
+        "windows": float(len(match.windows)),
+        "same_share": match.share,
+        "apart_windows": float(match.apart),
+        "correlation": match.correlation,
+        "gain_db": match.gain_db,
+        "shift_ms": match.shift * 1000 / SAMPLE_RATE,
+        "polarity": float(match.polarity),
+    }
+
+
+def _how(match: Match) -> str:
+    """What lies between two channels with the same audio, where there is anything."""
+    parts = []
+    if match.polarity < 0:
+        parts.append("polarity inverted")
+    if abs(match.gain_db) >= 1:
+        parts.append(f"{abs(match.gain_db):.0f} dB apart")
+    if abs(match.shift) >= 1:
+        parts.append(f"{abs(match.shift) * 1000 / SAMPLE_RATE:.1f} ms apart")
+    return f" ({', '.join(parts)})" if parts else ""

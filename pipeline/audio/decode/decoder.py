@@ -1,0 +1,306 @@
+"""Decode a recording in any codec and container of telephony to int16 at 16 kHz.
+
+FFmpeg works in a process of its own (`sandbox`), which has access to nothing but the file. Here its samples become one
+or two channels of sound, and its numbers become warnings and errors.
+"""
+
+import contextlib
+import io
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+import fsspec
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipeline.audio.decode import several, sound
+from pipeline.audio.decode.container import HEADERLESS
+from pipeline.audio.decode.sandbox import runner, wire
+from pipeline.audio.decode.sandbox.wire import Facts, Kind, Malformed, Order, Why
+from pipeline.audio.decode.started import Started
+from pipeline.domain import sniff
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Recording, Span
+from pipeline.errors import (
+    DecoderFailed,
+    NotAudio,
+    RecordingEmpty,
+    RecordingError,
+    RecordingTooLarge,
+    RecordingTooLong,
+    StorageError,
+)
+
+START_SECONDS = 20  # of a processor, whatever the file
+FEWEST_BYTES_PER_SECOND = 600  # of sound in any codec of telephony
+SLOWEST = 25.0  # seconds of sound that are decoded in one of a processor; a slow one does 200
+CROWDED = 5.0  # by how much other work on the machine may stretch that
+SPOOL_BYTES = 1 << 20
+NAMED_GAPS = 5  # of missing audio, in a warning; all of them are labels
+
+
+class DecodeOptions(BaseModel):
+    """How recordings are decoded."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    MEMORY_BYTES: ClassVar[int] = 1 << 30  # that the decoder of one recording may allocate beyond its start
+
+    max_seconds: float = Field(6 * 3600.0, gt=0, description="Longest recording, in seconds of decoded audio.")
+    max_samples: int = Field(
+        4_200_000_000,
+        gt=0,
+        description="Largest recording in samples: channels x rate x seconds, all tracks together: as "
+        "declared before decoding, and as counted while decoding. The default is 6 hours of stereo at 96 kHz, or "
+        "45 minutes of 8 channels at 192 kHz.",
+    )
+    max_decoded_bytes: int = Field(
+        2 << 30,
+        gt=0,
+        description="Limit on one decoded recording in the scratch folder: 115 MB per hour and channel that "
+        "is not silent.",
+    )
+
+    def most_seconds(self, size: int) -> float:
+        """Of sound, all tracks together, that a file of `size` bytes can hold."""
+        return min(size / FEWEST_BYTES_PER_SECOND, 2 * self.max_seconds)
+
+    def processor_seconds(self, size: int) -> int:
+        """That decoding a file of `size` bytes may take, at most."""
+        return START_SECONDS + int(self.most_seconds(size) / SLOWEST)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded:
+    """One file's sound, of one or two channels.
+
+    `source_rate` is in Hz, `source_channels` counts the channels of all the file's tracks; `codec` and `container` are
+    FFmpeg's names.
+    """
+
+    audio: Audio
+    source_rate: int
+    source_channels: int
+    codec: str
+    container: str
+    warnings: tuple[str, ...] = ()
+    choice: str | None = None  # which channels these are and why, where the file has more than two or several tracks
+    started: Started | None = None  # where the file says when it began
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return self.audio.duration
+
+    @property
+    def samples(self) -> npt.NDArray[np.int16]:
+        """All of it in memory, shape (1 or 2, n): for tests and short files."""
+        return sound.everything(self.audio)
+
+
+def decode(recording: Recording, options: DecodeOptions, folder: str | None = None) -> Decoded:
+    """Decode a fetched recording into scratch files in `folder` (an fsspec address), or into memory if none is given.
+
+    Raises `NotAudio` (nothing in it can be decoded), `RecordingEmpty`, `RecordingTooLong`, `RecordingTooLarge` (more
+    samples, or more bytes of decoded sound, than the limits), `DecoderFailed` (it crashes
+    the decoder, or takes more memory or work than its size explains), `StorageError`, and `EngineLost` or `TimedOut`
+    where another try may help; and then leaves no scratch file. What can be decoded of a damaged or truncated file
+    counts, with a warning.
+    """
+    with _open_stored(recording.uri) as file:
+        return decode_file(file, options, recording.media_type, folder)
+
+
+def _open_stored(uri: str) -> Any:
+    """Return a readable, seekable file of the store. Raises `StorageError`."""
+    try:
+        return fsspec.open(uri, "rb").open()
+    except Exception as error:  # each object store has its own exceptions
+        raise StorageError(f"A stored recording cannot be read ({type(error).__name__}).") from error
+
+
+def decode_file(
+    source: Path | str | IO[bytes], options: DecodeOptions, media_type: str | None = None, folder: str | None = None
+) -> Decoded:
+    """Decode a local path or an open, seekable file. `media_type` matters for headerless files only. See `decode`."""
+    if isinstance(source, Path | str):
+        with Path(source).open("rb") as file:
+            return decode_file(file, options, media_type, folder)
+    with _local(source) as file:
+        file.seek(0)
+        head = file.read(sniff.HEAD_BYTES)
+        if not head:
+            raise RecordingEmpty("The recording has zero bytes.")
+        found = sniff.what_it_is(head)
+        if found:
+            raise NotAudio(f"The recording is {found}, not audio.")
+        return _decode(file, options, (media_type or "").partition(";")[0].strip().lower(), folder)
+
+
+@contextlib.contextmanager
+def _local(source: IO[bytes]) -> Iterator[IO[bytes]]:
+    """`source` as a file that another process can read: itself, or a copy of what lies in an object store."""
+    try:
+        source.fileno()
+    except (AttributeError, OSError):
+        with tempfile.TemporaryFile() as copy:
+            _copy(source, copy)
+            yield copy
+    else:
+        yield source
+
+
+def _copy(source: IO[bytes], target: IO[bytes]) -> None:
+    try:
+        source.seek(0)
+        while data := source.read(SPOOL_BYTES):
+            target.write(data)
+        target.flush()
+    except Exception as error:  # each object store has its own exceptions
+        raise StorageError(f"A stored recording cannot be read ({type(error).__name__}).") from error
+
+
+@dataclass(slots=True)
+class _Tracks:
+    """The sound of each track, as it comes."""
+
+    folder: str | None
+    most: int  # samples of a track
+    allowance: sound.SoundAllowance
+    sinks: dict[int, sound.Sink] = field(default_factory=dict)
+    channels: dict[int, int] = field(default_factory=dict)
+    lengths: dict[int, int] = field(default_factory=dict)
+
+    def begin(self, track: int, data: bytearray) -> None:
+        if len(data) != 1 or track in self.sinks or not 1 <= data[0] + sum(self.channels.values()) <= several.MOST:
+            raise Malformed("track")
+        self.channels[track], self.lengths[track] = data[0], 0
+        self.sinks[track] = sound.sink(self.folder, data[0], self.allowance)
+
+    def add(self, track: int, data: bytearray) -> None:
+        if track not in self.sinks or len(data) % (2 * self.channels[track]):
+            raise Malformed("samples")
+        samples = np.frombuffer(data, "<i2").reshape(-1, self.channels[track])
+        self.lengths[track] += len(samples)
+        if self.lengths[track] > self.most:
+            raise Malformed("too many samples")
+        self.sinks[track].write(samples)
+
+    def finish(self, gaps: Sequence[tuple[int, float, float]]) -> list[Audio]:
+        """`gaps`: (track, from, to) of what is missing, in seconds."""
+        lacking = {track: tuple(Span(start, end) for of, start, end in gaps if of == track) for track in self.sinks}
+        tracks = [self.sinks[track].finish(lacking[track]) for track in sorted(self.sinks)]
+        return [audio for audio in tracks if audio.length]
+
+    def abort(self) -> None:
+        for sink in self.sinks.values():
+            sink.abort()
+
+
+def _decode(file: IO[bytes], options: DecodeOptions, media_type: str, folder: str | None) -> Decoded:
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    processor = options.processor_seconds(size)
+    forced = media_type if media_type in HEADERLESS else None
+    order = Order(options.max_seconds, options.max_samples, forced, options.MEMORY_BYTES, processor)
+    most = int((options.max_seconds + 60) * SAMPLE_RATE)
+    tracks = _Tracks(folder, most, sound.SoundAllowance(options.max_decoded_bytes))
+    try:
+        with contextlib.closing(runner.messages(file.fileno(), order, 60 + CROWDED * processor)) as said:
+            facts = _taken(said, tracks, options)
+        sources = tracks.finish(facts.gaps)
+        if not sources:
+            raise NotAudio(SENTENCES[Why.NOTHING])
+        audio, choice = several.choose(sources)
+        if isinstance(audio, several.Picked):
+            audio.drop_unused()
+    except BaseException:
+        tracks.abort()
+        raise
+    return Decoded(
+        audio,
+        source_rate=facts.source_rate,
+        source_channels=sum(facts.channels),
+        codec=facts.codec,
+        container=facts.container,
+        warnings=(*((choice,) if choice else ()), *_warnings(facts, audio.duration)),
+        choice=choice,
+        started=None if facts.started is None else Started(facts.started, facts.started_within, facts.started_by),
+    )
+
+
+def _taken(said: Iterator[runner.Message], tracks: _Tracks, options: DecodeOptions) -> Facts:
+    """Put the samples where they belong; the facts at the end."""
+    try:
+        for kind, track, data in said:
+            if kind is Kind.TRACK:
+                tracks.begin(track, data)
+            elif kind is Kind.SAMPLES:
+                tracks.add(track, data)
+            elif kind is Kind.DONE:
+                return wire.facts(bytes(data))
+            else:
+                raise _refused(*wire.refused(bytes(data)), options)
+        raise Malformed("no end")
+    except Malformed:
+        raise DecoderFailed("The recording makes the decoder fail.") from None
+
+
+SENTENCES: dict[Why, str] = {
+    Why.TABLES: "The recording declares more pieces of sound than it has bytes: it is forged or damaged.",
+    Why.NO_TRACK: "The recording has no audio track.",
+    Why.NO_FORMAT: "The recording is not in an audio format that can be decoded.",
+    Why.NO_CODEC: "The codec of the recording cannot be decoded.",
+    Why.NOTHING: "Nothing in the recording could be decoded.",
+}
+
+
+def _refused(why: Why, number: float, options: DecodeOptions) -> RecordingError | StorageError:
+    if why is Why.TOO_LONG:
+        message = f"The recording is longer than the limit of {options.max_seconds:g} s."
+        return RecordingTooLong(message).with_facts(limit=options.max_seconds)
+    if why is Why.SAMPLES:
+        message = f"The recording has more samples (channels x rate x seconds) than the limit of {options.max_samples}."
+        return RecordingTooLarge(message).with_facts(limit=options.max_samples)
+    if why is Why.MEMORY:
+        return DecoderFailed("Decoding the recording takes far more memory than a recording of speech needs.")
+    if why is Why.STORAGE:
+        return StorageError("A stored recording cannot be read.")
+    if why is Why.RATE:
+        return NotAudio(f"The recording declares {number:.0f} samples per second, which no recording of speech has.")
+    return NotAudio(SENTENCES[why])
+
+
+def _warnings(facts: Facts, seconds: float) -> tuple[str, ...]:
+    found = []
+    if sum(facts.channels) > several.MOST:
+        found.append(f"The recording has {sum(facts.channels)} channels; only the first {several.MOST} are used.")
+    if facts.channels_change:
+        found.append("The number of channels changes within the recording.")
+    if facts.late_tracks:
+        found.append("A track begins in the middle of the recording; it is ignored.")
+    if facts.jumps:
+        found.append(f"{facts.jumps} timestamps are implausible and were ignored.")
+    if facts.filled:
+        found.append(
+            f"{facts.filled:.1f} s of audio are missing within the recording ({_places(facts)}); silence replaces them."
+        )
+    promised = facts.promised
+    if promised is not None and seconds < promised - max(0.25, 0.01 * promised):
+        found.append(f"The recording is incomplete: it declares {promised:.1f} s and has {seconds:.1f} s.")
+    elif facts.broke_off:
+        found.append(f"The recording is damaged: it ends after {seconds:.1f} s.")
+    if facts.damaged:
+        found.append(f"{facts.damaged} damaged pieces of the recording were skipped.")
+    return tuple(found)
+
+
+def _places(facts: Facts) -> str:
+    """Where audio is missing, the longest gaps by name."""
+    longest = sorted(facts.gaps, key=lambda gap: gap[1] - gap[2])[:NAMED_GAPS]
+    named = ", ".join(f"{start:.1f} to {end:.1f} s" for _, start, end in sorted(longest, key=lambda gap: gap[1:]))
+    more = len(facts.gaps) - len(longest)
+    return f"{named} and in {more} more places" if more else named

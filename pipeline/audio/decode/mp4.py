@@ -1,0 +1,169 @@
+"""Tables of an MP4 file (ISO/IEC 14496-12) that cannot be true, found before a decoder makes room for them; and several
+such files in one.
+
+A file of 453 bytes may declare twenty million samples of one byte each: the decoder then sets up 700 MB of index; one
+of 529 bytes, twenty chunks of two thousand million samples, and it sets up 960 MB. No true table has more entries than
+the file has bytes, nor have all together.
+"""
+
+import struct
+from typing import Protocol
+
+PARENTS = frozenset({b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf", b"edts", b"mvex"})
+COUNT_AT: dict[bytes, int] = {  # where in the box, after its header, the number of entries stands
+    **dict.fromkeys((b"stts", b"ctts", b"stsc", b"stco", b"co64", b"stss", b"elst", b"trun"), 4),
+    **dict.fromkeys((b"stsz", b"stz2"), 8),
+}
+MOST_ENTRIES = 20_000_000  # of the decoder's index, 35 bytes each; six hours in frames of 2.5 ms have half as many
+MOST_RUNS = 1_000_000  # of chunks with as many samples as each other
+SAMPLES_A_BYTE = 8  # QuickTime's old codecs count several samples in a byte
+MOST_PARTS = 1000  # files in one
+MOST_BOXES = 400_000  # looked at: six hours in fragments of a second have half as many
+
+
+Range = tuple[int, int]  # bytes, the last exclusive
+
+
+class Bytes(Protocol):
+    """An open, seekable file."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+    def seek(self, offset: int, /) -> int: ...
+
+
+def has_absurd_tables(file: Bytes, size: int) -> bool:
+    """Whether the tables of a file of `size` bytes have more entries than that, each or together. Leaves the file at
+    its start.
+
+    Takes any file: what is no MP4 has no boxes, or none of these. The decoder's own probe decides by any of many types.
+    """
+    try:
+        return _absurd(file, size)
+    finally:
+        file.seek(0)
+
+
+def _absurd(file: Bytes, size: int) -> bool:
+    ahead = [(0, size)]  # stretches of boxes that are still to be looked at
+    known = False
+    index = _Index(file, size)
+    for _ in range(MOST_BOXES):
+        while ahead and ahead[-1][1] - ahead[-1][0] < 8:
+            ahead.pop()
+        if not ahead:
+            return index.too_large
+        at, end = ahead.pop()
+        file.seek(at)
+        length, name, inside = _box(file.read(16), at, end)
+        if at + length < end:
+            ahead.append((at + length, end))
+        known |= name in PARENTS
+        if name in PARENTS:
+            ahead.append((inside, at + length))
+            if name == b"trak":
+                index.end_track()
+        elif name in COUNT_AT:
+            count = index.note(name, inside)
+            if count > size:
+                return True
+    return known  # a file of nothing but boxes
+
+
+def parts(file: Bytes, size: int) -> tuple[Range, ...]:
+    """The bytes of each MP4 file in a file that was put together; empty where it is one or none.
+
+    A new one begins at a box `ftyp` with a `moov` of its own behind it; the decoder passes over all but the first.
+    Leaves the file at its start.
+    """
+    begins: list[int] = []
+    at, holds_tracks = 0, True
+    try:
+        for _ in range(MOST_BOXES):
+            if at + 8 > size:
+                break
+            file.seek(at)
+            length, name, _ = _box(file.read(16), at, size)
+            if name == b"ftyp" and holds_tracks and len(begins) < MOST_PARTS:
+                begins.append(at)
+                holds_tracks = False
+            elif not begins:
+                return ()
+            holds_tracks |= name == b"moov"
+            at += length
+    finally:
+        file.seek(0)
+    if not holds_tracks:  # what begins there has no tracks: it is part of the one before
+        begins.pop()
+    return tuple(zip(begins, [*begins[1:], size], strict=True)) if len(begins) > 1 else ()
+
+
+class _Index:
+    """What the decoder would set up for the tables of all tracks.
+
+    It has one entry for each sample; or, where each lasts one tick (uncompressed sound), one for 1024 of a chunk.
+    """
+
+    def __init__(self, file: Bytes, size: int) -> None:
+        self._file, self._size = file, size
+        self._entries = 0
+        self._samples = 0  # in chunks
+        self._too_many_runs = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._sizes = self._chunks = 0
+        self._plain = True
+        self._runs: list[tuple[int, int]] = []  # of stsc boxes: where entries begin, how many there are
+
+    def note(self, name: bytes, inside: int) -> int:
+        """Of a box whose content begins at `inside`, the number of entries that it declares."""
+        self._file.seek(inside)
+        head = self._file.read(16).ljust(16, b"\0")
+        count: int = struct.unpack_from(">I", head, COUNT_AT[name])[0]
+        if name == b"trun":
+            self._entries += count
+        elif name in (b"stsz", b"stz2"):
+            self._sizes += count
+        elif name in (b"stco", b"co64"):
+            self._chunks += count
+        elif name == b"stsc":
+            self._runs.append((inside + 8, count))
+        elif name == b"stts":
+            self._plain &= count == 1 and head[12:16] == b"\0\0\0\1"
+        return count
+
+    def end_track(self) -> None:
+        """What was noted since the last call is of one track: the decoder sees it so, wherever the boxes lie."""
+        if not self._plain:
+            self._entries += self._sizes
+        for at, count in self._runs:
+            self._count_chunks(at, min(count, MOST_RUNS + 1))
+        self._begin()
+
+    def _count_chunks(self, at: int, count: int) -> None:
+        self._file.seek(at)
+        data = self._file.read(12 * count)
+        runs = list(struct.iter_unpack(">III", data[: len(data) // 12 * 12]))
+        following = [*(first for first, _, _ in runs[1:]), self._chunks + 1]
+        for (first, samples, _), after in zip(runs, following, strict=False):
+            out_of_order = first > after and after <= self._chunks  # the decoder corrects it in its own way
+            self._samples += (self._chunks if out_of_order else max(0, after - first)) * samples
+        self._too_many_runs |= count > MOST_RUNS
+
+    @property
+    def too_large(self) -> bool:
+        self.end_track()
+        most = min(self._size, MOST_ENTRIES)
+        return self._too_many_runs or self._entries > most or self._samples > SAMPLES_A_BYTE * self._size
+
+
+def _box(head: bytes, at: int, end: int) -> tuple[int, bytes, int]:
+    """(length, type, where its content begins) of the box at `at`; one that goes too far ends with what holds it."""
+    length, name = struct.unpack(">I4s", head[:8].ljust(8, b"\0"))
+    inside = at + 8
+    if length == 1:
+        length, inside = struct.unpack(">Q", head[8:16].ljust(8, b"\0"))[0], at + 16
+    if length == 0 or length < inside - at or at + length > end:
+        length = end - at
+    return length, name, inside

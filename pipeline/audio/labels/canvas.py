@@ -1,0 +1,110 @@
+"""Labels are painted, the later over the earlier, on frames of 20 ms; so they can neither overlap nor leave gaps."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.audio.labels import keys, tones
+from pipeline.audio.labels.detector import FRAME, Probabilities
+from pipeline.audio.labels.evidence import Mask, frame_of, widened
+from pipeline.audio.labels.frames import HOP, STEP, Frames
+from pipeline.audio.labels.music import runs
+from pipeline.domain.speech import SAMPLE_RATE, Label, LabelKind, Span
+
+QUIET = -50.0  # dBFS; below it nobody would call it noise
+HUM = 6.0  # dB by which what lies below the telephone band is louder
+STEADY_MOMENT = 0.5  # seconds over which noise and silence are separated
+SHORTEST = 0.2  # seconds; shorter pieces of silence and noise join what is before them
+
+
+@dataclass(slots=True)
+class Canvas:
+    """Frames to paint on; `painted` holds for each the index in `events` of what was painted there last."""
+
+    painted: npt.NDArray[np.int32]
+    events: list[Label] = field(default_factory=list)  # kind, confidence, detail; their times are not used
+
+    def paint(self, where: Mask | slice, kind: LabelKind, confidence: float, detail: str | None = None) -> None:
+        """Later paint covers earlier. `where`: frames; `confidence` is limited to 0..1."""
+        self.events.append(Label(0, 0, kind, round(min(1.0, max(0.0, confidence)), 3), detail))
+        self.painted[where] = len(self.events) - 1
+
+    def labels(self, duration: float) -> tuple[Label, ...]:
+        """What was painted, in order, up to the duration; equal neighbors are one label."""
+        edges = [0, *(np.flatnonzero(np.diff(self.painted)) + 1).tolist(), len(self.painted)]
+        found: list[Label] = []
+        for first, last in pairwise(edges):
+            event = self.events[self.painted[first]]
+            start, end = first * HOP / SAMPLE_RATE, min(last * HOP / SAMPLE_RATE, duration)
+            if found and _joins(found[-1], event, end - start):
+                found[-1] = replace(found[-1], end=end)
+            else:
+                found.append(replace(event, start=start, end=end))
+        return tuple(found)
+
+
+def _joins(before: Label, event: Label, seconds: float) -> bool:
+    """Whether what follows belongs to the label before it: the same, or too short to count for itself."""
+    passing = event.kind in (LabelKind.SILENCE, LabelKind.NOISE) and seconds < SHORTEST and not event.detail
+    return passing or (before.kind is event.kind and before.detail == event.detail)
+
+
+def paint_ground(canvas: Canvas, frames: Frames, other: Mask) -> None:
+    """Silence, noise and hum, by level over half a second; `other` holds what is neither, and does not count."""
+    counted = ~widened(other, 2)  # a window of 64 ms reaches beyond its frame
+    band, low = _mean(10 ** (frames.level / 10), counted), _mean(10 ** (frames.low / 10), counted)
+    canvas.paint(slice(None), LabelKind.SILENCE, 0.9)
+    canvas.paint(10 * np.log10(band + low) > QUIET, LabelKind.NOISE, 0.7)
+    hum = (10 * np.log10(low) > QUIET) & (10 * np.log10(low) > 10 * np.log10(band) + HUM)
+    canvas.paint(hum, LabelKind.NOISE, 0.7, "hum")
+
+
+def _mean(power: npt.NDArray[np.floating], counted: Mask) -> npt.NDArray[np.float64]:
+    """Over `STEADY_MOMENT`, of the frames that count."""
+    from scipy.ndimage import uniform_filter1d
+
+    width = round(STEADY_MOMENT * STEP)
+    sums = uniform_filter1d(np.where(counted, power, 0).astype(np.float64), width, mode="nearest")
+    share = uniform_filter1d(counted.astype(np.float64), width, mode="nearest")
+    return np.asarray(np.maximum(sums / np.maximum(share, 0.5 / width), 1e-12))
+
+
+def paint_signal(canvas: Canvas, signal: tones.Signal, speech: Mask, frames: Frames) -> None:
+    """A telephone that rings does so in its pauses too, unless somebody speaks in them."""
+    whole = np.zeros(len(speech), bool)
+    for tone in signal.tones:
+        whole[tone.first : tone.last] = True
+    for before, after in pairwise(signal.tones):
+        if not speech[before.last : after.first].any():
+            whole[before.last : after.first] = True
+    confidence = float(np.mean(frames.share_both[signal.tones[0].first : signal.tones[0].last]))
+    canvas.paint(whole, signal.kind, confidence, signal.detail)
+
+
+def paint_number(canvas: Canvas, number: Sequence[keys.Key], speech: Mask) -> None:
+    """Keys with the pauses between them; where somebody speaks between two, the number has two labels."""
+    parts: list[list[keys.Key]] = [[number[0]]]
+    for before, after in pairwise(number):
+        if speech[frame_of(before.end) + 1 : frame_of(after.start)].any():
+            parts.append([after])
+        else:
+            parts[-1].append(after)
+    for part in parts:
+        where = slice(frame_of(part[0].start), frame_of(part[-1].end) + 1)
+        canvas.paint(where, LabelKind.DTMF, 0.95, "".join(key.digit for key in part))
+
+
+def paint_gaps(canvas: Canvas, gaps: Sequence[Span]) -> None:
+    """What the recording lacks, in whole frames."""
+    for gap in gaps:
+        canvas.paint(slice(math.ceil(gap.start * STEP), math.floor(gap.end * STEP)), LabelKind.GAP, 1.0)
+
+
+def paint_speech(canvas: Canvas, kept: Mask, probabilities: Probabilities) -> None:
+    for first, last in runs(kept):
+        judged = probabilities[first * HOP // FRAME : max(first * HOP // FRAME + 1, last * HOP // FRAME)]
+        canvas.paint(slice(first, last), LabelKind.SPEECH, float(np.mean(judged)) if len(judged) else 0.5)

@@ -1,0 +1,152 @@
+"""What there is beside speech in a channel: signals, keys and music, and which of them outweigh the speech detector."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.audio.labels import keys, music, tones
+from pipeline.audio.labels.frames import STEP, Frames
+from pipeline.domain.speech import Audio, LabelKind, Span
+
+KEYS_APART = 2.0  # seconds between keys of one number
+SURE_TONE = 0.5  # seconds; what voices hold is shorter
+SURE_KEY = 0.06  # seconds; a single key shorter than this may be two notes of a piece
+ALONE = 0.5  # seconds
+SOFTER = 15.0  # dB below the tones
+AUDIBLE = -50.0  # dBFS
+STEADY_SECONDS, STEADY_DB = 1.0, 4.0  # a hiss or a hum keeps its level so long, so closely
+
+Mask = npt.NDArray[np.bool_]  # one value per 20 ms frame
+Number = list[keys.Key]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SoundEvidence:
+    """The sounds of one channel; masks have a value per frame."""
+
+    signals: tuple[tones.Signal, ...]
+    numbers: tuple[Number, ...]  # keys that follow each other
+    tone: Mask  # tones and keys that no voice can have made
+    playing: Mask  # music
+    humming: Mask  # machines whose lines stay as those of music do
+
+    def sounding(self) -> Mask:
+        """Where any of it is heard."""
+        return self.playing | self.humming | self.tone | _sounding(self.signals, len(self.tone))
+
+
+def gather(audio: Audio, channel: int, frames: Frames, spoken: Mask) -> SoundEvidence:
+    """`spoken`: the frames that the speech detector took for speech."""
+    count = len(frames)
+    numbers = _numbers(keys.find(audio, channel))
+    signals = [s for s in tones.signals(tones.find(frames)) if not any(_overlap(s, number) for number in numbers)]
+    signals = [replace(s, network=s.network or _quiet_pauses(s, frames)) for s in signals]
+    tone = _sounding([s for s in signals if _certain(s)], count) | _pressed(numbers, count)
+    apart = [s for s in signals if s.network or _alone(s, frames)]
+    sure = [number for number in numbers if len(number) > 1 or number[0].end - number[0].start > SURE_KEY]
+    playing = music.find(frames, (spoken & ~tone) | _sounding(apart, count) | _pressed(sure, count))
+    signals = [s for s in signals if s in apart or not _within(s, playing)]
+    numbers = [number for number in numbers if not playing[frame_of(number[0].start)]]
+    humming = music.machines(frames, playing)
+    return SoundEvidence(tuple(signals), tuple(numbers), tone & ~playing, playing & ~humming, humming)
+
+
+def steady(frames: Frames) -> Mask:
+    """Where the level stays the same for a second and more, as of hiss and hum; speech never does."""
+    from scipy.ndimage import maximum_filter1d, minimum_filter1d
+
+    width = round(STEADY_SECONDS * STEP)
+    level = np.maximum(frames.level, frames.low)
+    even = maximum_filter1d(level, width) - minimum_filter1d(level, width) < STEADY_DB
+    even &= level > AUDIBLE
+    return np.asarray(maximum_filter1d(even.astype(np.uint8), width).astype(bool))
+
+
+def _numbers(found: Sequence[keys.Key]) -> list[Number]:
+    """Keys that follow each other."""
+    numbers: list[Number] = []
+    for key in found:
+        if numbers and key.start - numbers[-1][-1].end <= KEYS_APART:
+            numbers[-1].append(key)
+        else:
+            numbers.append([key])
+    return numbers
+
+
+def _overlap(signal: tones.Signal, number: Sequence[keys.Key]) -> bool:
+    """A key held long is a tone as well; a beep beside it is not its affair."""
+    return any(
+        tone.first < frame_of(key.end) + 2 and tone.last > frame_of(key.start) - 2
+        for tone in signal.tones
+        for key in number
+    )
+
+
+def _certain(signal: tones.Signal) -> bool:
+    """Whether it overrules the speech detector."""
+    return signal.network or any(tone.seconds >= SURE_TONE for tone in signal.tones)
+
+
+def _quiet_pauses(signal: tones.Signal, frames: Frames) -> bool:
+    """Whether most of what lies between the tones of a ring or a busy signal is far softer, as in no piece of music."""
+    if signal.kind not in (LabelKind.RINGBACK, LabelKind.BUSY):
+        return False
+    pauses = [frames.level[a.last + 3 : b.first - 3] for a, b in pairwise(signal.tones)]
+    between = np.concatenate(pauses) if pauses else np.zeros(0)
+    if not len(between):
+        return False
+    sounding = np.median(np.concatenate([frames.level[tone.first : tone.last] for tone in signal.tones]))
+    return bool(np.mean(between < sounding - SOFTER) > 0.5)
+
+
+def _alone(signal: tones.Signal, frames: Frames) -> bool:
+    """Whether it is far softer for half a second before and after: a note has others beside it."""
+    first, last, reach = signal.tones[0].first, signal.tones[-1].last, round(ALONE * STEP)
+    beside = np.concatenate(
+        [frames.level[max(0, first - reach) : max(0, first - 3)], frames.level[last + 3 : last + reach]]
+    )
+    sounding = np.median(frames.level[first : signal.tones[0].last])
+    return not len(beside) or bool(np.mean(beside < sounding - SOFTER) > 0.9)
+
+
+def _sounding(signals: Sequence[tones.Signal], count: int) -> Mask:
+    mask = np.zeros(count, bool)
+    for signal in signals:
+        for tone in signal.tones:
+            mask[tone.first : tone.last] = True
+    return mask
+
+
+def _pressed(numbers: Sequence[Sequence[keys.Key]], count: int) -> Mask:
+    mask = np.zeros(count, bool)
+    for number in numbers:
+        for key in number:
+            mask[frame_of(key.start) : frame_of(key.end) + 1] = True
+    return mask
+
+
+def _within(signal: tones.Signal, playing: Mask) -> bool:
+    return bool(np.mean(playing[signal.tones[0].first : signal.tones[-1].last]) > 0.5)
+
+
+def mask_of(spans: Sequence[Span], count: int) -> Mask:
+    """True in every frame that a span touches."""
+    mask = np.zeros(count, bool)
+    for span in spans:
+        mask[int(span.start * STEP) : int(np.ceil(span.end * STEP - 1e-6))] = True
+    return mask
+
+
+def frame_of(seconds: float) -> int:
+    """The frame at a time."""
+    return int(seconds * STEP)
+
+
+def widened(mask: Mask, reach: int) -> Mask:
+    """With `reach` frames more on both sides."""
+    from scipy.ndimage import binary_dilation
+
+    return np.asarray(binary_dilation(mask, iterations=reach)) if mask.any() else mask

@@ -1,0 +1,94 @@
+"""What the first bytes of a file are when they are not audio: named for people."""
+
+import re
+
+HEAD_BYTES = 4096
+
+NOT_AUDIO_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"%PDF-", "a PDF document"),
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"PK\x05\x06", "a ZIP archive"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"Rar!\x1a\x07", "a RAR archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ\x00", "an xz archive"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard archive"),
+    (b"\x04\x22\x4d\x18", "an LZ4 archive"),
+    (b"\x1f\x9d", "a compress archive"),
+    (b"MSCF", "a cabinet archive"),
+    (b"!<arch>\n", "an ar archive"),
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"\x7fELF", "a program"),
+    (b"MZ\x90", "a program"),
+    (b"SQLite format 3\x00", "a database"),
+)
+
+TEXT_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(<!doctype html|<html|<head|<body)", re.IGNORECASE), "an HTML page"),
+    (re.compile(r"(<\?xml|<[a-z][\w:.-]*[\s/>])", re.IGNORECASE), "an XML document"),
+    (re.compile(r"[\[{]\s*([\"\[{\]}]|-?\d|true|false|null)"), "a JSON document"),
+    (re.compile(r"(#EXTM3U|\[playlist\]|ffconcat version)", re.IGNORECASE), "a playlist"),
+)
+
+TEXT_TYPES = re.compile(r"text/|application/(problem\+)?json|application/(xhtml\+)?xml|application/.*(mpegurl|\+json)")
+
+AUDIO_MAGIC = (
+    b"RIFF",
+    b"RF64",
+    b"OggS",
+    b"fLaC",
+    b"ID3",
+    b"#!AMR",
+    b".snd",
+    b"FORM",
+    b"caff",
+    b"\x1aE\xdf\xa3",
+    b"riff",
+)
+
+
+def what_it_is(head: bytes, media_type: str | None = None) -> str | None:
+    """Name what `head` (the first `HEAD_BYTES`, or all there is) is, if it is certainly not audio; None otherwise.
+
+    `media_type` alone is not enough: servers declare audio as text. It decides only if the bytes do not.
+    """
+    for magic, name in NOT_AUDIO_MAGIC:
+        if head.startswith(magic):
+            return name
+    if head[257:262] == b"ustar":
+        return "a tar archive"
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "a WebP image"
+    text = as_text(head)
+    if text is not None:
+        stripped = text.lstrip("\ufeff \t\r\n")
+        return next((name for pattern, name in TEXT_FORMS if pattern.match(stripped)), "plain text")
+    if media_type and TEXT_TYPES.match(media_type.lower()) and not is_known_audio(head):
+        return f"something the server calls {_plain(media_type)}"
+    return None
+
+
+def is_known_audio(head: bytes) -> bool:
+    """True where the file begins as a well-known audio container does."""
+    is_mpeg_frame = len(head) > 1 and head[0] == 0xFF and head[1] & 0xE0 == 0xE0
+    return head.startswith(AUDIO_MAGIC) or head[4:8] == b"ftyp" or is_mpeg_frame
+
+
+def as_text(head: bytes) -> str | None:
+    """`head` as text, if all of it reads as text."""
+    encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    try:
+        text = head.decode(encoding)
+    except UnicodeDecodeError as error:
+        if len(head) - error.start > 3:  # more than a character cut off at the end
+            return None
+        text = head[: error.start].decode(encoding)
+    printable = sum(character.isprintable() or character in "\r\n\t\f\ufeff" for character in text)
+    return text if text and printable >= 0.98 * len(text) else None
+
+
+def _plain(media_type: str) -> str:
+    return re.sub(r"[^\w./+-]", "", media_type.partition(";")[0])[:60]

@@ -1,0 +1,56 @@
+"""The stages of a call: the name each is stored by, what it yields, and what people call it."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Any
+
+from pipeline.domain.speech import (
+    AudioAnalysis,
+    Diarization,
+    Prosody,
+    Recognized,
+    Recording,
+    SpeakerSpan,
+    Transcript,
+    Voiceprint,
+)
+
+
+class Stage(StrEnum):
+    """A stage of `pipeline.process`, in the order of the work; its value is its name in the database.
+
+    `result`: the type that the stage records; None where it records nothing.
+    `display_name`: what people read.
+    """
+
+    result: Any
+    display_name: str
+
+    def __new__(cls, name: str, result: Any, display_name: str) -> "Stage":
+        """Return the member of this name."""
+        member = str.__new__(cls, name)
+        member._value_, member.result, member.display_name = name, result, display_name
+        return member
+
+    FETCH = "fetch", tuple[Recording, ...], "fetching"
+    LEG = "leg", Recording, "fetching"  # one of two recordings, while the other is awaited; recalled as a tuple of both
+    AUDIO = "audio", AudioAnalysis, "audio analysis"
+    PROSODY = "prosody", Prosody, "prosody"
+    RECOGNITION = "asr", Recognized, "recognition"
+    DIARIZATION = "diarization", Diarization, "diarization"
+    RECLUSTERING = "reclustering", Diarization, "reclustering"  # of mixed channels, by the voice of each piece
+    VOICES = "voices", tuple[tuple[SpeakerSpan, ...], ...], "machine voices"  # by channel; only where words suggest one
+    VOICEPRINT = "voiceprint", Voiceprint | None, "voiceprint"  # of the rep, where channels are separated
+    SPEAKERS = "speakers", Transcript, "speakers"
+    ANALYSIS = "analysis", None, "analysis"
+
+    @classmethod
+    def display_name_of(cls, name: str) -> str:
+        """Return the display name of the stage that is stored as `name`; a name that is no stage's stays as it is."""
+        return next((stage.display_name for stage in cls if stage == name), name)
+
+
+Record = Callable[[Stage, Any], Awaitable[None]]
+Recall = Callable[[Stage], Awaitable[Any]]
+NOT_RECORDED = object()
+"""What `Recall` returns for a stage without a result: None is a result of some stages."""

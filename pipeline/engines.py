@@ -1,0 +1,57 @@
+"""Engines of a stage: one line in the stage's registry, and options and checkpoints that the engine's class names."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+Registry = Mapping[str, str]  # name -> "module:Class", imported only where it is asked
+
+
+class EngineOptions(BaseModel):
+    """What every engine of a stage can be told; values beside these fields are for the chosen engine.
+
+    An engine's own options are a subclass beside its code, which forbids what it does not know.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    STAGE: ClassVar[str]  # for people: "recognition"
+    ENGINES: ClassVar[Registry]
+
+    engine: str
+
+    @model_validator(mode="after")
+    def _engine_takes_them(self) -> Self:
+        if self.engine not in self.ENGINES:
+            raise ValueError(f"{self.engine!r} is no {self.STAGE} engine; known: {', '.join(self.ENGINES)}")
+        if self.model_extra:
+            self.own()
+        return self
+
+    def own(self) -> "EngineOptions":
+        """Return these options as the chosen engine's. Raises ValidationError for those it does not know."""
+        options: type[EngineOptions] = engine_class(self.ENGINES, self.engine).Options
+        return options.model_validate(self.model_dump())
+
+    @classmethod
+    def of_engines(cls) -> Iterator[tuple[str, type["EngineOptions"]]]:
+        """Yield each engine's name and its own options, a subclass of these."""
+        for name in cls.ENGINES:
+            yield name, engine_class(cls.ENGINES, name).Options
+
+
+def engine_class(registry: Registry, name: str) -> Any:
+    """Return the class of an engine, whose module is cheap to import. Raises KeyError."""
+    module, attribute = registry[name].split(":")
+    return getattr(import_module(module), attribute)
+
+
+def load_engine(options: EngineOptions, store: Path | None) -> Any:
+    """Return the engine that the options name, with its checkpoint loaded.
+
+    `store`: the folder of the checkpoint store; None: the user's. Raises `CheckpointMissing` or `CheckpointDamaged`.
+    """
+    return engine_class(options.ENGINES, options.engine)(options.own(), store)

@@ -1,0 +1,1 @@
+"""From the sender's URL, past the address guard, into our own store of recordings."""

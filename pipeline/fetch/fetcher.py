@@ -1,0 +1,319 @@
+"""Fetch a recording: from the sender's URL, past the guard, into our own store."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import ssl
+from dataclasses import dataclass
+from typing import ClassVar
+
+import httpcore
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from pipeline.domain import sniff
+from pipeline.domain.access import Access, Credential
+from pipeline.domain.speech import Recording
+from pipeline.errors import (
+    CallError,
+    NotAudio,
+    RecordingEmpty,
+    RecordingTooSlow,
+    RecordingTruncated,
+    RecordingUnreachable,
+    TooManyRedirects,
+)
+from pipeline.fetch import body, outcomes, partial
+from pipeline.fetch.address import REFUSED_PORTS, Guard, Resolver, Target, parse_allowed, parse_ports, resolve
+from pipeline.fetch.partial import RangeRefused
+from pipeline.fetch.redirects import REDIRECTS, follow
+from pipeline.fetch.storage import Incoming, Store
+from pipeline.fetch.transport import GuardedBackend, trust
+
+WRITE_BYTES = 1 << 20  # gathered in memory before a thread writes them
+RESUME_PAUSE = 0.5  # seconds before the rest of an interrupted transfer is requested; doubles each time
+
+
+class FetchOptions(BaseModel):
+    """How recordings are fetched, and from where they may be."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    MAX_REDIRECTS: ClassVar[int] = 3  # each is checked like the first address
+
+    CONNECT_SECONDS: ClassVar[float] = 10.0  # for a connection and for TLS
+    MIN_BYTES_PER_SECOND: ClassVar[float] = 500.0  # a slower body, for `slow_seconds`, is abandoned and retried
+    MAX_RESUMES: ClassVar[int] = 4  # times that the rest of a recording that was cut is asked for in one fetch
+
+    max_bytes: int = Field(1 << 30, gt=0, description="Largest recording, in bytes.")
+    max_seconds: float = Field(600.0, gt=0, description="Longest time for one fetch, redirects included.")
+    read_seconds: float = Field(60.0, gt=0, description="How long the server may send nothing.")
+    slow_seconds: float = Field(30.0, gt=0, description="How long a body may be too slow.")
+    insecure_redirects: bool = Field(False, description="Whether redirects from https to http are followed.")
+    allowed_hosts: tuple[str, ...] = Field(
+        (),
+        description="Hosts inside your network that recordings of every workspace may be fetched from: names, "
+        "addresses, networks (CIDR), each with an optional port (pbx.local:8088). All other hosts must be on the "
+        "public Internet. If workspaces belong to different customers, give each its own list: `switchboard "
+        "workspaces hosts`.",
+    )
+    ports: tuple[str, ...] = Field(
+        ("80", "443", "1024-65535"),
+        description="Ports that may be fetched from: single ports and ranges. Those of databases, caches, "
+        "orchestration and remote control are refused all the same.",
+    )
+    ca_file: str | None = Field(None, description="PEM file of additional certificate authorities to trust.")
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _hosts_can_be_read(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in entries:
+            parse_allowed(entry)
+        return entries
+
+    @field_validator("ports")
+    @classmethod
+    def _ports_can_be_read(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in entries:
+            parse_ports(entry)
+        return entries
+
+
+async def fetch(
+    url: str,
+    channel: int,
+    folder: str,
+    options: FetchOptions,
+    access: Access | None = None,
+    name: str | None = None,
+) -> Recording:
+    """Fetch `url` into `folder` (an fsspec address) and return where it is stored. `channel`: 0 or 1.
+
+    `access` has the credentials of the sender's servers. `name` identifies the recording, whatever its URL is signed
+    with: a later fetch on this machine resumes an interrupted transfer of that name.
+    Raises `StorageError` or a `RecordingError`: its class says whether another try can help. Of the URL, only the host
+    is in messages and facts.
+    """
+    return await Fetcher(options).fetch(url, channel, folder, access, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One request: a checked address and the credential for exactly that server."""
+
+    url: str
+    target: Target
+    credential: Credential | None = None
+    known_as: str | None = None  # see `outcomes.check_status`
+
+
+class Fetcher:
+    """Fetches with one set of options. `resolver` answers host names, `ssl_context` verifies servers."""
+
+    def __init__(
+        self, options: FetchOptions, resolver: Resolver = resolve, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        self._options = options
+        self._guard = Guard(options.allowed_hosts, options.ports, REFUSED_PORTS, resolver)
+        self._ssl_context = ssl_context or trust(options.ca_file)
+        for name in ("httpcore.connection", "httpcore.http11"):  # their debug lines hold signed Locations
+            logging.getLogger(name).setLevel(logging.INFO)
+
+    async def fetch(
+        self, url: str, channel: int, folder: str, access: Access | None = None, name: str | None = None
+    ) -> Recording:
+        """See `fetch`."""
+        target = self._guard.check(url)
+        source = await self._with_credential(_Source(url, target), access)
+        store = Store(folder)
+        with store.receive(name) as incoming:  # not in a thread: a canceled fetch must know its file to remove it
+            try:
+                async with asyncio.timeout(self._options.max_seconds):
+                    await asyncio.to_thread(incoming.resume)
+                    media_type = await self._persist(source, incoming)
+            except TimeoutError:
+                raise RecordingUnreachable(
+                    f"Fetching from {target.host} took longer than {self._options.max_seconds:g} s."
+                ).with_facts(host=target.host) from None
+            uri, sha256 = await asyncio.to_thread(store.keep, incoming)
+            return Recording(channel, uri, sha256, incoming.size, media_type)
+
+    async def _with_credential(self, source: _Source, access: Access | None) -> _Source:
+        """Credentials are sent over TLS, or to a host on the allow-list."""
+        target = source.target
+        credential = await access(target.host, target.port) if access is not None else None
+        if credential is None:
+            return source
+        if target.scheme == "https" or self._guard.is_listed(target):
+            return _Source(source.url, target, credential, "shown")
+        return _Source(source.url, target, None, "withheld")
+
+    async def _persist(self, source: _Source, incoming: Incoming) -> str | None:
+        """Get the whole content, resuming interrupted transfers; return its media type."""
+        resumes = 0
+        while True:
+            before = incoming.size
+            try:
+                return await self._get(source, incoming)
+            except RangeRefused:
+                await asyncio.to_thread(incoming.restart)
+            except RecordingTooSlow:
+                raise
+            except (RecordingTruncated, RecordingUnreachable):
+                if not incoming.can_resume or incoming.size <= before or resumes == self._options.MAX_RESUMES:
+                    raise
+                await asyncio.sleep(RESUME_PAUSE * 2**resumes * random.uniform(0.5, 1.0))  # noqa: S311 (no secret)
+                resumes += 1
+
+    async def _get(self, source: _Source, incoming: Incoming) -> str | None:
+        """From the first address through its redirects to the content. Raises `RangeRefused` if all of it must be
+        requested."""
+        first = source.target
+        for _ in range(self._options.MAX_REDIRECTS + 1):
+            outcome = await self._request(source, incoming)
+            if not isinstance(outcome, _Moved):
+                return outcome
+            url = follow(source.url, source.target, outcome.location, self._options.insecure_redirects)
+            target = self._guard.check(url)
+            # Credentials are for the server that the sender named; once dropped, they are not sent again.
+            stays = target.origin == source.target.origin
+            source = _Source(url, target, source.credential, source.known_as) if stays else _Source(url, target)
+        raise TooManyRedirects(
+            f"The recording's address redirects more than {self._options.MAX_REDIRECTS} times."
+        ).with_facts(host=first.host)
+
+    async def _request(self, source: _Source, incoming: Incoming) -> "_Moved | str | None":
+        """One GET: the media type of what was received, or where it redirects to."""
+        target, options = source.target, self._options
+        request = httpcore.Request(
+            "GET",
+            httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path),
+            headers=_headers(source, incoming),
+            extensions={
+                "timeout": dict.fromkeys(("connect", "pool", "write"), options.CONNECT_SECONDS)
+                | {"read": options.read_seconds}
+            },
+        )
+        try:
+            async with (
+                httpcore.AsyncConnectionPool(self._ssl_context, network_backend=GuardedBackend(self._guard)) as pool,
+                contextlib.aclosing(await self._answer(pool, request, target.host)) as response,
+            ):
+                return await self._take(response, source, incoming)
+        except CallError as error:
+            error.with_facts(host=target.host)
+            raise
+        except outcomes.CONNECTION_FAILURES as error:
+            raise outcomes.translate(error, target.host).with_facts(host=target.host) from None
+
+    async def _answer(
+        self, pool: httpcore.AsyncConnectionPool, request: httpcore.Request, host: str
+    ) -> httpcore.Response:
+        """The head of the response, which has a time limit as well."""
+        try:
+            async with asyncio.timeout(self._options.CONNECT_SECONDS + self._options.read_seconds):
+                return await pool.handle_async_request(request)
+        except TimeoutError:
+            raise RecordingUnreachable(f"{host} did not answer in time.") from None
+
+    async def _take(self, response: httpcore.Response, source: _Source, incoming: Incoming) -> "_Moved | str | None":
+        headers = httpx.Headers(response.headers)
+        if response.status in REDIRECTS and "location" in headers:
+            return _Moved(str(headers["location"]))
+        if incoming.can_resume and response.status == 416:
+            raise RangeRefused
+        if incoming.can_resume and response.status == 206:
+            return await self._resume(response, headers, incoming)
+        outcomes.check_status(response.status, headers, source.target.host, source.known_as)
+        body.check_encoding(headers)
+        await asyncio.to_thread(incoming.restart, partial.version_of(headers, body.declared_length(headers)))
+        media_type: str | None = headers.get("content-type")
+        await self._write(response, headers, incoming, media_type)
+        return media_type
+
+    async def _resume(self, response: httpcore.Response, headers: httpx.Headers, incoming: Incoming) -> str | None:
+        """The rest of an interrupted transfer, after an overlap that has to be the same."""
+        version, known = incoming.version, await asyncio.to_thread(incoming.tail)
+        assert version is not None
+        total = partial.check_continues(headers, incoming.size - len(known), version)
+        if total > self._options.max_bytes:
+            raise body.too_large(self._options.max_bytes)
+        await self._write(response, headers, incoming, version.media_type, known)
+        if incoming.size > total:
+            raise RangeRefused
+        if incoming.size < total:
+            raise RecordingTruncated("The server sent only part of the rest of the recording.")
+        return version.media_type
+
+    async def _write(
+        self,
+        response: httpcore.Response,
+        headers: httpx.Headers,
+        incoming: Incoming,
+        media_type: str | None,
+        known: bytes = b"",
+    ) -> None:
+        """Stream the body into the file; `known` is how it must begin, and is stored already."""
+        limit = self._options.max_bytes
+        speed = body.SpeedCheck(self._options.MIN_BYTES_PER_SECOND, self._options.slow_seconds)
+        pending, checked = bytearray(), incoming.size > 0
+        try:
+            async for data in body.plain(response, headers, limit, speed):
+                known, new = _past(known, data)
+                pending += new
+                if incoming.size + len(pending) > limit:
+                    raise body.too_large(limit)
+                if not checked and len(pending) >= sniff.HEAD_BYTES:
+                    _check_is_audio(bytes(pending[: sniff.HEAD_BYTES]), media_type)
+                    checked = True
+                if len(pending) >= WRITE_BYTES:
+                    await asyncio.to_thread(incoming.write, bytes(pending))
+                    pending.clear()
+        except body.LongerThanDeclared:
+            incoming.version = None
+            raise
+        except (*outcomes.CONNECTION_FAILURES, RecordingTruncated, RecordingUnreachable):
+            if checked and pending:  # keep what came before the interruption
+                await asyncio.to_thread(incoming.write, bytes(pending))
+            raise
+        if not incoming.size and not pending:
+            raise RecordingEmpty("The server sent a recording of zero bytes.")
+        if not checked:
+            _check_is_audio(bytes(pending), media_type)
+        await asyncio.to_thread(incoming.write, bytes(pending))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    location: str
+
+
+def _past(known: bytes, data: bytes) -> tuple[bytes, bytes]:
+    """What is left of `known` and of `data` after their common length. Raises `RangeRefused` where they differ."""
+    length = min(len(known), len(data))
+    if known[:length] != data[:length]:
+        raise RangeRefused
+    return known[length:], data[length:]
+
+
+def _headers(source: _Source, incoming: Incoming) -> list[tuple[bytes, bytes]]:
+    headers = [
+        (b"Host", source.target.host_header.encode()),
+        (b"Accept", b"audio/*, application/octet-stream;q=0.9, */*;q=0.5"),
+        (b"Accept-Encoding", b"identity"),
+        (b"User-Agent", b"Switchboard"),
+        (b"Connection", b"close"),
+    ]
+    if source.credential is not None:
+        headers.append((source.credential.header.encode(), source.credential.value.encode()))
+    if incoming.can_resume and incoming.version is not None:
+        headers.append((b"Range", f"bytes={incoming.size - partial.OVERLAP}-".encode()))
+        headers.append((b"If-Range", incoming.version.validator.encode()))
+    return headers
+
+
+def _check_is_audio(head: bytes, media_type: str | None) -> None:
+    found = sniff.what_it_is(head, media_type)
+    if found:
+        raise NotAudio(f"The server sent {found} instead of a recording.")

@@ -1,0 +1,104 @@
+"""What a server's response, or the lack of one, means for a recording."""
+
+import ssl
+import zlib
+from typing import Any
+
+import httpcore
+import httpx
+
+from pipeline.errors import (
+    CallError,
+    CredentialsRefused,
+    RecordingError,
+    RecordingGone,
+    RecordingNotReady,
+    RecordingTruncated,
+    RecordingUnreachable,
+)
+from pipeline.runtime.retry_after import retry_after
+
+# 202 and 204 are how some telephony systems say "still being written"; others use the rest for "not published yet".
+NOT_READY = frozenset({202, 204, 401, 403, 404, 409, 423, 425, 429})
+
+CONNECTION_FAILURES = (
+    httpcore.TimeoutException,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    ssl.SSLError,
+    OSError,
+    zlib.error,
+)
+
+
+def check_status(status: int, headers: httpx.Headers, host: str, known_as: str | None = None) -> None:
+    """Raise what a status other than 200 means for the recording, with `status` and `retry_after` as facts.
+
+    `known_as`: whether the workspace's credentials for this server were "shown" or "withheld"; None if it has none.
+    """
+    if status == 200:
+        return
+    facts: dict[str, Any] = {"status": status}
+    wait = retry_after(headers)
+    if wait is not None:
+        facts["retry_after"] = wait
+    error = _unauthorized(host, known_as) if status == 401 else _by_status(status, host)
+    raise error.with_facts(**facts)
+
+
+def _unauthorized(host: str, known_as: str | None) -> RecordingError:
+    if known_as == "shown":
+        return CredentialsRefused(
+            f"{host} refuses the credentials that are stored for it (status 401): `switchboard credentials add` "
+            "replaces them."
+        )
+    if known_as == "withheld":
+        return RecordingNotReady(
+            f"{host} requires credentials (status 401), and stored credentials are not sent without TLS: use "
+            "https, or list the host in SWITCHBOARD_FETCH__ALLOWED_HOSTS."
+        )
+    return RecordingNotReady(
+        f"{host} does not serve the recording yet (status 401). If it requires a password or token, "
+        "`switchboard credentials add` stores one for it."
+    )
+
+
+def _by_status(status: int, host: str) -> RecordingError:
+    if status in NOT_READY:
+        return RecordingNotReady(f"{host} does not serve the recording yet (status {status}).")
+    if status == 410:
+        return RecordingGone(f"{host} says that the recording is gone for good (status 410).")
+    if status >= 500 or status == 408:
+        return RecordingUnreachable(f"{host} failed to serve the recording (status {status}).")
+    if status == 206:
+        return RecordingTruncated(f"{host} sent only part of the recording (status 206).")
+    return RecordingError(f"{host} refused to serve the recording (status {status}).")
+
+
+def translate(error: Exception, host: str) -> CallError:
+    """What one of `CONNECTION_FAILURES` means for the recording."""
+    if _broke_off(error):
+        return RecordingTruncated(f"{host} closed the connection before the recording was complete.")
+    if isinstance(error, zlib.error):
+        return RecordingTruncated("The recording's compressed data is damaged.")
+    if isinstance(error, httpcore.TimeoutException):
+        return RecordingUnreachable(f"{host} did not answer in time.")
+    if isinstance(error, httpcore.ConnectError):
+        what = "TLS could not be negotiated" if is_tls(error) else "No connection could be made"
+        return RecordingUnreachable(f"{what} with {host}.")
+    if isinstance(error, httpcore.ProtocolError):
+        return RecordingUnreachable(f"{host} violates the HTTP protocol.")
+    return RecordingUnreachable(f"The connection to {host} was lost.")
+
+
+def _broke_off(error: Exception) -> bool:
+    """The HTTP parser tells a body that ends too early from other faults by its words alone."""
+    words = ("without sending complete message body", "incomplete chunked read")
+    return isinstance(error, httpcore.RemoteProtocolError) and any(word in str(error) for word in words)
+
+
+def is_tls(error: BaseException | None) -> bool:
+    """Whether TLS is the cause of an error."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error is not None

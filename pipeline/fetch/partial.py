@@ -1,0 +1,171 @@
+"""What was received of an interrupted transfer, kept so that only the rest is requested.
+
+Half a file is useful only as the beginning of the very same content. So it is kept with the validator that its server
+sent, and the rest is requested on that condition (RFC 9110, 13.1.5 and 14). The response must agree in the validator,
+in the total length and in the last bytes that were received; otherwise the recording is fetched from the start.
+"""
+
+import contextlib
+import email.utils
+import hashlib
+import json
+import os
+import re
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import httpx
+
+OVERLAP = 16 * 1024  # bytes requested again and compared: a server may use one validator for two contents
+ABANDONED_AFTER = 24 * 3600.0  # seconds; no fetch lasts that long, so its process was killed
+LIMIT = 4 << 30  # bytes of all partial files of a folder; the oldest are removed first
+
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The content that a server began to send.
+
+    `validator`: a strong entity tag or a date of last modification; `total`: its length in bytes, None if unknown.
+    """
+
+    validator: str
+    total: int | None
+    media_type: str | None
+
+    @property
+    def is_tag(self) -> bool:
+        return self.validator.startswith('"')
+
+
+class RangeRefused(Exception):
+    """The server does not resume the transfer: the recording must be fetched from the start."""
+
+
+def version_of(headers: httpx.Headers, total: int | None) -> Version | None:
+    """What identifies the content of a 200; None if it could not be resumed safely."""
+    if headers.get("accept-ranges", "bytes").strip().lower() == "none" or _is_encoded(headers):
+        return None
+    tag = headers.get("etag", "").strip()
+    if len(tag) > 2 and tag[0] == tag[-1] == '"':  # a weak tag (W/) does not identify bytes
+        return Version(tag, total, headers.get("content-type"))
+    modified = headers.get("last-modified", "").strip()
+    if modified and _is_strong(modified, headers.get("date", "")):
+        return Version(modified, total, headers.get("content-type"))
+    return None
+
+
+def check_continues(headers: httpx.Headers, start: int, version: Version) -> int:
+    """Return the total length that a 206 names. Raises `RangeRefused` if it is not what was requested."""
+    said = _CONTENT_RANGE.fullmatch(headers.get("content-range", "").strip())
+    if said is None or _is_encoded(headers):
+        raise RangeRefused
+    first, last, total = (int(number) for number in said.groups())
+    length = headers.get("content-length")
+    if first != start or not first <= last < total or version.total not in (None, total):
+        raise RangeRefused
+    if length is not None and "transfer-encoding" not in headers and int(length) != last - first + 1:
+        raise RangeRefused
+    named = headers.get("etag" if version.is_tag else "last-modified")
+    if named is not None and named.strip() != version.validator:
+        raise RangeRefused
+    return total
+
+
+def _is_encoded(headers: httpx.Headers) -> bool:
+    return headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
+
+
+def _is_strong(modified: str, date: str) -> bool:
+    """A modification date identifies bytes if it is at least a second before the response (RFC 9110, 8.8.2.2)."""
+    try:
+        age = email.utils.parsedate_to_datetime(date) - email.utils.parsedate_to_datetime(modified)
+    except (ValueError, TypeError, OverflowError):
+        return False
+    return age.total_seconds() >= 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    validator: str
+    total: int | None
+    media_type: str | None
+    size: int
+    sha256: str
+
+
+def leave(path: Path, name: str, version: Version, size: int, sha256: str) -> None:
+    """Keep the file at `path` as the beginning of the recording `name`, in place of what was kept of it. May raise
+    OSError."""
+    part, note = _paths(path.parent, name)
+    written = path.with_suffix(".note")
+    said = _Note(version.validator, version.total, version.media_type, size, sha256)
+    try:
+        written.write_text(json.dumps(asdict(said)))
+        path.replace(part)
+        written.replace(note)
+    finally:
+        written.unlink(missing_ok=True)
+    _make_room(path.parent)
+
+
+def take(folder: Path, name: str, path: Path) -> tuple[Version, "hashlib._Hash", int] | None:
+    """Move what is kept of the recording `name` to `path`: (its version, its running digest, its size).
+
+    None where there is nothing, another process has just taken it, or it is not what was left. Reads all of it.
+    """
+    part, note = _paths(folder, name)
+    taken = path.with_suffix(".note")
+    try:
+        note.rename(taken)  # the process that moves the note owns the part
+    except OSError:
+        return None
+    try:
+        said = _Note(**json.loads(taken.read_text()))
+        part.rename(path)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+        if (digest.hexdigest(), path.stat().st_size) != (said.sha256, said.size):
+            raise ValueError("not what was left")
+    except (OSError, ValueError, TypeError):
+        path.unlink(missing_ok=True)
+        return None
+    finally:
+        taken.unlink(missing_ok=True)
+    return Version(said.validator, said.total, said.media_type), digest, said.size
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left behind, and parts that were never resumed.
+
+    By the clock that dates files there, which may be another machine's.
+    """
+    with tempfile.TemporaryFile(dir=folder) as now:
+        before = os.fstat(now.fileno()).st_mtime - ABANDONED_AFTER
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < before:
+                path.unlink()
+
+
+def _paths(folder: Path, name: str) -> tuple[Path, Path]:
+    hashed = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
+    return folder / f"{hashed}.part", folder / f"{hashed}.json"
+
+
+def _make_room(folder: Path) -> None:
+    """Keep the parts below `LIMIT` in all: senders decide how many there are."""
+    found = []
+    for path in folder.glob("*.part"):
+        with contextlib.suppress(OSError):
+            state = path.stat()
+            found.append((state.st_mtime, state.st_size, path))
+    held = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found)[:-1]:
+        if held <= LIMIT:
+            return
+        held -= size
+        path.unlink(missing_ok=True)
+        path.with_suffix(".json").unlink(missing_ok=True)

@@ -1,0 +1,205 @@
+"""Our own store of recordings: an fsspec folder in which a file is named by the sha256 of its content."""
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+from uuid import uuid4
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from pipeline.domain.speech import Recording
+from pipeline.errors import CallError, StorageError
+from pipeline.fetch import partial
+from pipeline.fetch.partial import Version
+
+INCOMING = "incoming"
+CHECKED_BYTES = 1 << 30  # of a local file; larger ones are not read again only to verify them
+_DAMAGED = "was not what had been stored"
+
+
+class Incoming:
+    """A file being received: hashed while it is written, then kept, left as a part for the next attempt, or removed.
+
+    `size`: bytes received; `version`: the content that they begin, None if the rest cannot be requested.
+    """
+
+    def __init__(self, folder: Path, name: str | None = None, private: bool = False) -> None:
+        self._folder, self._name, self._private = folder, name, private
+        self.path = folder / uuid4().hex
+        self._file: IO[bytes] | None = None
+        self._digest = hashlib.sha256()
+        self.size = 0
+        self.version: Version | None = None
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether the rest can be requested instead of all."""
+        return self.version is not None and self.size > partial.OVERLAP
+
+    def resume(self) -> None:
+        """Resume what an earlier attempt left, if anything. Reads all of it. Raises `StorageError`."""
+        with _writing():
+            self._prepare()
+            left = partial.take(self._folder, self._name, self.path) if self._name else None
+            if left is not None:
+                self.version, self._digest, self.size = left
+                self._file = self.path.open("r+b", buffering=1 << 20)
+                self._file.seek(self.size)
+
+    def restart(self, version: Version | None = None) -> None:
+        """Discard what was received: what follows is the beginning of `version`. Raises `StorageError`."""
+        self._digest, self.size, self.version = hashlib.sha256(), 0, version
+        with _writing():
+            if self._file is not None:
+                self._file.seek(0)
+                self._file.truncate()
+
+    def write(self, data: bytes) -> None:
+        with _writing():
+            if self._file is None:
+                self._prepare()
+                self._file = self.path.open("x+b", buffering=1 << 20)
+            self._file.write(data)
+        self._digest.update(data)
+        self.size += len(data)
+
+    def tail(self) -> bytes:
+        """The last `partial.OVERLAP` bytes."""
+        with _writing():
+            assert self._file is not None
+            self._file.seek(max(0, self.size - partial.OVERLAP))
+            found = self._file.read()
+            self._file.seek(self.size)
+            return found
+
+    def finish(self) -> str:
+        """Flush the bytes to disk; return their sha256, hexadecimal."""
+        with _writing():
+            assert self._file is not None
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        return self._digest.hexdigest()
+
+    def leave(self) -> None:
+        """Keep what can be resumed for the next attempt; a failure to keep it fails nothing."""
+        if self._file is None or self._name is None or self.version is None or not self.can_resume:
+            return
+        with contextlib.suppress(OSError):
+            self._file.flush()
+            partial.leave(self.path, self._name, self.version, self.size, self._digest.hexdigest())
+
+    def close(self) -> None:
+        """Remove the file unless it was moved away."""
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                self._file.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+    def _prepare(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700 if self._private else 0o777)
+        if self._private and self._folder.stat().st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, f"{self._folder} belongs to another user")
+        partial.sweep(self._folder)
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"A recording could not be written: {error.strerror}.") from error
+
+
+class Store:
+    """`folder` is an fsspec address such as `file:///srv/recordings` or `s3://bucket/recordings`.
+
+    Every method may raise `StorageError`, and blocks: call them from a thread.
+    """
+
+    def __init__(self, folder: str) -> None:
+        try:
+            self._fs, self._root = fsspec.core.url_to_fs(folder)
+        except (ImportError, ValueError, OSError) as error:
+            raise StorageError(f"The recording storage cannot be used ({type(error).__name__}).") from error
+        self._is_local = isinstance(self._fs, LocalFileSystem)
+
+    @contextlib.contextmanager
+    def receive(self, name: str | None = None) -> Iterator[Incoming]:
+        """A file to receive into, removed when the block ends unless `keep` moved it.
+
+        `name`: what is received. If the block raises a retryable error, what came is left under it for the next
+        attempt.
+        """
+        if self._is_local:  # beside the stored files, so that keeping it is a rename
+            folder = Path(self._root) / INCOMING
+        else:
+            folder = Path(tempfile.gettempdir()) / f"switchboard-incoming-{os.getuid()}"
+        incoming = Incoming(folder, f"{self._root} {name}" if name else None, private=not self._is_local)
+        try:
+            yield incoming
+        except (CallError, asyncio.CancelledError) as error:
+            if not isinstance(error, CallError) or error.retryable:
+                incoming.leave()
+            raise
+        finally:
+            incoming.close()
+
+    def keep(self, incoming: Incoming) -> tuple[str, str]:
+        """Store a received file under its content's name; (uri, sha256). The same content gives the same file."""
+        sha256 = incoming.finish()
+        target = f"{self._root.rstrip('/')}/{sha256[:2]}/{sha256}"
+        try:
+            # A local file is put in place of one that may have been damaged since; a remote one costs an upload.
+            if self._is_local or not self._has(target, incoming.size):
+                self._place(incoming.path, target)
+        except Exception as error:  # each object store has its own exceptions
+            raise StorageError(f"A recording could not be stored ({type(error).__name__}).") from error
+        return self._fs.unstrip_protocol(target), sha256
+
+    def _has(self, target: str, size: int) -> bool:
+        return bool(self._fs.exists(target)) and self._fs.size(target) == size
+
+    def _place(self, path: Path, target: str) -> None:
+        if self._is_local:
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+        else:
+            self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
+            self._fs.put_file(str(path), target)  # an object store shows an object when it is complete
+
+
+def all_stored(recordings: Sequence[Recording]) -> bool:
+    """Whether every recording is still in the store. Raises `StorageError` if the store cannot be read."""
+    return not any(flaw_of(recording, deep=False) for recording in recordings)
+
+
+def flaw_of(recording: Recording, deep: bool = True) -> str | None:
+    """Return why a stored recording cannot be used; None if it is intact.
+
+    Its size is checked and, with `deep`, a local file of up to `CHECKED_BYTES` is read and hashed: object stores have
+    checksums of their own. Raises `StorageError` if the store cannot be read.
+    """
+    try:
+        fs, path = fsspec.core.url_to_fs(recording.uri)
+        return _flaw(fs, path, recording, deep)
+    except Exception as error:  # each object store has its own exceptions
+        raise StorageError(f"The recording storage cannot be read ({type(error).__name__}).") from error
+
+
+def _flaw(fs: Any, path: str, recording: Recording, deep: bool) -> str | None:
+    if not fs.exists(path):
+        return "was gone"
+    if fs.size(path) != recording.size_bytes:
+        return _DAMAGED
+    if not deep or not isinstance(fs, LocalFileSystem) or recording.size_bytes > CHECKED_BYTES:
+        return None
+    with Path(path).open("rb") as file:
+        return None if hashlib.file_digest(file, "sha256").hexdigest() == recording.sha256 else _DAMAGED

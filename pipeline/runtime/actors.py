@@ -1,0 +1,308 @@
+"""The workers on a Ray cluster: two Serve deployments around the engines, and Ray tasks for CPU work.
+
+Deployments are named by role, so that dashboards outlive models. What travels through the object store points at sound
+in scratch files; a replica reads what it needs of them when it needs it.
+"""
+
+import asyncio
+import contextlib
+import copy
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ray
+from ray import serve
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayTaskError,
+    WorkerCrashedError,
+)
+from ray.serve.exceptions import BackPressureError
+from ray.serve.handle import DeploymentHandle
+
+from pipeline.asr.engine import AsrOptions
+from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
+from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
+from pipeline.runtime.batching import Batcher
+from pipeline.runtime.diarizer import DiarizerReplica
+from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
+from pipeline.runtime.task_limiter import TaskLimiter
+from pipeline.runtime.workers import Held, Recognition, Samples, opened
+
+T = TypeVar("T")
+log = logging.getLogger("ray.serve")
+TRIES_BESIDE_OTHERS = 2  # deaths of its replica after which a request is tried alone
+TRIES_ALONE = 2  # deaths of a replica that ran nothing else, after which the request is to blame
+CLUSTER_SECONDS = 5.0  # for which the resources of the cluster are cached
+TRIES_OF_A_TASK = 2  # for a CPU task whose process dies
+AHEAD_OF_RAY = 1  # CPU tasks that wait in Ray's queue, so that no processor waits for the next
+KILLED_SECONDS = 10.0  # to wait until a canceled task has ended
+AHEAD = 1  # batches of recognition that are prepared while the device is busy
+READERS = 8  # chunks of a batch read at once: an object store has a latency for each
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChunk:
+    """A chunk in the queue. It points at its sound, which is read when its batch is formed."""
+
+    audio: Audio
+    chunk: Chunk
+    vocabulary: tuple[str, ...] = ()
+
+
+class TranscriberReplica(Replica):
+    """Recognition. Chunks of all waiting calls share batches; a chunk whose sound cannot be read fails alone."""
+
+    def __init__(self, options: dict[str, Any], store: str | None = None) -> None:
+        from pipeline import asr
+
+        self._engine = asr.load(AsrOptions.model_validate(options), Path(store) if store else None)
+        self._readers = ThreadPoolExecutor(READERS)
+        size, at_once = self._engine.batch_size, self._engine.batches_at_once
+        self._texts: Batcher[PendingChunk, ChunkText] = Batcher(self._transcribe, size, at_once, AHEAD)
+        self._again: Batcher[PendingChunk, ChunkText] = Batcher(self._transcribe_with_fallback, 1, at_once)
+        self._exclusive = Exclusive(self._texts, self._again)
+
+    async def recognition(self) -> Recognition:
+        return Recognition(self._engine.name, self._engine.max_chunk_seconds, self._engine.packing)
+
+    async def transcribe(
+        self,
+        audio: AudioRef,
+        chunks: Sequence[Chunk],
+        vocabulary: Sequence[str] = (),
+        with_fallback: bool = False,
+        alone: bool = False,
+    ) -> list[ChunkText]:
+        queue = self._again if with_fallback else self._texts
+        return await submit(queue, await _pending(audio, chunks, vocabulary), alone)
+
+    def _transcribe_with_fallback(self, batch: list[PendingChunk]) -> list[ChunkText | Exception]:
+        return self._transcribe(batch, with_fallback=True)
+
+    def _transcribe(self, batch: list[PendingChunk], with_fallback: bool = False) -> list[ChunkText | Exception]:
+        """The texts of the chunks that can be read, and the errors of those that cannot."""
+        found = list(self._readers.map(_read, batch))
+        readable = [(one, wanted) for one, wanted in zip(found, batch, strict=True) if not isinstance(one, Exception)]
+        texts: list[ChunkText] = []
+        if readable:
+            words = [wanted.vocabulary for _, wanted in readable]
+            texts = self._engine.transcribe(
+                [samples for samples, _ in readable], [wanted.chunk for _, wanted in readable], words, with_fallback
+            )
+        if len(texts) != len(readable):
+            raise EngineError(f"The engine answered for {len(texts)} of {len(readable)} chunks.")
+        answers = iter(texts)
+        return [one if isinstance(one, Exception) else next(answers) for one in found]
+
+
+Transcriber = serve.deployment(name="Transcriber")(TranscriberReplica)
+Diarizer = serve.deployment(name="Diarizer")(DiarizerReplica)
+
+
+async def _pending(audio: AudioRef, chunks: Sequence[Chunk], vocabulary: Sequence[str] = ()) -> list[PendingChunk]:
+    sound = (await audio[0]).audio
+    return [PendingChunk(sound, chunk, tuple(vocabulary)) for chunk in chunks]
+
+
+def _read(wanted: PendingChunk) -> Samples | Exception:
+    try:
+        return wanted.audio.sound(wanted.chunk)
+    except Exception as error:
+        return error
+
+
+class RayWorkers:
+    """The `Workers` of the cluster.
+
+    A request whose replica dies is sent again after `pause` seconds, and waits if there is no replica. After two deaths
+    the request may be the cause, or only have been there: from then on it runs alone in a replica (quarantine). If that
+    dies twice more, the request is to blame: `WorkerLost`. Other requests are retried without limit.
+
+    A CPU task whose worker dies runs again, once; then it raises `TaskLost`, a failure of this call alone, because a
+    worker runs one task. Ray itself never runs a task again: it would also do so after the caller has left. When the
+    caller leaves (a deadline, a superseded call, a lost lease), a task is killed with its process, and items of a
+    request that are not in a batch yet are dropped. Ray gets no more CPU tasks than this process's share of the cluster
+    can run, and one to wait (`task_limiter.py` says why, and who is next).
+    """
+
+    def __init__(
+        self,
+        transcriber: DeploymentHandle,
+        diarizer: DeploymentHandle,
+        cpus_per_task: float = 1.0,
+        pause: float = 0.5,
+    ) -> None:
+        self._transcriber = transcriber
+        self._diarizer = diarizer
+        self._compute = ray.remote(num_cpus=cpus_per_task, max_retries=0)(_run)
+        self._hold = ray.remote(num_cpus=cpus_per_task, max_retries=0, num_returns=2)(_run_and_tell)
+        self._pause = pause
+        self._cpus_per_task = cpus_per_task
+        self._sharing = 1
+        self._tasks: tuple[float, int] = (-math.inf, 1)  # when the cluster was asked, and how many tasks it can run
+        self._limiter = TaskLimiter(self._part, AHEAD_OF_RAY)
+        self._owner: Hashable = None
+
+    def of(self, owner: Hashable) -> "RayWorkers":
+        """The same workers for calls of one owner: CPU tasks of several owners take turns."""
+        theirs = copy.copy(self)
+        theirs._owner = owner
+        return theirs
+
+    def set_peer_count(self, sharing: int) -> None:
+        """Set how many processes share this cluster, this one included."""
+        self._sharing = max(1, sharing)
+
+    def _part(self) -> int:
+        if time.monotonic() - self._tasks[0] > CLUSTER_SECONDS:
+            cpus = ray.cluster_resources().get("CPU", 0.0)
+            self._tasks = (time.monotonic(), int(cpus / self._cpus_per_task))
+        return math.ceil(self._tasks[1] / self._sharing)
+
+    async def recognition(self) -> Recognition:
+        while True:  # it does not use the engine, so no replica dies of it
+            try:
+                return await _unwrapped(self._transcriber.recognition.remote())
+            except LOST as error:
+                await self._wait_for_another(error)
+
+    async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
+        async with self._limiter.of(self._owner):
+            for _ in range(TRIES_OF_A_TASK - 1):
+                with contextlib.suppress(TaskLost):
+                    return await _or_killed(self._compute.remote(fn, *map(opened, args)))
+            return await _or_killed(self._compute.remote(fn, *map(opened, args)))
+
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
+        async with self._limiter.of(self._owner):
+            for _ in range(TRIES_OF_A_TASK - 1):
+                with contextlib.suppress(TaskLost):
+                    return await self._held(fn, args)
+            return await self._held(fn, args)
+
+    async def _held(self, fn: Callable[..., Any], args: Sequence[Any]) -> Held:
+        result, done = self._hold.remote(fn, *map(opened, args))
+        await _or_killed(done)
+        return Held(result)
+
+    async def transcribe(
+        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+    ) -> list[ChunkText]:
+        return await self._ask(  # type: ignore[no-any-return]
+            self._transcriber, "transcribe", [audio.inside], chunks, tuple(vocabulary), with_fallback
+        )
+
+    async def diarize(self, audio: Held) -> Diarization:
+        return await self._ask(self._diarizer, "diarize", [audio.inside])  # type: ignore[no-any-return]
+
+    async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+        return await self._ask(self._diarizer, "voiceprint", [audio.inside], channel, speech)  # type: ignore[no-any-return]
+
+    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+        return await self._ask(self._diarizer, "voices", [audio.inside], channel, speech)  # type: ignore[no-any-return]
+
+    async def _ask(self, replicas: DeploymentHandle, method: str, *args: Any) -> Any:
+        beside_others = alone = 0  # deaths of a replica that ran this request
+        while alone < TRIES_ALONE:
+            begun = False
+            try:
+                if beside_others < TRIES_BESIDE_OTHERS:
+                    return await _or_dropped(getattr(replicas, method).remote(*args))
+                async for word in _streamed(replicas.options(stream=True).alone.remote(method, *args)):
+                    if begun:
+                        return word
+                    begun = True
+                raise EngineError(f"The replica ended without an answer to {method}.")
+            except LOST as error:
+                alone += begun
+                beside_others += not begun and not isinstance(error, BackPressureError)
+                await self._wait_for_another(error)
+        raise WorkerLost(
+            f"The process of an engine died {TRIES_ALONE} times on this call ({method}) with nothing else running, and "
+            "before that beside others: the recording crashes it."
+        )
+
+    async def _wait_for_another(self, error: Exception) -> None:
+        """Wait `pause` seconds: Serve keeps a request until there is a replica, and knows dead ones at once."""
+        log.warning("engine replica lost: %s", type(error).__name__)
+        await asyncio.sleep(self._pause)
+
+
+class TaskLost(EngineLost):
+    """The process of a CPU task died each time it was tried."""
+
+    code = "worker_lost"  # of a call that has no attempts left
+
+
+LOST = (ActorDiedError, ActorUnavailableError, BackPressureError)
+
+
+def _run(fn: Callable[..., T], *args: Any) -> T:
+    """The body of every CPU task: `fn` does the work."""
+    return fn(*args)
+
+
+def _run_and_tell(fn: Callable[..., T], *args: Any) -> tuple[T, None]:
+    """Two results: one that stays where it is, and a small one to wait for, which raises what `fn` raised."""
+    return fn(*args), None
+
+
+async def _or_killed(task: Any) -> Any:
+    """What a CPU task answers. When the caller is canceled, the task's process is killed."""
+    try:
+        return await _unwrapped(task)
+    except asyncio.CancelledError:
+        ray.cancel(task, force=True)
+        await asyncio.wait([asyncio.ensure_future(_ended(task))], timeout=KILLED_SECONDS)
+        raise
+
+
+async def _ended(task: Any) -> None:
+    with contextlib.suppress(Exception):
+        await task
+
+
+async def _or_dropped(response: Any) -> Any:
+    """What a replica answers. When the caller is canceled, so is the request, which Serve does not do."""
+    try:
+        return await _unwrapped(response)
+    except asyncio.CancelledError:
+        if hasattr(response, "cancel"):
+            response.cancel()
+        raise
+
+
+async def _streamed(answers: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Each answer as it comes, with errors as `_unwrapped` raises them."""
+    while True:
+        try:
+            yield await _unwrapped(anext(answers))
+        except StopAsyncIteration:
+            return
+
+
+async def _unwrapped(awaitable: Awaitable[T]) -> T:
+    """Raise the error of the other process, not Ray's wrapper around it."""
+    try:
+        return await awaitable
+    except RayTaskError as error:
+        cause = error.cause if isinstance(error.cause, Exception) else error
+        if isinstance(cause, CallError | ActorDiedError | ActorUnavailableError):
+            raise cause from None
+        log.error("a task or an engine failed", exc_info=error)
+        raise EngineError(f"Unexpected {type(cause).__name__} in the pipeline.") from error
+    except (WorkerCrashedError, OutOfMemoryError, NodeDiedError) as error:
+        raise TaskLost("The process of a CPU task died each time. Check the memory of the node.") from error
+    except ObjectLostError as error:
+        raise EngineLost("A lost node held data of this call; it is made again.") from error

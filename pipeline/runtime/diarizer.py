@@ -1,0 +1,104 @@
+"""The Diarizer: mixed recordings of many calls share the batches of the networks. Does not use Ray.
+
+A call never has more than two batches of its windows in the queue, so calls take turns, and the sound that is held of
+a long one is bounded.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pipeline.diarization.engine import DiarizationOptions
+from pipeline.domain.speech import Diarization, Span, Voiceprint
+from pipeline.runtime.batching import Batcher
+from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
+from pipeline.runtime.workers import Samples, spoken
+
+AHEAD = 2  # batches of one call in the queue at once: one is running while the next is read
+READERS = 8  # calls whose sound is read at once: an object store answers each after a while
+
+Spoken = Callable[[], list[Samples]]
+Piece = Callable[[], Samples]
+
+
+class DiarizerReplica(Replica):
+    """Speaker separation of mixed recordings, and voiceprints. A call that cannot be read or concluded fails alone."""
+
+    def __init__(self, options: dict[str, Any], store: str | None = None) -> None:
+        from pipeline import diarization
+
+        self._engine = diarization.load(DiarizationOptions.model_validate(options), Path(store) if store else None)
+        self._device = threading.Lock()  # the engine is not re-entrant, and two queues lead to it
+        self._readers = ThreadPoolExecutor(READERS)
+        self._parts: Batcher[Any, Any] = Batcher(self._hear, self._engine.batch_size)
+        self._voices: Batcher[Spoken, Voiceprint | None] = Batcher(self._voice, size=1)
+        # One call at a time: clustering is what takes memory in a long one.
+        self._conclusions: Batcher[list[Any], Diarization] = Batcher(self._conclude, size=1)
+        # A batch is read and embedded at once; between two of them other calls have their turn.
+        self._pieces: Batcher[Piece, Voiceprint | None] = Batcher(self._voices_of, self._engine.batch_size)
+        self._exclusive = Exclusive(self._parts, self._voices, self._pieces, self._conclusions)
+
+    async def diarize(self, audio: AudioRef, alone: bool = False) -> Diarization:
+        """Who spoke when in channel 0 of `audio`."""
+        heard = await self._heard(self._engine.parts((await audio[0]).audio), alone)
+        (found,) = await submit(self._conclusions, [heard], alone)
+        return found
+
+    async def voiceprint(
+        self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
+    ) -> Voiceprint | None:
+        """A voiceprint of one channel's speech; None when too little was said."""
+        sound = (await audio[0]).audio
+        (found,) = await submit(self._voices, [lambda: spoken(sound, channel, speech)], alone)
+        return found
+
+    async def voices(
+        self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
+    ) -> list[Voiceprint | None]:
+        """The voice in each of several stretches of a channel, by itself; None where nothing can be told."""
+        sound = (await audio[0]).audio
+        pieces = [partial(sound.cut, channel, span.start, span.end) for span in speech]
+        return await submit(self._pieces, pieces, alone)
+
+    async def _heard(self, parts: Iterator[Any], alone: bool) -> list[Any]:
+        """What is heard in all parts of one call, in order."""
+        loop, size = asyncio.get_running_loop(), self._engine.batch_size
+        found: list[Any] = []
+        ahead: deque[asyncio.Task[list[Any]]] = deque()
+        try:
+            while batch := await loop.run_in_executor(self._readers, lambda: list(islice(parts, size))):
+                ahead.append(asyncio.create_task(submit(self._parts, batch, alone)))
+                if len(ahead) == AHEAD:
+                    found += await ahead.popleft()
+            while ahead:
+                found += await ahead.popleft()
+        finally:
+            for task in ahead:
+                task.cancel()
+            await asyncio.gather(*ahead, return_exceptions=True)
+        return found
+
+    def _hear(self, parts: list[Any]) -> Sequence[Any]:
+        with self._device:
+            return self._engine.infer(parts)
+
+    def _voice(self, batch: list[Spoken]) -> list[Voiceprint | None]:
+        (read,) = batch
+        pieces = read()
+        with self._device:
+            return [self._engine.voiceprint(pieces)]
+
+    def _voices_of(self, batch: list[Piece]) -> list[Voiceprint | None]:
+        pieces = [read() for read in batch]
+        with self._device:
+            return self._engine.voices(pieces)
+
+    def _conclude(self, batch: list[list[Any]]) -> list[Diarization]:
+        (heard,) = batch
+        return [self._engine.finalize(heard)]

@@ -1,0 +1,86 @@
+"""What the replicas of both engines have in common. Does not use Ray."""
+
+import asyncio
+import ctypes
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from pipeline.runtime.batching import Batcher
+
+T = TypeVar("T")
+STUCK_SECONDS = 1800.0  # far beyond any batch, on a slow CPU too
+TIDY_SECONDS = 60.0  # after which memory is given back even under constant load
+BEGUN = "begun"  # the first message to a request that runs alone
+BEGUN_SECONDS = 0.1  # for that message to arrive before the engine may die of the request
+AudioRef = list[Any]  # one ObjectRef in a list: Ray would fetch a bare one before the call, on the caller's side
+
+
+class Exclusive:
+    """Lets one request run alone in the process, to find out which one kills it."""
+
+    def __init__(self, *queues: Batcher[Any, Any]) -> None:
+        self.queues = queues
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Nothing else runs in the block; new requests wait."""
+        async with self._turn:
+            try:
+                for queue in self.queues:
+                    queue.pause()
+                while any(queue.busy for queue in self.queues):  # noqa: ASYNC110 (rare, and over within a batch)
+                    await asyncio.sleep(0.02)
+                yield
+            finally:
+                for queue in self.queues:
+                    queue.resume()
+
+
+class Replica:
+    """What both kinds of replicas do: run a request alone, and report their health."""
+
+    _exclusive: Exclusive
+    _tidied, _tidied_at = 0, 0.0  # how many batches had been run when memory was given back last, and when that was
+
+    async def check_health(self) -> None:
+        """Raise if the device hangs: it holds its thread forever, so Serve must replace the replica.
+
+        Also gives memory back, since Serve asks every second: when the queues are empty after work, and once a minute
+        under constant load.
+        """
+        queues = self._exclusive.queues
+        busy = max(queue.busy_seconds for queue in queues)
+        if busy > STUCK_SECONDS:
+            raise RuntimeError(f"The engine has run one batch for {busy:.0f} s.")
+        ran, idle = sum(queue.ran for queue in queues), not any(queue.busy for queue in queues)
+        if ran != self._tidied and (idle or time.monotonic() - self._tidied_at > TIDY_SECONDS):
+            self._tidied, self._tidied_at = ran, time.monotonic()
+            await asyncio.to_thread(give_back)
+
+    async def alone(self, method: str, *args: Any) -> AsyncIterator[Any]:
+        """Yield `BEGUN` as soon as nothing else runs, then what `method` answers.
+
+        A caller that got `BEGUN` and then loses the replica knows that its request is the cause.
+        """
+        async with self._exclusive.alone():
+            yield BEGUN
+            await asyncio.sleep(BEGUN_SECONDS)
+            yield await getattr(self, method)(*args, alone=True)
+
+
+async def submit(queue: Batcher[Any, T], items: Sequence[Any], alone: bool) -> list[T]:
+    """The results of `items`; `alone` within `Exclusive.alone` only."""
+    return await (queue.submit_alone(items) if alone else queue.submit(items))
+
+
+def give_back() -> bool:
+    """Give free memory back to the system; return whether there was any. Takes about 10 ms.
+
+    glibc keeps free memory between pieces in use: after thousands of forward passes of different sizes a process holds
+    twice what it needs. Does nothing with other C libraries.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return bool(trim and trim(0))

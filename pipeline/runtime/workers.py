@@ -1,0 +1,197 @@
+"""Where heavy work runs: in this process (`LocalWorkers`) or on a Ray cluster (`actors.RayWorkers`).
+
+`process.py` knows only the protocol, so a notebook runs what production runs.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
+from pipeline.runtime.cancel import cancellable
+
+Samples = npt.NDArray[np.float32]
+
+VOICE_SECONDS = 180.0  # of speech that a voiceprint is made from: more changes nothing and costs memory
+
+
+class Held:
+    """A handle on a result that stays where it was made. Only `Workers` looks inside."""
+
+    __slots__ = ("inside",)
+
+    def __init__(self, inside: Any) -> None:
+        self.inside = inside
+
+
+def opened(arg: Any) -> Any:
+    """Return what a handle holds; any other argument as it is."""
+    return arg.inside if isinstance(arg, Held) else arg
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """The recognizer's name, its longest chunk, and whether pauses may be left out of a chunk."""
+
+    engine: str
+    max_chunk_seconds: float
+    packing: bool = True
+
+
+class Workers(Protocol):
+    """What `process` asks for. Every method may raise `EngineError`; `compute` and `hold` pass on what `fn` raises.
+
+    `audio` is always a `Held` of `pipeline.audio.analyze.Loaded`.
+    """
+
+    def of(self, owner: Hashable) -> "Workers":
+        """The same workers for calls of one owner (a workspace): owners that share CPUs take turns."""
+
+    async def recognition(self) -> Recognition:
+        """The recognizer in use."""
+
+    async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Run a CPU function outside the event loop; `Held` arguments arrive as what they hold."""
+
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
+        """Like `compute`, but the result stays there and a handle comes back. If canceled, it ends when `fn` has ended:
+        what `fn` wrote can be removed then."""
+
+    async def transcribe(
+        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+    ) -> list[ChunkText]:
+        """Recognize chunks; results in the order of `chunks`. See `pipeline.asr.Engine` for the rest."""
+
+    async def diarize(self, audio: Held) -> Diarization:
+        """Who spoke when in channel 0 of `audio`."""
+
+    async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+        """A voiceprint of one channel's speech; None when too little was said."""
+
+    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+        """The voiceprint of each of several stretches of a channel; None if too little was said."""
+
+
+class LocalWorkers:
+    """Everything in this process, heavy work in threads: for notebooks, `switchboard process` and tests.
+
+    `transcriber` is a `pipeline.asr.Engine`, `diarizer` a `pipeline.diarization.Engine`; a factory may be given
+    in place of an engine, and is then called at first use.
+    """
+
+    def __init__(self, transcriber: Any, diarizer: Any) -> None:
+        self._engines = {"transcriber": transcriber, "diarizer": diarizer}
+        self._loading = {name: asyncio.Lock() for name in self._engines}
+        self._room: dict[str, asyncio.Semaphore] = {}  # as many requests at a time as the engine runs
+
+    def of(self, owner: Hashable) -> "LocalWorkers":
+        return self  # the operating system schedules threads
+
+    async def _engine(self, name: str) -> Any:
+        async with self._loading[name]:
+            engine = self._engines[name]
+            if callable(engine) and not hasattr(engine, "name"):
+                engine = self._engines[name] = await asyncio.to_thread(engine)
+            self._room.setdefault(name, asyncio.Semaphore(engine.batches_at_once if name == "transcriber" else 1))
+        return engine
+
+    async def recognition(self) -> Recognition:
+        engine = await self._engine("transcriber")
+        return Recognition(engine.name, engine.max_chunk_seconds, engine.packing)
+
+    async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """A function that checks `is_cancelled` stops when the caller leaves; any other runs to its end."""
+        with cancellable() as left:
+            try:
+                return await asyncio.to_thread(fn, *map(opened, args))
+            except asyncio.CancelledError:
+                left.set()
+                raise
+
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
+        with cancellable() as left:
+            work = asyncio.ensure_future(asyncio.to_thread(fn, *map(opened, args)))
+            try:
+                return Held(await asyncio.shield(work))
+            except asyncio.CancelledError:
+                left.set()
+                await asyncio.wait([work])
+                work.cancelled() or work.exception()  # mark it as retrieved
+                raise
+
+    async def transcribe(
+        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+    ) -> list[ChunkText]:
+        return await self._in_batches(
+            audio,
+            chunks,
+            lambda engine, samples, batch: engine.transcribe(samples, batch, [vocabulary] * len(batch), with_fallback),
+        )
+
+    async def diarize(self, audio: Held) -> Diarization:
+        return await self._run("diarizer", lambda engine: engine.diarize(audio.inside.audio))  # type: ignore[no-any-return]
+
+    async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+        return await self._run(  # type: ignore[no-any-return]
+            "diarizer", lambda engine: engine.voiceprint(spoken(audio.inside.audio, channel, speech))
+        )
+
+    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+        sound = audio.inside.audio
+        return await self._run(  # type: ignore[no-any-return]
+            "diarizer", lambda engine: engine.voices([sound.cut(channel, span.start, span.end) for span in speech])
+        )
+
+    async def _in_batches(
+        self, audio: Held, chunks: Sequence[Chunk], ask: Callable[[Any, list[Samples], list[Chunk]], list[Any]]
+    ) -> list[Any]:
+        """Run as many batches at once as the transcriber takes; only their sound is in memory.
+
+        Chunks of similar length share a batch.
+        """
+        engine = await self._engine("transcriber")
+        order = sorted(range(len(chunks)), key=lambda at: chunks[at].seconds)
+        size = min(engine.batch_size, max(1, math.ceil(len(order) / engine.batches_at_once)))
+        done: dict[int, Any] = {}
+
+        async def one(rows: Sequence[int]) -> None:
+            batch = [chunks[at] for at in rows]
+            texts = await self._run("transcriber", lambda engine: ask(engine, pieces(audio.inside.audio, batch), batch))
+            done.update(zip(rows, texts, strict=True))
+
+        batches = [asyncio.create_task(one(order[at : at + size])) for at in range(0, len(order), size)]
+        try:
+            await asyncio.gather(*batches)
+        finally:
+            for batch in batches:
+                batch.cancel()  # one failure fails all
+        return [done[at] for at in range(len(chunks))]
+
+    async def _run(self, name: str, ask: Callable[[Any], Any]) -> Any:
+        """A thread cannot be stopped: if the caller leaves, its place stays taken until it is done."""
+        engine = await self._engine(name)
+        await self._room[name].acquire()
+        work = asyncio.ensure_future(asyncio.to_thread(ask, engine))
+        work.add_done_callback(lambda _: self._room[name].release())
+        return await asyncio.shield(work)
+
+
+def pieces(audio: Audio, chunks: Sequence[Chunk]) -> list[Samples]:
+    """The samples of each chunk, float32 mono at 16 kHz. May raise `StorageError`."""
+    return [audio.sound(chunk) for chunk in chunks]
+
+
+def spoken(audio: Audio, channel: int, speech: Sequence[Span], seconds: float = VOICE_SECONDS) -> list[Samples]:
+    """The samples of the longest spans of speech of one channel, at most so many seconds in all, in order of time."""
+    chosen, left = [], seconds
+    for span in sorted(speech, key=lambda span: -span.duration):
+        if left <= 0:
+            break
+        chosen.append(Span(span.start, min(span.end, span.start + left)))
+        left -= chosen[-1].duration
+    return [audio.cut(channel, span.start, span.end) for span in sorted(chosen, key=lambda span: span.start)]

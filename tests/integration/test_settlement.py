@@ -1,0 +1,117 @@
+"""What a call held is charged to its team once, whatever process dies around its end."""
+
+import asyncio
+import io
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pytest
+import soundfile
+
+from db import queue
+from db.queue import Pace
+from serve_app.cli.file_server import FileServer
+from serve_app.conductor.loop import ConductorLoop
+from tests.chaos.deadly_conductor import OPTIONS, conducting
+from tests.cluster import ROOT
+from tests.postgres import World
+
+SPEED = 100.0  # seconds of audio that other calls get done in a second: what a second of a place is worth
+ALONE = OPTIONS.model_copy(update={"concurrency": 1, "guests": 0, "drain_seconds": 0})
+
+
+@asynccontextmanager
+async def conductor(world: World, folder: Path, fetches_only: bool = False) -> AsyncIterator[ConductorLoop]:
+    loop = conducting(world.database, folder.as_uri(), ALONE)
+    if fetches_only:
+        loop._suspect = uuid4()  # as if a quarantined job ran: no other call begins
+    await loop.start()
+    try:
+        yield loop
+    finally:
+        await loop.stop()
+
+
+async def until(world: World, query: str, count: int = 1) -> list[Any]:
+    async with asyncio.timeout(180):
+        while len(rows := await world.rows(query)) < count:
+            await asyncio.sleep(0.05)
+        return rows
+
+
+@pytest.fixture
+async def fetched(world: World, tmp_path: Path) -> AsyncIterator[Path]:
+    """A call of each of two teams, fetched and not begun; the folder of their recordings."""
+    await queue.note_paces(world.database, [Pace("call", 2, 10, 60.0 * SPEED, 60.0)])
+    sound = io.BytesIO()
+    soundfile.write(sound, np.zeros((16000, 2)) + 0.01, 8000, format="WAV", subtype="PCM_16")
+    recording = tmp_path / "call.wav"
+    recording.write_bytes(sound.getvalue())
+    with FileServer() as files:
+        for sender in (world.scoped, world.other_scoped):
+            await world.submit(sender, call_id=uuid4(), recording_url=files.add(recording), duration=2)
+        async with conductor(world, tmp_path, fetches_only=True):
+            await until(world, "SELECT FROM jobs WHERE state = 'queued'", 2)
+        yield tmp_path
+
+
+async def killed(world: World, folder: Path, moment: str) -> None:
+    """Run a Conductor's process that is killed around the commit that ends its first call."""
+    command = (sys.executable, "-m", "tests.chaos.dies_at_the_end", world.database.url, folder.as_uri(), moment)
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
+    try:
+        assert await asyncio.wait_for(process.wait(), 180) == -signal.SIGKILL
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+CHARGED = """
+    SELECT j.team_id, t.ended - t.began AS charged, extract(epoch FROM j.finished_at - j.started_at)::float AS held,
+        j.attempts
+    FROM jobs j JOIN turns t ON t.team_id = j.team_id AND t.live = j.live
+    WHERE j.state = 'done' AND t.generation = (SELECT max(generation) FROM turns) ORDER BY j.finished_at LIMIT 1
+"""
+
+
+async def charged_once(world: World) -> Any:
+    """The call that ended first: its team pays for the seconds that it held a place, and for no others."""
+    (row,) = await until(world, CHARGED)
+    assert row["charged"] == pytest.approx(SPEED * row["held"], rel=0.25), "in seconds of audio"
+    return row
+
+
+async def test_a_process_that_is_killed_after_a_call_has_ended_has_charged_for_it(world: World, fetched: Path) -> None:
+    await killed(world, fetched, "after")
+    row = await charged_once(world)
+    async with conductor(world, fetched):
+        await until(world, "SELECT FROM calls WHERE state = 'completed'", 2)
+    assert await charged_once(world) == row, "not once more by others"
+
+
+async def test_a_process_that_is_killed_before_a_call_has_ended_leaves_it_to_the_next_which_charges_for_it(
+    world: World, fetched: Path
+) -> None:
+    await killed(world, fetched, "before")
+    (job,) = await world.rows("SELECT id FROM jobs WHERE state = 'running'")
+    async with conductor(world, fetched):
+        await until(world, "SELECT FROM jobs WHERE state = 'done'")
+        row = await charged_once(world)
+        await until(world, "SELECT FROM calls WHERE state = 'completed'", 2)
+    (first,) = await world.rows("SELECT id FROM jobs ORDER BY finished_at LIMIT 1")
+    assert (first["id"], row["attempts"]) == (job["id"], 2)
+
+
+async def test_a_process_that_leaves_in_the_middle_of_a_call_has_charged_for_it(world: World, fetched: Path) -> None:
+    async with conductor(world, fetched):
+        (job,) = await until(world, "SELECT team_id FROM jobs WHERE state = 'running'")
+        await asyncio.sleep(0.5)
+    (row,) = await world.rows("SELECT ended - began AS charged FROM turns WHERE team_id = :team", team=job["team_id"])
+    assert row["charged"] > 0.4 * SPEED

@@ -1,0 +1,26 @@
+"""How submissions merge and how a call's state moves: the model that the SQL function `submit_call` must agree with."""
+
+from dataclasses import fields, replace
+
+from pipeline.domain.call import Call, CallState, Submission
+
+
+def merge(call: Call | None, submission: Submission) -> Call:
+    """Latest value wins, field by field; a field that the submission does not carry keeps its value."""
+    carried = {f.name: getattr(submission, f.name) for f in fields(submission)}
+    if call is None:
+        return Call(**carried)
+    return replace(call, **{name: value for name, value in carried.items() if value is not None})
+
+
+def next_state(state: CallState | None, submission: Submission, same_recording: bool = False) -> CallState:
+    """The state after `submission`.
+
+    `same_recording`: the merged record names the recording that its latest job already works on (or has done).
+    A submission without a recording never takes a call back to `received`.
+    """
+    if submission.recording_url is None:
+        return state or CallState.RECEIVED
+    if same_recording and state in (CallState.TRANSCRIBING, CallState.COMPLETED):
+        return state
+    return CallState.TRANSCRIBING
