@@ -12,14 +12,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 from serve_app.service import ray_access, run_folder
 
-pytest_plugins = ["tests.postgres", "tests.engines", "tests.llm_server"]
+pytest_plugins = ["tests.postgres", "tests.engines", "tests.llm_server", "tests.progress"]
 
 # The same examples each time: what fails, fails for whoever made the change. HYPOTHESIS_PROFILE=explore tries others.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
-WITH_THE_SERVICE = ("tests/acceptance/", "tests/chaos/")
+WITH_THE_SERVICE = ("tests/acceptance/", "tests/chaos/test_storm.py")
 
 
 def pytest_configure() -> None:
@@ -29,14 +29,6 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     run_folder.discard_own()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Name what failed, and why, at once: a run of many minutes may be ended before its summary."""
-    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
-        crash = getattr(report.longrepr, "reprcrash", None)
-        print(f"\n{report.when} failed: {report.nodeid}", crash or report.longreprtext, sep="\n    ", flush=True)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -49,5 +41,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", 1)[0]
             return "the whole service" if file.startswith(WITH_THE_SERVICE) else file
+
+        def remove_node(self, node: Any) -> str | None:
+            """The test whose process died is not run again: it would take the next process along."""
+            units = self.assigned_work[node].values()
+            died = next(((unit, test) for unit in units for test, done in unit.items() if not done), None)
+            if died is not None:
+                unit, test = died
+                unit[test] = True
+            super().remove_node(node)
+            return died and died[1]
 
     return ByPlace(config, log)
