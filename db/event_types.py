@@ -20,8 +20,15 @@ class EventType:
     description: str  # for receivers; a first sentence that stands alone
     condition: str
     parts: tuple[str, ...] = ()  # those of PARTS that it may carry
+    details: str = ""  # SQL over `moved`, the row of `calls`: a JSON object of what `data` holds besides
 
 
+_DELAY = """
+    SELECT jsonb_build_object('delay', jsonb_build_object(
+        'code', j.error_code, 'message', left(j.error_message, 1000), 'attempts', j.attempts,
+        'nextTry', event_time(j.not_before)
+    )) FROM jobs j WHERE j.id = moved.job_id
+"""
 _JOB_CHANGED = (
     "old.state IS DISTINCT FROM new.state OR old.job_id IS DISTINCT FROM new.job_id AND new.job_id IS NOT NULL"
 )
@@ -33,6 +40,12 @@ EVENT_TYPES: tuple[EventType, ...] = (
         "There is a recording to process. Sent again, with another `jobId`, when another recording replaces it or a "
         "failed one is sent again.",
         f"new.state = 'transcribing' AND ({_JOB_CHANGED})",
+    ),
+    EventType(
+        "call.delayed",
+        "A try failed, and the next one is a minute or more away; `delay` says why and when. Sent once per job.",
+        "new.state = 'transcribing' AND new.delayed_job = new.job_id AND old.delayed_job IS DISTINCT FROM new.job_id",
+        details=_DELAY,
     ),
     EventType(
         "call.completed",
@@ -56,11 +69,14 @@ def parts(name: str) -> tuple[str, ...]:
 
 
 def functions() -> str:
-    """Return the SQL functions `event_types_of` and `event_parts`, which `write_event` and `note_event` call."""
+    """Return the SQL functions `event_types_of`, `event_parts` and `event_details`, which `write_event` and
+    `note_event` call.
+    """
     types = ",\n        ".join(f"CASE WHEN {kind.condition} THEN '{kind.name}' END" for kind in EVENT_TYPES)
     carried = " ".join(
         f"WHEN '{kind.name}' THEN ARRAY[{', '.join(repr(part) for part in kind.parts)}]::text[]" for kind in EVENT_TYPES
     )
+    details = " ".join(f"WHEN '{kind.name}' THEN ({kind.details.strip()})" for kind in EVENT_TYPES if kind.details)
     return f"""
 -- Written from db/event_types.py.
 
@@ -74,5 +90,10 @@ END $$;
 CREATE OR REPLACE FUNCTION event_parts(kind text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN CASE kind {carried} ELSE '{{}}' END;
+END $$;
+
+CREATE OR REPLACE FUNCTION event_details(kind text, moved calls) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN coalesce(CASE kind {details} END, '{{}}');
 END $$;
 """

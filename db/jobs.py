@@ -22,6 +22,7 @@ from pipeline.domain.stage import Stage
 from pipeline.errors import CallError, LeaseLost, RecordingError
 
 WAKE_CHANNEL = "switchboard_jobs"
+TOLD_FROM = 60.0  # seconds of a wait that is an event (call.delayed): shorter ones are usual while a PBX still writes
 VOICES = (Stage.DIARIZATION, Stage.RECLUSTERING, Stage.VOICEPRINT)  # stages that leave voiceprints behind
 
 
@@ -186,18 +187,29 @@ async def retry(
 ) -> None:
     """Back to the queue for `delay` seconds, with the reason; charge what was `held`. Raises LeaseLost.
 
-    Where the recording got a newer address meanwhile, what the old one answered is no reason to wait.
+    Where the recording got a newer address meanwhile, what the old one answered is no reason to wait. The first wait of
+    `TOLD_FROM` or more is an event.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await lock(connection, lease)
+        pause = 0 if _has_newer_address(row, lease, error) else delay
         await change(
             connection,
             lease,
-            **_waiting(lease, 0 if _has_newer_address(row, lease, error) else delay),
+            **_waiting(lease, pause),
             **_reason(error),
             failures=jobs.c.failures + (1 if counts_as_failure else 0),
         )
+        if pause >= TOLD_FROM and lease.job.kind == "process":
+            await _note_delay(connection, lease)
         await settle(connection, held)
+
+
+async def _note_delay(connection: AsyncConnection, lease: Lease) -> None:
+    not_told = calls.c.delayed_job.is_distinct_from(lease.job.job_id)
+    await connection.execute(
+        sa.update(calls).where(calls.c.id == lease.call_pk, not_told).values(delayed_job=lease.job.job_id)
+    )
 
 
 async def release(database: Database, leases: Sequence[Lease], held: Sequence[HeldTurn] = ()) -> None:

@@ -72,6 +72,7 @@ class CallSummary:
     created_at: datetime
     updated_at: datetime
     completed_at: datetime | None
+    last_error: Failure | None = None  # of the last try of a job that is still tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +184,7 @@ _SUMMARY = (
         _latest_job.c.not_before,
         _latest_job.c.lease_until,
         _latest_job.c.state.label("job_state"),
+        *(_latest_job.c[name] for name in ("error_code", "error_message", "error_retryable")),
         transcripts.c.language,
     )
     .select_from(calls)
@@ -337,4 +339,7 @@ def _summary(row: Any) -> CallSummary:
         created_at=row.created_at,
         updated_at=row.updated_at,
         completed_at=row.completed_at,
+        last_error=_failure(row.error_code, row.error_message, row.error_retryable)
+        if row.job_state in ("fetching", "queued", "running")
+        else None,
     )

@@ -93,6 +93,7 @@ CREATE TABLE calls (
     completed_at timestamptz,
     analyzed_at timestamptz,
     failed_at timestamptz,
+    delayed_job uuid,  -- the last job of which a long wait for the next try was told (call.delayed)
     CONSTRAINT calls_workspace_id_call_id_key UNIQUE (workspace_id, call_id),
     CONSTRAINT calls_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );

@@ -1,7 +1,9 @@
 """What to do about a failed call, by the code of its failure."""
 
 AGAIN = "`switchboard jobs retry ID` retries it."
-SENDER = "The sender has to publish the recording; then the same submission, or `switchboard jobs retry`, starts over."
+SENDER = (
+    "The sender has to publish the recording; then the same submission, or `switchboard jobs retry ID`, starts over."
+)
 
 ADVICE = {
     "recording_not_ready": "It was never published, or its signed URL expired. " + SENDER,
@@ -35,6 +37,21 @@ ADVICE = {
 }
 
 
-def advice(code: str) -> str:
-    """Return one or two sentences for the person who has to fix it."""
-    return ADVICE.get(code, "The message says what happened. " + AGAIN)
+WAITS = (
+    "`switchboard jobs retry ID` tries it now. If the address is wrong, submit the call again under the same callId "
+    "with the right recordingUrl."
+)
+
+
+def advice(code: str, id_: object = "ID") -> str:
+    """Return one or two sentences for the person who has to fix it; `id_`: of the job or call."""
+    return _naming(ADVICE.get(code, "The message says what happened. " + AGAIN), id_)
+
+
+def waiting_advice(id_: object) -> str:
+    """Return what can be done about a job, or its call, that waits for its next try."""
+    return _naming(WAITS, id_)
+
+
+def _naming(sentence: str, id_: object) -> str:
+    return sentence.replace("retry ID`", f"retry {id_}`")

@@ -55,7 +55,7 @@ def list_(
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing until Ctrl-C.")] = False,
     json_: Json = False,
 ) -> None:
-    """List the latest calls: state, stage, attempts, next try, reason of a failure.
+    """List the latest calls: state, stage, attempts, next try, why a call waits or failed.
 
     Examples:
 

@@ -61,8 +61,10 @@ async def follow(
                 return records
             if time.monotonic() > ends:
                 raise CommandError(
-                    f"After {seconds:.0f} s some calls have not finished.",
-                    "They continue; `switchboard calls list` shows their state.",
+                    "\n  ".join(
+                        (f"After {seconds:.0f} s some calls have not finished.", *progress.unfinished(records))
+                    ),
+                    "They continue; `switchboard calls show ID` says what they wait for.",
                     FAILED,
                 )
             await asyncio.sleep(POLL_SECONDS)
@@ -97,10 +99,17 @@ class _Progress:
             self._live.update(lines)
             return
         for record in records:
-            line = f"{self._name(record)} {record.call.state} {where_it_stands(record.call)}".rstrip()
+            line = self._line(record)
             if self._told.get(str(record.call.call_id)) != line:
                 self._told[str(record.call.call_id)] = line
                 self._console.print(line, markup=False, soft_wrap=True)
+
+    def unfinished(self, records: "Sequence[CallRecord]") -> list[str]:
+        """Return a line for each call that has not ended: where it stands, and why it waits."""
+        return [self._line(record) for record in records if record.call.state not in ENDED]
+
+    def _line(self, record: "CallRecord") -> str:
+        return f"{self._name(record)} {record.call.state} {where_it_stands(record.call)}".rstrip()
 
     def _name(self, record: "CallRecord") -> str:
         return self._names.get(record.call.call_id, str(record.call.call_id))

@@ -8,8 +8,8 @@ import typer
 from rich.text import Text
 
 from serve_app.cli import names, state
-from serve_app.cli.advice import advice
-from serve_app.cli.console import Json, err, moment, out, print_json, print_list, table
+from serve_app.cli.advice import advice, waiting_advice
+from serve_app.cli.console import Json, err, moment, out, plain, print_json, print_list, table
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.since import moment_of, told
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from db.database import Database
     from db.failed import FailedJob, Retried
     from db.views import JobSummary
+    from db.waiting import WaitingJob
 
 STYLES = {
     "fetching": "cyan",
@@ -141,8 +142,11 @@ def failed_(
 
 @app.command()
 def retry(
-    id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="A failed job, or its call.")] = None,
+    id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="A failed or waiting job, or its call.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All jobs that `jobs failed` lists.")] = False,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Jobs that wait for their next try, instead of failed ones: try them now.")
+    ] = False,
     code: Code = None,
     since: Since = None,
     workspace: names.Workspace = None,
@@ -151,18 +155,28 @@ def retry(
 ) -> None:
     """Retry failed jobs: a new job for each call, as if the same recording were submitted again.
 
+    A job that waits for its next try is tried now.
+
     Examples:
 
       switchboard jobs retry 7b6c2f0e-1f7a-4b0a-9d5e-1d2f3a4b5c6d
 
       switchboard jobs retry --code storage_error --since 6h --dry-run
+
+      switchboard jobs retry --waiting --code recording_unreachable
     """
-    if (id_ is None) == (not (all_ or code or since)):
-        raise CommandError("Say what to retry: an ID, or --all, --code or --since.", "", USAGE)
+    if (id_ is None) == (not (all_ or waiting or code or since)):
+        raise CommandError("Say what to retry: an ID, or --all, --waiting, --code or --since.", "", USAGE)
     ids = None if id_ is None else [names.need_uuid(id_, "`switchboard jobs failed` shows the ids.")]
-    found = _failed(workspace, code, since, ids, None)
-    if not found and id_ is not None:
-        raise CommandError(f"{id_} is not a failed job.", "`switchboard jobs failed` lists them.", FAILED)
+    found = [] if waiting else _failed(workspace, code, since, ids, None)
+    if not found and (waiting or id_ is not None):
+        due = _waiting(workspace, code, since, ids)
+        if not due and id_ is not None:
+            raise CommandError(
+                f"{id_} is neither a failed nor a waiting job.", "`switchboard jobs list` shows how jobs stand.", FAILED
+            )
+        _tell_tried(due, set() if dry_run else _try_now(due), dry_run, json_)
+        return
     done = [] if dry_run else _retry([job.job_id for job in found])
     _tell_retried(found, done, dry_run, json_)
 
@@ -198,7 +212,8 @@ def show(
         lines.add_row(name.replace("_", " "), moment(getattr(job, name)))
     if job.error and job.state != "done":
         lines.add_row("error", Text(f"{job.error.code}: {job.error.message}"))
-        lines.add_row("what to do", advice(job.error.code))
+        to_do = waiting_advice(job.job_id) if job.next_try else advice(job.error.code, job.job_id)
+        lines.add_row("what to do", to_do)
     out().print(lines)
 
 
@@ -225,6 +240,43 @@ def _retry(job_ids: list[UUID]) -> "list[Retried]":
         return [one for one in done if one is not None]
 
     return state.run(work)
+
+
+def _waiting(workspace: str | None, code: str | None, since: str | None, ids: list[UUID] | None) -> "list[WaitingJob]":
+    asked = told(since)
+
+    async def work(database: "Database") -> "list[WaitingJob]":
+        from db import waiting
+
+        home = await names.workspace(database, workspace) if workspace else None
+        earliest = await moment_of(database, asked)
+        return await waiting.waiting(database, home.workspace_id if home else None, code, earliest, ids)
+
+    return state.run(work)
+
+
+def _try_now(due: "list[WaitingJob]") -> set[UUID]:
+    async def work(database: "Database") -> set[UUID]:
+        from db import waiting
+
+        return {job.job_id for job in due if await waiting.try_now(database, job.job_id)}
+
+    return state.run(work)
+
+
+def _tell_tried(due: "list[WaitingJob]", tried: set[UUID], dry_run: bool, json_: bool) -> None:
+    if json_:
+        print_json([{**plain(job), "tried": job.job_id in tried} for job in due])
+        return
+    for job in due:
+        what = f"call {job.call_id} ({job.kind}, {job.code}), attempt {job.attempts + 1}"
+        if dry_run:
+            out().print(f"would be tried now: {what}, due {moment(job.next_try)}", soft_wrap=True)
+        elif job.job_id in tried:
+            out().print(f"tried now: {what}", soft_wrap=True)
+        else:
+            out().print(f"left alone: {what}: it no longer waits", soft_wrap=True)
+    err().print(f"{len(due)} would be tried now." if dry_run else f"{len(tried)} of {len(due)} are tried now.")
 
 
 def _tell_retried(found: "list[FailedJob]", done: "list[Retried]", dry_run: bool, json_: bool) -> None:

@@ -110,8 +110,19 @@ def submit(
         records = _stay(sent, file_server, key, url, wait, timeout)
     if json_:
         print_json([_as_json(one, records) for one in sent])
+    else:
+        _show_records(records)
     if _any_failed(sent, records):
         raise typer.Exit(FAILED)
+
+
+def _show_records(records: Sequence[Any]) -> None:
+    """As `switchboard calls show` does, one after another."""
+    from serve_app.cli.render.call import render_call
+
+    for record in records:
+        out().print()
+        render_call(record, out())
 
 
 def _any_failed(sent: Sequence[Sent], records: Sequence[Any]) -> bool:

@@ -112,6 +112,21 @@ class CompletedData(CallData):
     )
 
 
+class Delay(_Part):
+    """Why a try failed, and when the next one is due."""
+
+    code: str = Field(description="Stable, for programs: recording_unreachable, storage_error, ...")
+    message: str = Field(description="A sentence for people.")
+    attempts: int = Field(description="Tries so far.")
+    next_try: datetime
+
+
+class DelayedData(CallData):
+    """The call, and what it waits for."""
+
+    delay: Delay
+
+
 class TrialData(_Part):
     """Of an event that somebody asked for with `switchboard webhooks test`."""
 
@@ -138,7 +153,7 @@ def adapter() -> TypeAdapter[Any]:
 
 
 def _model(kind: EventType) -> type[_Event]:
-    data = CompletedData if kind.parts else CallData
+    data = CompletedData if kind.parts else DelayedData if kind.details else CallData
     name = "".join(word.title() for word in kind.name.split("."))
     fields: dict[str, Any] = {"type": (Literal[kind.name], ...), "data": (data, ...)}
     return create_model(name, __base__=_Event, __doc__=kind.description, **fields)

@@ -15,7 +15,7 @@ from db.database import EVERY_WORKSPACE
 from db.events import Attempt, DeliveryVerdict
 from db.tables import calls as calls_table
 from pipeline.domain.insight import Evidence, Finding, Task
-from pipeline.errors import LeaseLost, NotAudio
+from pipeline.errors import CallError, LeaseLost, NotAudio, RecordingUnreachable
 from serve_app.webhooks import payload
 from tests.postgres import World
 from tests.unit.calls_by_hand import call as call_by_hand
@@ -383,3 +383,40 @@ async def test_what_an_endpoint_may_be_is_checked(world: World) -> None:
         await endpoint(world)
     with pytest.raises(webhooks.TooManyEndpoints):
         await endpoint(world)
+
+
+async def test_a_job_that_is_put_off_for_long_is_one_event_with_why_and_when(world: World) -> None:
+    await endpoint(world, event_types=["call.delayed"])
+    job = (await world.submit(recording_url=A)).job_id
+    error = RecordingUnreachable("pbx.example has no address.")
+    for pause in (jobs.TOLD_FROM - 1, jobs.TOLD_FROM, 600.0):
+        await put_off(world, error, pause)
+    (row,) = await written(world)
+    delay = row["data"]["delay"]
+    assert (row["type"], row["data"]["jobId"], row["data"]["status"]) == ("call.delayed", str(job), "transcribing")
+    assert (delay["code"], delay["message"], delay["attempts"]) == (error.code, error.message, 2)
+    assert 55 < (datetime.fromisoformat(delay["nextTry"]) - row["at"]).total_seconds() <= 60
+    taken = payload.body(events.Event(row["id"], row["type"], row["at"], row["data"]), (), 1 << 20)
+    assert payload.adapter().validate_json(taken).data.delay.attempts == 2
+    await world.submit(recording_url=B)  # another job
+    await put_off(world, error, 600.0)
+    assert len(await written(world)) == 2
+
+
+async def test_a_newer_address_and_a_late_analysis_delay_no_call(world: World) -> None:
+    await endpoint(world, event_types=["call.delayed"])
+    await world.submit(recording_url=A)
+    (fetch,) = await jobs.claim_fetches(world.database, "w", 1, 60, 9, 9)
+    await world.submit(recording_url=A + "2")  # signed again meanwhile
+    await jobs.retry(world.database, fetch, RecordingUnreachable(), 600.0, False)
+    await complete(world)
+    await world.submit(outgoing=True)
+    await jobs.retry(world.database, await world.one(), NotAudio(), 600.0, False)
+    assert await written(world) == []
+
+
+async def put_off(world: World, error: CallError, pause: float) -> None:
+    """The next try, which fails."""
+    await world.execute("UPDATE jobs SET not_before = now() WHERE state = 'fetching'")
+    (fetch,) = await jobs.claim_fetches(world.database, "w", 1, 60, 9, 9)
+    await jobs.retry(world.database, fetch, error, pause, False)

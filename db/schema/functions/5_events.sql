@@ -78,7 +78,7 @@ BEGIN
             'startTime', event_time(moved.start_time), 'receivedAt', event_time(moved.created_at),
             'completedAt', event_time(moved.completed_at), 'analyzedAt', event_time(moved.analyzed_at),
             'failedAt', event_time(moved.failed_at)
-        ),
+        ) || event_details(kind, moved),
         CASE WHEN with_record AND 'record' = ANY (parts) THEN event_record(moved.id, moved.job_id) END,
         CASE WHEN with_transcript AND 'transcript' = ANY (parts) THEN event_transcript(moved.id, moved.job_id) END
     ) RETURNING id INTO event;

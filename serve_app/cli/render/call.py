@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -14,6 +15,7 @@ from rich.text import Text
 from pipeline.domain.insight import Contact, Finding
 from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Word
 from pipeline.domain.stage import Stage
+from serve_app.cli.advice import advice, waiting_advice
 from serve_app.cli.console import duration, moment
 from serve_app.cli.render.findings import render_finding
 from serve_app.cli.render.sound import (
@@ -46,7 +48,9 @@ def render_call(
     if expected is not None:
         console.print(Text(_done_in(expected), style="dim"))
     if record.call.failure is not None:
-        console.print(_failure(record.call.failure))
+        console.print(_failure(record.call.failure, record.call.call_id))
+    elif waits(record.call):
+        console.print(_delay(record.call))
     if record.transcript is not None:
         _print_content(record.transcript, record.findings, record.layout, console, words)
     _print_section("Linked contacts", [_contact(contact) for contact in record.contacts], console)
@@ -143,15 +147,27 @@ def _heading(record: "CallRecord") -> RenderableType:
     first = Text.assemble(
         ("Call ", "bold"), (str(call.call_id), "bold"), "  ", (call.state, STATE_STYLES.get(call.state, ""))
     )
-    standing = where_it_stands(call)
+    standing = _standing(call)
     if standing:
         first.append(f"  {standing}", style="dim")
     second = Text(f"{call.from_number} -> {call.to_number}, {direction}, {moment(call.start_time)}")
     return Group(first, second)
 
 
+def waits(call: "CallSummary") -> bool:
+    """Whether its last try failed and the next one is still to come."""
+    return call.state == "transcribing" and call.last_error is not None and call.next_try is not None
+
+
 def where_it_stands(call: "CallSummary") -> str:
-    """Stage, attempts and the next try of a call that is being worked on; empty for others."""
+    """Stage, attempts, next try and why the last one failed, of a call that is being worked on; empty for others."""
+    standing = _standing(call)
+    if not waits(call) or call.last_error is None:
+        return standing
+    return f"{standing}, {call.last_error.code}: {call.last_error.message}"
+
+
+def _standing(call: "CallSummary") -> str:
     if call.state != "transcribing":
         return ""
     parts = [f"stage {Stage.display_name_of(call.stage)}" if call.stage else "queued"]
@@ -169,13 +185,16 @@ def _done_in(expected: "Expected") -> str:
     return text if expected.measured else f"{text} (assumed: no call has finished yet)"
 
 
-def _failure(failure: "Failure") -> RenderableType:
-    help_ = (
-        "Trying again may help: submit the recording again under the same callId."
-        if failure.retryable
-        else "Trying again with the same recording will not help."
-    )
+def _failure(failure: "Failure", call_id: UUID) -> RenderableType:
+    may_help = "may help" if failure.retryable else "with the same recording will not help"
+    help_ = f"Trying again {may_help}. " + advice(failure.code, call_id)
     return Text.assemble((f"{failure.code}: ", "bold red"), failure.message, "\n", (help_, "yellow"))
+
+
+def _delay(call: "CallSummary") -> RenderableType:
+    assert call.last_error is not None
+    why = (f"waits: {call.last_error.code}: ", "bold yellow")
+    return Text.assemble(why, call.last_error.message, "\n", (waiting_advice(call.call_id), "yellow"))
 
 
 def _about(transcript: Transcript, layout: Layout | None) -> RenderableType:
