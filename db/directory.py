@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from db.database import EVERY_WORKSPACE, Database, Scope
 from db.identity import e164
+from db.rows import read, within
 from db.tables import calls, contacts, members, stage_results, teams, transcripts, workspaces
 from pipeline.domain.insight import Contact
 from pipeline.domain.stage import Stage
@@ -96,11 +97,7 @@ async def set_terms(database: Database, workspace_id: UUID, terms: Iterable[str]
 
     Raises NotInDirectory for an unknown workspace, ValueError for what `tidy_terms` does not take.
     """
-    update = sa.update(workspaces).where(workspaces.c.id == workspace_id).values(terms=list(tidy_terms(terms)))
-    rows = await _execute(database, workspace_id, update.returning(workspaces))
-    if not rows:
-        raise NotInDirectory(f"there is no workspace {workspace_id}")
-    return _workspace(rows[0])
+    return await _set(database, workspace_id, terms=list(tidy_terms(terms)))
 
 
 async def set_keep_digits(database: Database, workspace_id: UUID, keep: bool) -> Workspace:
@@ -108,13 +105,10 @@ async def set_keep_digits(database: Database, workspace_id: UUID, keep: bool) ->
 
     False removes those that earlier calls kept as well. Raises NotInDirectory for an unknown workspace.
     """
-    update = sa.update(workspaces).where(workspaces.c.id == workspace_id).values(keep_digits=keep)
-    rows = await _execute(database, workspace_id, update.returning(workspaces))
-    if not rows:
-        raise NotInDirectory(f"there is no workspace {workspace_id}")
+    changed = await _set(database, workspace_id, keep_digits=keep)
     if not keep:
         await _drop_digits(database, workspace_id)
-    return _workspace(rows[0])
+    return changed
 
 
 async def set_allowed_hosts(database: Database, workspace_id: UUID, hosts: Iterable[str]) -> Workspace:
@@ -123,12 +117,7 @@ async def set_allowed_hosts(database: Database, workspace_id: UUID, hosts: Itera
     Entries are taken as they are: the caller has parsed them (`pipeline.fetch.address.parse_allowed`). Raises
     NotInDirectory for an unknown workspace.
     """
-    kept = list(dict.fromkeys(hosts))
-    update = sa.update(workspaces).where(workspaces.c.id == workspace_id).values(allowed_hosts=kept)
-    rows = await _execute(database, workspace_id, update.returning(workspaces))
-    if not rows:
-        raise NotInDirectory(f"there is no workspace {workspace_id}")
-    return _workspace(rows[0])
+    return await _set(database, workspace_id, allowed_hosts=list(dict.fromkeys(hosts)))
 
 
 async def allowed_hosts(database: Database, workspace_id: UUID) -> tuple[str, ...]:
@@ -179,22 +168,18 @@ async def set_priority(
 
     Raises NotInDirectory for an unknown workspace or team, and for a value outside its range.
     """
-    changed = sa.update(workspaces).where(workspaces.c.id == workspace_id)
     if live_seconds is not None:
-        await _execute(database, workspace_id, changed.values(live_seconds=live_seconds))
+        await _set(database, workspace_id, live_seconds=live_seconds)
     if value is not None and team_id is None:
-        await _execute(database, workspace_id, changed.values(priority=value))
+        await _set(database, workspace_id, priority=value)
     elif value is not None:
         own = sa.and_(teams.c.id == team_id, teams.c.workspace_id == workspace_id)
         update = sa.update(teams).where(own).values(priority=value).returning(teams.c.id)
         if not await _execute(database, workspace_id, update):
             raise NotInDirectory(f"there is no team {team_id} in the workspace")
-    rows = await _execute(database, workspace_id, sa.select(workspaces).where(workspaces.c.id == workspace_id))
-    if not rows:
-        raise NotInDirectory(f"there is no workspace {workspace_id}")
+    home = await _the_one(database, workspace_id, sa.select(workspaces))
     of_it = sa.select(teams.c.name, teams.c.priority).where(teams.c.workspace_id == workspace_id).order_by(teams.c.name)
     shares = await _execute(database, workspace_id, of_it)
-    (home,) = rows
     return Priorities(home.name, home.priority, home.live_seconds, {row.name: row.priority for row in shares})
 
 
@@ -208,7 +193,7 @@ async def create_team(database: Database, workspace_id: UUID, name: str, team_id
 
 async def list_teams(database: Database, workspace_id: UUID | None = None) -> list[Team]:
     """All teams, or those of a workspace, oldest first."""
-    query = _within(sa.select(teams).order_by(teams.c.created_at), teams, workspace_id)
+    query = within(sa.select(teams), teams.c.workspace_id, workspace_id).order_by(teams.c.created_at)
     rows = await _execute(database, workspace_id or EVERY_WORKSPACE, query)
     return [Team(row.id, row.workspace_id, row.name) for row in rows]
 
@@ -236,11 +221,9 @@ async def add_member(
 
 async def list_members(database: Database, workspace_id: UUID | None = None) -> list[DirectoryMember]:
     """All members, or those of a workspace, by name."""
-    query = _within(sa.select(members).order_by(members.c.name), members, workspace_id)
-    return [
-        DirectoryMember(row.user_id, row.workspace_id, row.team_id, row.name, tuple(row.aliases))
-        for row in await _execute(database, workspace_id or EVERY_WORKSPACE, query)
-    ]
+    query = within(sa.select(members), members.c.workspace_id, workspace_id).order_by(members.c.name)
+    rows = await _execute(database, workspace_id or EVERY_WORKSPACE, query)
+    return [read(DirectoryMember, row, aliases=tuple(row.aliases)) for row in rows]
 
 
 async def add_contact(
@@ -252,10 +235,8 @@ async def add_contact(
     phone: str | None = None,
 ) -> Contact:
     """A contact. `phone` is kept in E.164; ValueError where it cannot be read as a number."""
-    own = await _execute(database, workspace_id, sa.select(workspaces).where(workspaces.c.id == workspace_id))
-    if not own:
-        raise NotInDirectory(f"there is no workspace {workspace_id}")
-    number = e164(phone, own[0].default_country) if phone else None
+    home = await _the_one(database, workspace_id, sa.select(workspaces))
+    number = e164(phone, home.default_country) if phone else None
     if phone and number is None:
         raise ValueError("the phone number cannot be read; write it with + and the country's code")
     made = uuid4()
@@ -266,20 +247,26 @@ async def add_contact(
 
 async def list_contacts(database: Database, workspace_id: UUID | None = None) -> list[Contact]:
     """All contacts, or those of a workspace, by name."""
-    query = _within(sa.select(contacts).order_by(contacts.c.name), contacts, workspace_id)
-    return [
-        Contact(str(row.id), row.name, row.company, row.email, row.phone)
-        for row in await _execute(database, workspace_id or EVERY_WORKSPACE, query)
-    ]
+    query = within(sa.select(contacts), contacts.c.workspace_id, workspace_id).order_by(contacts.c.name)
+    rows = await _execute(database, workspace_id or EVERY_WORKSPACE, query)
+    return [read(Contact, row, contact_id=str(row.id)) for row in rows]
 
 
 def _workspace(row: sa.Row[Any]) -> Workspace:
-    own = (tuple(row.terms), row.keep_digits, tuple(row.allowed_hosts))
-    return Workspace(row.id, row.name, row.default_country, row.time_zone, *own)
+    lists = {"terms": tuple(row.terms), "allowed_hosts": tuple(row.allowed_hosts)}
+    return read(Workspace, row, workspace_id=row.id, **lists)
 
 
-def _within(query: sa.Select[Any], table: sa.Table, workspace_id: UUID | None) -> sa.Select[Any]:
-    return query if workspace_id is None else query.where(table.c.workspace_id == workspace_id)
+async def _set(database: Database, workspace_id: UUID, **values: Any) -> Workspace:
+    changed = sa.update(workspaces).values(**values).returning(workspaces)
+    return _workspace(await _the_one(database, workspace_id, changed))
+
+
+async def _the_one(database: Database, workspace_id: UUID, statement: Any) -> sa.Row[Any]:
+    rows = await _execute(database, workspace_id, statement.where(workspaces.c.id == workspace_id))
+    if not rows:
+        raise NotInDirectory(f"there is no workspace {workspace_id}")
+    return rows[0]
 
 
 async def _execute(database: Database, scope: Scope, statement: sa.Executable) -> list[sa.Row[Any]]:

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from db.database import EVERY_WORKSPACE, Database
 from db.events import Attempt
+from db.rows import read
 from db.tables import calls, events, webhook_deliveries
 
 UNSENT = ("waiting", "behind", "sending")
-STATES = (*UNSENT, "delivered", "failed")
 _OF_EVENTS = webhook_deliveries.join(events, events.c.id == webhook_deliveries.c.event_id)
 
 
@@ -72,7 +72,7 @@ async def list_deliveries(
         log = await connection.execute(_LOG, {"ids": [row.id for row in rows]})
         attempts: dict[int, list[Attempt]] = {}
         for row in log:
-            attempts.setdefault(row.delivery_id, []).append(_attempt(row))
+            attempts.setdefault(row.delivery_id, []).append(read(Attempt, row))
     return [_summary(row, attempts.get(row.id, ())) for row in rows]
 
 
@@ -112,21 +112,6 @@ _STANDINGS = (
 )
 
 
-def _attempt(row: sa.Row[Any]) -> Attempt:
-    return Attempt(row.at, row.seconds, row.status, row.outcome, row.answer)
-
-
 def _summary(row: Any, log: Sequence[Attempt]) -> DeliverySummary:
-    return DeliverySummary(
-        delivery_id=row.id,
-        endpoint_id=row.endpoint_id,
-        event_id=row.event_id,
-        type=row.type,
-        call_id=row.call_id,
-        at=row.at,
-        state=row.state,
-        attempts=row.attempts,
-        next_try=row.not_before if row.state == "waiting" else None,
-        finished_at=row.finished_at,
-        log=tuple(log),
-    )
+    next_try = row.not_before if row.state == "waiting" else None
+    return read(DeliverySummary, row, delivery_id=row.id, next_try=next_try, log=tuple(log))

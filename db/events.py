@@ -5,7 +5,7 @@ until the lease ran out may note nothing after it. The events of one call go to 
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from db.clock import Clock
 from db.database import EVERY_WORKSPACE, Database
+from db.rows import read
 from db.tables import events, webhook_attempts, webhook_deliveries, webhook_endpoints
 from pipeline.errors import LeaseLost
 
@@ -210,7 +211,7 @@ def _noted(delivery: Delivery, attempt: Attempt, verdict: DeliveryVerdict, retry
         .returning(webhook_deliveries.c.id)
         .cte("changed")
     )
-    line = _logged(delivery, attempt)
+    line = {"number": delivery.number, "workspace_id": delivery.workspace_id, **asdict(attempt)}
     values = [sa.cast(value, webhook_attempts.c[name].type) for name, value in line.items()]
     logged = sa.insert(webhook_attempts).from_select(["delivery_id", *line], sa.select(changed.c.id, *values))
     return logged.returning(webhook_attempts.c.number)
@@ -258,31 +259,15 @@ def within(seconds: float) -> Any:
     return sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
-def _logged(delivery: Delivery, attempt: Attempt) -> dict[str, Any]:
-    return {
-        "number": delivery.number,
-        "workspace_id": delivery.workspace_id,
-        "at": attempt.at,
-        "seconds": attempt.seconds,
-        "status": attempt.status,
-        "outcome": attempt.outcome,
-        "answer": attempt.answer,
-    }
-
-
 def _delivery(row: Any) -> Delivery:
-    return Delivery(
+    return read(
+        Delivery,
+        row,
         delivery_id=row.id,
-        run=row.run,
         number=row.attempts,
-        failures=row.failures,
-        workspace_id=row.workspace_id,
-        endpoint_id=row.endpoint_id,
-        call_pk=row.call_pk,
-        url=row.url,
         include=tuple(row.include),
         failing=row.failing_since is not None,
         clock=Clock(row.claimed_at),
         sealed_secrets=tuple(row.sealed_secrets),
-        event=Event(row.event_id, row.type, row.at, row.data, row.record, row.transcript),
+        event=read(Event, row),
     )

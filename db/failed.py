@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.database import EVERY_WORKSPACE, Database
+from db.rows import read, within
 from db.tables import calls, jobs, workspaces
 
 
@@ -52,11 +53,13 @@ _STANDS = sa.or_(
 )
 _FAILED = (
     sa.select(
-        *(jobs.c[name] for name in ("id", "kind", "error_code", "error_message", "attempts", "failures", "crashes")),
-        jobs.c.finished_at,
-        jobs.c.call_pk,
+        *(jobs.c[name] for name in ("kind", "attempts", "failures", "crashes", "call_pk")),
+        jobs.c.id.label("job_id"),
+        sa.func.coalesce(jobs.c.error_code, "").label("code"),
+        sa.func.coalesce(jobs.c.error_message, "").label("message"),
+        jobs.c.finished_at.label("failed_at"),
         calls.c.call_id,
-        workspaces.c.name,
+        workspaces.c.name.label("workspace"),
     )
     .join(calls, calls.c.id == jobs.c.call_pk)
     .join(workspaces, workspaces.c.id == calls.c.workspace_id)
@@ -73,9 +76,8 @@ async def failed(
     limit: int | None = None,
 ) -> list[FailedJob]:
     """Failed work, the latest first: for the reason `code`, failed since `since`, of `ids` (of jobs or calls)."""
-    query = _FAILED.order_by(jobs.c.finished_at.desc(), jobs.c.id).limit(limit)
-    if workspace_id is not None:
-        query = query.where(calls.c.workspace_id == workspace_id)
+    query = within(_FAILED, calls.c.workspace_id, workspace_id)
+    query = query.order_by(jobs.c.finished_at.desc(), jobs.c.id).limit(limit)
     if code is not None:
         query = query.where(jobs.c.error_code == code)
     if since is not None:
@@ -83,7 +85,7 @@ async def failed(
     if ids is not None:
         query = query.where(sa.or_(jobs.c.id.in_(ids), calls.c.call_id.in_(ids)))
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        return [_failed(row) for row in await connection.execute(query)]
+        return [read(FailedJob, row) for row in await connection.execute(query)]
 
 
 async def retry(database: Database, job_id: UUID, workspace_id: UUID | None = None) -> Retried | None:
@@ -118,18 +120,3 @@ async def _begin(connection: AsyncConnection, row: Any) -> UUID:
     changes["updated_at"] = sa.func.now()
     await connection.execute(sa.update(calls).where(calls.c.id == row.call_pk).values(**changes))
     return new_job
-
-
-def _failed(row: Any) -> FailedJob:
-    return FailedJob(
-        row.id,
-        row.call_id,
-        row.name,
-        row.kind,
-        row.error_code or "",
-        row.error_message or "",
-        row.attempts,
-        row.failures,
-        row.crashes,
-        row.finished_at,
-    )

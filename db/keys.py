@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from db.database import EVERY_WORKSPACE, Database
+from db.rows import read, within
 from db.tables import api_keys
 from pipeline.domain.call import Sender
 from pipeline.errors import UnknownTeam
@@ -90,9 +91,7 @@ async def find(database: Database, secret: str) -> Sender | None:
 
 async def list_keys(database: Database, workspace_id: UUID | None = None) -> list[KeyInfo]:
     """All keys, revoked ones too, oldest first."""
-    query = sa.select(*_SHOWN).order_by(api_keys.c.created_at)
-    if workspace_id is not None:
-        query = query.where(api_keys.c.workspace_id == workspace_id)
+    query = within(sa.select(*_SHOWN), api_keys.c.workspace_id, workspace_id).order_by(api_keys.c.created_at)
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         return [_info(row) for row in await connection.execute(query)]
 
@@ -108,9 +107,9 @@ async def revoke(database: Database, key_id: UUID, workspace_id: UUID | None = N
     return done.rowcount == 1
 
 
-_SHOWN = tuple(
-    api_keys.c[name]
-    for name in ("id", "workspace_id", "team_id", "name", "prefix", "scopes", "created_at", "revoked_at")
+_SHOWN = (
+    api_keys.c.id.label("key_id"),
+    *(api_keys.c[name] for name in ("workspace_id", "team_id", "name", "prefix", "scopes", "created_at", "revoked_at")),
 )
 
 _FIND = "SELECT key_id, workspace_id, team_id, scopes, default_country FROM find_key(%s)"
@@ -125,6 +124,4 @@ def _digest(secret: str) -> bytes:
 
 
 def _info(row: sa.Row[Any]) -> KeyInfo:
-    return KeyInfo(
-        row.id, row.workspace_id, row.team_id, row.name, row.prefix, tuple(row.scopes), row.created_at, row.revoked_at
-    )
+    return read(KeyInfo, row, scopes=tuple(row.scopes))

@@ -16,6 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.database import EVERY_WORKSPACE, Database
+from db.rows import columns, read
 from db.tables import engines, jobs, paces, teams, workspaces
 
 USUAL_SECONDS = 240.0  # of a call of unknown length, before any call was heard
@@ -215,7 +216,7 @@ async def place(database: Database, job_id: UUID) -> Place | None:
     )
     async with database.transaction(EVERY_WORKSPACE) as connection:
         row = (await connection.execute(query)).one_or_none()
-        return None if row is None else Place(**row._mapping)
+        return None if row is None else read(Place, row)
 
 
 async def note_paces(database: Database, measured: Iterable[Pace]) -> None:
@@ -223,8 +224,7 @@ async def note_paces(database: Database, measured: Iterable[Pace]) -> None:
     rows = sorted(measured, key=lambda pace: (pace.stage, pace.channels))  # one order: nobody waits in a circle
     if not rows:
         return
-    values = [{name: getattr(pace, name) for name in Pace.__dataclass_fields__} for pace in rows]
-    new = insert(paces).values(values)
+    new = insert(paces).values([columns(pace) for pace in rows])
     fade = sa.func.power(0.5, new.excluded.calls / MEMORY)
     sums = ("calls", "audio_seconds", "worked_seconds")
     added = {name: paces.c[name] * fade + new.excluded[name] for name in sums}
@@ -249,19 +249,15 @@ async def replicas(database: Database) -> dict[str, int]:
 
 
 def _due(rows: Iterable[Any]) -> tuple[tuple[Group, ...], int]:
-    names = Group.__dataclass_fields__
     found = list(rows)
-    groups = tuple(Group(**{k: v for k, v in row._mapping.items() if k in names}) for row in found if row.due)
-    return groups, sum(row.calls for row in found if not row.due)
+    return tuple(read(Group, row) for row in found if row.due), sum(row.calls for row in found if not row.due)
 
 
 async def _paces(connection: AsyncConnection) -> tuple[Pace, ...]:
-    columns = [paces.c[name] for name in Pace.__dataclass_fields__]
-    rows = await connection.execute(sa.select(*columns).order_by(paces.c.stage, paces.c.channels))
-    return tuple(Pace(*row) for row in rows)
+    rows = await connection.execute(sa.select(paces).order_by(paces.c.stage, paces.c.channels))
+    return tuple(read(Pace, row) for row in rows)
 
 
 async def _engines(connection: AsyncConnection) -> tuple[ReplicaState, ...]:
-    columns = [engines.c[name] for name in ReplicaState.__dataclass_fields__]
-    rows = await connection.execute(sa.select(*columns).order_by(engines.c.name))
-    return tuple(ReplicaState(*row) for row in rows)
+    rows = await connection.execute(sa.select(engines).order_by(engines.c.name))
+    return tuple(read(ReplicaState, row) for row in rows)

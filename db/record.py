@@ -10,6 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.jobs import Lease
+from db.rows import columns
 from db.tables import call_contacts, contacts, findings, tasks, transcripts
 from pipeline.domain.insight import Finding, Task
 from pipeline.domain.speech import Transcript
@@ -40,25 +41,12 @@ async def write_findings(connection: AsyncConnection, lease: Lease, found: Seque
     """Replace findings, and the tasks and contacts that are in them; returns warnings for the record."""
     await connection.execute(sa.delete(findings).where(findings.c.call_pk == lease.call_pk))
     if found:
-        rows = [_finding(lease, position, finding) for position, finding in enumerate(found)]
+        rows = [{"call_pk": lease.call_pk, "position": at, **columns(finding)} for at, finding in enumerate(found)]
         await connection.execute(sa.insert(findings), rows)
     by_step = {finding.step: finding for finding in found}
     warnings = await _write_tasks(connection, lease, by_step.get("tasks"))
     await _link_contacts(connection, lease, by_step.get("contacts"))
     return warnings
-
-
-def _finding(lease: Lease, position: int, finding: Finding) -> dict[str, Any]:
-    return {
-        "call_pk": lease.call_pk,
-        "step": finding.step,
-        "version": finding.version,
-        "position": position,
-        "value": finding.value,
-        "evidence": finding.evidence,
-        "confidence": finding.confidence,
-        "note": finding.note,
-    }
 
 
 async def _write_tasks(connection: AsyncConnection, lease: Lease, finding: Finding | None) -> list[str]:
@@ -69,23 +57,7 @@ async def _write_tasks(connection: AsyncConnection, lease: Lease, finding: Findi
     except ValidationError as error:
         # Never withhold a transcript for a finding; the finding itself is kept as it came.
         return [f"The tasks found could not be listed: {error.error_count()} values are not as expected."]
-    rows = [
-        {
-            "call_pk": lease.call_pk,
-            "position": position,
-            "title": task.title,
-            "owner": task.owner,
-            "kind": task.kind,
-            "owner_user_id": task.owner_user_id,
-            "beneficiary": task.beneficiary,
-            "due_expression": task.due_expression,
-            "due_date": task.due_date,
-            "due_time": task.due_time,
-            "confidence": task.confidence,
-            "evidence": task.evidence,
-        }
-        for position, task in enumerate(found)
-    ]
+    rows = [{"call_pk": lease.call_pk, "position": at, **columns(task)} for at, task in enumerate(found)]
     if rows:
         await connection.execute(sa.insert(tasks), rows)
     return []

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db import jobs
 from db.database import Database
 from db.jobs import Lease
+from db.rows import columns, read
 from db.tables import calls, recordings, stage_results
 from pipeline.domain.call import Call
 from pipeline.domain.speech import BY_VOICE, Recording, Transcript
@@ -161,22 +162,20 @@ async def _legs(connection: AsyncConnection, lease: Lease) -> tuple[tuple[Record
     job: UUID | sa.ScalarSelect[Any] = lease.job.job_id
     if lease.job.kind == "analyze":
         job = sa.select(calls.c.job_id).where(calls.c.id == lease.call_pk).scalar_subquery()
-    columns = [recordings.c[name] for name in Recording.__dataclass_fields__]
     found = await connection.execute(
-        sa.select(*columns, recordings.c.settled).where(recordings.c.job_id == job).order_by(recordings.c.channel)
+        sa.select(recordings).where(recordings.c.job_id == job).order_by(recordings.c.channel)
     )
     rows = found.all()
-    legs = tuple(Recording(*row[:-1]) for row in rows)
-    return legs, all(row.settled for row in rows)
+    return tuple(read(Recording, row) for row in rows), all(row.settled for row in rows)
 
 
 async def _record_leg(connection: AsyncConnection, lease: Lease, leg: Recording) -> None:
     """Whether others are awaited does not change for one that takes the place of a recording that was lost."""
     _only_of_process(lease)
-    columns = {name: getattr(leg, name) for name in Recording.__dataclass_fields__}
-    new = insert(recordings).values(**columns, job_id=lease.job.job_id, call_pk=lease.call_pk, settled=False)
+    values = columns(leg)
+    new = insert(recordings).values(**values, job_id=lease.job.job_id, call_pk=lease.call_pk, settled=False)
     await connection.execute(
-        new.on_conflict_do_update(index_elements=["job_id", "channel"], set_={**columns, "fetched_at": sa.func.now()})
+        new.on_conflict_do_update(index_elements=["job_id", "channel"], set_={**values, "fetched_at": sa.func.now()})
     )
 
 
@@ -188,8 +187,6 @@ def _only_of_process(lease: Lease) -> None:
 async def _record_fetched(connection: AsyncConnection, lease: Lease, fetched: Sequence[Recording]) -> None:
     _only_of_process(lease)
     await connection.execute(sa.delete(recordings).where(recordings.c.job_id == lease.job.job_id))
-    columns = tuple(Recording.__dataclass_fields__)
-    rows = [{name: getattr(recording, name) for name in columns} for recording in fetched]
-    if rows:
-        owner = {"job_id": lease.job.job_id, "call_pk": lease.call_pk}
-        await connection.execute(sa.insert(recordings), [row | owner for row in rows])
+    owner = {"job_id": lease.job.job_id, "call_pk": lease.call_pk}
+    if fetched:
+        await connection.execute(sa.insert(recordings), [columns(recording) | owner for recording in fetched])

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db import changed_back
 from db.database import EVERY_WORKSPACE, Database
 from db.recording_urls import shown
-from db.rows import dump_json
+from db.rows import dump_json, read, within
 from db.tables import call_contacts, calls, contacts, findings, jobs, recordings, submissions, tasks, transcripts
 from pipeline.domain.call import CallState
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
@@ -115,9 +115,8 @@ async def list_calls(
     database: Database, workspace_id: UUID | None = None, state: CallState | str | None = None, limit: int = 50
 ) -> list[CallSummary]:
     """The latest calls first."""
-    query = _SUMMARY.order_by(calls.c.created_at.desc(), calls.c.id.desc()).limit(limit)
-    if workspace_id is not None:
-        query = query.where(calls.c.workspace_id == workspace_id)
+    query = within(_SUMMARY, calls.c.workspace_id, workspace_id)
+    query = query.order_by(calls.c.created_at.desc(), calls.c.id.desc()).limit(limit)
     if state is not None:
         query = query.where(calls.c.state == str(state))
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
@@ -128,9 +127,8 @@ async def list_jobs(
     database: Database, workspace_id: UUID | None = None, state: str | None = None, limit: int = 50
 ) -> list[JobSummary]:
     """The latest jobs first."""
-    query = _JOBS.order_by(jobs.c.created_at.desc(), jobs.c.id).limit(limit)
-    if workspace_id is not None:
-        query = query.where(calls.c.workspace_id == workspace_id)
+    query = within(_JOBS, calls.c.workspace_id, workspace_id)
+    query = query.order_by(jobs.c.created_at.desc(), jobs.c.id).limit(limit)
     if state is not None:
         query = query.where(jobs.c.state == state)
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
@@ -149,16 +147,16 @@ async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID 
 
     Raises ValueError where `call_id` is no UUID.
     """
-    query = _SUMMARY.add_columns(*_MORE).where(calls.c.call_id == UUID(str(call_id)))
-    if workspace_id is not None:
-        query = query.where(calls.c.workspace_id == workspace_id)
+    query = within(_SUMMARY.add_columns(*_MORE), calls.c.workspace_id, workspace_id)
+    query = query.where(calls.c.call_id == UUID(str(call_id)))
     async with database.transaction(workspace_id or EVERY_WORKSPACE, snapshot=True) as connection:
         row = (await connection.execute(query.order_by(calls.c.id.desc()).limit(1))).one_or_none()
         return None if row is None else await _record(connection, row)
 
 
 _JOB_FIELDS = (
-    *(jobs.c[name] for name in ("id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes")),
+    jobs.c.id.label("job_id"),
+    *(jobs.c[name] for name in ("kind", "state", "stage", "worker", "attempts", "failures", "crashes")),
     *(jobs.c[name] for name in ("created_at", "queued_at", "started_at", "not_before", "lease_until", "finished_at")),
     *(jobs.c[name] for name in ("error_code", "error_message", "error_retryable")),
 )
@@ -236,26 +234,12 @@ async def _findings(connection: AsyncConnection, call_pk: int) -> tuple[Finding,
     rows = await connection.execute(
         sa.select(findings).where(findings.c.call_pk == call_pk).order_by(findings.c.position)
     )
-    return tuple(
-        Finding(
-            row.step,
-            row.version,
-            row.value,
-            tuple(_EVIDENCE.validate_python(piece) for piece in row.evidence),
-            row.confidence,
-            row.note,
-        )
-        for row in rows
-    )
+    return tuple(read(Finding, row, evidence=tuple(map(_EVIDENCE.validate_python, row.evidence))) for row in rows)
 
 
 async def _tasks(connection: AsyncConnection, call_pk: int) -> tuple[Task, ...]:
     rows = await connection.execute(sa.select(tasks).where(tasks.c.call_pk == call_pk).order_by(tasks.c.position))
-    names = [name for name in Task.__dataclass_fields__ if name != "evidence"]
-    return tuple(
-        Task(evidence=_EVIDENCE.validate_python(row.evidence), **{name: row._mapping[name] for name in names})
-        for row in rows
-    )
+    return tuple(read(Task, row, evidence=_EVIDENCE.validate_python(row.evidence)) for row in rows)
 
 
 async def _contacts(connection: AsyncConnection, call_pk: int) -> tuple[Contact, ...]:
@@ -265,15 +249,14 @@ async def _contacts(connection: AsyncConnection, call_pk: int) -> tuple[Contact,
         .where(call_contacts.c.call_pk == call_pk)
         .order_by(contacts.c.name)
     )
-    return tuple(Contact(str(row.id), row.name, row.company, row.email, row.phone) for row in rows)
+    return tuple(read(Contact, row, contact_id=str(row.id)) for row in rows)
 
 
 async def _recordings(connection: AsyncConnection, job_id: UUID | None) -> tuple[Recording, ...]:
-    columns = [recordings.c[name] for name in Recording.__dataclass_fields__]
     rows = await connection.execute(
-        sa.select(*columns).where(recordings.c.job_id == job_id).order_by(recordings.c.channel)
+        sa.select(recordings).where(recordings.c.job_id == job_id).order_by(recordings.c.channel)
     )
-    return tuple(Recording(**row._mapping) for row in rows)
+    return tuple(read(Recording, row) for row in rows)
 
 
 def _timeline(row: sa.Row[Any], submitted: list[CallMoment], all_jobs: Sequence[JobSummary]) -> tuple[CallMoment, ...]:
@@ -300,45 +283,24 @@ def _failure(code: str | None, message: str | None, retryable: bool | None) -> F
 
 
 def _job(row: sa.Row[Any]) -> JobSummary:
-    return JobSummary(
-        job_id=row.id,
-        call_id=row.call_id,
-        kind=row.kind,
-        state=row.state,
-        stage=row.stage,
-        worker=row.worker,
-        attempts=row.attempts,
-        failures=row.failures,
-        crashes=row.crashes,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        queued_since=row.queued_at if _waits(row.state, row.lease_until) else None,
-        next_try=row.not_before if _waits(row.state, row.lease_until) else None,
-        finished_at=row.finished_at,
+    waits = _waits(row.state, row.lease_until)
+    return read(
+        JobSummary,
+        row,
+        queued_since=row.queued_at if waits else None,
+        next_try=row.not_before if waits else None,
         error=_failure(row.error_code, row.error_message, row.error_retryable),
     )
 
 
 def _summary(row: Any) -> CallSummary:
-    return CallSummary(
-        call_id=row.call_id,
-        workspace_id=row.workspace_id,
-        team_id=row.team_id,
-        user_id=row.user_id,
-        from_number=row.from_number,
-        to_number=row.to_number,
-        start_time=row.start_time,
-        outgoing=row.outgoing,
-        duration=row.duration,
+    return read(
+        CallSummary,
+        row,
         state=CallState(row.state),
-        stage=row.stage,
         attempts=row.attempts or 0,
         next_try=row.not_before if _waits(row.job_state, row.lease_until) else None,
         failure=_failure(row.failure_code, row.failure_message, row.failure_retryable),
-        language=row.language,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        completed_at=row.completed_at,
         last_error=_failure(row.error_code, row.error_message, row.error_retryable)
         if row.job_state in ("fetching", "queued", "running")
         else None,

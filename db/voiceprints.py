@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db import voice_profiles
 from db.database import EVERY_WORKSPACE, Database
 from db.jobs import Lease
+from db.rows import read, within
 from db.tables import calls, members, voice_centroids, voiceprint_events, voiceprints
 from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import VoicePolicy
@@ -102,9 +103,8 @@ async def keep(
 
 async def list_(database: Database, workspace_id: UUID | None = None, limit: int = 1000) -> list[VoiceprintSummary]:
     """The latest first."""
-    query = _SUMMARY.order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc()).limit(limit)
-    if workspace_id is not None:
-        query = query.where(voiceprints.c.workspace_id == workspace_id)
+    query = within(_SUMMARY, voiceprints.c.workspace_id, workspace_id)
+    query = query.order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc()).limit(limit)
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         return [_summary(row) for row in await connection.execute(query)]
 
@@ -126,14 +126,15 @@ async def show(database: Database, call_id: UUID, workspace_id: UUID | None = No
             .group_by(voice_centroids.c.user_id)
             .order_by(like.desc(), voice_centroids.c.user_id)
         )
-        columns = [voiceprint_events.c[name] for name in VoiceprintEvent.__dataclass_fields__]
         events = await connection.execute(
-            sa.select(*columns).where(voiceprint_events.c.call_pk == row.call_pk).order_by(voiceprint_events.c.id)
+            sa.select(voiceprint_events)
+            .where(voiceprint_events.c.call_pk == row.call_pk)
+            .order_by(voiceprint_events.c.id)
         )
         return VoiceprintRecord(
             _summary(row),
             tuple((member, round(float(cosine), 4)) for member, cosine in alike),
-            tuple(VoiceprintEvent(**event._mapping) for event in events),
+            tuple(read(VoiceprintEvent, event) for event in events),
         )
 
 
@@ -274,9 +275,7 @@ _SUMMARY = (
 
 
 async def _find(connection: AsyncConnection, call_id: UUID, workspace_id: UUID | None) -> Any:
-    query = _SUMMARY.where(calls.c.call_id == call_id)
-    if workspace_id is not None:
-        query = query.where(voiceprints.c.workspace_id == workspace_id)
+    query = within(_SUMMARY, voiceprints.c.workspace_id, workspace_id).where(calls.c.call_id == call_id)
     row = (await connection.execute(query.order_by(voiceprints.c.call_pk.desc()).limit(1))).one_or_none()
     if row is None:
         raise NoVoiceprint(f"no voiceprint of a call {call_id}")
@@ -284,18 +283,7 @@ async def _find(connection: AsyncConnection, call_id: UUID, workspace_id: UUID |
 
 
 def _summary(row: Any) -> VoiceprintSummary:
-    return VoiceprintSummary(
-        call_id=row.call_id,
-        workspace_id=row.workspace_id,
-        user_id=row.user_id,
-        name=row.name,
-        state=_state(row),
-        reasons=tuple(row.reasons),
-        model=row.model,
-        speech_seconds=row.speech_seconds,
-        agreement=row.agreement,
-        created_at=row.created_at,
-    )
+    return read(VoiceprintSummary, row, state=_state(row), reasons=tuple(row.reasons))
 
 
 def _state(row: Any) -> str:

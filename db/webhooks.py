@@ -13,6 +13,7 @@ from db import event_upkeep, events
 from db.database import EVERY_WORKSPACE, Database
 from db.directory import NotInDirectory
 from db.event_types import PARTS, type_names
+from db.rows import read, within
 from db.sealing import Sealer
 from db.tables import webhook_endpoints as endpoints
 
@@ -81,9 +82,8 @@ async def add(
 
 async def list_endpoints(database: Database, workspace_id: UUID | None = None) -> list[Endpoint]:
     """All endpoints, disabled ones too, oldest first."""
-    query = sa.select(*_SHOWN).order_by(endpoints.c.created_at, endpoints.c.id)
-    if workspace_id is not None:
-        query = query.where(endpoints.c.workspace_id == workspace_id)
+    query = within(sa.select(*_SHOWN), endpoints.c.workspace_id, workspace_id)
+    query = query.order_by(endpoints.c.created_at, endpoints.c.id)
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         return [_endpoint(row) for row in await connection.execute(query)]
 
@@ -210,7 +210,4 @@ def _known(given: Iterable[str], known: Sequence[str], what: str, none_allowed: 
 
 
 def _endpoint(row: sa.Row[Any]) -> Endpoint:
-    values = dict(row._mapping)
-    return Endpoint(
-        endpoint_id=values.pop("id"), events=tuple(values.pop("events")), include=tuple(values.pop("include")), **values
-    )
+    return read(Endpoint, row, endpoint_id=row.id, events=tuple(row.events), include=tuple(row.include))
