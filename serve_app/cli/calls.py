@@ -11,19 +11,17 @@ from rich.text import Text
 
 from pipeline.domain.call import CallState
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, moment, out, plain, print_json, table
+from serve_app.cli.console import Json, command_group, err, moment, out, plain, print_json, table
 from serve_app.cli.errors import FAILED, CommandError
 
 if TYPE_CHECKING:
     from db.database import Database
-    from db.resealing import Resealed
     from db.views import CallRecord, CallSummary
 
 WATCH_SECONDS = 1.0
 ID_HELP = "`switchboard calls list` shows the ids."
 
-app = typer.Typer(
-    help="""Calls and what became of them.
+app = command_group("""Calls and what became of them.
 
     Examples:
 
@@ -32,10 +30,7 @@ app = typer.Typer(
       switchboard calls show 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
 
       switchboard calls export 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --format srt > call.srt
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-)
+""")
 
 CallId = Annotated[str, typer.Argument(metavar="ID", help="The callId that was submitted.")]
 
@@ -67,8 +62,7 @@ def list_(
     async def work(database: "Database") -> "list[CallSummary]":
         from db import views
 
-        home = await names.workspace(database, workspace) if workspace else None
-        return await views.list_calls(database, home.workspace_id if home else None, state_, limit)
+        return await views.list_calls(database, await names.workspace_id(database, workspace), state_, limit)
 
     if watch and not json_ and out().is_terminal:
         state.run(lambda database: _watch(database, work))
@@ -144,6 +138,7 @@ def reseal(json_: Json = False) -> None:
 
       SWITCHBOARD_SECRETS_KEYS='["NEW", "OLD"]' switchboard calls reseal
     """
+    from db import resealing
     from serve_app.settings import Settings
 
     sealer = Settings().url_sealer()
@@ -153,12 +148,7 @@ def reseal(json_: Json = False) -> None:
             "`openssl rand -base64 32` makes a key; set it on every node.",
         )
 
-    async def work(database: "Database") -> "Resealed":
-        from db.resealing import reseal as reseal_all
-
-        return await reseal_all(database, sealer)
-
-    done = state.run(work)
+    done = state.run(lambda database: resealing.reseal(database, sealer))
     if json_:
         print_json({"resealed": done.changed, "unopened": done.unopened})
     else:
@@ -179,8 +169,7 @@ def load(call_id: str, workspace: str | None) -> "CallRecord":
     async def work(database: "Database") -> "CallRecord | None":
         from db import views
 
-        home = await names.workspace(database, workspace) if workspace else None
-        return await views.show_call(database, wanted, home.workspace_id if home else None)
+        return await views.show_call(database, wanted, await names.workspace_id(database, workspace))
 
     record = state.run(work)
     if record is None:

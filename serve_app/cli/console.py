@@ -18,6 +18,11 @@ WIDTH_WITHOUT_TERMINAL = 140  # columns; wide enough for a table with an id in i
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
 
 
+def command_group(help_: str) -> typer.Typer:
+    """Return an application of several commands, which shows its help when none is given."""
+    return typer.Typer(help=help_, no_args_is_help=True, add_completion=False)
+
+
 def out() -> Console:
     return _console(stderr=False)
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, out, print_json, print_list
+from serve_app.cli import names
+from serve_app.cli.console import Json, command_group, err, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
     from db.database import Database
+    from db.directory import Workspace
     from pipeline.domain.insight import Contact
 
 COLUMNS = ("name", "company", "email", "phone")
@@ -27,18 +28,14 @@ OTHER_NAMES = {
     "number": "phone",
 }
 
-app = typer.Typer(
-    help="""Contacts: who calls. A call whose number or named person is known is linked to its contact.
+app = command_group("""Contacts: who calls. A call whose number or named person is known is linked to its contact.
 
     Examples:
 
       switchboard contacts add "Ana Costa" --phone +14155550100 --company Costa
 
       switchboard contacts import people.csv
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-)
+""")
 
 
 @app.command()
@@ -59,16 +56,15 @@ def add(
       switchboard contacts add "Ana Costa" --phone +14155550100 --email ana@example.com
     """
 
-    async def work(database: "Database") -> "Contact":
+    async def work(database: "Database", home: "Workspace") -> "Contact":
         from db import directory
 
-        home = await names.workspace(database, workspace)
         try:
             return await directory.add_contact(database, home.workspace_id, name, company, email, phone)
         except ValueError as error:
             raise CommandError(f"{error}.", NUMBERS, USAGE) from error
 
-    made = state.run(work)
+    made = names.run(workspace, work)
     if json_:
         print_json(made)
     else:
@@ -83,15 +79,10 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
 
       switchboard contacts list --workspace acme
     """
-
-    async def work(database: "Database") -> "list[Contact]":
-        from db import directory
-
-        home = await names.workspace(database, workspace)
-        return await directory.list_contacts(database, home.workspace_id)
+    from db import directory
 
     print_list(
-        state.run(work),
+        names.run(workspace, lambda database, home: directory.list_contacts(database, home.workspace_id)),
         json_,
         ("!id", *COLUMNS),
         lambda one: (one.contact_id, *(str(getattr(one, column) or "") for column in COLUMNS)),
@@ -116,10 +107,9 @@ def import_(
     """
     rows = read_rows(file)
 
-    async def work(database: "Database") -> tuple[int, list[str]]:
+    async def work(database: "Database", home: "Workspace") -> tuple[int, list[str]]:
         from db import directory
 
-        home = await names.workspace(database, workspace)
         known = {_key(_fields(one)) for one in await directory.list_contacts(database, home.workspace_id)}
         added, refused = 0, []
         for line, row in rows:
@@ -136,7 +126,7 @@ def import_(
             added += 1
         return added, refused
 
-    added, refused = state.run(work)
+    added, refused = names.run(workspace, work)
     skipped = len(rows) - added - len(refused)
     if json_:
         print_json({"added": added, "skipped": skipped, "refused": refused})

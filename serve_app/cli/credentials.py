@@ -6,20 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, moment, out, print_json, print_list
+from serve_app.cli import names
+from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
     from db.credentials import CredentialInfo, Server
-    from db.database import Database
 
 Host = Annotated[
     str, typer.Argument(metavar="HOST[:PORT]", help="Exactly this server; without a port 443. No wildcards.")
 ]
 
-app = typer.Typer(
-    help="""Credentials of recording servers: one for each server of a workspace.
+app = command_group("""Credentials of recording servers: one for each server of a workspace.
 
     They are sent to exactly that host and port, over https (or to a host on SWITCHBOARD_FETCH__ALLOWED_HOSTS), and
     never along a redirect to another server.
@@ -33,10 +31,7 @@ app = typer.Typer(
       switchboard credentials list
 
       switchboard credentials remove pbx.example
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-)
+""")
 
 
 @app.command()
@@ -76,13 +71,8 @@ def add(
     server = _server(host)
     sealer = Settings().sealer()
     new = NewCredential("basic" if user else "bearer" if bearer else "header", user or header, _secret(secret_env))
-
-    async def work(database: "Database") -> bool:
-        home = await names.workspace(database, workspace)
-        return await put(database, home.workspace_id, server, new, sealer)
-
     try:
-        replaced = state.run(work)
+        replaced = names.run(workspace, lambda database, home: put(database, home.workspace_id, server, new, sealer))
     except CredentialUnfit as error:
         raise CommandError(str(error), "", USAGE) from None
     if json_:
@@ -106,24 +96,18 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
 
       switchboard credentials list --workspace acme
     """
+    from db.credentials import list_credentials
     from serve_app.settings import Settings
 
     sealer = Settings().sealer()
-
-    async def work(database: "Database") -> "list[CredentialInfo]":
-        from db.credentials import list_credentials
-
-        home = await names.workspace(database, workspace)
-        return await list_credentials(database, home.workspace_id, sealer)
+    found = names.run(workspace, lambda database, home: list_credentials(database, home.workspace_id, sealer))
 
     def row(one: "CredentialInfo") -> tuple[str, ...]:
         sealed = "no" if not sealer.seals else "yes" if one.fresh else "reseal"
         return one.server.host, str(one.server.port), one.kind, one.name or "", sealed, moment(one.created_at)
 
     columns = ("host", "!port", "kind", "name", "!sealed", "!stored")
-    print_list(
-        state.run(work), json_, columns, row, "No credentials yet: `switchboard credentials add HOST` stores one."
-    )
+    print_list(found, json_, columns, row, "No credentials yet: `switchboard credentials add HOST` stores one.")
 
 
 @app.command()
@@ -134,15 +118,10 @@ def remove(host: Host, workspace: names.Workspace = None, json_: Json = False) -
 
       switchboard credentials remove pbx.example:8443
     """
+    from db import credentials
+
     server = _server(host)
-
-    async def work(database: "Database") -> bool:
-        from db.credentials import remove as remove_credential
-
-        home = await names.workspace(database, workspace)
-        return await remove_credential(database, home.workspace_id, server)
-
-    removed = state.run(work)
+    removed = names.run(workspace, lambda database, home: credentials.remove(database, home.workspace_id, server))
     if json_:
         print_json({"host": server.host, "port": server.port, "removed": removed})
     elif removed:
@@ -160,17 +139,11 @@ def reseal(workspace: names.Workspace = None, json_: Json = False) -> None:
 
       switchboard credentials reseal
     """
+    from db import credentials
     from serve_app.settings import Settings
 
     sealer = Settings().sealer()
-
-    async def work(database: "Database") -> int:
-        from db.credentials import reseal as reseal_all
-
-        home = await names.workspace(database, workspace)
-        return await reseal_all(database, home.workspace_id, sealer)
-
-    changed = state.run(work)
+    changed = names.run(workspace, lambda database, home: credentials.reseal(database, home.workspace_id, sealer))
     if json_:
         print_json({"resealed": changed})
     else:

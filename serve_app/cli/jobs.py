@@ -9,7 +9,7 @@ from rich.text import Text
 
 from serve_app.cli import names, state
 from serve_app.cli.advice import advice, waiting_advice
-from serve_app.cli.console import Json, err, moment, out, plain, print_json, print_list, table
+from serve_app.cli.console import Json, command_group, err, moment, out, plain, print_json, print_list, table
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.since import moment_of, told
 
@@ -28,8 +28,7 @@ STYLES = {
     "superseded": "dim",
 }
 
-app = typer.Typer(
-    help="""Jobs: each promises to process a call.
+app = command_group("""Jobs: each promises to process a call.
 
     Examples:
 
@@ -38,10 +37,7 @@ app = typer.Typer(
       switchboard jobs failed
 
       switchboard jobs retry --code storage_error
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-)
+""")
 
 
 Code = Annotated[str | None, typer.Option("--code", help="Only failures with this code.")]
@@ -70,8 +66,8 @@ def list_(
     async def work(database: "Database") -> "list[JobSummary]":
         from db import views
 
-        home = await names.workspace(database, workspace) if workspace else None
-        return await views.list_jobs(database, home.workspace_id if home else None, "failed" if failed else None, limit)
+        home = await names.workspace_id(database, workspace)
+        return await views.list_jobs(database, home, "failed" if failed else None, limit)
 
     print_list(
         state.run(work),
@@ -192,14 +188,10 @@ def show(
 
       switchboard jobs show 7b6c2f0e-1f7a-4b0a-9d5e-1d2f3a4b5c6d
     """
+    from db import views
+
     wanted = names.need_uuid(id_, "`switchboard jobs list` shows the ids.")
-
-    async def work(database: "Database") -> "JobSummary | None":
-        from db import views
-
-        return await views.show_job(database, wanted)
-
-    job = state.run(work)
+    job = state.run(lambda database: views.show_job(database, wanted))
     if job is None:
         raise CommandError(f"No job {wanted}.", "`switchboard jobs list` shows the ids.", FAILED)
     if json_:
@@ -225,9 +217,8 @@ def _failed(
     async def work(database: "Database") -> "list[FailedJob]":
         from db import failed
 
-        home = await names.workspace(database, workspace) if workspace else None
-        earliest = await moment_of(database, asked)
-        return await failed.failed(database, home.workspace_id if home else None, code, earliest, ids, limit)
+        home, earliest = await names.workspace_id(database, workspace), await moment_of(database, asked)
+        return await failed.failed(database, home, code, earliest, ids, limit)
 
     return state.run(work)
 

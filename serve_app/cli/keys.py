@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, moment, out, plain, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, moment, out, plain, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 SCOPES = ("submit", "read")
 
-app = typer.Typer(
-    help="""API keys of a workspace: what a telephony system sends with its calls.
+app = command_group("""API keys of a workspace: what a telephony system sends with its calls.
 
     Examples:
 
@@ -30,10 +29,7 @@ app = typer.Typer(
       switchboard keys list
 
       switchboard keys revoke 3f0c1d5e-...
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-)
+""")
 
 
 @app.command()
@@ -124,8 +120,7 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
     async def work(database: "Database") -> "tuple[list[KeyInfo], dict[UUID, str]]":
         from db import directory, keys
 
-        home = await names.workspace(database, workspace) if workspace else None
-        found = await keys.list_keys(database, home.workspace_id if home else None)
+        found = await keys.list_keys(database, await names.workspace_id(database, workspace))
         return found, {one.workspace_id: one.name for one in await directory.list_workspaces(database)}
 
     found, workspaces = state.run(work)
@@ -157,14 +152,10 @@ def revoke(
 
       switchboard keys revoke 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
     """
+    from db import keys
+
     wanted = names.need_uuid(key_id, "`switchboard keys list` shows the ids; a secret is not an id.")
-
-    async def work(database: "Database") -> bool:
-        from db import keys
-
-        return await keys.revoke(database, wanted)
-
-    revoked = state.run(work)
+    revoked = state.run(lambda database: keys.revoke(database, wanted))
     if json_:
         print_json({"key_id": str(wanted), "revoked": revoked})
     elif revoked:

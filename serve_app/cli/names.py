@@ -1,12 +1,13 @@
 """Workspaces and teams as people name them: by name or by id."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 from uuid import UUID
 
 import typer
 
+from serve_app.cli import state
 from serve_app.cli.console import err
 from serve_app.cli.errors import USAGE, CommandError
 
@@ -21,6 +22,7 @@ class Named(Protocol):
 
 
 N = TypeVar("N", bound=Named)
+T = TypeVar("T")
 
 DEFAULT = "default"  # the workspace and the team of somebody who named none
 
@@ -33,6 +35,15 @@ Workspace = Annotated[
 Team = Annotated[
     str | None, typer.Option("--team", "-t", metavar="NAME|ID", help="A team of the workspace.", show_default=False)
 ]
+
+
+def run(named: str | None, work: "Callable[[Database, directory.Workspace], Awaitable[T]]") -> T:
+    """As `state.run`; `work` is given the workspace called `named` as well."""
+
+    async def within(database: "Database") -> T:
+        return await work(database, await workspace(database, named))
+
+    return state.run(within)
 
 
 async def workspace(database: "Database", named: str | None, create: bool = False) -> "directory.Workspace":
@@ -74,6 +85,16 @@ async def team(database: "Database", workspace_id: UUID, named: str, create: boo
     made = await directory.create_team(database, workspace_id, named)
     err().print(f"Created team {named!r}.", markup=False)
     return made
+
+
+async def workspace_id(database: "Database", named: str | None) -> UUID | None:
+    """The id of the workspace called `named`; None, which is every workspace, without a name."""
+    return (await workspace(database, named)).workspace_id if named else None
+
+
+async def team_id(database: "Database", home: UUID, named: str | None) -> UUID | None:
+    """The id of the team called `named` in a workspace; None without a name."""
+    return (await team(database, home, named)).team_id if named else None
 
 
 def as_uuid(text: str) -> UUID | None:

@@ -10,7 +10,6 @@ from serve_app.cli import state
 from serve_app.cli.console import Json, duration, moment, out, print_json, table
 
 if TYPE_CHECKING:
-    from db.database import Database
     from db.queue import Backlog, Lane
     from serve_app.scaling.estimates import Estimate
     from serve_app.settings import Settings
@@ -78,16 +77,10 @@ def queue(
 
       switchboard queue --json
     """
+    from db import queue as waiting
     from serve_app.settings import Settings
 
-    settings = Settings()
-
-    async def work(database: "Database") -> "tuple[Backlog, tuple[Lane, ...]]":
-        from db import queue as waiting
-
-        return await waiting.lanes(database)
-
-    view = view_of(*state.run(work), settings, team)
+    view = view_of(*state.run(waiting.lanes), Settings(), team)
     if json_:
         print_json(view)
     else:

@@ -9,14 +9,13 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, moment, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
     from db.database import Database
-    from db.voiceprints import VoiceprintRecord, VoiceprintSummary
+    from db.voiceprints import VoiceprintSummary
     from pipeline.domain.speech import Voiceprint
-    from pipeline.domain.voices import VoicePolicy
 
 T = TypeVar("T")
 STATES = ("taught", "waiting", "quarantined", "removed", "nameless", "recognized")
@@ -30,8 +29,7 @@ STANDING = {
     "recognized": "fits this member's profile, though nobody said whose it is; it teaches nothing",
 }
 
-app = typer.Typer(
-    help="""Voiceprints: what the people who handle calls sound like, one sample for each of their calls.
+app = command_group("""Voiceprints: what the people who handle calls sound like, one sample for each of their calls.
 
     Members are recognized once several of their calls agree. A sample that does not fit is kept and teaches nothing.
     One that should not be there can be removed: everything is then as if it had never come.
@@ -41,10 +39,7 @@ app = typer.Typer(
       switchboard voiceprints list --state quarantined
 
       switchboard voiceprints remove CALL_ID
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-)
+""")
 
 CallId = Annotated[str, typer.Argument(metavar="CALL_ID", help="The id of the call that the sample comes from.")]
 
@@ -66,16 +61,11 @@ def list_(
     """
     if state_ is not None and state_ not in STATES:
         raise CommandError(f"{state_!r} is no state of a voiceprint.", f"There are: {', '.join(STATES)}.", USAGE)
+    from db import voiceprints
 
-    async def work(database: "Database") -> "list[VoiceprintSummary]":
-        from db import voiceprints
-
-        home = await names.workspace(database, workspace)
-        return await voiceprints.list_(database, home.workspace_id, limit)
-
-    found = [one for one in state.run(work) if state_ is None or one.state == state_]
+    found = names.run(workspace, lambda database, home: voiceprints.list_(database, home.workspace_id, limit))
     print_list(
-        found,
+        [one for one in found if state_ is None or one.state == state_],
         json_,
         ("!call", "member", "state", "why", "speech", "!since"),
         lambda one: (
@@ -98,13 +88,9 @@ def show(call_id: CallId, workspace: names.Workspace = None, json_: Json = False
 
       switchboard voiceprints show 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
     """
+    from db import voiceprints
 
-    async def work(database: "Database") -> "VoiceprintRecord":
-        from db import voiceprints
-
-        return await _of_call(lambda call, home: voiceprints.show(database, call, home), call_id, database, workspace)
-
-    record = state.run(work)
+    record = _of_call(call_id, workspace, voiceprints.show)
     if json_:
         print_json(record)
         return
@@ -209,45 +195,36 @@ def calibrate(
 
 
 def _change(action: str, call_id: str, workspace: str | None, json_: bool, member: UUID | None = None) -> None:
+    from db import voiceprints
     from pipeline.speakers.policy import Voices
     from serve_app.settings import Settings
 
-    policy = Voices(Settings().role_options())
+    policy, who = Voices(Settings().role_options()), getpass.getuser()
+    changes = {"remove": voiceprints.remove, "restore": voiceprints.restore, "vouch": voiceprints.vouch}
 
-    async def work(database: "Database") -> "VoiceprintSummary":
-        return await _of_call(
-            lambda call, home: _do(database, action, call, home, member, policy), call_id, database, workspace
-        )
+    def change(database: "Database", call: UUID, home: UUID | None) -> "Awaitable[VoiceprintSummary]":
+        if member is not None:
+            return voiceprints.assign(database, call, member, who, policy, home)
+        return changes[action](database, call, who, policy, home)
 
-    changed = state.run(work)
+    changed = _of_call(call_id, workspace, change)
     if json_:
         print_json(changed)
     else:
         _print(changed)
 
 
-async def _do(
-    database: "Database", action: str, call_id: UUID, home: UUID | None, member: UUID | None, policy: "VoicePolicy"
-) -> "VoiceprintSummary":
-    from db import voiceprints
-
-    who = getpass.getuser()
-    if member is not None:
-        return await voiceprints.assign(database, call_id, member, who, policy, home)
-    changes = {"remove": voiceprints.remove, "restore": voiceprints.restore, "vouch": voiceprints.vouch}
-    return await changes[action](database, call_id, who, policy, home)
-
-
-async def _of_call(
-    ask: Callable[[UUID, UUID | None], Awaitable[T]], call_id: str, database: "Database", workspace: str | None
-) -> T:
+def _of_call(call_id: str, workspace: str | None, ask: "Callable[[Database, UUID, UUID | None], Awaitable[T]]") -> T:
     """Ask about a call of a workspace; without one, about the latest call of that id."""
     from db.voiceprints import NobodysVoice, NoVoiceprint
 
     call = names.need_uuid(call_id, WHERE)
-    home = (await names.workspace(database, workspace)).workspace_id if workspace else None
+
+    async def work(database: "Database") -> T:
+        return await ask(database, call, await names.workspace_id(database, workspace))
+
     try:
-        return await ask(call, home)
+        return state.run(work)
     except NoVoiceprint as error:
         raise CommandError(f"Call {call} has no voiceprint.", WHERE) from error
     except NobodysVoice as error:

@@ -7,43 +7,31 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, out, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
     from db.database import Database
-    from db.directory import DirectoryMember, Priorities, Team, Workspace
+    from db.directory import Priorities, Workspace
 
-app = typer.Typer(
-    help="""Workspaces: each has its own calls, teams, members, contacts and keys.
+app = command_group("""Workspaces: each has its own calls, teams, members, contacts and keys.
 
     Example:
 
       switchboard workspaces create acme --country DE --time-zone Europe/Berlin
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-)
-teams_app = typer.Typer(
-    help="""Teams of a workspace: every call belongs to one.
+""")
+teams_app = command_group("""Teams of a workspace: every call belongs to one.
 
     Example:
 
       switchboard teams create support --workspace acme
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-)
-members_app = typer.Typer(
-    help="""Members: the people who handle calls. Their user id is what a submission carries as userId.
+""")
+members_app = command_group("""Members: the people who handle calls. Submissions name them by user id (userId).
 
     Example:
 
       switchboard members add "Dana Wolf" --team support --alias Dana
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-)
+""")
 
 
 @app.command("create")
@@ -68,18 +56,11 @@ def create_workspace(
 
       switchboard workspaces create acme --country US --time-zone America/New_York
     """
+    from db import directory
 
     _check_place(country, time_zone)
-
-    async def work(database: "Database") -> "Workspace":
-        from db import directory
-
-        return await directory.create_workspace(
-            database, name, default_country=country, time_zone=time_zone, terms=term or ()
-        )
-
     _check_terms(term or ())
-    made = state.run(work)
+    made = state.run(lambda database: directory.create_workspace(database, name, country, time_zone, terms=term or ()))
     _made("workspace", made, made.workspace_id, json_)
 
 
@@ -91,15 +72,11 @@ def list_workspaces(json_: Json = False) -> None:
 
       switchboard workspaces list
     """
-
-    async def work(database: "Database") -> "list[Workspace]":
-        from db import directory
-
-        return await directory.list_workspaces(database)
+    from db import directory
 
     columns = ("!id", "name", "country", "time zone", "terms")
     print_list(
-        state.run(work),
+        state.run(directory.list_workspaces),
         json_,
         columns,
         lambda one: (str(one.workspace_id), one.name, one.default_country or "", one.time_zone, _shortened(one.terms)),
@@ -135,15 +112,14 @@ def terms(
     given = tuple(term or ())
     _check_terms(given)
 
-    async def work(database: "Database") -> "Workspace":
+    async def work(database: "Database", home: "Workspace") -> "Workspace":
         from db import directory
 
-        home = await names.workspace(database, workspace)
         wanted = _changed(home.terms, directory.tidy_terms(given), remove, replace)
         _check_terms(wanted)
         return home if wanted == home.terms else await directory.set_terms(database, home.workspace_id, wanted)
 
-    home = state.run(work)
+    home = names.run(workspace, work)
     if json_:
         print_json(home)
     elif home.terms:
@@ -171,13 +147,12 @@ def digits(
       switchboard workspaces digits --keep --workspace acme
     """
 
-    async def work(database: "Database") -> "Workspace":
+    async def work(database: "Database", home: "Workspace") -> "Workspace":
         from db import directory
 
-        home = await names.workspace(database, workspace)
         return home if keep is None else await directory.set_keep_digits(database, home.workspace_id, keep)
 
-    home = state.run(work)
+    home = names.run(workspace, work)
     if json_:
         print_json(home)
         return
@@ -220,17 +195,16 @@ def hosts(
                 USAGE,
             ) from None
 
-    async def work(database: "Database") -> "Workspace":
+    async def work(database: "Database", home: "Workspace") -> "Workspace":
         from db import directory
 
-        home = await names.workspace(database, workspace)
         if not host:
             return home
         left = [one for one in home.allowed_hosts if one not in host]
         changed = left if remove else [*home.allowed_hosts, *host]
         return await directory.set_allowed_hosts(database, home.workspace_id, changed)
 
-    home = state.run(work)
+    home = names.run(workspace, work)
     if json_:
         print_json(home)
         return
@@ -268,16 +242,13 @@ def priority(
     if value is not None and not 0.01 <= value <= 100:
         raise CommandError(f"A priority is a number from 0.01 to 100, not {value:g}.", "1 is usual.", USAGE)
 
-    async def work(database: "Database") -> "Priorities":
+    async def work(database: "Database", home: "Workspace") -> "Priorities":
         from db import directory
 
-        home = await names.workspace(database, workspace)
-        group = await names.team(database, home.workspace_id, team) if team else None
-        return await directory.set_priority(
-            database, home.workspace_id, value, group.team_id if group else None, live_seconds
-        )
+        group = await names.team_id(database, home.workspace_id, team)
+        return await directory.set_priority(database, home.workspace_id, value, group, live_seconds)
 
-    found = state.run(work)
+    found = names.run(workspace, work)
     if json_:
         print_json(found)
         return
@@ -299,14 +270,9 @@ def create_team(
 
       switchboard teams create support --workspace acme
     """
+    from db import directory
 
-    async def work(database: "Database") -> "Team":
-        from db import directory
-
-        home = await names.workspace(database, workspace)
-        return await directory.create_team(database, home.workspace_id, name)
-
-    made = state.run(work)
+    made = names.run(workspace, lambda database, home: directory.create_team(database, home.workspace_id, name))
     _made("team", made, made.team_id, json_)
 
 
@@ -318,15 +284,11 @@ def list_teams(workspace: names.Workspace = None, json_: Json = False) -> None:
 
       switchboard teams list --workspace acme
     """
+    from db import directory
 
-    async def work(database: "Database") -> "list[Team]":
-        from db import directory
-
-        home = await names.workspace(database, workspace)
-        return await directory.list_teams(database, home.workspace_id)
-
+    found = names.run(workspace, lambda database, home: directory.list_teams(database, home.workspace_id))
     empty = "No teams yet: `switchboard teams create NAME` makes one."
-    print_list(state.run(work), json_, ("!id", "name"), lambda one: (str(one.team_id), one.name), empty)
+    print_list(found, json_, ("!id", "name"), lambda one: (str(one.team_id), one.name), empty)
 
 
 @members_app.command("add")
@@ -346,23 +308,15 @@ def add_member(
 
       switchboard members add "Dana Wolf" --team support --user 6f1c0a52-... --alias Dana
     """
+    from db import directory
+
     user_id = names.need_uuid(user, "--user takes the sender's userId.") if user else None
 
-    async def work(database: "Database") -> "DirectoryMember":
-        from db import directory
+    async def work(database: "Database", home: "Workspace") -> directory.DirectoryMember:
+        group = await names.team_id(database, home.workspace_id, team)
+        return await directory.add_member(database, home.workspace_id, name, user_id, group, alias or ())
 
-        home = await names.workspace(database, workspace)
-        group = await names.team(database, home.workspace_id, team) if team else None
-        return await directory.add_member(
-            database,
-            home.workspace_id,
-            name,
-            user_id=user_id,
-            team_id=group.team_id if group else None,
-            aliases=tuple(alias or ()),
-        )
-
-    made = state.run(work)
+    made = names.run(workspace, work)
     _made("member", made, made.user_id, json_)
 
 
@@ -374,15 +328,10 @@ def list_members(workspace: names.Workspace = None, json_: Json = False) -> None
 
       switchboard members list --json
     """
-
-    async def work(database: "Database") -> "list[DirectoryMember]":
-        from db import directory
-
-        home = await names.workspace(database, workspace)
-        return await directory.list_members(database, home.workspace_id)
+    from db import directory
 
     print_list(
-        state.run(work),
+        names.run(workspace, lambda database, home: directory.list_members(database, home.workspace_id)),
         json_,
         ("!user id", "name", "also called", "team"),
         lambda one: (str(one.user_id), one.name, ", ".join(one.aliases), str(one.team_id or "")),

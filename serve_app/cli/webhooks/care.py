@@ -137,14 +137,10 @@ def reseal(json_: Json = False) -> None:
 
       SWITCHBOARD_SECRETS_KEYS='["NEW", "OLD"]' switchboard webhooks reseal
     """
+    from db import webhooks
+
     sealer = settings().sealer()
-
-    async def work(database: "Database") -> int:
-        from db import webhooks
-
-        return await webhooks.reseal(database, sealer)
-
-    changed_ones: int = run(work)
+    changed_ones: int = run(lambda database: webhooks.reseal(database, sealer))
     if json_:
         print_json({"resealed": changed_ones, "sealed": sealer.seals})
     else:

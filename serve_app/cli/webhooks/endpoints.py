@@ -8,7 +8,7 @@ from rich.text import Text
 
 from db.event_types import type_names
 from serve_app.cli import names
-from serve_app.cli.console import Json, moment, out, plain, print_json, print_list, table
+from serve_app.cli.console import Json, command_group, moment, out, plain, print_json, print_list, table
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.webhooks import care, log
 from serve_app.cli.webhooks.common import Id, changed, find, new_secret, poster, run, settings, show_secret
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from db.event_views import EndpointProgress
     from db.webhooks import Endpoint
 
-app = typer.Typer(
-    help="""Webhooks: tell another system when calls are received, transcribed, completed or failed.
+app = command_group("""Webhooks: tell another system when calls are received, transcribed, completed or failed.
 
     Events are signed after Standard Webhooks 1.0, so that any of its libraries verifies them. None is written before
     an endpoint is added.
@@ -33,10 +32,7 @@ app = typer.Typer(
       switchboard webhooks deliveries --failed
 
       switchboard webhooks replay ID --failed
-    """,
-    no_args_is_help=True,
-    add_completion=False,
-)
+""")
 
 EventTypes = Annotated[
     list[str] | None,
@@ -87,16 +83,9 @@ def add(
 
         await poster().look(url)
         home = await names.workspace(database, workspace)
-        group = await names.team(database, home.workspace_id, team) if team else None
+        group = await names.team_id(database, home.workspace_id, team)
         return await webhooks.add(
-            database,
-            home.workspace_id,
-            url,
-            sealed,
-            event or None,
-            include or (),
-            group.team_id if group else None,
-            description,
+            database, home.workspace_id, url, sealed, event or None, include or (), group, description
         )
 
     made = run(work)
@@ -120,7 +109,7 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
     async def work(database: "Database") -> "list[tuple[Endpoint, EndpointProgress]]":
         from db import event_views, webhooks
 
-        home = (await names.workspace(database, workspace)).workspace_id if workspace else None
+        home = await names.workspace_id(database, workspace)
         standings = await event_views.standings(database, home)
         found = await webhooks.list_endpoints(database, home)
         return [(one, standings.get(one.endpoint_id, event_views.EndpointProgress())) for one in found]

@@ -51,7 +51,7 @@ def deliveries(
     async def work(database: "Database") -> "list[DeliverySummary]":
         from db import event_views
 
-        home = (await names.workspace(database, workspace)).workspace_id if workspace else None
+        home = await names.workspace_id(database, workspace)
         wanted = "failed" if failed else None
         return await event_views.list_deliveries(database, home, of_endpoint, wanted, of_call, limit)
 
