@@ -57,7 +57,7 @@ async def _named_by_a_person(connection: AsyncConnection, lease: Lease) -> str |
 
 
 async def _voiceprints(connection: AsyncConnection, lease: Lease) -> tuple[MemberVoiceprint, ...]:
-    """The centroids that decide. A call without a `userId` teaches none, so its own voice is in none that it meets."""
+    """The centroids that decide. A call without a `userId` is enrolled in none: it does not meet its own voice."""
     same_member = sa.and_(
         members.c.workspace_id == voice_centroids.c.workspace_id, members.c.user_id == voice_centroids.c.user_id
     )

@@ -19,7 +19,8 @@ from pipeline.domain.speech import Voiceprint
 from pipeline.domain.voices import Centroid, Standing, VoicePolicy, VoiceSample
 
 LATEST = 50  # voiceprints of a member that make the profile; older ones wait
-MOST_NAMELESS = 500  # the latest nameless voiceprints that a new profile may name
+MOST_UNASSIGNED = 500  # the latest unassigned voiceprints that a new profile may name
+APPROVED = "vouched"  # the action as it is stored
 
 
 def learnable() -> sa.ColumnElement[bool]:
@@ -31,17 +32,17 @@ def learnable() -> sa.ColumnElement[bool]:
     return sa.and_(voiceprints.c.removed_at.is_(None), voiceprints.c.named_by.in_(("sender", "person")))
 
 
-def vouched() -> sa.ColumnElement[bool]:
-    """Whether a person vouches for a voiceprint: they said so, and its recording has not been replaced since."""
+def approved() -> sa.ColumnElement[bool]:
+    """Whether a person has approved a voiceprint, and its recording has not been replaced since."""
     last = (
         sa.select(voiceprint_events.c.action)
         .where(voiceprint_events.c.call_pk == voiceprints.c.call_pk)
-        .where(voiceprint_events.c.action.in_(("vouched", "replaced")))
+        .where(voiceprint_events.c.action.in_((APPROVED, "replaced")))
         .order_by(voiceprint_events.c.id.desc())
         .limit(1)
         .scalar_subquery()
     )
-    return sa.func.coalesce(last == "vouched", sa.false())
+    return sa.func.coalesce(last == APPROVED, sa.false())
 
 
 def cosine(a: sa.ColumnElement[Any], b: sa.ColumnElement[Any]) -> sa.ColumnElement[float]:
@@ -63,7 +64,7 @@ async def refresh(
     members: Iterable[UUID | None],
     policy: VoicePolicy,
 ) -> None:
-    """Recompute the profiles of `members` and of all whose samples resemble them, and whose nameless voices are."""
+    """Recompute the profiles of `members` and of all whose samples resemble them, and whose unassigned voices are."""
     book = _Book(connection, workspace_id, model, policy)
     changed = {member for member in members if member is not None}
     touched = set(changed)
@@ -77,7 +78,7 @@ async def refresh(
         await book.write(member, "profile", profile.centroids)
         verdicts = {key: (verdict.standing, verdict.reasons) for key, verdict in profile.verdicts.items()}
         await book.mark(member, verdicts)
-    await book.name_nameless()
+    await book.name_unassigned()
 
 
 async def analyse_again(connection: AsyncConnection, call_pk: int) -> None:
@@ -115,14 +116,16 @@ class _Book:
         """The latest that may be learnt from."""
         columns = [voiceprints.c[name] for name in ("call_pk", "vector", "speech_seconds", "flaws")]
         query = (
-            sa.select(*columns, vouched().label("vouched"))
+            sa.select(*columns, approved().label("approved"))
             .where(self._prints(), voiceprints.c.user_id == member, learnable())
             .order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc())
             .limit(LATEST)
         )
         rows = list(await self._connection.execute(query))
         return [
-            VoiceSample(f"{row.call_pk:020d}", self._voiceprint(row.vector, row.speech_seconds, row.flaws), row.vouched)
+            VoiceSample(
+                f"{row.call_pk:020d}", self._voiceprint(row.vector, row.speech_seconds, row.flaws), row.approved
+            )
             for row in rows
             if len(row.vector) == len(rows[0].vector)  # another model under the same name
         ]
@@ -184,14 +187,14 @@ class _Book:
                 sa.update(voiceprints).where(voiceprints.c.call_pk.in_(keys)).values(**values)
             )
 
-    async def name_nameless(self) -> None:
-        """Nameless voices get the name of the member whose profile they clearly fit, and lose one that they do not."""
+    async def name_unassigned(self) -> None:
+        """Unassigned voices get the name of the member whose profile they clearly fit, and lose it if they do not."""
         latest = (
             sa.select(voiceprints.c.call_pk, voiceprints.c.vector, voiceprints.c.user_id)
             .where(self._prints(), voiceprints.c.removed_at.is_(None))
             .where(sa.or_(voiceprints.c.named_by.is_(None), voiceprints.c.named_by == "voice"))
             .order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc())
-            .limit(MOST_NAMELESS)
+            .limit(MOST_UNASSIGNED)
             .subquery()
         )
         like = sa.func.max(cosine(latest.c.vector, voice_centroids.c.vector))

@@ -15,22 +15,22 @@ from db.jobs import Lease
 from db.rows import read, within
 from db.tables import calls, members, voice_centroids, voiceprint_events, voiceprints
 from pipeline.domain.speech import Voiceprint
-from pipeline.domain.voices import VoicePolicy
+from pipeline.domain.voices import Standing, VoicePolicy
 
 
 class NoVoiceprint(LookupError):
     """The call is not there, or has no voiceprint."""
 
 
-class NobodysVoice(ValueError):
-    """It has to be said whose voice it is before anybody can vouch for it."""
+class UnassignedVoiceprint(ValueError):
+    """A voiceprint is assigned to a member before it can be approved."""
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceprintSummary:
-    """A rep's voice in one call. `state`: taught, waiting, quarantined, removed, nameless, or recognized.
+    """A rep's voice in one call. `state`: enrolled, waiting, quarantined, removed, unassigned, or recognized.
 
-    `recognized`: nobody said whose voice it is, but it clearly fits the profile of `user_id`; it teaches nobody.
+    `recognized`: nobody said whose voice it is, but it clearly fits the profile of `user_id`; it is not enrolled.
     """
 
     call_id: UUID
@@ -47,7 +47,7 @@ class VoiceprintSummary:
 
 @dataclass(frozen=True, slots=True)
 class VoiceprintEvent:
-    """What a person did: removed, restored, assigned (to `user_id`) or vouched; replaced: another recording came."""
+    """What a person did: removed, restored, assigned (to `user_id`) or approved; replaced: another recording came."""
 
     at: datetime
     who: str
@@ -81,14 +81,14 @@ async def keep(
     if before is None and voiceprint is None:
         return
     await voice_profiles.hold(connection, lease.workspace_id)
-    vouched = voice_profiles.vouched().label("vouched")
-    was = (await connection.execute(sa.select(voiceprints, vouched).where(own))).one_or_none()
+    approved = voice_profiles.approved().label("approved")
+    was = (await connection.execute(sa.select(voiceprints, approved).where(own))).one_or_none()
     name = _name(was, user_id)
     if voiceprint is not None:
         values = {"workspace_id": lease.workspace_id, **name, **_of(voiceprint)}
         upsert = insert(voiceprints).values(call_pk=lease.call_pk, **values)
         await connection.execute(upsert.on_conflict_do_update(index_elements=["call_pk"], set_=values))
-        if was is not None and was.vouched and not _same_voice(was, voiceprint):
+        if was is not None and was.approved and not _same_voice(was, voiceprint):
             await _note(connection, lease.call_pk, "a new recording", "replaced")
     elif lease.job.kind == "analyze":
         await connection.execute(sa.update(voiceprints).where(own).values(**name))
@@ -134,7 +134,7 @@ async def show(database: Database, call_id: UUID, workspace_id: UUID | None = No
         return VoiceprintRecord(
             _summary(row),
             tuple((member, round(float(cosine), 4)) for member, cosine in alike),
-            tuple(read(VoiceprintEvent, event) for event in events),
+            tuple(map(_event, events)),
         )
 
 
@@ -148,7 +148,7 @@ async def remove(
 async def restore(
     database: Database, call_id: UUID, who: str, policy: VoicePolicy, workspace_id: UUID | None = None
 ) -> VoiceprintSummary:
-    """Put a removed sample back; whether it teaches, the gate decides. Raises `NoVoiceprint`."""
+    """Put a removed sample back; whether it is enrolled, the gate decides. Raises `NoVoiceprint`."""
     return await _change(database, call_id, workspace_id, who, "restored", {"removed_at": None}, policy)
 
 
@@ -165,14 +165,14 @@ async def assign(
     return await _change(database, call_id, workspace_id, who, "assigned", values, policy)
 
 
-async def vouch(
+async def approve(
     database: Database, call_id: UUID, who: str, policy: VoicePolicy, workspace_id: UUID | None = None
 ) -> VoiceprintSummary:
-    """Say that a sample is sound and the member's, whatever the gate found: it teaches, once there is a profile.
+    """Approve a sample, whatever the gate found: it is enrolled, once there is a profile.
 
-    Another recording of the call ends it. Raises `NoVoiceprint`, and `NobodysVoice` where nobody said whose it is.
+    Another recording of the call ends it. Raises `NoVoiceprint`, and `UnassignedVoiceprint` where no member was named.
     """
-    return await _change(database, call_id, workspace_id, who, "vouched", {}, policy)
+    return await _change(database, call_id, workspace_id, who, voice_profiles.APPROVED, {}, policy)
 
 
 async def follow(connection: AsyncConnection, lease: Lease) -> None:
@@ -202,8 +202,8 @@ async def _change(
         was = await _find(connection, call_id, found.workspace_id)  # as it is now that nobody else changes it
         if not _changes(was, action, values):
             return _summary(was)
-        if action == "vouched" and was.named_by not in ("sender", "person"):
-            raise NobodysVoice(f"nobody said whose voice it is in call {call_id}: assign it first")
+        if action == voice_profiles.APPROVED and was.named_by not in ("sender", "person"):
+            raise UnassignedVoiceprint(f"the voiceprint of call {call_id} is unassigned: assign it first")
         own = voiceprints.c.call_pk == was.call_pk
         if values:
             await connection.execute(sa.update(voiceprints).where(own).values(**values))
@@ -213,6 +213,10 @@ async def _change(
         concerned = {was.user_id, values.get("user_id", was.user_id)}
         await voice_profiles.refresh(connection, was.workspace_id, was.model, concerned, policy)
         return _summary(await _find(connection, call_id, was.workspace_id))
+
+
+def _event(row: Any) -> VoiceprintEvent:
+    return read(VoiceprintEvent, row, action="approved" if row.action == voice_profiles.APPROVED else row.action)
 
 
 async def _note(connection: AsyncConnection, call_pk: int, who: str, action: str, user_id: UUID | None = None) -> None:
@@ -230,8 +234,8 @@ def _changes(was: Any, action: str, values: dict[str, Any]) -> bool:
     """Whether it is not so already."""
     if action == "assigned":
         return any(was._mapping[name] != value for name, value in values.items())
-    if action == "vouched":
-        return not was.vouched
+    if action == voice_profiles.APPROVED:
+        return not was.approved
     return (was.removed_at is None) == (action == "removed")
 
 
@@ -264,7 +268,7 @@ _SUMMARY = (
         *(voiceprints.c[name] for name in ("model", "speech_seconds", "agreement", "removed_at", "created_at")),
         calls.c.call_id,
         members.c.name,
-        voice_profiles.vouched().label("vouched"),
+        voice_profiles.approved().label("approved"),
     )
     .join(calls, calls.c.id == voiceprints.c.call_pk)
     .outerjoin(
@@ -290,5 +294,7 @@ def _state(row: Any) -> str:
     if row.removed_at is not None:
         return "removed"
     if row.named_by is None:
-        return "nameless"
-    return "recognized" if row.named_by == "voice" else str(row.standing)
+        return "unassigned"
+    if row.named_by == "voice":
+        return "recognized"
+    return "enrolled" if row.standing == Standing.ENROLLED else str(row.standing)

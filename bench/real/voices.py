@@ -30,7 +30,7 @@ from pipeline.speakers.voiceprint import match
 from pipeline.voice_calibration import VoiceCalibration, calibration_of
 
 OVER = ("mulaw", "gsm", "amr-4.75", "amr-12.2", "g722")
-ENROLLED = ("mulaw", "gsm", "amr-12.2")  # lines of the three calls that teach
+ENROLLED = ("mulaw", "gsm", "amr-12.2")  # lines of the three calls that are enrolled
 SHORT, LONGEST, LEAST = 3.0, 12.0, 8.0  # seconds: of a short print, of a part, of what a voice says
 ENOUGH = 10.0  # seconds of speech that make a profile: the parts are shorter than calls
 Row = dict[str, Any]
@@ -146,13 +146,13 @@ def equal_error(same: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -
 
 
 def naming(prints: Sequence[tuple[Row, Voiceprint]], kind: str, calibration: VoiceCalibration) -> dict[str, float]:
-    """Everybody is a member, taught by the first part over three lines; asked is the second part over every line.
+    """Everybody is a member, enrolled from the first part over three lines; asked is the second part over every line.
 
     Each voice is a stranger once: then all others are members, and both of its parts are asked.
     """
     known = {}
     for name in sorted({row["speaker"] for row, _ in prints}):
-        own = [VoiceSample(row["line"], made) for row, made in prints if _teaches(row, name)]
+        own = [VoiceSample(row["line"], made) for row, made in prints if _enrolls(row, name)]
         known[name] = [one.voiceprint for one in learn(own, {}, calibration, ENOUGH).centroids]
     counts = {"members": len(known), "members with a profile": sum(map(bool, known.values()))}
     tally: dict[str, int] = {"right": 0, "wrong": 0, "not named": 0, "strangers": 0, "strangers named": 0}
@@ -168,7 +168,7 @@ def naming(prints: Sequence[tuple[Row, Voiceprint]], kind: str, calibration: Voi
     return counts | tally
 
 
-def _teaches(row: Row, name: str) -> bool:
+def _enrolls(row: Row, name: str) -> bool:
     return row["speaker"] == name and row["part"] == "a" and row["kind"] == "whole" and row["line"] in ENROLLED
 
 

@@ -11,7 +11,7 @@ from pipeline.domain.speech import Voiceprint
 class Standing(StrEnum):
     """What a sample does for its member's profile."""
 
-    TAUGHT = "taught"
+    ENROLLED = "taught"  # the value that is stored
     WAITING = "waiting"  # good, but too few calls agree as yet
     QUARANTINED = "quarantined"  # kept, with the reason, and not learnt from
 
@@ -22,12 +22,12 @@ class VoiceSample:
 
     key: str  # the call
     voiceprint: Voiceprint
-    vouched: bool = False  # a person has heard it: it is sound, and the member's
+    approved: bool = False  # a person has heard it: it is sound, and the member's
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a sample; `reasons` are names of `FLAWS` or `MISFITS` in `pipeline.speakers` (gate, profile)."""
+    """What becomes of a sample; `reasons`: of `speakers.gate.QUALITY_ISSUES` or `speakers.profile.OUTLIERS`."""
 
     standing: Standing
     reasons: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a voiceprint may be made of, and what keeps one from teaching: clean speech of one voice, and enough of it."""
+"""What a voiceprint may be made of (enough clean speech of one voice), and what keeps it from being enrolled."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,14 +7,14 @@ from pipeline.domain.speech import CUSTOMER, REP, AudioAnalysis, Span, Voiceprin
 from pipeline.speakers.seconds import Labels, machine_spans, without
 from pipeline.voice_calibration import VoiceCalibration
 
-FLAWS = {
+QUALITY_ISSUES = {
     "little_speech": "too little clean speech of the rep",
     "several_voices": "its stretches do not sound like one voice",
     "one_stretch": "too short to tell whether it is one voice",
     "bleed": "the customer is heard in the rep's channel",
     "not_calibrated": "there is no calibration for its embedder",
 }
-"""Why a voiceprint does not teach, by name; what `profile.py` finds by comparing calls is in its `MISFITS`."""
+"""Why a voiceprint is not enrolled, by name; what `profile.py` finds by comparing calls is in its `OUTLIERS`."""
 
 
 APART_SECONDS = 0.25  # speech nearer than this to speech of the other party is left out

@@ -1,4 +1,4 @@
-"""What a member sounds like: a few centroids, computed from the history of their calls, and which calls teach.
+"""What a member sounds like: a few centroids, computed from the history of their calls, and which calls are enrolled.
 
 A profile is a function of the set of samples, never of their order or of an earlier profile. So a sample that is taken
 out leaves no trace, a bad first sample spoils nothing, and a profile cannot drift by learning from what it recognized.
@@ -15,11 +15,11 @@ from pipeline.voice_calibration import VoiceCalibration
 
 Vectors = npt.NDArray[np.float64]  # shape (samples, dimension), unit length
 
-MISFITS = {
+OUTLIERS = {
     "unlike_others": "does not fit the member's other calls",
     "another_member": "fits another member better",
 }
-"""Why a sample without flaws of its own does not teach."""
+"""Why a sample without quality issues of its own is not enrolled."""
 
 
 CALLS = 3  # that must agree before a member's profile decides
@@ -35,11 +35,11 @@ def learn(
 ) -> Profile:
     """The profile that a member's samples make; all are of one model and one length of vector.
 
-    Without a calibration nothing teaches, vouched for or not.
+    Without a calibration nothing is enrolled, approved or not.
 
     `others`: what other members sound like by their own calls alone (`centroids_of`), by member. A sample that fits
-    one of them (`fit`), and better than its own member's other calls, does not teach: best match must be mutual.
-    A sample that is vouched for teaches in spite of both, once calls enough agree that there is a profile.
+    one of them (`fit`), and better than its own member's other calls, is not enrolled: best match must be mutual.
+    An approved sample is enrolled in spite of both, once enough calls agree that there is a profile.
     """
     if calibration is None:
         reasons = {s.key: tuple(dict.fromkeys((*s.voiceprint.flaws, "not_calibrated"))) for s in samples}
@@ -48,15 +48,15 @@ def learn(
     sound = {sample.key for sample in good}
     verdicts = {s.key: Verdict(Standing.QUARANTINED, s.voiceprint.flaws) for s in samples if s.key not in sound}
     foreign = _foreign(good, [one for prints in others.values() for one in prints], calibration.fit)
-    refused = {s.key for s, away in foreign if away and not s.vouched}
+    refused = {s.key for s, away in foreign if away and not s.approved}
     verdicts |= {key: Verdict(Standing.QUARANTINED, ("another_member",)) for key in refused}
     kept = [s for s in good if s.key not in refused]
-    groups = _teaching(kept, calibration, seconds)
-    taught = {s.key for group in groups for s in group}
+    groups = _enrolled(kept, calibration, seconds)
+    enrolled = {s.key for group in groups for s in group}
     enough = bool(groups)
     for sample in kept:
-        if sample.key in taught:
-            verdicts[sample.key] = Verdict(Standing.TAUGHT)
+        if sample.key in enrolled:
+            verdicts[sample.key] = Verdict(Standing.ENROLLED)
         elif enough:
             verdicts[sample.key] = Verdict(Standing.QUARANTINED, ("unlike_others",))
         else:
@@ -68,12 +68,12 @@ def centroids_of(samples: Sequence[VoiceSample], calibration: VoiceCalibration |
     """What a member sounds like by their own calls, whatever other members there are; empty while too few agree."""
     if calibration is None:
         return ()
-    return tuple(_centroid(group) for group in _teaching(_in_order(samples), calibration))
+    return tuple(_centroid(group) for group in _enrolled(_in_order(samples), calibration))
 
 
 def _in_order(samples: Sequence[VoiceSample]) -> list[VoiceSample]:
-    """Those without flaws, or vouched for, in an order that does not depend on how they came."""
-    return sorted((s for s in samples if s.vouched or not s.voiceprint.flaws), key=lambda s: s.key)
+    """Those without quality issues, and approved ones, in an order that does not depend on how they came."""
+    return sorted((s for s in samples if s.approved or not s.voiceprint.flaws), key=lambda s: s.key)
 
 
 def _foreign(
@@ -95,7 +95,7 @@ def _foreign(
     return found
 
 
-def _teaching(
+def _enrolled(
     samples: Sequence[VoiceSample], calibration: VoiceCalibration, seconds: float = SECONDS
 ) -> list[list[VoiceSample]]:
     """The groups of samples that make centroids, the main one first; none while no group is large enough.
@@ -113,9 +113,11 @@ def _teaching(
         related = float(np.dot(main, _centroid(group).voiceprint.vector)) >= calibration.related
         if related and _enough(group, seconds) and len(chosen) < CENTROIDS:
             chosen.append(group)
-    taught = {sample.key for group in chosen for sample in group}
-    vouched = [sample for sample in samples if sample.vouched and sample.key not in taught]
-    further = sorted(_alike(vouched, calibration.fit), key=lambda group: (-len(group), group[0].key)) if vouched else []
+    enrolled = {sample.key for group in chosen for sample in group}
+    approved = [sample for sample in samples if sample.approved and sample.key not in enrolled]
+    further = (
+        sorted(_alike(approved, calibration.fit), key=lambda group: (-len(group), group[0].key)) if approved else []
+    )
     return chosen + further[: max(0, CENTROIDS - len(chosen))]
 
 

@@ -1,4 +1,4 @@
-"""`switchboard voiceprints`: the voices of the people who handle calls, what taught them, and how to correct that."""
+"""`switchboard voiceprints`: the voices of the people who handle calls, which are enrolled, and how to correct that."""
 
 import getpass
 from collections.abc import Awaitable, Callable
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from pipeline.domain.speech import Voiceprint
 
 T = TypeVar("T")
-STATES = ("taught", "waiting", "quarantined", "removed", "nameless", "recognized")
+STATES = ("enrolled", "waiting", "quarantined", "removed", "unassigned", "recognized")
 WHERE = "`switchboard voiceprints list` shows the calls that have one."
 STANDING = {
-    "taught": "is part of the member's profile",
+    "enrolled": "is part of the member's profile",
     "waiting": "is good, but too few calls agree as yet, or newer ones make the profile",
-    "quarantined": "is kept and teaches nothing",
+    "quarantined": "is kept and not enrolled",
     "removed": "was taken out and has no effect",
-    "nameless": "nobody said whose it is",
-    "recognized": "fits this member's profile, though nobody said whose it is; it teaches nothing",
+    "unassigned": "is not assigned to a member",
+    "recognized": "fits this member's profile, though it was not assigned; it is not enrolled",
 }
 
 app = command_group("""Voiceprints: what the people who handle calls sound like, one sample for each of their calls.
 
-    Members are recognized once several of their calls agree. A sample that does not fit is kept and teaches nothing.
+    Members are recognized once several of their calls agree. A sample that does not fit is kept and not enrolled.
     One that should not be there can be removed: everything is then as if it had never come.
 
     Examples:
@@ -125,16 +125,16 @@ def restore(call_id: CallId, workspace: names.Workspace = None, json_: Json = Fa
 
 
 @app.command()
-def vouch(call_id: CallId, workspace: names.Workspace = None, json_: Json = False) -> None:
+def approve(call_id: CallId, workspace: names.Workspace = None, json_: Json = False) -> None:
     """Approve a quarantined sample after listening to the call. It is then enrolled.
 
     It holds until the call gets another recording; `remove` takes the sample out again.
 
     Example:
 
-      switchboard voiceprints vouch 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
+      switchboard voiceprints approve 0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11
     """
-    _change("vouch", call_id, workspace, json_)
+    _change("approve", call_id, workspace, json_)
 
 
 @app.command()
@@ -200,7 +200,7 @@ def _change(action: str, call_id: str, workspace: str | None, json_: bool, membe
     from serve_app.settings import Settings
 
     policy, who = Voices(Settings().role_options()), getpass.getuser()
-    changes = {"remove": voiceprints.remove, "restore": voiceprints.restore, "vouch": voiceprints.vouch}
+    changes = {"remove": voiceprints.remove, "restore": voiceprints.restore, "approve": voiceprints.approve}
 
     def change(database: "Database", call: UUID, home: UUID | None) -> "Awaitable[VoiceprintSummary]":
         if member is not None:
@@ -216,7 +216,7 @@ def _change(action: str, call_id: str, workspace: str | None, json_: bool, membe
 
 def _of_call(call_id: str, workspace: str | None, ask: "Callable[[Database, UUID, UUID | None], Awaitable[T]]") -> T:
     """Ask about a call of a workspace; without one, about the latest call of that id."""
-    from db.voiceprints import NobodysVoice, NoVoiceprint
+    from db.voiceprints import NoVoiceprint, UnassignedVoiceprint
 
     call = names.need_uuid(call_id, WHERE)
 
@@ -227,9 +227,9 @@ def _of_call(call_id: str, workspace: str | None, ask: "Callable[[Database, UUID
         return state.run(work)
     except NoVoiceprint as error:
         raise CommandError(f"Call {call} has no voiceprint.", WHERE) from error
-    except NobodysVoice as error:
-        hint = f"Say whose it is first: `switchboard voiceprints assign {call} USER_ID`."
-        raise CommandError("Nobody said whose voice it is.", hint) from error
+    except UnassignedVoiceprint as error:
+        hint = f"Assign it first: `switchboard voiceprints assign {call} USER_ID`."
+        raise CommandError("The voiceprint is not assigned to a member.", hint) from error
 
 
 def _print(one: "VoiceprintSummary") -> None:
@@ -240,8 +240,8 @@ def _print(one: "VoiceprintSummary") -> None:
 
 
 def _reasons(reasons: tuple[str, ...]) -> str:
-    from pipeline.speakers.gate import FLAWS
-    from pipeline.speakers.profile import MISFITS
+    from pipeline.speakers.gate import QUALITY_ISSUES
+    from pipeline.speakers.profile import OUTLIERS
 
-    known = FLAWS | MISFITS
+    known = QUALITY_ISSUES | OUTLIERS
     return "; ".join(known.get(reason, reason) for reason in reasons)

@@ -1,4 +1,4 @@
-"""Voices of members: what a call teaches, what is kept back, and that a sample taken out leaves no trace."""
+"""Voices of members: what a call enrolls, what is kept back, and that a sample taken out leaves no trace."""
 
 import asyncio
 import json
@@ -84,13 +84,13 @@ async def test_several_calls_must_agree_before_a_member_is_known_by_voice(world:
     made.append(await call(world, voice(ANA, 2), ana))
     (known,) = await profiles(world)
     assert (known.user_id, known.voiceprint.model, known.voiceprint.speech_seconds) == (str(ana), "m", 60.0)
-    assert {(await states(world))[one] for one in made} == {("taught", ())}
+    assert {(await states(world))[one] for one in made} == {("enrolled", ())}
     found = await decide(world, voice(ANA, 9))
     assert found is not None and found.name == str(ana)
     assert await decide(world, voice(BO, 9)) is None
 
 
-async def test_what_does_not_fit_or_is_flawed_is_kept_with_its_reason_and_teaches_nothing(world: World) -> None:
+async def test_what_does_not_fit_or_is_flawed_is_kept_with_its_reason_and_not_enrolled(world: World) -> None:
     ana = await member(world, "Ana")
     for seed in range(4):
         await call(world, voice(ANA, seed), ana)
@@ -112,14 +112,14 @@ async def test_a_bad_first_sample_spoils_nothing(world: World) -> None:
     assert await decide(world, voice(ANA, 9)) is not None
 
 
-async def test_somebody_else_at_the_desk_teaches_the_members_profile_nothing(world: World) -> None:
+async def test_somebody_else_at_the_desk_does_not_change_the_members_profile(world: World) -> None:
     """Bo's voice is near enough to Ana's to be taken for hers, were it not nearer to his own."""
     ana, bo = await member(world, "Ana"), await member(world, "Bo")
     like_ana = ANA + 1.1 * BO
     for seed in range(4):
         await call(world, voice(ANA, seed, 0.05), ana)
     at_the_desk = await call(world, voice(like_ana, 20, 0.05), ana)
-    assert (await states(world))[at_the_desk] == ("taught", ())
+    assert (await states(world))[at_the_desk] == ("enrolled", ())
     with_bo = await profiles(world)
     for seed in range(4):
         await call(world, voice(like_ana, 10 + seed, 0.05), bo)
@@ -135,17 +135,17 @@ async def test_a_sample_that_is_taken_out_leaves_every_decision_as_it_was(world:
         owner, sound = ((ana, ANA), (bo, ANA + BO))[at % 2]
         other = (ANA + BO, ANA)[at % 2]
         await call(world, voice(other if rng.random() < 0.2 else sound, 100 * seed + at, 0.2), owner)
-    nameless = await call(world, voice(ANA, 55, 0.05))
+    unassigned = await call(world, voice(ANA, 55, 0.05))
     tried = [voice(where, at, 0.3) for at, where in enumerate([ANA, BO, ANA + BO] * 5)]
     before = await profiles(world), await states(world), [await decide(world, one) for one in tried]
     added = await call(world, voice((ANA, ANA + BO, BO, ANA + 0.6 * BO)[seed], 77, 0.3), (ana, bo)[seed % 2])
-    assert await profiles(world) != before[0] or (await states(world))[added][0] != "taught"
+    assert await profiles(world) != before[0] or (await states(world))[added][0] != "enrolled"
     summary = await voiceprints.remove(world.database, added, "me", VOICES)
     assert summary.state == "removed"
     after = await states(world)
     assert after.pop(added)[0] == "removed"
     assert (await profiles(world), after, [await decide(world, one) for one in tried]) == before
-    assert nameless in after
+    assert unassigned in after
     with_it = (await voiceprints.restore(world.database, added, "me", VOICES)).state
     assert with_it != "removed"
     record = await voiceprints.show(world.database, added)
@@ -166,21 +166,21 @@ async def test_a_removed_sample_stays_removed_when_its_call_is_worked_on_again(w
     assert await profiles(world) == before
 
 
-async def test_a_nameless_voice_gets_its_name_when_a_later_call_says_whose_it_is_and_never_teaches(
+async def test_an_unassigned_voice_gets_its_name_when_a_later_call_says_whose_it_is_and_is_never_enrolled(
     world: World,
 ) -> None:
     ana = await member(world, "Ana")
-    nameless = await call(world, voice(ANA, 50))
-    assert (await states(world))[nameless] == ("nameless", ())
+    unassigned = await call(world, voice(ANA, 50))
+    assert (await states(world))[unassigned] == ("unassigned", ())
     for seed in range(3):
         await call(world, voice(ANA, seed), ana)
     (known,) = await profiles(world)
     assert known.voiceprint.speech_seconds == 60.0
-    found = (await voiceprints.show(world.database, nameless)).summary
+    found = (await voiceprints.show(world.database, unassigned)).summary
     assert (found.state, found.user_id, found.name) == ("recognized", ana, "Ana")
-    for one in (await states(world)).keys() - {nameless}:
+    for one in (await states(world)).keys() - {unassigned}:
         await voiceprints.remove(world.database, one, "me", VOICES)
-    assert (await states(world))[nameless] == ("nameless", ())
+    assert (await states(world))[unassigned] == ("unassigned", ())
 
 
 async def test_a_person_names_a_voice_and_that_holds(world: World) -> None:
@@ -263,16 +263,16 @@ async def analyses(world: World, call_id: UUID) -> int:
 
 async def test_a_call_without_a_member_is_analysed_again_when_its_voice_gets_a_name(world: World) -> None:
     ana, bo = await member(world, "Ana"), await member(world, "Bo")
-    nameless, other = await call(world, voice(ANA, 50)), await call(world, voice(BO, 51))
-    assert (await analyses(world, nameless), await analyses(world, other)) == (0, 0)
+    unassigned, other = await call(world, voice(ANA, 50)), await call(world, voice(BO, 51))
+    assert (await analyses(world, unassigned), await analyses(world, other)) == (0, 0)
     for seed in range(3):
-        taught = await call(world, voice(ANA, seed), ana)
-    assert (await analyses(world, nameless), await analyses(world, other)) == (1, 0)
+        enrolled = await call(world, voice(ANA, seed), ana)
+    assert (await analyses(world, unassigned), await analyses(world, other)) == (1, 0)
     await voiceprints.assign(world.database, other, bo, "me", VOICES)
     await voiceprints.assign(world.database, other, bo, "me", VOICES)
     assert await analyses(world, other) == 1
-    await voiceprints.assign(world.database, taught, bo, "me", VOICES)
-    assert await analyses(world, taught) == 0, "the sender said who handled it"
+    await voiceprints.assign(world.database, enrolled, bo, "me", VOICES)
+    assert await analyses(world, enrolled) == 0, "the sender said who handled it"
 
 
 async def test_the_member_whom_a_person_named_is_who_speaks_when_the_call_is_analysed_again(world: World) -> None:
@@ -287,7 +287,7 @@ async def test_the_member_whom_a_person_named_is_who_speaks_when_the_call_is_ana
     assert await analyses(world, one) == 0, "an analysis never asks for itself"
 
 
-async def test_a_sample_that_a_person_vouches_for_teaches_until_its_recording_is_replaced(world: World) -> None:
+async def test_a_sample_that_a_person_approves_is_enrolled_until_its_recording_is_replaced(world: World) -> None:
     ana = await member(world, "Ana")
     for seed in range(3):
         await call(world, voice(ANA, seed), ana)
@@ -295,14 +295,14 @@ async def test_a_sample_that_a_person_vouches_for_teaches_until_its_recording_is
     assert (await states(world))[headset] == ("quarantined", ("bleed",))
     assert await decide(world, voice(BO, 8)) is None
     before = await profiles(world)
-    assert (await voiceprints.vouch(world.database, headset, "me", VOICES)).state == "taught"
-    assert (await voiceprints.vouch(world.database, headset, "me", VOICES)).state == "taught"
+    assert (await voiceprints.approve(world.database, headset, "me", VOICES)).state == "enrolled"
+    assert (await voiceprints.approve(world.database, headset, "me", VOICES)).state == "enrolled"
     found = await decide(world, voice(BO, 8))
     assert found is not None and found.name == str(ana)
-    assert [event.action for event in (await voiceprints.show(world.database, headset)).history] == ["vouched"]
+    assert [event.action for event in (await voiceprints.show(world.database, headset)).history] == ["approved"]
     assert (await voiceprints.remove(world.database, headset, "me", VOICES)).state == "removed"
     assert await profiles(world) == before
-    assert (await voiceprints.restore(world.database, headset, "me", VOICES)).state == "taught"
+    assert (await voiceprints.restore(world.database, headset, "me", VOICES)).state == "enrolled"
     world.call_id = headset
     await world.submit(recording_url=A.replace("a.wav", "c.wav"))
     again = voice(BO, 9, flaws=("bleed",))
@@ -311,10 +311,10 @@ async def test_a_sample_that_a_person_vouches_for_teaches_until_its_recording_is
     assert await profiles(world) == before
 
 
-async def test_nobody_can_vouch_for_a_voice_that_is_nobodys(world: World) -> None:
-    nameless = await call(world, voice(ANA, 50))
-    with pytest.raises(voiceprints.NobodysVoice, match="assign it first"):
-        await voiceprints.vouch(world.database, nameless, "me", VOICES)
+async def test_an_unassigned_voice_cannot_be_approved(world: World) -> None:
+    unassigned = await call(world, voice(ANA, 50))
+    with pytest.raises(voiceprints.UnassignedVoiceprint, match="assign it first"):
+        await voiceprints.approve(world.database, unassigned, "me", VOICES)
 
 
 async def test_the_command_line_lists_shows_removes_restores_and_assigns(
@@ -324,7 +324,7 @@ async def test_the_command_line_lists_shows_removes_restores_and_assigns(
     monkeypatch.setenv("SWITCHBOARD_ROLES__CALIBRATION", str(CALIBRATIONS))
     ana, bo = await member(world, "Ana"), await member(world, "Bo")
     made = [await call(world, voice(ANA, seed), ana) for seed in range(3)]
-    odd, nameless = await call(world, voice(BO, 7), ana), await call(world, voice(BO, 8))
+    odd, unassigned = await call(world, voice(BO, 7), ana), await call(world, voice(BO, 8))
 
     async def run(*arguments: str) -> Any:
         result = await asyncio.to_thread(CliRunner().invoke, app, ["voiceprints", *arguments], env={"COLUMNS": "220"})
@@ -335,12 +335,12 @@ async def test_the_command_line_lists_shows_removes_restores_and_assigns(
     assert str(odd) in told and "does not fit the member's other calls" in told and str(made[0]) not in told
     assert "Ana" in await run("show", str(made[0]))
     assert (await run("remove", str(made[0]), "--json"))["state"] == "removed"
-    assert {one["state"] for one in await run("list", "--json")} == {"removed", "waiting", "nameless"}
-    assert (await run("restore", str(made[0]), "--json"))["state"] == "taught"
-    assert (await run("vouch", str(odd), "--json"))["state"] == "taught"
-    refused = await asyncio.to_thread(CliRunner().invoke, app, ["voiceprints", "vouch", str(nameless)])
-    assert refused.exit_code == 1 and f"voiceprints assign {nameless}" in " ".join(refused.output.split())
-    assert (await run("assign", str(nameless), str(bo), "--json"))["name"] == "Bo"
+    assert {one["state"] for one in await run("list", "--json")} == {"removed", "waiting", "unassigned"}
+    assert (await run("restore", str(made[0]), "--json"))["state"] == "enrolled"
+    assert (await run("approve", str(odd), "--json"))["state"] == "enrolled"
+    refused = await asyncio.to_thread(CliRunner().invoke, app, ["voiceprints", "approve", str(unassigned)])
+    assert refused.exit_code == 1 and f"voiceprints assign {unassigned}" in " ".join(refused.output.split())
+    assert (await run("assign", str(unassigned), str(bo), "--json"))["name"] == "Bo"
     shown = await run("show", str(made[0]), "--json")
     assert [event["action"] for event in shown["history"]] == ["removed", "restored"]
     assert shown["likeness"][0][0] == str(ana)

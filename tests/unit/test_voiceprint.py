@@ -1,4 +1,4 @@
-"""What a voiceprint is made of, what keeps it from teaching, and what several of them say of a member."""
+"""What a voiceprint is made of, what keeps it from being enrolled, and what several of them say of a member."""
 
 import random
 from dataclasses import replace
@@ -89,7 +89,7 @@ def test_clean_speech_is_the_reps_and_keeps_its_distance(rep, customer):
         assert all(piece.end <= a - 0.25 + 1e-9 or piece.start >= b + 0.25 - 1e-9 for a, b in customer if b > a)
 
 
-# what keeps it from teaching
+# what keeps it from being enrolled
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_clean_speech_is_the_reps_and_keeps_its_distance(rep, customer):
 def test_every_flaw_is_named_and_has_a_sentence(changes, layout, flaws):
     made = gate.judged(replace(near(0), **changes), heard([(0, 20)], [], layout), MEASURED)
     assert made.flaws == flaws
-    assert all(gate.FLAWS[flaw] for flaw in flaws)
+    assert all(gate.QUALITY_ISSUES[flaw] for flaw in flaws)
 
 
 def test_agreement_is_judged_by_the_embedders_calibration_():
@@ -130,7 +130,7 @@ def test_thresholds_are_the_calibrations():
 def test_an_embedder_without_a_calibration_names_nobody_and_learns_from_nobody():
     assert clearest({"u1": 1.0}, None) is None
     assert gate.judged(near(0), heard([(0, 20)], []), None).flaws == ("not_calibrated",)
-    alike = [replace(one, vouched=True) for one in samples(*(near(0, seed) for seed in range(5)))]
+    alike = [replace(one, approved=True) for one in samples(*(near(0, seed) for seed in range(5)))]
     assert centroids_of(alike, None) == ()
     made = learn(alike, {}, None)
     assert made.centroids == ()
@@ -176,7 +176,7 @@ def test_a_second_centroid_is_the_same_voice_on_another_line():
     assert [v.reasons for v in alone.verdicts.values()].count(("unlike_others",)) == 3
 
 
-def test_a_sample_that_fits_another_member_better_does_not_teach():
+def test_a_sample_that_fits_another_member_better_is_not_enrolled():
     own = [near(0, s, 0.02) for s in range(4)]
     visitor = near(1, 9, 0.02)
     others = {"u2": [c.voiceprint for c in centroids_of(samples(*(near(1, s, 0.02) for s in range(3))), MEASURED)]}
@@ -195,9 +195,9 @@ def test_a_profile_is_a_function_of_the_set_of_samples(made, order: random.Rando
     first, second = learn(once, {}, MEASURED), learn(shuffled, {}, MEASURED)
     assert first == second
     assert set(first.verdicts) == {sample.key for sample in once}
-    taught = [key for key, verdict in first.verdicts.items() if verdict.standing is Standing.TAUGHT]
-    assert sum(c.calls for c in first.centroids) == len(taught)
-    assert bool(first.centroids) == bool(taught)
+    enrolled = [key for key, verdict in first.verdicts.items() if verdict.standing is Standing.ENROLLED]
+    assert sum(c.calls for c in first.centroids) == len(enrolled)
+    assert bool(first.centroids) == bool(enrolled)
 
 
 def test_the_calibration_says_which_calls_are_alike():

@@ -113,8 +113,11 @@ END;
 -- At most p_guests more are claimed beyond p_count: calls of workspaces of which none is being processed, one of each. A
 -- workspace that is alone still fills all places there are, and another that comes beside it does not wait for one of its
 -- calls to end.
+DROP FUNCTION IF EXISTS claim_jobs(
+    text, integer, double precision, integer, boolean, boolean, text, double precision, integer
+);  -- a parameter was called differently
 CREATE OR REPLACE FUNCTION claim_jobs(
-    p_worker text, p_count integer, p_ttl double precision, p_suspect_from integer, p_suspects boolean,
+    p_worker text, p_count integer, p_ttl double precision, p_quarantine_after integer, p_suspects boolean,
     p_take_over boolean, p_held_back text, p_backfill double precision, p_guests integer
 ) RETURNS SETOF uuid LANGUAGE plpgsql
 -- Statistics of a queue are always out of date: left alone, the planner sorts thousands of rows where the first few
@@ -168,7 +171,7 @@ BEGIN
             stage = p_held_back
         WHERE id IN (
             SELECT id FROM jobs
-            WHERE state IN ('queued', 'running') AND crashes > 0 AND crashes >= p_suspect_from AND (
+            WHERE state IN ('queued', 'running') AND crashes > 0 AND crashes >= p_quarantine_after AND (
                 state = 'queued' AND not_before <= now()
                 OR state = 'running' AND lease_until < now() AND (worker IS NULL OR takes_over)
             )
@@ -195,7 +198,7 @@ BEGIN
         WHERE id IN (
             SELECT id FROM jobs
             WHERE state = 'running' AND lease_until < now() AND lease_until >= coalesce(leases_from, '-infinity')
-                AND (worker IS NULL OR takes_over) AND crashes < p_suspect_from
+                AND (worker IS NULL OR takes_over) AND crashes < p_quarantine_after
             ORDER BY lease_until LIMIT room FOR NO KEY UPDATE SKIP LOCKED
         )
         RETURNING id
@@ -279,7 +282,7 @@ BEGIN
             SELECT j.id, j.run FROM jobs j
             WHERE j.state = 'queued' AND j.live = (kinds[at] = 2) AND j.team_id = teams_of[at]
                 AND (j.not_before, j.created_at, j.id) > (from_not_before[at], from_created_at[at], from_id[at])
-                AND j.not_before <= now() AND j.crashes < p_suspect_from
+                AND j.not_before <= now() AND j.crashes < p_quarantine_after
             ORDER BY j.live, j.team_id, j.not_before, j.created_at, j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
         ) AS due
         WHERE jobs.id = due.id
