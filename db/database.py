@@ -205,6 +205,12 @@ class Database:
                 await self.pool.check()  # the others are dead as well: have them all replaced
         raise AssertionError
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def close(self) -> None:
         """Close both pools; connections in use end with their block."""
         await self.pool.close()

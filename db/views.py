@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db import changed_back
 from db.database import EVERY_WORKSPACE, Database
 from db.recording_urls import shown
-from db.rows import dump_json, read, within
+from db.rows import read, within
 from db.tables import call_contacts, calls, contacts, findings, jobs, recordings, submissions, tasks, transcripts
 from pipeline.domain.call import CallState
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
@@ -104,11 +104,6 @@ class CallRecord:
     submissions: int
     jobs: tuple[JobSummary, ...]
     timeline: tuple[CallMoment, ...]
-
-
-def to_json(view: Any) -> str:
-    """Any of these views, or a list of them, as JSON."""
-    return dump_json(view)
 
 
 async def list_calls(

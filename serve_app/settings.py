@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -97,9 +97,6 @@ class Settings(BaseSettings):
         "switchboard/checkpoints in the user's data folder (~/.local/share).",
     )
     route_prefix: str = Field("/", description="Path of base_url: /v1 makes it POST /v1/submit.")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="Lowest severity that is logged."
-    )
     signing_parameters: tuple[str, ...] = Field(
         SIGNING_PARAMETERS,
         description="Query parameters that only sign a URL: URLs that differ in nothing else are the same recording.",

@@ -8,9 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from pipeline.analysis.overlaps import OverlapKind, classify, overlaps
-from pipeline.analysis.spans import outside, seconds, union
 from pipeline.analysis.talk import Said, read, rounded
 from pipeline.domain.insight import Finding, Material
+from pipeline.domain.spans import outside, seconds, union
 from pipeline.domain.speech import LabelKind, Span, Word
 from pipeline.language.pack import pack
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pipeline.audio.labels import detector
 from pipeline.audio.labels.detector import SpeechOptions
+from pipeline.domain.spans import union
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Chunk, Span
 
 QUIET_FRAME = 800  # samples, 50 ms: what counts as a moment
@@ -54,23 +55,14 @@ def cut(
         raise ValueError(f"chunks of {max_seconds} s are too short to recognize")
     chunks: list[Chunk] = []
     for channel, spans in enumerate(speech):
-        pieces = [piece for span in _joined(spans) for piece in _pieces(span, max_seconds, channel, audio)]
+        pieces = [
+            piece for span in union(spans) if span.duration > 0 for piece in _pieces(span, max_seconds, channel, audio)
+        ]
         between = tuple(one[channel] if channel < len(one) else () for one in (events, gaps))
         for held in _gathered(pieces, max_seconds, max_pause, max_skipped_pause, *between):
             packed = tuple(held) if len(held) > 1 else ()
             chunks.append(Chunk(channel, held[0].start, held[-1].end, pieces=packed))
     return tuple(chunks)
-
-
-def _joined(spans: Sequence[Span]) -> list[Span]:
-    """Spans in order of time, those that overlap or touch made one."""
-    joined: list[Span] = []
-    for span in sorted(spans, key=lambda span: (span.start, span.end)):
-        if joined and span.start <= joined[-1].end:
-            joined[-1] = Span(joined[-1].start, max(joined[-1].end, span.end))
-        elif span.duration > 0:
-            joined.append(span)
-    return joined
 
 
 def _pieces(span: Span, max_seconds: float, channel: int, audio: Audio | None) -> list[Span]:

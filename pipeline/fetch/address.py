@@ -13,9 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from typing import Annotated
 
 import httpx
 import psutil
+from pydantic import AfterValidator
 
 from pipeline.errors import AddressForbidden, RecordingUnreachable
 
@@ -277,6 +279,19 @@ def parse_ports(entry: str) -> range:
     if not span or span.start < 1 or span.stop > 65536:
         raise ValueError(f"{entry!r} is not a port or a range of ports")
     return span
+
+
+def _each(parse: Callable[[str], object]) -> AfterValidator:
+    def checked(entries: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in entries:
+            parse(entry)
+        return entries
+
+    return AfterValidator(checked)
+
+
+AllowedHosts = Annotated[tuple[str, ...], _each(parse_allowed)]
+Ports = Annotated[tuple[str, ...], _each(parse_ports)]
 
 
 def _forbidden(host: str) -> AddressForbidden:

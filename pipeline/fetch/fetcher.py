@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import httpcore
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.domain import sniff
 from pipeline.domain.access import Access, Credential
@@ -25,7 +25,7 @@ from pipeline.errors import (
     TooManyRedirects,
 )
 from pipeline.fetch import body, outcomes, partial
-from pipeline.fetch.address import REFUSED_PORTS, Guard, Resolver, Target, parse_allowed, parse_ports, resolve
+from pipeline.fetch.address import REFUSED_PORTS, AllowedHosts, Guard, Ports, Resolver, Target, resolve
 from pipeline.fetch.partial import RangeRefused
 from pipeline.fetch.redirects import REDIRECTS, follow
 from pipeline.fetch.storage import Incoming, Store
@@ -51,33 +51,19 @@ class FetchOptions(BaseModel):
     read_seconds: float = Field(60.0, gt=0, description="How long the server may send nothing.")
     slow_seconds: float = Field(30.0, gt=0, description="How long a body may be too slow.")
     insecure_redirects: bool = Field(False, description="Whether redirects from https to http are followed.")
-    allowed_hosts: tuple[str, ...] = Field(
+    allowed_hosts: AllowedHosts = Field(
         (),
         description="Hosts inside your network that recordings of every workspace may be fetched from: names, "
         "addresses, networks (CIDR), each with an optional port (pbx.local:8088). All other hosts must be on the "
         "public Internet. If workspaces belong to different customers, give each its own list: `switchboard "
         "workspaces hosts`.",
     )
-    ports: tuple[str, ...] = Field(
+    ports: Ports = Field(
         ("80", "443", "1024-65535"),
         description="Ports that may be fetched from: single ports and ranges. Those of databases, caches, "
         "orchestration and remote control are refused all the same.",
     )
     ca_file: str | None = Field(None, description="PEM file of additional certificate authorities to trust.")
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _hosts_can_be_read(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in entries:
-            parse_allowed(entry)
-        return entries
-
-    @field_validator("ports")
-    @classmethod
-    def _ports_can_be_read(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in entries:
-            parse_ports(entry)
-        return entries
 
 
 async def fetch(

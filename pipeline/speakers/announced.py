@@ -73,11 +73,6 @@ def patterns_of(language: str) -> dict[str, tuple[re.Pattern[str], ...]]:
     return {kind: tuple(re.compile(_filled(pattern, sets)) for pattern in own) for kind, own in lists.items()}
 
 
-def languages() -> tuple[str, ...]:
-    """The languages that have patterns."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
-
-
 def _filled(pattern: str, sets: Mapping[str, str]) -> str:
     for name, value in sets.items():
         pattern = pattern.replace(f"{{{name}}}", value)

@@ -166,11 +166,8 @@ async def _prepare_workspace(database_url: str) -> str:
     from db import directory, keys
     from db.database import Database
 
-    database = await Database.open(database_url, pool_size=2)
-    try:
-        workspace = await directory.create_workspace(
-            database, "Demo", default_country="US", time_zone="America/New_York"
-        )
+    async with await Database.open(database_url, pool_size=2) as database:
+        workspace = await directory.create_workspace(database, "Demo", "US", "America/New_York")
         team = await directory.create_team(database, workspace.workspace_id, "Service desk")
         for name in ("Anna", "John", "Laura", "Peter", "Lucía", "Sabine"):
             await directory.add_member(database, workspace.workspace_id, name, team_id=team.team_id)
@@ -178,8 +175,6 @@ async def _prepare_workspace(database_url: str) -> str:
             await directory.add_contact(database, workspace.workspace_id, name)
         _, secret = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "demo")
         return secret
-    finally:
-        await database.close()
 
 
 def _submit(samples: "list[Sample]", files: "FileServer", submit_url: str, key: str) -> list[Played]:
@@ -206,13 +201,10 @@ async def _follow(database_url: str, played: list[Played], seconds: float) -> "d
     from db.database import Database
     from serve_app.cli.follow import follow
 
-    database = await Database.open(database_url, pool_size=2)
-    try:
+    async with await Database.open(database_url, pool_size=2) as database:
         names = {UUID(one.call_id): one.name for one in played}
         records = await follow(database, list(names), None, seconds, err(), names)
         return {one.name: record for one, record in zip(played, records, strict=True)}
-    finally:
-        await database.close()
 
 
 def _report(

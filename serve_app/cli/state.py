@@ -50,11 +50,8 @@ def running_embedded(settings: "Settings") -> str | None:
 async def _opened(url: str, work: Work[T]) -> T:
     from db.database import Database
 
-    database = await Database.open(url, pool_size=2, answer_seconds=None)
-    try:
+    async with await Database.open(url, pool_size=2, answer_seconds=None) as database:
         return await work(database)
-    finally:
-        await database.close()
 
 
 def _embedded(settings: "Settings", start: bool) -> str:

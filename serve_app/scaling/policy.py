@@ -1,6 +1,5 @@
 """How many replicas each deployment has, on what hardware, and the policy that scales on queued audio."""
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -8,8 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
     from serve_app.scaling.backlog import BacklogMonitor
-
-log = logging.getLogger("ray.serve")
 
 LOOK_BACK_SECONDS = 2.0  # a request counts that long after it was answered: it keeps the last replica
 

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
 
-from pipeline.fetch.address import parse_allowed
+from pipeline.fetch.address import AllowedHosts
 
 # The schedule of the standard: at once, then after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
@@ -20,7 +20,7 @@ class WebhookOptions(BaseModel):
     DISABLE_AFTER_DAYS: ClassVar[float] = 5.0  # without any delivery, a whole retry schedule included
     MAX_BODY_BYTES: ClassVar[int] = 1 << 20  # of an event; a larger one omits its transcript, then its record
 
-    allowed_hosts: tuple[str, ...] = Field(
+    allowed_hosts: AllowedHosts = Field(
         (),
         description="Receivers inside your own network: names, addresses, networks (CIDR), optionally with a port "
         "(crm.local:8088). They may be reached by http too, if the URL says so. Every other receiver must be on "
@@ -28,24 +28,10 @@ class WebhookOptions(BaseModel):
     )
     ca_file: str | None = Field(None, description="PEM file of additional certificate authorities to trust.")
     timeout_seconds: float = Field(15.0, gt=0, le=120, description="How long a receiver may take to answer.")
-    retry_seconds: tuple[float, ...] = Field(
+    retry_seconds: tuple[NonNegativeFloat, ...] = Field(
         RETRY_SECONDS,
         max_length=50,
         description="Pauses before the second and each further attempt, jittered by 10 %; then the delivery fails.",
     )
     concurrency: int = Field(64, ge=1, description="Deliveries that one Conductor makes at once.")
     retention_days: float = Field(30.0, gt=0, description="How long events and the log of their deliveries are kept.")
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _hosts_can_be_read(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in entries:
-            parse_allowed(entry)
-        return entries
-
-    @field_validator("retry_seconds")
-    @classmethod
-    def _none_negative(cls, pauses: tuple[float, ...]) -> tuple[float, ...]:
-        if any(pause < 0 for pause in pauses):
-            raise ValueError("pauses are seconds of 0 or more")
-        return pauses

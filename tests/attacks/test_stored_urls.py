@@ -10,6 +10,7 @@ from cryptography.fernet import Fernet
 
 from db import embedded, keys, views, webhooks
 from db.recording_urls import UrlSealer
+from db.rows import dump_json
 from serve_app.intake.limits import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
@@ -90,7 +91,7 @@ async def test_a_reader_sees_neither_urls_nor_what_went_wrong_with_them(
     assert "do-not-tell" not in seen
     record = await views.show_call(world.database, world.call_id)
     assert record is not None and record.call.failure is not None
-    assert "do-not-tell" not in views.to_json(record)
+    assert "do-not-tell" not in dump_json(record)
 
 
 async def test_what_was_sealed_for_one_server_is_sent_to_no_other(world: World, tmp_path: Path) -> None:

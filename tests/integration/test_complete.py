@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from db import calls, jobs, results, views
+from db.rows import dump_json
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.speech import (
     AudioAnalysis,
@@ -140,7 +141,7 @@ async def test_labels_doubts_languages_and_layout_come_back_with_the_record(worl
     assert record is not None
     assert record.transcript == made
     assert record.layout == layout
-    shown = json.loads(views.to_json(record))["transcript"]
+    shown = json.loads(dump_json(record))["transcript"]
     assert [label["kind"] for label in shown["labels"][0]] == ["ringback", "speech"]
     assert (shown["labels"][1][0]["keys"], shown["labels"][1][0]["detail"]) == (3, None)
     assert [doubt["kept"] for doubt in shown["doubts"]] == [True, False]
@@ -378,7 +379,7 @@ async def test_the_record_of_a_call_tells_its_whole_story_and_serialises(world: 
     assert record.submissions == 2
     assert record.recordings == FETCHED
     assert record.recording_url == A
-    text = views.to_json(record)
+    text = dump_json(record)
     assert "secret" not in text
     assert json.loads(text)["jobs"][0]["attempts"] == 1
     assert await views.show_call(world.database, world.call_id, uuid4()) is None

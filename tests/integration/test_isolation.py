@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from db import directory, keys, views, voiceprints, webhooks
 from db.database import EVERY_WORKSPACE, Database, Scope
+from db.rows import dump_json
 from db.tables import metadata
 from pipeline.domain.speech import Layout, LayoutKind, Transcript
 from pipeline.speakers.policy import Voices
@@ -41,7 +42,7 @@ async def full_world(database: Database) -> World:
     """A workspace with a row in every table."""
     world = await new_world(database)
     await world.submit(recording_url="https://store.example/a.wav", user_id=uuid4())
-    heard = views.to_json(Transcript("en", 1.0, 1.0, (), (), Layout(LayoutKind.MONO, 1, 1, 1.0, {}, ""), "e"))
+    heard = dump_json(Transcript("en", 1.0, 1.0, (), (), Layout(LayoutKind.MONO, 1, 1, 1.0, {}, ""), "e"))
     for statement in _FULL:
         values = {"workspace": world.workspace_id, "call": world.call_id, "team": world.team_id}
         values |= {"transcript": heard, "evidence": '{"turn": 0, "start": 0, "end": 1, "quote": "q"}'}
@@ -280,8 +281,8 @@ async def test_a_read_that_forgets_its_where_shows_nothing_of_others(acme: World
         expected = await read(acme)
         assert expected, name
         with forgetting_where(acme.database):
-            shown = views.to_json(await read(acme))
-        assert shown == views.to_json(expected), name  # each world holds one of everything
+            shown = dump_json(await read(acme))
+        assert shown == dump_json(expected), name  # each world holds one of everything
 
 
 _WRITES: dict[str, Callable[[World], Awaitable[Any]]] = {

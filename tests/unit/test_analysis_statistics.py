@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.analysis.overlaps import overlaps
-from pipeline.analysis.spans import outside, seconds, union
 from pipeline.analysis.statistics import TalkStatistics, measure
+from pipeline.domain.spans import outside, seconds, union
 from pipeline.domain.speech import Label, LabelKind, Span
 from pipeline.speakers.seconds import unpadded
 from tests.unit.calls_by_hand import call, timeline, turn

@@ -13,6 +13,7 @@ from pipeline.audio.chunks import cut, find_speech
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.audio.labels import detector
 from pipeline.audio.labels.detector import SpeechOptions
+from pipeline.domain.spans import union
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, Span
 from tests.synthetic_calls import FOLDER
 
@@ -90,7 +91,7 @@ def test_chunks_hold_all_speech_and_end_inside_none_but_a_span_too_long(
     assert list(result) == sorted(result, key=lambda chunk: (chunk.channel, chunk.start))
     for channel, channel_speech in enumerate(speech):
         mine = [chunk for chunk in result if chunk.channel == channel]
-        joined = chunks._joined(channel_speech)
+        joined = union(channel_speech)
         assert all(0 < chunk.duration <= max_seconds + 1e-6 for chunk in mine)
         assert all(one.end <= other.start for one, other in itertools.pairwise(mine))
         for span in joined:
@@ -128,9 +129,9 @@ def test_neighbouring_spans_share_a_chunk_while_they_fit() -> None:
 def test_packed_chunks_hold_all_speech_and_little_else(
     speech: tuple[Span, ...], max_seconds: float, longest: float, events: tuple[Span, ...]
 ) -> None:
-    events = tuple(chunks._joined(events))
+    events = tuple(union(events))
     result = cut([speech], max_seconds, None, longest, [events])
-    joined = chunks._joined(speech)
+    joined = union(speech)
     heard = [piece for chunk in result for piece in chunk.sound]
     assert all(one.end <= other.start + 1e-9 for one, other in itertools.pairwise(heard))
     for span in joined:

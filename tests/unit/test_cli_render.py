@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from rich.console import Console
 
-from db import views
+from db.rows import dump_json
 from db.views import CallMoment, CallRecord, CallSummary, Failure
 from pipeline.analysis import analyze
 from pipeline.asr.safety import REASONS
@@ -180,7 +180,7 @@ def test_an_outcome_of_this_process_reads_like_a_stored_call() -> None:
 
 def test_json_on_the_terminal_is_the_json_of_the_views() -> None:
     made = record()
-    assert plain(made) == json.loads(views.to_json(made))
+    assert plain(made) == json.loads(dump_json(made))
 
 
 def test_clock_has_hours_only_when_needed() -> None:

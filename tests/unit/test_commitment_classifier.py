@@ -8,6 +8,7 @@ from pipeline.analysis.rules.commitments import classifier
 from pipeline.analysis.rules.commitments.tasks import Tasks
 from tests.unit.calls_by_hand import call
 from training.commitments import examples
+from training.commitments.fit import serialized
 
 
 def tasks(*lines, language="en", weights=None):
@@ -29,7 +30,7 @@ def test_a_feature_moves_the_probability_as_far_as_its_weight_says():
 
 def test_weights_are_read_as_they_were_written(tmp_path):
     weights = classifier.CommitmentWeights({"": (1, -2, 3, 0), "en:send it": (0, 40, 0, -7)}, least=0.4)
-    (tmp_path / "weights.tsv").write_text(classifier.serialized(weights))
+    (tmp_path / "weights.tsv").write_text(serialized(weights))
     assert classifier.read_weights(tmp_path / "weights.tsv") == weights
 
 

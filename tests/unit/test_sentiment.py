@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.analysis.rules.sentiment.change_point import change_point
-from pipeline.analysis.rules.sentiment.lexicon import MOST, weigh
+from pipeline.analysis.rules.sentiment.lexicon import MOST, score_turn
 from pipeline.analysis.rules.sentiment.sentiment import Sentiment
 from pipeline.analysis.talk import read
 from pipeline.domain.insight import Material
@@ -22,7 +22,7 @@ def tone_of(material: Material):
 
 def weight(text: str, language: str = "en", speaker: str = "customer") -> float:
     (said,) = read(call((speaker, text), language=language))
-    return weigh(said)
+    return score_turn(said).weight
 
 
 PLEASED = {
@@ -80,7 +80,7 @@ def test_trouble_is_a_rep_s_work_and_not_their_mood() -> None:
 @given(st.text(max_size=200), st.sampled_from(["en", "es", "de", "fr"]))
 def test_no_text_weighs_more_than_the_most(text: str, language: str) -> None:
     material = call(("customer", text or "x"), language=language)
-    assert all(abs(weigh(said)) <= MOST for said in read(material))
+    assert all(abs(score_turn(said).weight) <= MOST for said in read(material))
 
 
 def test_all_packs_have_the_same_lists() -> None:

@@ -9,14 +9,14 @@ Every fold is fitted on the corpus and on the calls of the other folds and judge
 import argparse
 import itertools
 import json
+import re
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from bench import analysis, analysis_score
-from pipeline.analysis.rules.commitments.classifier import CLASSES, FILE, SCALE, CommitmentWeights, serialized
-from pipeline.analysis.rules.commitments.features import of_words
+from pipeline.analysis.rules.commitments.classifier import CLASSES, FILE, SCALE, CommitmentWeights
 from pipeline.analysis.rules.commitments.tasks import Tasks
 from training.commitments import examples
 from training.commitments.examples import Example
@@ -27,8 +27,16 @@ STRENGTH = 0.05  # C of the regression: the inverse of how strongly weights are 
 CALL_WEIGHT = 2.0  # of an example from a call beside one of the corpus
 WORDS = 0.7  # the value of a feature of words beside that of a feature of form, 1: there are more of them, each rarer
 RARE = 2  # examples in which a feature must occur
+OF_WORDS = re.compile("[a-z]{2,3}[:/^$>]")  # a feature of words begins with a language; the others are of form
 LEAST = 0.5  # the probability from which a commitment holds
 BINS = (0.0, 0.5, 0.7, 0.85, 0.95, 1.001)  # of confidence, to compare with how often it is right
+
+
+def serialized(weights: CommitmentWeights) -> str:
+    """Return the file's text: a head (feature, classes, least probability), then a line for each feature."""
+    head = "\t".join(("feature", *CLASSES, str(weights.least)))
+    lines = ("\t".join((feature, *map(str, of))) for feature, of in sorted(weights.of.items()))
+    return "\n".join((head, *lines)) + "\n"
 
 
 def fitted(given: list[Example], least: float = LEAST) -> CommitmentWeights:
@@ -64,13 +72,15 @@ def _whole(weights: Any) -> tuple[int, ...]:
 
 
 def _value(feature: str) -> float:
-    return WORDS if of_words(feature) else 1.0
+    return WORDS if OF_WORDS.match(feature) else 1.0
 
 
 def _row(one: Example, known: set[str]) -> dict[str, float]:
     row = {feature: _value(feature) for feature in one.features if feature in known}
     if one.excerpt:
-        row.update({CORPUS + feature: 1.0 for feature in one.features if feature in known and not of_words(feature)})
+        row.update(
+            {CORPUS + feature: 1.0 for feature in one.features if feature in known and not OF_WORDS.match(feature)}
+        )
         row[CORPUS] = 1.0
     return row
 

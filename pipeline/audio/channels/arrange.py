@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.audio.channels.levels import padded
 from pipeline.audio.channels.suppress import BLOCK, Floats, Path, suppress
 from pipeline.audio.decode.sound import in_all
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Span
@@ -72,12 +73,12 @@ class Arranged(Audio):
         if not track.rows:
             return np.zeros(last - first, np.int16)
         if track.pace == 1.0:
-            rows = [_padded(self.sources[i], row, first - track.start, last - track.start) for i, row in track.rows]
+            rows = [padded(self.sources[i], row, first - track.start, last - track.start) for i, row in track.rows]
             return rows[0] if len(rows) == 1 else _as_int16(np.sum(rows, axis=0, dtype=np.int32))
         positions = (np.arange(first, last) - track.start) * track.pace
         whole = np.floor(positions).astype(np.int64)
         begin = int(whole[0]) - 1
-        rows = [_padded(self.sources[i], row, begin, int(whole[-1]) + 3) for i, row in track.rows]
+        rows = [padded(self.sources[i], row, begin, int(whole[-1]) + 3) for i, row in track.rows]
         return _as_int16(_between(np.sum(rows, axis=0, dtype=np.float64), whole - begin, positions - whole))
 
     def gaps(self, channel: int) -> tuple[Span, ...]:
@@ -96,14 +97,6 @@ class Arranged(Audio):
     def _samples_of(self, track: ArrangedTrack) -> int:
         longest = max((self.sources[source].length for source, _ in track.rows), default=0)
         return longest if track.pace == 1.0 else int(longest / track.pace)
-
-
-def _padded(source: Audio, row: int, first: int, last: int) -> Samples:
-    inside = source.read(row, max(0, first), max(0, last))
-    if len(inside) == last - first:
-        return inside
-    before = min(max(0, -first), last - first)
-    return np.pad(inside, (before, last - first - before - len(inside)))
 
 
 def _between(

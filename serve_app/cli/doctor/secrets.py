@@ -49,8 +49,5 @@ async def _has_stale(url: str, sealer: Any) -> bool:
     from db import resealing
     from db.database import Database
 
-    database = await Database.open(url, pool_size=1)
-    try:
+    async with await Database.open(url, pool_size=1) as database:
         return await resealing.has_stale(database, sealer)
-    finally:
-        await database.close()

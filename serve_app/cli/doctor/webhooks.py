@@ -34,12 +34,9 @@ async def _load(url: str) -> Any:
     from db import event_views, webhooks
     from db.database import Database
 
-    database = await Database.open(url, pool_size=1)
-    try:
+    async with await Database.open(url, pool_size=1) as database:
         standings = await event_views.standings(database)
         found = await webhooks.list_endpoints(database)
-    finally:
-        await database.close()
     return [(one, standings.get(one.endpoint_id, event_views.EndpointProgress())) for one in found]
 
 

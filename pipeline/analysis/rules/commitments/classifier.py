@@ -68,7 +68,7 @@ def shipped_weights() -> CommitmentWeights:
 
 
 def read_weights(path: Path) -> CommitmentWeights:
-    """Raises ValueError for a file that does not have the form `serialized` gives."""
+    """Raises ValueError for a file that does not have the form that `training/commitments/fit.py` writes."""
     head, *lines = path.read_text(encoding="utf-8").splitlines()
     names = head.split("\t")
     if tuple(names[1:-1]) != CLASSES:
@@ -78,10 +78,3 @@ def read_weights(path: Path) -> CommitmentWeights:
         feature, *weights = line.split("\t")
         of[feature] = tuple(map(int, weights))
     return CommitmentWeights(of, float(names[-1]))
-
-
-def serialized(weights: CommitmentWeights) -> str:
-    """The file's text: a head (feature, classes, least probability), then a line for each feature."""
-    head = "\t".join(("feature", *CLASSES, str(weights.least)))
-    lines = ("\t".join((feature, *map(str, of))) for feature, of in sorted(weights.of.items()))
-    return "\n".join((head, *lines)) + "\n"

@@ -79,8 +79,3 @@ def verdict(candidate: Candidate, said: tuple[Said, ...], now: datetime) -> Rule
     if reply is False and not candidate.sentence.text.endswith("?"):
         holds = False
     return RuleVerdict(against, does, during, reply, holds)
-
-
-def by_rule(candidate: Candidate, said: tuple[Said, ...], verdict: RuleVerdict) -> Candidate | None:
-    """The rules' own verdict."""
-    return candidate if verdict.holds else None

@@ -17,7 +17,6 @@ SHORT_WORD = 3  # characters of a word that is kept whole where others are known
 STEM, ENDING = 5, 2  # characters of a word's beginning and of its ending that are features
 REPLY_WORDS = 5  # of the other party's answer
 _TOKEN = re.compile(r"\w+(?:['-]\w+)*|[?!…]|\.\.\.")
-_OF_WORDS = re.compile("[a-z]{2,3}[:/^$>]")
 _MARKS = (
     "in_call",
     "idiom",
@@ -43,11 +42,6 @@ class RuleVerdict:
     in_call: bool
     answer: bool | None
     holds: bool
-
-
-def of_words(feature: str) -> bool:
-    """Whether a feature is one of words, which begin with a language, rather than one of form."""
-    return _OF_WORDS.match(feature) is not None
 
 
 def features(candidate: Candidate, said: tuple[Said, ...], verdict: RuleVerdict) -> list[str]:

@@ -4,11 +4,6 @@ from pipeline.analysis.rules.commitments.clauses import Candidate, has
 from pipeline.domain.speech import Role
 
 
-def plausible(candidate: Candidate) -> bool:
-    """Not hypothetical, not refused, not an idiom, and either a thing one does or a thing with a date."""
-    return not ruled_out(candidate) and to_be_done(candidate)
-
-
 def ruled_out(candidate: Candidate) -> bool:
     words, form = candidate.words, candidate.form
     if _hypothetical(candidate) or (form != "appointment" and words.matches("tasks", "done", _own_words(candidate))):

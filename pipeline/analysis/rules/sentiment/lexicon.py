@@ -33,11 +33,6 @@ class LexiconScore:
     found: dict[str, int]
 
 
-def weigh(said: Said) -> float:
-    """The weight of a turn alone."""
-    return score_turn(said).weight
-
-
 def score_turn(said: Said) -> LexiconScore:
     """What our side says of trouble is its work, not its mood: such words do not weigh for a rep."""
     found: Counter[str] = Counter()
