@@ -26,7 +26,16 @@ from pipeline.domain.speech import (
     Voiceprint,
 )
 from pipeline.domain.stage import NOT_RECORDED, Recall, Record, Stage
-from pipeline.errors import NotFetched, RecordingError, StorageError, told
+from pipeline.errors import (
+    CheckpointDamaged,
+    CheckpointMissing,
+    EngineUnavailable,
+    NotFetched,
+    RecordingError,
+    StorageError,
+    WorkerLost,
+    told,
+)
 from pipeline.fetch.storage import all_stored, flaw_of
 from pipeline.legs import Legs
 from pipeline.machine_voices import cluster_voices
@@ -41,6 +50,8 @@ from pipeline.speakers.reclustering import pieces_to_embed, reclustered, with_ma
 from pipeline.vocabulary import vocabulary
 
 T = TypeVar("T")
+NO_ENGINE = (EngineUnavailable, CheckpointMissing, CheckpointDamaged, WorkerLost)
+"""An engine has no model, or this call kills it: another try does not help."""
 log = logging.getLogger(__name__)
 
 
@@ -177,7 +188,11 @@ class CallRun:
             return ()
         if await self._out_of_reach(Stage.VOICES):
             return ()
-        return await self.stage(Stage.VOICES, lambda: self._cluster_voices(stretches))
+        try:
+            return await self.stage(Stage.VOICES, lambda: self._cluster_voices(stretches))
+        except NO_ENGINE as error:
+            self.warnings += (f"Announcements were told from people by their words alone: {told(error)}",)
+            return ()
 
     async def _cluster_voices(self, stretches: Sequence[Sequence[Span]]) -> Voices:
         return await cluster_voices(self.workers, await self.sound(), stretches, self.options.roles)
@@ -206,6 +221,14 @@ class CallRun:
         return not await self.workers.compute(all_stored, self.recordings)
 
     async def rep_voiceprint(self, audio: AudioAnalysis) -> Voiceprint | None:
+        """The voiceprint of the rep's channel. No call waits for it if the diarizer, which makes it, is missing."""
+        try:
+            return await self.stage(Stage.VOICEPRINT, lambda: self._rep_voiceprint(audio))
+        except NO_ENGINE as error:
+            self.warnings += (f"The voice of the rep was not compared: {told(error)}",)
+            return None
+
+    async def _rep_voiceprint(self, audio: AudioAnalysis) -> Voiceprint | None:
         clean = gate.clean_speech(audio)
         if not clean:
             return None

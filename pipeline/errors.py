@@ -20,6 +20,7 @@ CallError
 ├── EngineError                 retry   recognition or diarization failed on this input
 │   ├── EngineLost              retry   its process died
 │   ├── TimedOut                retry   a stage took longer than the length of the audio explains
+│   ├── EngineUnavailable       retry   the engine has no model: its operator has to bring it
 │   ├── CheckpointMissing               neither the hub nor the cache nor the path has the model
 │   └── CheckpointDamaged               a model's files are not what its checksums say
 ├── StorageError                retry   our own storage cannot be written or read
@@ -184,6 +185,13 @@ class TimedOut(EngineError):
     """A stage took longer than the length of the audio explains."""
 
     code = "timed_out"
+
+
+class EngineUnavailable(EngineError):
+    """An engine of the service has no model yet."""
+
+    code = "engine_unavailable"
+    retryable = True
 
 
 class CheckpointMissing(EngineError):

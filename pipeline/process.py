@@ -134,8 +134,7 @@ async def _then_voiceprint(
     """The rep's voiceprint waits for the words: only they separate an announcement on the rep's line from the rep."""
     recognized = await recognition
     refined = await run.refine_labels(audio, recognized)
-    voiceprint = await run.stage(Stage.VOICEPRINT, lambda: run.rep_voiceprint(refined))
-    return recognized, refined, voiceprint
+    return recognized, refined, await run.rep_voiceprint(refined)
 
 
 async def conclude(

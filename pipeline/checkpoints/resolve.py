@@ -136,13 +136,19 @@ def is_path(name: str) -> bool:
     return name.startswith(("/", ".", "~")) or name.count("/") > 1
 
 
-def _from_path(name: str, kind: CheckpointKind) -> Checkpoint:
+def check_folder(name: str, kind: CheckpointKind) -> Path:
+    """The folder that `name` is the path of. Raises `CheckpointMissing` if it does not hold such a model."""
     folder = Path(name).expanduser().resolve()
     absent = [file for file in kind.required if not (folder / file).is_file()]
     if absent:
         raise CheckpointMissing(
             f"No {kind.title} at {folder}: {', '.join(absent)} missing. {_advice(kind, repository=None)}"
         ).with_facts(model=name, setting=kind.setting)
+    return folder
+
+
+def _from_path(name: str, kind: CheckpointKind) -> Checkpoint:
+    folder = check_folder(name, kind)
     checkpoint = manifest.read(folder.name, folder)
     if checkpoint.synthetic:
         logger.warning("Using the synthetic %s in %s. %s", kind.title, folder, checkpoint.note)

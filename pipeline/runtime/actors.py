@@ -30,7 +30,7 @@ from ray.exceptions import (
 from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
-from pipeline.asr.engine import AsrOptions
+from pipeline.asr.engine import AsrOptions, Engine
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
 from pipeline.runtime.batching import Batcher
@@ -63,17 +63,24 @@ class PendingChunk:
 class TranscriberReplica(Replica):
     """Recognition. Chunks of all waiting calls share batches; a chunk whose sound cannot be read fails alone."""
 
+    STAGE = AsrOptions.STAGE
+
     def __init__(self, options: dict[str, Any], store: str | None = None) -> None:
         from pipeline import asr
 
-        self._engine = asr.load(AsrOptions.model_validate(options), Path(store) if store else None)
+        chosen, folder = AsrOptions.model_validate(options), Path(store) if store else None
+        super().__init__(lambda: asr.load(chosen, folder))
+
+    def _set_up(self, engine: Engine) -> Exclusive:
+        self._engine = engine
         self._readers = ThreadPoolExecutor(READERS)
         size, at_once = self._engine.batch_size, self._engine.batches_at_once
         self._texts: Batcher[PendingChunk, ChunkText] = Batcher(self._transcribe, size, at_once, AHEAD)
         self._again: Batcher[PendingChunk, ChunkText] = Batcher(self._transcribe_with_fallback, 1, at_once)
-        self._exclusive = Exclusive(self._texts, self._again)
+        return Exclusive(self._texts, self._again)
 
     async def recognition(self) -> Recognition:
+        self._ready()
         return Recognition(self._engine.name, self._engine.max_chunk_seconds, self._engine.packing)
 
     async def transcribe(
@@ -84,6 +91,7 @@ class TranscriberReplica(Replica):
         with_fallback: bool = False,
         alone: bool = False,
     ) -> list[ChunkText]:
+        self._ready()
         queue = self._again if with_fallback else self._texts
         return await submit(queue, await _pending(audio, chunks, vocabulary), alone)
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pipeline.diarization.engine import DiarizationOptions
+from pipeline.diarization.engine import DiarizationOptions, Engine
 from pipeline.domain.speech import Diarization, Span, Voiceprint
 from pipeline.runtime.batching import Batcher
 from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
@@ -30,10 +30,16 @@ Piece = Callable[[], Samples]
 class DiarizerReplica(Replica):
     """Speaker separation of mixed recordings, and voiceprints. A call that cannot be read or concluded fails alone."""
 
+    STAGE = DiarizationOptions.STAGE
+
     def __init__(self, options: dict[str, Any], store: str | None = None) -> None:
         from pipeline import diarization
 
-        self._engine = diarization.load(DiarizationOptions.model_validate(options), Path(store) if store else None)
+        chosen, folder = DiarizationOptions.model_validate(options), Path(store) if store else None
+        super().__init__(lambda: diarization.load(chosen, folder))
+
+    def _set_up(self, engine: Engine) -> Exclusive:
+        self._engine = engine
         self._device = threading.Lock()  # the engine is not re-entrant, and two queues lead to it
         self._readers = ThreadPoolExecutor(READERS)
         self._parts: Batcher[Any, Any] = Batcher(self._hear, self._engine.batch_size)
@@ -42,10 +48,11 @@ class DiarizerReplica(Replica):
         self._conclusions: Batcher[list[Any], Diarization] = Batcher(self._conclude, size=1)
         # A batch is read and embedded at once; between two of them other calls have their turn.
         self._pieces: Batcher[Piece, Voiceprint | None] = Batcher(self._voices_of, self._engine.batch_size)
-        self._exclusive = Exclusive(self._parts, self._voices, self._pieces, self._conclusions)
+        return Exclusive(self._parts, self._voices, self._pieces, self._conclusions)
 
     async def diarize(self, audio: AudioRef, alone: bool = False) -> Diarization:
         """Who spoke when in channel 0 of `audio`."""
+        self._ready()
         heard = await self._heard(self._engine.parts((await audio[0]).audio), alone)
         (found,) = await submit(self._conclusions, [heard], alone)
         return found
@@ -54,6 +61,7 @@ class DiarizerReplica(Replica):
         self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
     ) -> Voiceprint | None:
         """A voiceprint of one channel's speech; None when too little was said."""
+        self._ready()
         sound = (await audio[0]).audio
         (found,) = await submit(self._voices, [lambda: spoken(sound, channel, speech)], alone)
         return found
@@ -62,6 +70,7 @@ class DiarizerReplica(Replica):
         self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
     ) -> list[Voiceprint | None]:
         """The voice in each of several stretches of a channel, by itself; None where nothing can be told."""
+        self._ready()
         sound = (await audio[0]).audio
         pieces = [partial(sound.cut, channel, span.start, span.end) for span in speech]
         return await submit(self._pieces, pieces, alone)

@@ -2,14 +2,18 @@
 
 import asyncio
 import ctypes
+import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from pipeline.errors import CheckpointDamaged, CheckpointMissing, EngineUnavailable
 from pipeline.runtime.batching import Batcher
 
 T = TypeVar("T")
+log = logging.getLogger("ray.serve")
+LOAD_AGAIN_SECONDS = 20.0  # after which a model that was missing is looked for again
 STUCK_SECONDS = 1800.0  # far beyond any batch, on a slow CPU too
 TIDY_SECONDS = 60.0  # after which memory is given back even under constant load
 BEGUN = "begun"  # the first message to a request that runs alone
@@ -40,10 +44,48 @@ class Exclusive:
 
 
 class Replica:
-    """What both kinds of replicas do: run a request alone, and report their health."""
+    """What both kinds of replicas do: load their engine, run a request alone, report their health.
 
-    _exclusive: Exclusive
+    A replica without a model lives: it answers `EngineUnavailable`, so that calls that do not need it are completed
+    and the others wait. A request that finds it so has it look for the model again, `LOAD_AGAIN_SECONDS` after the
+    last time.
+    """
+
+    STAGE: ClassVar[str]  # for people: "recognition"
+    _exclusive: Exclusive | None = None  # None: there is no engine
     _tidied, _tidied_at = 0, 0.0  # how many batches had been run when memory was given back last, and when that was
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self._load = load
+        self._problem = ""  # why there is no engine
+        self._loading: asyncio.Task[None] | None = None
+        self._tried_at = 0.0
+        self._load_engine()
+
+    def _set_up(self, engine: Any) -> Exclusive:
+        """Make the queues that lead to the engine."""
+        raise NotImplementedError
+
+    def _load_engine(self) -> None:
+        try:
+            self._exclusive = self._set_up(self._load())
+        except (CheckpointMissing, CheckpointDamaged) as error:
+            self._problem = error.message
+            log.error("no model for %s: %s", self.STAGE, error.message)
+        self._tried_at = time.monotonic()
+
+    async def problem(self) -> str | None:
+        """Return why there is no engine, for operators; None if there is one."""
+        return None if self._exclusive else self._problem
+
+    def _ready(self) -> Exclusive:
+        """Return the queues of the engine. Raises `EngineUnavailable`."""
+        if self._exclusive is not None:
+            return self._exclusive
+        idle = self._loading is None or self._loading.done()
+        if idle and time.monotonic() - self._tried_at > LOAD_AGAIN_SECONDS:
+            self._loading = asyncio.create_task(asyncio.to_thread(self._load_engine))
+        raise EngineUnavailable(f"The service has no model for {self.STAGE}. Its operator has to bring it.")
 
     async def check_health(self) -> None:
         """Raise if the device hangs: it holds its thread forever, so Serve must replace the replica.
@@ -51,6 +93,8 @@ class Replica:
         Also gives memory back, since Serve asks every second: when the queues are empty after work, and once a minute
         under constant load.
         """
+        if self._exclusive is None:
+            return
         queues = self._exclusive.queues
         busy = max(queue.busy_seconds for queue in queues)
         if busy > STUCK_SECONDS:
@@ -65,7 +109,7 @@ class Replica:
 
         A caller that got `BEGUN` and then loses the replica knows that its request is the cause.
         """
-        async with self._exclusive.alone():
+        async with self._ready().alone():
             yield BEGUN
             await asyncio.sleep(BEGUN_SECONDS)
             yield await getattr(self, method)(*args, alone=True)

@@ -32,6 +32,7 @@ ADVICE = {
     "not_fetched": "The stored recording was gone when it was needed. " + AGAIN,
     "internal_error": "The Conductor's log has the traceback: please report it. " + AGAIN,
     "worker_lost": "This recording crashes its worker process. Is memory short? If not, keep the file and report it.",
+    "engine_unavailable": "`switchboard doctor` says which model is missing. When it is there: " + AGAIN,
     "checkpoint_missing": "`switchboard doctor` says which model is missing; retry when it is there.",
     "checkpoint_damaged": "Remove the model's folder and let it be downloaded again; then retry.",
 }

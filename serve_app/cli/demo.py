@@ -87,7 +87,8 @@ def demo(
             started = time.monotonic()
             key = asyncio.run(_prepare_workspace(endpoints.database_url))
             played = _submit(samples, files, endpoints.submit_url, key)
-            service.wait_for_engines(timeout)
+            if problems := service.wait_for_engines(timeout):
+                raise CommandError("An engine has no model.", " ".join(problems.values()), FAILED)
             console.print("[dim]Engines ready.[/dim]")
             records = asyncio.run(_follow(endpoints.database_url, played, timeout))
             report = _report(samples, played, records, endpoints.seconds, time.monotonic() - started)

@@ -8,8 +8,14 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from serve_app.cli.console import Json, err, out
+
+WITHOUT = {
+    "Transcriber": "Calls are taken in, and their recordings fetched; they wait.",
+    "Diarizer": "Calls with a channel for each party are completed without it; mixed recordings wait.",
+}
 
 
 def up(
@@ -62,11 +68,11 @@ def _serve(service: Any, settings: Any, as_json: bool, ready: Callable[[], None]
         endpoints = service.start(_leave)
         _stop_on_signals(stopped)  # again: Ray has put a handler of its own in place, which ends the process after 3 s
         _say_ready(endpoints, settings, as_json)
-        service.wait_for_engines()
+        problems = service.wait_for_engines()
         ready()
-        err().print(f"[green]Engines ready[/green]: {settings.asr.model}, {settings.diarization.pipeline}")
+        _say_engines(problems, settings)
         if as_json:
-            _event(event="engines_ready")
+            _event(event="engines_ready", problems=problems)
         stopped.wait()
     except _Stopped:
         pass
@@ -121,6 +127,15 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     console.print(f"  state            {_where(settings)}")
     console.print(f"  recordings       {settings.storage_url}")
     console.print("  next             switchboard keys create   (then: switchboard submit FILE --key ...)")
+
+
+def _say_engines(problems: dict[str, str], settings: Any) -> None:
+    models = {"Transcriber": settings.asr.model, "Diarizer": settings.diarization.pipeline}
+    if there := [model for name, model in models.items() if name not in problems]:
+        err().print(f"[green]Engines ready[/green]: {', '.join(there)}")
+    for name, problem in problems.items():
+        err().print(Text.assemble((f"The {name} has no model. ", "bold red"), problem), soft_wrap=True)
+        err().print(f"{WITHOUT[name]} The model is looked for again while calls wait for it.", soft_wrap=True)
 
 
 def _event(**facts: Any) -> None:

@@ -9,9 +9,23 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from db.sealing import SecretSealed
 from pipeline.domain.call import Job
-from pipeline.errors import CallError, RecordingNotReady, RecordingTruncated, RecordingUnreachable, StorageError
+from pipeline.errors import (
+    CallError,
+    EngineUnavailable,
+    RecordingNotReady,
+    RecordingTruncated,
+    RecordingUnreachable,
+    StorageError,
+)
 
-WAITED_FOR = (RecordingNotReady, RecordingUnreachable, RecordingTruncated, StorageError, SecretSealed)
+WAITED_FOR = (
+    RecordingNotReady,
+    RecordingUnreachable,
+    RecordingTruncated,
+    StorageError,
+    SecretSealed,
+    EngineUnavailable,
+)
 """Something else is unavailable, for any call: only time helps. Other transient errors may be caused by this call."""
 
 SPREAD = 0.1  # by how much a wait that a server asked for is stretched: it asked all calls that it turned away at once

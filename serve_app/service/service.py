@@ -27,6 +27,8 @@ from serve_app.settings import Settings
 
 VITAL = ("gcs_server", "raylet")
 INTAKE, CALLS = "intake", "calls"  # names of the Serve applications
+ENGINES = ("Transcriber", "Diarizer")
+PROBLEM_SECONDS = 30.0  # for an engine's replica to say whether it has its model
 OBJECT_STORE_BYTES = 400 * 2**20  # decoded audio of a few calls; Ray spills to disk beyond it
 
 
@@ -67,11 +69,14 @@ class Service:
         self._before: set[psutil.Process] | None = None  # descendants of this process that are none of the service's
 
     def refuse(self) -> State:
-        """Raise `ServiceError` for what would fail: no shared database, a held data folder, a taken port.
+        """Raise `ServiceError` for what would fail: no shared database, no model in the folder that a setting names, a
+        held data folder, a taken port.
 
         Returns the state that it holds.
         """
         self._refuse_lonely_state()
+        if self._owns_ray:  # on a cluster the engines' nodes have folders of their own
+            _refuse_empty_folders(self._settings)
         self._state.hold()
         if self._owns_ray:
             refuse_taken_port(self._settings.http.host, self._settings.http.port)
@@ -105,15 +110,18 @@ class Service:
             time.monotonic() - started,
         )
 
-    def wait_for_engines(self, timeout: float = 1800.0) -> None:
-        """Return when the Conductor and both engines run; raise `ServiceError` with Serve's reason when they cannot."""
+    def wait_for_engines(self, timeout: float = 1800.0) -> dict[str, str]:
+        """Return when the Conductor and both engines run: why an engine has no model, by its deployment.
+
+        Raises `ServiceError` with Serve's reason if they cannot run.
+        """
         from ray import serve
 
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             application = serve.status().applications.get(CALLS)
             if application is not None and application.status == "RUNNING":
-                return
+                return _problems()
             if application is not None and application.status == "DEPLOY_FAILED":
                 raise ServiceError(_reason(application))
             time.sleep(0.3)
@@ -228,6 +236,37 @@ class Service:
                         return
                 time.sleep(0.1)
         raise ServiceError(f"Nothing answered at {submit_url} within {timeout:.0f} s; Ray's logs say why.")
+
+
+def _refuse_empty_folders(settings: Settings) -> None:
+    """A model's folder that does not hold one is a slip, to be told before anything starts."""
+    from pipeline import asr, diarization
+    from pipeline.checkpoints.resolve import check_folder, is_path
+    from pipeline.errors import CheckpointMissing
+
+    engines = (
+        (settings.asr.model, asr.engine_class(settings.asr)),
+        (settings.diarization.pipeline, diarization.engine_class(settings.diarization)),
+    )
+    try:
+        for model, engine in engines:
+            if is_path(model):
+                check_folder(model, engine.CHECKPOINTS)
+    except CheckpointMissing as error:
+        raise ServiceError(error.message) from error
+
+
+def _problems() -> dict[str, str]:
+    """Why engines that have a replica have no model, by deployment."""
+    from ray import serve
+
+    deployments = serve.status().applications[CALLS].deployments
+    running = [name for name in ENGINES if deployments[name].replica_states.get("RUNNING")]
+    told = {
+        name: serve.get_deployment_handle(name, CALLS).problem.remote().result(timeout_s=PROBLEM_SECONDS)
+        for name in running
+    }
+    return {name: problem for name, problem in told.items() if problem is not None}
 
 
 def _watch_ray(on_gone: Callable[[str], None]) -> None:

@@ -41,6 +41,7 @@ class RunningService:
     process: subprocess.Popen[str] | None = None
     ready: dict[str, Any] = field(default_factory=dict)
     deployments: tuple[str, ...] = ("Intake", "Conductor", "Transcriber", "Diarizer")
+    problems: dict[str, str] = field(default_factory=dict)  # deployment -> why it has no model
     _events: "queue.Queue[dict[str, Any]]" = field(default_factory=queue.Queue)
 
     def start(self, wait_for_engines: bool = True) -> None:
@@ -80,7 +81,7 @@ class RunningService:
             self.wait_for_engines()
 
     def wait_for_engines(self) -> None:
-        self._event("engines_ready", 240)
+        self.problems = self._event("engines_ready", 240).get("problems", {})
 
     def stop(self) -> int:
         """SIGTERM, as a service manager sends it; returns the exit code."""

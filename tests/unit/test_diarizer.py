@@ -1,6 +1,7 @@
 """The Diarizer without Ray around it: calls share batches, take turns, and fail alone."""
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,8 +14,9 @@ from pipeline.audio.analyze import Loaded
 from pipeline.audio.decode import sound
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.domain.speech import AudioInMemory, Diarization, Layout, LayoutKind, Span
-from pipeline.errors import EngineError, StorageError
+from pipeline.errors import EngineError, EngineUnavailable, StorageError
 from pipeline.runtime.diarizer import AHEAD, DiarizerReplica
+from tests import fixture_checkpoints
 from tests.synthetic_calls import FOLDER
 
 LAYOUT = Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand")
@@ -162,6 +164,35 @@ async def test_the_real_engine_gives_each_of_several_calls_its_own(diarizer: Any
     pieces = [audio.cut(0, span.start, span.end) for span in short]
     assert vectors == [made and made.vector for made in diarizer.voices(pieces)]
     assert vectors[0] and vectors[1] and vectors[2] is None
+
+
+async def test_a_replica_without_its_model_lives_and_takes_it_when_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "model"
+    replica = DiarizerReplica({"pipeline": str(folder), "device": "cpu"})
+    audio = reference(Loaded(decode_file(FOLDER / "03_repair_mono" / "call.flac", DecodeOptions()).audio, LAYOUT))
+    await replica.check_health()
+    assert str(folder) in str(await replica.problem())
+    for asked in (
+        replica.diarize(audio),
+        replica.voiceprint(audio, 0, [Span(0.5, 8.0)]),
+        replica.voices(audio, 0, [Span(0.5, 1.5)]),
+        anext(replica.alone("diarize", audio)),
+    ):
+        with pytest.raises(EngineUnavailable) as told:
+            await asked
+        assert str(tmp_path) not in told.value.message  # it is stored with the call
+    shutil.copytree(fixture_checkpoints.DIARIZATION, folder)
+    with pytest.raises(EngineUnavailable):
+        await replica.diarize(audio)  # it was looked for a moment ago
+    assert replica._loading is None
+    monkeypatch.setattr("pipeline.runtime.replica.LOAD_AGAIN_SECONDS", 0.0)
+    with pytest.raises(EngineUnavailable):
+        await replica.diarize(audio)
+    await replica._loading
+    assert await replica.problem() is None
+    assert (await replica.diarize(audio)).spans
 
 
 async def test_sound_that_is_gone_is_said_to_be(replica: Any, tmp_path: Path) -> None:

@@ -32,7 +32,15 @@ from pipeline.domain.speech import (
     Word,
 )
 from pipeline.domain.stage import NOT_RECORDED, Stage
-from pipeline.errors import LeaseLost, RecordingError, RecordingGone, RecordingNotReady, StorageError, TimedOut
+from pipeline.errors import (
+    CheckpointMissing,
+    LeaseLost,
+    RecordingError,
+    RecordingGone,
+    RecordingNotReady,
+    StorageError,
+    TimedOut,
+)
 from pipeline.options import ProcessOptions
 from pipeline.process import SpokenCall, conclude, process
 from pipeline.runtime.deadlines import DeadlineOptions
@@ -279,6 +287,38 @@ async def test_what_was_heard_in_one_recording_is_never_applied_to_another(tmp_p
     ((stage, (recording,)),) = recorded
     assert stage == "fetch"
     assert recording.sha256 != before[0].sha256
+
+
+def no_model() -> Any:
+    raise CheckpointMissing("No diarization pipeline here.")
+
+
+async def test_with_a_channel_for_each_party_no_diarizer_is_needed(transcriber: Any) -> None:
+    path = FOLDER / "01_invoice_stereo" / "call.flac"
+    recording = Recording(0, path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size)
+    recorded = {}
+
+    async def record(stage: Stage, result: Any) -> None:
+        recorded[stage] = result
+
+    async def recall(stage: Stage) -> Any:
+        return (recording,) if stage is Stage.FETCH else NOT_RECORDED
+
+    found = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), record, recall)
+    assert {turn.speaker for turn in found.transcript.turns} >= {"rep", "customer"}
+    assert found.warnings == ("The voice of the rep was not compared: No diarization pipeline here.",)
+    assert Stage.VOICEPRINT not in recorded  # the next job of the call tries again
+
+
+async def test_a_mixed_recording_waits_for_the_diarizer(transcriber: Any) -> None:
+    path = FOLDER / "03_repair_mono" / "call.flac"
+    recording = Recording(0, path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_size)
+
+    async def recall(stage: Stage) -> Any:
+        return (recording,) if stage is Stage.FETCH else NOT_RECORDED
+
+    with pytest.raises(CheckpointMissing):
+        await process(call().call, LocalWorkers(transcriber, no_model), Roster(), recall=recall)
 
 
 async def test_a_cancelled_walk_leaves_nobody_at_work(tmp_path: Path) -> None:
