@@ -1,5 +1,7 @@
-"""What a long run tells while it runs, and how it ends if it hangs: it may be ended from outside before its summary, and
-a list of dots does not say which test held it up."""
+"""What a long run tells while it runs, and how it ends if it hangs.
+
+It may be ended from outside before its summary, and a list of dots does not say which test held it up.
+"""
 
 import faulthandler
 import os
@@ -15,65 +17,61 @@ import pytest
 
 SAY_EVERY = 120.0  # seconds
 HUNG = 900.0  # seconds without any test that began or ended: longer than the deadline of a test
-IN_WORKER = "PYTEST_XDIST_WORKER" in os.environ
-
-_began = _moved = time.monotonic()
-_running: dict[str, float] = {}  # test -> when it began
-_over = threading.Event()
 
 
-def pytest_configure() -> None:
-    if IN_WORKER:
-        faulthandler.register(signal.SIGUSR1, file=sys.__stderr__, all_threads=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        faulthandler.register(signal.SIGUSR1, file=os.dup(sys.stderr.fileno()), all_threads=True)
+    else:
+        config.pluginmanager.register(Progress())
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
-    if not IN_WORKER:
-        threading.Thread(target=_watch, name="progress", daemon=True).start()
-    try:
-        return (yield)
-    finally:
-        _over.set()
+class Progress:
+    """In the process that people read: names what failed at once, and what has been running for minutes."""
 
+    def __init__(self) -> None:
+        self._began = self._moved = time.monotonic()
+        self._running: dict[str, float] = {}  # test -> when it began
+        self._over = threading.Event()
 
-def pytest_runtest_logstart(nodeid: str) -> None:
-    global _moved
-    _running[nodeid] = _moved = time.monotonic()
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Iterator[None]:
+        threading.Thread(target=self._watch, name="progress", daemon=True).start()
+        try:
+            return (yield)
+        finally:
+            self._over.set()
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._running[nodeid] = self._moved = time.monotonic()
 
-def pytest_runtest_logfinish(nodeid: str) -> None:
-    global _moved
-    _running.pop(nodeid, None)
-    _moved = time.monotonic()
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._running.pop(nodeid, None)
+        self._moved = time.monotonic()
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._running.pop(report.nodeid, None)  # its process may be dead, and will not say that it is over
+            crash = getattr(report.longrepr, "reprcrash", None)
+            print(f"\n{report.when} failed: {report.nodeid}", crash or report.longreprtext, sep="\n    ", flush=True)
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.failed and not IN_WORKER:
-        _running.pop(report.nodeid, None)  # its process may be dead, and will not say that it is over
-        crash = getattr(report.longrepr, "reprcrash", None)
-        print(f"\n{report.when} failed: {report.nodeid}", crash or report.longreprtext, sep="\n    ", flush=True)
+    def _watch(self) -> None:
+        while not self._over.wait(SAY_EVERY):
+            now = time.monotonic()
+            for test, since in list(self._running.items()):
+                if now - since > SAY_EVERY / 2:
+                    print(f"\n{(now - self._began) / 60:.0f} min: running for {now - since:.0f} s: {test}", flush=True)
+            if now - self._moved > HUNG:
+                self._end_workers(now - self._moved)
 
-
-def _watch() -> None:
-    while not _over.wait(SAY_EVERY):
-        now = time.monotonic()
-        for test, since in list(_running.items()):
-            if now - since > SAY_EVERY / 2:
-                print(f"\n{(now - _began) / 60:.0f} min: running for {now - since:.0f} s: {test}", flush=True)
-        if now - _moved > HUNG:
-            _end_workers(now - _moved)
-
-
-def _end_workers(seconds: float) -> None:
-    """Their stacks, then their end: other processes take over what they had left."""
-    global _moved
-    workers = psutil.Process().children()
-    print(f"\nNo test began or ended for {seconds:.0f} s: {len(workers)} processes are ended.", flush=True)
-    for number in (signal.SIGUSR1, signal.SIGKILL):
-        for worker in workers:
-            with suppress(psutil.NoSuchProcess):
-                worker.send_signal(number)
-        time.sleep(5)
-    _moved = time.monotonic()
+    def _end_workers(self, seconds: float) -> None:
+        """Their stacks, then their end: other processes take over what they had left."""
+        workers = psutil.Process().children()
+        print(f"\nNo test began or ended for {seconds:.0f} s: {len(workers)} processes are ended.", flush=True)
+        for number in (signal.SIGUSR1, signal.SIGKILL):
+            for worker in workers:
+                with suppress(psutil.NoSuchProcess):
+                    worker.send_signal(number)
+            time.sleep(5)
+        self._moved = time.monotonic()

@@ -19,7 +19,7 @@ def doubled(items: list[int]) -> list[int]:
 async def until(condition: Callable[[], bool]) -> None:
     """Threads begin when the machine lets them."""
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 (a condition of threads)
+        while not condition():
             await asyncio.sleep(0.005)
 
 
