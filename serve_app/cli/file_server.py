@@ -3,10 +3,11 @@
 import secrets
 import shutil
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -22,6 +23,13 @@ MEDIA_TYPES = {
     ".m4a": "audio/mp4",
     ".webm": "audio/webm",
 }
+
+
+class _Server(ThreadingHTTPServer):
+    def server_bind(self) -> None:
+        """As `HTTPServer` does, without asking for a host name that nobody needs: a name server may be slow."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
 
 @dataclass
@@ -52,11 +60,12 @@ class FileServer:
 
     def _listening(self) -> ThreadingHTTPServer:
         """Listen; if the system chooses the port, not on one that recordings are never fetched from."""
-        while True:
-            server = ThreadingHTTPServer((self.host, self.port), self._handler())
-            if self.port or server.server_port not in SERVICE_PORTS:
-                return server
-            server.server_close()
+        with ExitStack() as refused:  # held until there is another: the system would choose them again
+            while True:
+                server = _Server((self.host, self.port), self._handler())
+                if self.port or server.server_port not in SERVICE_PORTS:
+                    return server
+                refused.callback(server.server_close)
 
     def __exit__(self, *_: object) -> None:
         assert self._server is not None
