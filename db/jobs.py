@@ -212,15 +212,15 @@ async def _note_delay(connection: AsyncConnection, lease: Lease) -> None:
     )
 
 
-async def release(database: Database, leases: Sequence[Lease], held: Sequence[HeldTurn] = ()) -> None:
+async def release(database: Database, leases: Sequence[Lease], held: Sequence[HeldTurn] = ()) -> list[HeldTurn]:
     """Back to the queue at once, nothing counted: the worker is leaving. Leases already lost are passed over.
 
-    What was `held` is charged.
+    What was `held` is charged; returns what `settle` does.
     """
     async with database.transaction(EVERY_WORKSPACE) as connection:
         for lease in sorted(leases, key=lambda lease: lease.job.job_id):
             await connection.execute(sa.update(jobs).where(_held(lease)).values(**_waiting(lease, 0)))
-        await settle(connection, held)
+        return await settle(connection, held)
 
 
 async def fetched(database: Database, lease: Lease, warnings: Sequence[str] = ()) -> None:

@@ -83,8 +83,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         return list(self._running.values())
 
     async def _release(self, leases: list[Lease]) -> None:
-        await jobs.release(self._database, leases, self._unsettled)
-        self._unsettled.clear()
+        self._unsettled = await jobs.release(self._database, leases, self._unsettled)
 
     def _on_outage(self) -> None:
         self._contact_since = time.monotonic()
@@ -268,32 +267,15 @@ class ConductorLoop(LeaseLoop[Lease]):
         return [turns.HeldTurn(lease.turn, worked)] if lease.turn is not None and worked > 0 else []
 
     async def _end_claim(self, lease: Lease, step: Callable[[list[turns.HeldTurn]], Awaitable[T]]) -> T:
-        """Run the transaction that ends a claim and charges what it held. Raises LeaseLost.
-
-        Where the answer to a commit was lost in an outage, the next try finds the lease gone: what it held may have
-        been charged then, and is not charged again.
-        """
-        tries = 0
-
-        def once() -> Awaitable[T]:
-            nonlocal tries
-            tries += 1
-            return step(self._turn_held(lease))
-
-        try:
-            return await self._wait_out(once)
-        except LeaseLost:
-            if tries > 1:
-                self._rtfx.leave(lease.job.job_id)
-            raise
+        """Run the transaction that ends a claim and charges what it held. Raises LeaseLost."""
+        return await self._wait_out(lambda: step(self._turn_held(lease)))
 
     async def _settle_lost(self) -> None:
         held, self._unsettled = self._unsettled, []
         try:
-            await turns.settle_lost(self._database, held)
-        except BaseException:
+            held = await turns.settle_lost(self._database, held)
+        finally:
             self._unsettled += held
-            raise
 
     async def _fetch(self, lease: Lease) -> None:
         """Fetch the recordings of one call; then it waits for its turn to run."""

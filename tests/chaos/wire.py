@@ -40,7 +40,7 @@ class Wire:
 
     def __init__(self, server: Path) -> None:
         self._server = server
-        self._armed: list[str] = []
+        self._armed: list[tuple[str, bytes]] = []  # with what has to be said before the commit
         self._links: set[_Link] = set()
         self._silent: frozenset[int] = frozenset()  # for these processes
         self._acknowledging = False
@@ -54,9 +54,9 @@ class Wire:
         database = urlsplit(url).path.strip("/")
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
-    def arm(self, way: str) -> None:
-        """Cut the next connection that commits."""
-        self._armed.append(way)
+    def arm(self, way: str, said: bytes = b"") -> None:
+        """Cut the next connection that commits, or the next that commits after it `said` this."""
+        self._armed.append((way, said))
 
     @property
     def armed(self) -> bool:
@@ -126,8 +126,8 @@ class Wire:
     async def _to_server(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: "_Link") -> None:
         while data := await reader.read(CHUNK):
             await link.open.wait()
-            if self._armed and link.commits(data):
-                link.way = self._armed.pop(0)
+            if self._armed and link.commits(data, self._armed[0][1]):
+                link.way, _ = self._armed.pop(0)
                 self.cuts[link.way] += 1
                 self.last_cut = time.time()
                 if link.way == "before":
@@ -169,10 +169,12 @@ class _Link:
         self.open.set()
         self._socket: socket.socket = near.get_extra_info("socket")
         self._submits = False
+        self._said = False
 
-    def commits(self, data: bytes) -> bool:
+    def commits(self, data: bytes, said: bytes) -> bool:
         self._submits = self._submits or b"submit_call" in data
-        return b"COMMIT" in data or self._submits  # a prepared statement is run without its text
+        self._said = self._said or said in data
+        return (b"COMMIT" in data or self._submits) and self._said  # a prepared statement is run without its text
 
     def silence(self, acknowledging: bool) -> None:
         self.open.clear()

@@ -1,4 +1,4 @@
-"""What a call held is charged to its team once, whatever process dies around its end."""
+"""What a call held is charged to its team once, whatever process dies, or whichever connection, around its end."""
 
 import asyncio
 import io
@@ -15,10 +15,12 @@ import pytest
 import soundfile
 
 from db import queue
+from db.database import Database
 from db.queue import Pace
 from serve_app.cli.file_server import FileServer
 from serve_app.conductor.loop import ConductorLoop
-from tests.chaos.deadly_conductor import OPTIONS, conducting
+from tests.chaos.deadly_conductor import OPTIONS, PAUSE, conducting
+from tests.chaos.wire import WAYS, Wire
 from tests.cluster import ROOT
 from tests.postgres import World
 
@@ -116,3 +118,52 @@ async def test_a_process_that_leaves_in_the_middle_of_a_call_has_charged_for_it(
         await asyncio.sleep(0.5)
     (row,) = await world.rows("SELECT ended - began AS charged FROM turns WHERE team_id = :team", team=job["team_id"])
     assert row["charged"] > 0.4 * SPEED
+
+
+@pytest.fixture
+async def wire(world: World) -> AsyncIterator[Wire]:
+    strung = Wire(Path(world.database.url.partition("host=")[2]))
+    async with strung.strung():
+        yield strung
+
+
+@asynccontextmanager
+async def cut_off(world: World, folder: Path, wire: Wire, way: str) -> AsyncIterator[ConductorLoop]:
+    """A Conductor whose connection is cut around the commit of its next charge."""
+    database = await Database.open(wire.through(world.database.url))
+    loop = conducting(database, folder.as_uri(), ALONE)
+    try:
+        await loop.start()
+        wire.arm(way, b"settle_turns")
+        yield loop
+    finally:
+        await loop.stop()
+        await database.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_outage_while_a_call_ends_leaves_its_charge_made_once(
+    world: World, fetched: Path, wire: Wire, way: str
+) -> None:
+    async with cut_off(world, fetched, wire, way):
+        row = await charged_once(world)
+    assert await charged_once(world) == row, "what it has not heard of is charged when it leaves"
+    assert wire.cuts.total() == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_outage_while_a_lost_call_is_charged_for_leaves_the_charge_made_once(
+    world: World, fetched: Path, wire: Wire, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PAUSE, "1.5")  # the other team's call lasts until the charge is made: nobody alone is charged
+    charged = "SELECT ended - began AS seconds FROM turns WHERE ended - began > 50 AND team_id = "
+    async with cut_off(world, fetched, wire, way):
+        (job,) = await until(world, "SELECT id, team_id FROM jobs WHERE state = 'running'")
+        await asyncio.sleep(2)
+        await world.execute("UPDATE jobs SET state = 'superseded', lease_until = NULL WHERE id = :id", id=job["id"])
+        before = await until(world, f"{charged} '{job['team_id']}'")
+    assert await until(world, f"{charged} '{job['team_id']}'") == before, (
+        "what it has not heard of is settled at the end"
+    )
+    assert before[0]["seconds"] > 1.5 * SPEED
+    assert wire.cuts.total() == 1
