@@ -1,6 +1,6 @@
 """Workspaces, their teams, members and contacts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from db.database import EVERY_WORKSPACE, Database, Scope
 from db.identity import e164
 from db.rows import read, within
-from db.tables import calls, contacts, members, stage_results, teams, transcripts, workspaces
+from db.tables import calls, contacts, members, stage_results, teams, transcripts, voice_centroids, workspaces
 from pipeline.domain.insight import Contact
 from pipeline.domain.stage import Stage
 
@@ -43,11 +43,12 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A part of a workspace; every call belongs to one."""
+    """A part of a workspace; every call belongs to one. `channels_swapped`: its PBX records the customer first."""
 
     team_id: UUID
     workspace_id: UUID
     name: str
+    channels_swapped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,11 @@ async def create_workspace(
     values = {"id": made.workspace_id, "name": name, "default_country": default_country, "time_zone": time_zone}
     await _execute(database, made.workspace_id, sa.insert(workspaces).values(**values, terms=list(made.terms)))
     return made
+
+
+async def update_workspace(database: Database, workspace_id: UUID, changes: Mapping[str, Any]) -> Workspace:
+    """Change `name`, `default_country` or `time_zone`, for calls worked on from now on. Raises NotInDirectory."""
+    return await _set(database, workspace_id, **changes)
 
 
 async def list_workspaces(database: Database) -> list[Workspace]:
@@ -183,19 +189,26 @@ async def set_priority(
     return Priorities(home.name, home.priority, home.live_seconds, {row.name: row.priority for row in shares})
 
 
-async def create_team(database: Database, workspace_id: UUID, name: str, team_id: UUID | None = None) -> Team:
+async def create_team(
+    database: Database, workspace_id: UUID, name: str, team_id: UUID | None = None, channels_swapped: bool = False
+) -> Team:
     """A new team; raises NotInDirectory for an unknown workspace."""
-    made = Team(team_id or uuid4(), workspace_id, name)
-    made_row = sa.insert(teams).values(id=made.team_id, workspace_id=workspace_id, name=name)
-    await _execute(database, workspace_id, made_row)
+    made = Team(team_id or uuid4(), workspace_id, name, channels_swapped)
+    values = {"id": made.team_id, "name": name, "channels_swapped": channels_swapped}
+    await _execute(database, workspace_id, sa.insert(teams).values(workspace_id=workspace_id, **values))
     return made
+
+
+async def update_team(database: Database, team: Team, changes: Mapping[str, Any]) -> Team:
+    """Change `name` or `channels_swapped`, which is for recordings submitted from now on. Raises NotInDirectory."""
+    return _team(await _changed(database, team.workspace_id, teams, teams.c.id == team.team_id, changes))
 
 
 async def list_teams(database: Database, workspace_id: UUID | None = None) -> list[Team]:
     """All teams, or those of a workspace, oldest first."""
     query = within(sa.select(teams), teams.c.workspace_id, workspace_id).order_by(teams.c.created_at)
     rows = await _execute(database, workspace_id or EVERY_WORKSPACE, query)
-    return [Team(row.id, row.workspace_id, row.name) for row in rows]
+    return [_team(row) for row in rows]
 
 
 async def add_member(
@@ -219,11 +232,24 @@ async def add_member(
     return made
 
 
+async def update_member(database: Database, member: DirectoryMember, changes: Mapping[str, Any]) -> DirectoryMember:
+    """Change `name`, `aliases` or `team_id` (None: in no team, known to all of them). Raises NotInDirectory."""
+    return _member(await _changed(database, member.workspace_id, members, _is(member), changes))
+
+
+async def remove_member(database: Database, member: DirectoryMember) -> None:
+    """Calls keep the userId; what the member sounds like is forgotten."""
+    own = (voice_centroids.c.workspace_id == member.workspace_id, voice_centroids.c.user_id == member.user_id)
+    async with database.transaction(member.workspace_id) as connection:
+        await connection.execute(sa.delete(voice_centroids).where(*own))
+        await connection.execute(sa.delete(members).where(_is(member)))
+
+
 async def list_members(database: Database, workspace_id: UUID | None = None) -> list[DirectoryMember]:
     """All members, or those of a workspace, by name."""
     query = within(sa.select(members), members.c.workspace_id, workspace_id).order_by(members.c.name)
     rows = await _execute(database, workspace_id or EVERY_WORKSPACE, query)
-    return [read(DirectoryMember, row, aliases=tuple(row.aliases)) for row in rows]
+    return [_member(row) for row in rows]
 
 
 async def add_contact(
@@ -235,21 +261,67 @@ async def add_contact(
     phone: str | None = None,
 ) -> Contact:
     """A contact. `phone` is kept in E.164; ValueError where it cannot be read as a number."""
-    home = await _the_one(database, workspace_id, sa.select(workspaces))
-    number = e164(phone, home.default_country) if phone else None
-    if phone and number is None:
-        raise ValueError("the phone number cannot be read; write it with + and the country's code")
+    number = await _number(database, workspace_id, phone)
     made = uuid4()
     data = {"name": name, "company": company, "email": email, "phone": number}
     await _execute(database, workspace_id, sa.insert(contacts).values(id=made, workspace_id=workspace_id, **data))
     return Contact(str(made), name, company, email, number)
 
 
+async def update_contact(
+    database: Database, workspace_id: UUID, contact_id: UUID, changes: Mapping[str, Any]
+) -> Contact:
+    """Change `name`, `company`, `email` or `phone`; None removes a value. Raises as `add_contact` does."""
+    values = dict(changes) | {"updated_at": sa.func.now()}
+    if "phone" in changes:
+        values["phone"] = await _number(database, workspace_id, changes["phone"])
+    return _contact(await _changed(database, workspace_id, contacts, contacts.c.id == contact_id, values))
+
+
+async def remove_contact(database: Database, workspace_id: UUID, contact_id: UUID) -> None:
+    """Calls keep what was said in them, and are no longer linked to the contact."""
+    await _execute(database, workspace_id, sa.delete(contacts).where(contacts.c.id == contact_id))
+
+
 async def list_contacts(database: Database, workspace_id: UUID | None = None) -> list[Contact]:
     """All contacts, or those of a workspace, by name."""
     query = within(sa.select(contacts), contacts.c.workspace_id, workspace_id).order_by(contacts.c.name)
     rows = await _execute(database, workspace_id or EVERY_WORKSPACE, query)
-    return [read(Contact, row, contact_id=str(row.id)) for row in rows]
+    return [_contact(row) for row in rows]
+
+
+async def _number(database: Database, workspace_id: UUID, phone: str | None) -> str | None:
+    """In E.164. ValueError where it cannot be read."""
+    home = await _the_one(database, workspace_id, sa.select(workspaces))
+    number = e164(phone, home.default_country) if phone else None
+    if phone and number is None:
+        raise ValueError("the phone number cannot be read; write it with + and the country's code")
+    return number
+
+
+async def _changed(
+    database: Database, workspace_id: UUID, table: sa.Table, where: sa.ColumnElement[bool], changes: Mapping[str, Any]
+) -> sa.Row[Any]:
+    rows = await _execute(database, workspace_id, sa.update(table).where(where).values(**changes).returning(table))
+    if not rows:
+        raise NotInDirectory("it was removed meanwhile")
+    return rows[0]
+
+
+def _is(member: DirectoryMember) -> sa.ColumnElement[bool]:
+    return sa.and_(members.c.workspace_id == member.workspace_id, members.c.user_id == member.user_id)
+
+
+def _team(row: sa.Row[Any]) -> Team:
+    return read(Team, row, team_id=row.id)
+
+
+def _member(row: sa.Row[Any]) -> DirectoryMember:
+    return read(DirectoryMember, row, aliases=tuple(row.aliases))
+
+
+def _contact(row: sa.Row[Any]) -> Contact:
+    return read(Contact, row, contact_id=str(row.id))
 
 
 def _workspace(row: sa.Row[Any]) -> Workspace:

@@ -43,6 +43,7 @@ class Lease:
     fetching: bool = False
     warnings: tuple[str, ...] = ()
     turn: ChargedTurn | None = None
+    channels_swapped: bool = False  # by a setting of its key or team, as its recording was submitted
 
 
 # A lease that runs out while the server is down says nothing about its holder, who could not renew it: after a start of
@@ -67,6 +68,8 @@ _RENEW = sa.text("""
     END
     RETURNING jobs.id
 """)
+
+_OF_LEASE = ("workspace_id", "metadata_version", "channels_swapped")
 
 _LEASED = sa.text("(jobs.state = 'running' OR jobs.state = 'fetching' AND jobs.lease_until IS NOT NULL)")
 
@@ -131,7 +134,7 @@ async def _leases(connection: AsyncConnection, taken: sa.CursorResult[Any]) -> l
     if not ids:
         return []
     rows = await connection.execute(
-        sa.select(jobs, *CALL_COLUMNS, calls.c.workspace_id, calls.c.metadata_version)
+        sa.select(jobs, *CALL_COLUMNS, *(calls.c[name] for name in _OF_LEASE))
         .join(calls, calls.c.id == jobs.c.call_pk)
         .where(jobs.c.id.in_(ids))
         .order_by(jobs.c.not_before, jobs.c.created_at)
@@ -373,6 +376,5 @@ def _lease(row: sa.Row[Any]) -> Lease:
     first = row.kind == "process" and row.run == 1
     turn = None if fetching else ChargedTurn(row.team_id, row.live, row.audio_seconds if first else 0.0)
     clock = Clock(row.started_at)  # the moment of the claim
-    return Lease(
-        job, to_call(row), row.workspace_id, row.call_pk, row.metadata_version, clock, fetching, warnings, turn
-    )
+    call = (to_call(row), row.workspace_id, row.call_pk, row.metadata_version)
+    return Lease(job, *call, clock, fetching, warnings, turn, row.channels_swapped)

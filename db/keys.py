@@ -7,7 +7,7 @@ the hash: how far a hash agrees with a stored one says nothing about how to chan
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -39,28 +39,37 @@ class KeyInfo:
     scopes: tuple[str, ...]
     created_at: datetime
     revoked_at: datetime | None
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None  # to the minute
+    channels_swapped: bool | None = None  # None: as its team says
 
 
 async def create(
-    database: Database, workspace_id: UUID, team_id: UUID | None, scopes: Iterable[str], name: str
+    database: Database,
+    workspace_id: UUID,
+    team_id: UUID | None,
+    scopes: Iterable[str],
+    name: str,
+    expires: datetime | timedelta | None = None,
+    channels_swapped: bool | None = None,
 ) -> tuple[KeyInfo, str]:
     """A new key and its secret, which is shown this once.
 
-    Raises ValueError for no or unknown scopes, UnknownTeam where the workspace or its team
-    does not exist.
+    `expires`: when, or how long from now. `channels_swapped`: whether calls submitted with it have the customer on the
+    first channel; None: as the team says. Raises ValueError for no or unknown scopes, UnknownTeam where the workspace
+    or its team does not exist.
     """
     wanted = set(scopes)
     if not wanted or not wanted <= SCOPES:
         raise ValueError(f"the scopes of a key are one or more of {', '.join(sorted(SCOPES))}")
-    drawn = "sb_" + secrets.token_urlsafe(SECRET_BYTES)
-    secret = drawn + _checksum(drawn)
-    values = {
+    secret, stored = _drawn()
+    values = stored | {
         "workspace_id": workspace_id,
         "team_id": team_id,
         "name": name,
-        "secret_sha256": _digest(secret),
-        "prefix": secret[:PREFIX_LENGTH],
         "scopes": sorted(wanted),
+        "channels_swapped": channels_swapped,
+        "expires_at": sa.func.now() + expires if isinstance(expires, timedelta) else expires,
     }
     try:
         async with database.transaction(workspace_id) as connection:
@@ -68,6 +77,30 @@ async def create(
     except IntegrityError as error:
         raise UnknownTeam from error
     return _info(row), secret
+
+
+async def rotate(database: Database, key_id: UUID, grace: timedelta) -> tuple[KeyInfo, KeyInfo, str] | None:
+    """The key as it ends, another one that can do the same, and its secret, shown this once; None: no such valid key.
+
+    The old secret works for `grace` more, or until it expires anyway.
+    """
+    valid = sa.and_(
+        api_keys.c.id == key_id,
+        api_keys.c.revoked_at.is_(None),
+        sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true()),
+    )
+    ends = sa.func.least(api_keys.c.expires_at, sa.func.now() + grace)
+    kept = ("workspace_id", "team_id", "name", "scopes", "channels_swapped")
+    secret, stored = _drawn()
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        old = (
+            await connection.execute(sa.update(api_keys).where(valid).values(expires_at=ends).returning(*_SHOWN))
+        ).one_or_none()
+        if old is None:
+            return None
+        values = stored | {name: old._mapping[name] for name in kept}
+        new = (await connection.execute(sa.insert(api_keys).values(**values).returning(*_SHOWN))).one()
+    return _info(old), _info(new), secret
 
 
 def is_no_key(secret: str) -> bool:
@@ -81,12 +114,30 @@ def is_no_key(secret: str) -> bool:
 
 
 async def find(database: Database, secret: str) -> Sender | None:
-    """Whom a secret speaks for; None for an unknown or revoked one. Raises psycopg.OperationalError."""
+    """Whom a secret speaks for; None for an unknown, revoked or expired one. Raises psycopg.OperationalError."""
     row = await database.fetch_one(_FIND, (_digest(secret),))
     if row is None:
         return None
     key_id, workspace_id, team_id, scopes, default_country = row
     return Sender(key_id, workspace_id, team_id, frozenset(scopes), default_country)
+
+
+async def refusal(database: Database, secret: str) -> str | None:
+    """Why `find` does not know a secret, for the log; None where no key ever had it."""
+    row = await database.fetch_one(_REFUSED, (_digest(secret),))
+    if row is None:
+        return None
+    key_id, name, revoked_at, expires_at = row
+    what = f"was revoked at {revoked_at.isoformat()}" if revoked_at else f"expired at {expires_at.isoformat()}"
+    return f"key {key_id} ({name}) {what}"
+
+
+async def set_channels_swapped(database: Database, key_id: UUID, swapped: bool | None) -> KeyInfo | None:
+    """Say for calls submitted from now on; see `create`. None where there is no such key."""
+    changed = sa.update(api_keys).where(api_keys.c.id == key_id).values(channels_swapped=swapped).returning(*_SHOWN)
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        row = (await connection.execute(changed)).one_or_none()
+    return None if row is None else _info(row)
 
 
 async def list_keys(database: Database, workspace_id: UUID | None = None) -> list[KeyInfo]:
@@ -109,10 +160,18 @@ async def revoke(database: Database, key_id: UUID, workspace_id: UUID | None = N
 
 _SHOWN = (
     api_keys.c.id.label("key_id"),
-    *(api_keys.c[name] for name in ("workspace_id", "team_id", "name", "prefix", "scopes", "created_at", "revoked_at")),
+    *(api_keys.c[name] for name in KeyInfo.__dataclass_fields__ if name != "key_id"),
 )
 
 _FIND = "SELECT key_id, workspace_id, team_id, scopes, default_country FROM find_key(%s)"
+_REFUSED = "SELECT key_id, key_name, revoked_at, expires_at FROM refused_key(%s)"
+
+
+def _drawn() -> tuple[str, dict[str, Any]]:
+    """A new secret, and what is stored of it."""
+    drawn = "sb_" + secrets.token_urlsafe(SECRET_BYTES)
+    secret = drawn + _checksum(drawn)
+    return secret, {"secret_sha256": _digest(secret), "prefix": secret[:PREFIX_LENGTH]}
 
 
 def _checksum(drawn: str) -> str:

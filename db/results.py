@@ -44,13 +44,20 @@ _KEEP_VOICES = sa.text("""
 """)
 
 
-def content_key(fetched: Sequence[Recording], call: Call) -> str:
+def content_key(fetched: Sequence[Recording], call: Call, swapped: bool) -> str:
     """Names what a call's stages work on: the channel and sha256 of each recording, and what the files stand for.
 
     One file is another thing where it is a leg whose fellow could not be had than where it is the whole call.
+    `swapped`: the channels stand for the other party each.
     """
     files = 2 if call.recording_url2 else 1
-    return " ".join([f"of {files}", *(f"{r.channel}:{r.sha256}" for r in sorted(fetched, key=lambda r: r.channel))])
+    return " ".join(
+        [
+            f"of {files}",
+            *(["swapped"] if swapped else []),
+            *(f"{r.channel}:{r.sha256}" for r in sorted(fetched, key=lambda r: r.channel)),
+        ]
+    )
 
 
 async def load(database: Database, lease: Lease) -> dict[Stage, Any]:
@@ -68,7 +75,7 @@ async def load(database: Database, lease: Lease) -> dict[Stage, Any]:
         rows = await connection.execute(
             sa.select(stage_results.c.stage, stage_results.c.result).where(
                 stage_results.c.call_pk == lease.call_pk,
-                stage_results.c.content_key == content_key(fetched, lease.call),
+                stage_results.c.content_key == content_key(fetched, lease.call, lease.channels_swapped),
             )
         )
         stored = {row.stage: row.result for row in rows}
@@ -112,7 +119,12 @@ async def record(database: Database, lease: Lease, stage: Stage, result: Any) ->
         values = {"job_id": lease.job.job_id, "result": result, "recorded_at": sa.func.now()}
         await connection.execute(
             insert(stage_results)
-            .values(call_pk=lease.call_pk, content_key=content_key(fetched, lease.call), stage=stage, **values)
+            .values(
+                call_pk=lease.call_pk,
+                content_key=content_key(fetched, lease.call, lease.channels_swapped),
+                stage=stage,
+                **values,
+            )
             .on_conflict_do_update(index_elements=["call_pk", "content_key", "stage"], set_=values)
         )
 
@@ -124,7 +136,7 @@ async def drop_voices(connection: AsyncConnection, lease: Lease, call: Call, tra
     member's profile. What other recordings of the call left is dropped as a whole, and made again if one comes back.
     """
     fetched, _ = await _legs(connection, lease)
-    own, key = stage_results.c.call_pk == lease.call_pk, content_key(fetched, call)
+    own, key = stage_results.c.call_pk == lease.call_pk, content_key(fetched, call, lease.channels_swapped)
     voices = stage_results.c.stage.in_(jobs.VOICES)
     await connection.execute(sa.delete(stage_results).where(own, voices, stage_results.c.content_key != key))
     members = [speaker.label for speaker in transcript.speakers if speaker.role_reason == BY_VOICE]
@@ -149,7 +161,7 @@ async def _known(connection: AsyncConnection, lease: Lease, stage: Stage, result
     row = await connection.execute(
         sa.select(stage_results.c.stage).where(
             stage_results.c.call_pk == lease.call_pk,
-            stage_results.c.content_key == content_key(fetched, lease.call),
+            stage_results.c.content_key == content_key(fetched, lease.call, lease.channels_swapped),
             stage_results.c.stage == stage,
         )
     )

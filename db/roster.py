@@ -40,6 +40,7 @@ async def load(database: Database, lease: Lease) -> Roster:
             terms=tuple(row.terms),
             rep=await _named_by_a_person(connection, lease),
             keep_digits=row.keep_digits,
+            channels_swapped=lease.channels_swapped,
         )
 
 

@@ -281,7 +281,13 @@ class CallRun:
         await self.restore_recordings()
         files = 2 if self.call.recording_url2 else 1
         held = self.workers.hold(
-            load, self.recordings, self.options.decode, files, self.options.scratch_folder, self._name
+            load,
+            self.recordings,
+            self.options.decode,
+            files,
+            self.options.scratch_folder,
+            self._name,
+            self.roster.channels_swapped,
         )
         self._decoding = asyncio.ensure_future(held)  # if the run is canceled, this ends when nothing more is written
         return await asyncio.shield(self._decoding)

@@ -21,6 +21,7 @@ CREATE TABLE teams (
     name text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     priority double precision NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0.01 AND 100),  -- times its workspace's
+    channels_swapped boolean NOT NULL DEFAULT false,  -- its PBX sends the customer first
     CONSTRAINT teams_workspace_id_id_key UNIQUE (workspace_id, id)
 );
 
@@ -59,6 +60,9 @@ CREATE TABLE api_keys (
     scopes text[] NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     revoked_at timestamptz,
+    expires_at timestamptz,
+    last_used_at timestamptz,  -- to the minute
+    channels_swapped boolean,  -- null: as the team says
     CONSTRAINT api_keys_secret_sha256_key UNIQUE (secret_sha256),
     CONSTRAINT api_keys_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );
@@ -94,6 +98,7 @@ CREATE TABLE calls (
     analyzed_at timestamptz,
     failed_at timestamptz,
     delayed_job uuid,  -- the last job of which a long wait for the next try was told (call.delayed)
+    channels_swapped boolean NOT NULL DEFAULT false,  -- as key and team said when its recording was submitted
     CONSTRAINT calls_workspace_id_call_id_key UNIQUE (workspace_id, call_id),
     CONSTRAINT calls_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );

@@ -33,21 +33,23 @@ def load(
     expected_files: int | None = None,
     scratch: str | None = None,
     name: str | None = None,
+    swapped: bool = False,
 ) -> Loaded:
     """Decode the one or two files of a call and separate its channels.
 
     `expected_files`: how many were submitted, if fewer could be fetched. Of two files, one that is not audio is left
     out with a warning. `scratch`: an fsspec folder that keeps decoded sound until `sound.discard`; left out, the
     samples stay in memory, which is for short calls. `name`: the name of this load's folder in it, if the caller must
-    know it in advance (see `sound.new_name`). Raises what `decoder.decode` raises for the only file, or for the first
+    know it in advance (see `sound.new_name`). `swapped`: the customer is on the first channel, or in the first file.
+    Raises what `decoder.decode` raises for the only file, or for the first
     if neither can be used.
     """
     if scratch is None:
-        return _load(recordings, decode_options, expected_files, None)
+        return _load(recordings, decode_options, expected_files, None, swapped)
     sound.sweep(scratch)
     folder = sound.join(scratch, name or sound.new_name())
     try:
-        return _load(recordings, decode_options, expected_files, folder)
+        return _load(recordings, decode_options, expected_files, folder, swapped)
     except BaseException:
         with contextlib.suppress(StorageError):  # the original error matters more; `sweep` removes what stays
             sound.discard(folder)
@@ -55,7 +57,11 @@ def load(
 
 
 def _load(
-    recordings: Sequence[Recording], decode_options: DecodeOptions, expected_files: int | None, folder: str | None
+    recordings: Sequence[Recording],
+    decode_options: DecodeOptions,
+    expected_files: int | None,
+    folder: str | None,
+    swapped: bool,
 ) -> Loaded:
     ordered = sorted(recordings, key=lambda recording: recording.channel)
     if len(ordered) == 2 or (ordered and ordered[0].channel == 1):
@@ -76,7 +82,8 @@ def _load(
             warnings += [f"{prefix}{warning}" for warning in decoded[-1].warnings]
     if not decoded:
         raise failures[0]
-    audio, layout = separation.separate(decoded, usable[0] if expected_files == 2 and len(usable) == 1 else None)
+    leg = usable[0] if expected_files == 2 and len(usable) == 1 else None
+    audio, layout = separation.separate(decoded, leg, swapped)
     return Loaded(audio, layout, tuple(warnings), folder)
 
 

@@ -99,6 +99,7 @@ class Roster:
     terms: tuple[str, ...] = ()  # the workspace's own words, to listen for: products, places, jargon
     rep: str | None = None  # the member whose voice a person said it is in this call
     keep_digits: bool = False  # of keys pressed; the workspace asks for them
+    channels_swapped: bool = False  # the sender's PBX puts the customer on the first channel
 
 
 ToneByVoice = Literal["customers", "nobody", "everybody"]

@@ -62,6 +62,7 @@ class Layout:
     reason: str  # one sentence for people
     bleed: tuple[Bleed, ...] = ()  # at most one in each direction; only where channels are separated
     starts: tuple[float, ...] = ()  # two files: the second at which each leg begins, the earlier one 0; else empty
+    swapped: bool = False  # the sender says that the customer comes first: channel 0 is the second of the file or files
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ COMMANDS = (
     Entry(
         "process", "serve_app.cli.process:process", "Run the pipeline on files in this process: no service.", "Calls"
     ),
-    Entry("keys", "serve_app.cli.keys:app", "API keys: create, list, revoke.", "Workspace"),
+    Entry("keys", "serve_app.cli.keys:app", "API keys: create, list, rotate, revoke.", "Workspace"),
     Entry(
         "credentials",
         "serve_app.cli.credentials:app",
@@ -45,11 +45,11 @@ COMMANDS = (
         "Workspace",
     ),
     Entry(
-        "workspaces", "serve_app.cli.workspaces:app", "Workspaces: create, list, terms, hosts, priority.", "Workspace"
+        "workspaces", "serve_app.cli.workspaces:app", "Workspaces: create, update, remove, terms, hosts.", "Workspace"
     ),
-    Entry("teams", "serve_app.cli.workspaces:teams_app", "Teams of a workspace: create, list.", "Workspace"),
-    Entry("members", "serve_app.cli.workspaces:members_app", "The people who handle calls: add, list.", "Workspace"),
-    Entry("contacts", "serve_app.cli.contacts:app", "The people who call: add, list, import a CSV file.", "Workspace"),
+    Entry("teams", "serve_app.cli.teams:app", "Teams of a workspace: create, update, remove.", "Workspace"),
+    Entry("members", "serve_app.cli.members:app", "The people who handle calls: add, update, remove.", "Workspace"),
+    Entry("contacts", "serve_app.cli.contacts:app", "The people who call: add, update, remove, import.", "Workspace"),
     Entry(
         "webhooks",
         "serve_app.cli.webhooks.endpoints:app",

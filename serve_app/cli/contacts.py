@@ -3,12 +3,14 @@
 import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 
 from serve_app.cli import names
 from serve_app.cli.console import Json, command_group, err, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
+from serve_app.cli.workspaces import given
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -69,6 +71,69 @@ def add(
         print_json(made)
     else:
         out().print(f"Created contact {name!r}: {made.contact_id}", markup=False, soft_wrap=True)
+
+
+Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The contact.")]
+
+
+@app.command()
+def update(
+    contact: Named,
+    workspace: names.Workspace = None,
+    name: Annotated[str | None, typer.Option(help="The new name.", show_default=False)] = None,
+    company: Annotated[str | None, typer.Option(help='"" removes it.', show_default=False)] = None,
+    email: Annotated[str | None, typer.Option(help='"" removes it.', show_default=False)] = None,
+    phone: Annotated[str | None, typer.Option(help='"" removes it.', show_default=False)] = None,
+    json_: Json = False,
+) -> None:
+    """Change a contact's name, company, email or number. What calls said of it stays in the calls.
+
+    Example:
+
+      switchboard contacts update "Ana Costa" --phone +14155550101 --company ""
+    """
+    if name == "":
+        raise CommandError("A contact has a name.", "", USAGE)
+    changes = {key: value or None for key, value in given(name=name, company=company, email=email, phone=phone).items()}
+
+    async def work(database: "Database", home: "Workspace") -> "Contact":
+        from db import directory
+
+        found = await names.contact(database, home.workspace_id, contact)
+        try:
+            return await directory.update_contact(database, home.workspace_id, UUID(found.contact_id), changes)
+        except ValueError as error:
+            raise CommandError(f"{error}.", NUMBERS, USAGE) from error
+
+    changed = names.run(workspace, work)
+    if json_:
+        print_json(changed)
+    else:
+        told = ", ".join(str(value) for value in _fields(changed).values() if value)
+        out().print(f"Contact {changed.contact_id}: {told}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def remove(contact: Named, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Remove a contact. Calls keep what was said in them, and are no longer linked to it.
+
+    Example:
+
+      switchboard contacts remove "Ana Costa"
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "Contact":
+        from db import directory
+
+        found = await names.contact(database, home.workspace_id, contact)
+        await directory.remove_contact(database, home.workspace_id, UUID(found.contact_id))
+        return found
+
+    gone = names.run(workspace, work)
+    if json_:
+        print_json({"removed": gone})
+    else:
+        out().print(f"Removed contact {gone.name!r}.", markup=False, soft_wrap=True)
 
 
 @app.command("list")

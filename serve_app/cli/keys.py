@@ -1,7 +1,7 @@
 """`switchboard keys`: API keys. Only a hash is stored; the secret is shown once."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID, uuid4
 
@@ -10,6 +10,7 @@ import typer
 from serve_app.cli import names, state
 from serve_app.cli.console import Json, command_group, err, moment, out, plain, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
+from serve_app.cli.since import told
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from db.keys import KeyInfo
 
 SCOPES = ("submit", "read")
+DEFAULT_SCOPES = ("submit",)  # what a telephony system needs
+SWAPPED = "The PBX records the customer on the left channel, or in the first file."
 
 app = command_group("""API keys of a workspace: what a telephony system sends with its calls.
 
@@ -27,6 +30,8 @@ app = command_group("""API keys of a workspace: what a telephony system sends wi
       switchboard keys create --workspace acme --team support --scope submit --name "pbx in Berlin"
 
       switchboard keys list
+
+      switchboard keys rotate 3f0c1d5e-...
 
       switchboard keys revoke 3f0c1d5e-...
 """)
@@ -42,9 +47,15 @@ def create(
         ),
     ] = None,
     scope: Annotated[
-        list[str] | None, typer.Option(help="submit or read; may be repeated.", show_default="submit and read")
+        list[str] | None, typer.Option(help="submit or read; may be repeated.", show_default="submit")
     ] = None,
     name: Annotated[str, typer.Option(help="What the key is for.")] = "command line",
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", help="In 12h, 90d, or at 2027-01-01.", show_default="never")
+    ] = None,
+    channels_swapped: Annotated[
+        bool | None, typer.Option("--channels-swapped/--channels-as-sent", help=SWAPPED, show_default="as the team's")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Create a key and show its secret, once, with a curl line that uses it.
@@ -56,9 +67,10 @@ def create(
 
       switchboard keys create --workspace acme
 
-      switchboard keys create --workspace acme --team support --scope submit
+      switchboard keys create --workspace acme --team support --expires 90d
     """
-    scopes = tuple(dict.fromkeys(scope or SCOPES))
+    ends = _future(expires)
+    scopes = tuple(dict.fromkeys(scope or DEFAULT_SCOPES))
     strange = [one for one in scopes if one not in SCOPES]
     if strange:
         raise CommandError(f"No scope {strange[0]!r}.", f"Scopes are {' and '.join(SCOPES)}.", USAGE)
@@ -68,7 +80,8 @@ def create(
 
         home = await names.workspace(database, workspace, create=True)
         bound = await names.team(database, home.workspace_id, team, create=True) if team else None
-        info, secret = await keys.create(database, home.workspace_id, bound.team_id if bound else None, scopes, name)
+        owner = (home.workspace_id, bound.team_id if bound else None)
+        info, secret = await keys.create(database, *owner, scopes, name, ends, channels_swapped)
         if bound:
             return info, secret, home, None
         teams = await directory.list_teams(database, home.workspace_id)
@@ -83,11 +96,25 @@ def create(
         return
     console = out()
     console.print(f"Key {info.key_id} ({', '.join(scopes)}) of workspace {home.name!r}", markup=False, soft_wrap=True)
-    console.print(f"\n  {secret}\n", style="bold green", soft_wrap=True)
-    console.print("Only its hash is stored: keep it now, it cannot be shown again.")
+    _show_secret(secret)
+    if info.expires_at:
+        console.print(f"It expires at {moment(info.expires_at)}.")
     if line:
         console.print("\nTry it (the service must be up):\n")
         console.print(line, markup=False, soft_wrap=True)
+
+
+def _show_secret(secret: str) -> None:
+    out().print(f"\n  {secret}\n", style="bold green", soft_wrap=True)
+    out().print("Only its hash is stored: keep it now, it cannot be shown again.")
+
+
+def _future(text: str | None) -> datetime | timedelta | None:
+    """How long from now, or when. Raises `CommandError`."""
+    ends = told(text)
+    if isinstance(ends, datetime) and ends <= datetime.now(UTC):
+        raise CommandError(f"{text} is over.", "Say 12h, 90d or a time to come.", USAGE)
+    return ends
 
 
 def curl(secret: str, team_id: UUID | None) -> str:
@@ -110,7 +137,9 @@ def curl(secret: str, team_id: UUID | None) -> str:
 
 @app.command("list")
 def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
-    """List keys, of every workspace unless one is named. Secrets are not stored and cannot be shown.
+    """List keys with their last use (to the minute) and when they expire, of every workspace unless one is named.
+
+    Secrets are not stored and cannot be shown.
 
     Example:
 
@@ -121,25 +150,108 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
         from db import directory, keys
 
         found = await keys.list_keys(database, await names.workspace_id(database, workspace))
-        return found, {one.workspace_id: one.name for one in await directory.list_workspaces(database)}
+        owners = {one.workspace_id: one.name for one in await directory.list_workspaces(database)}
+        teams = await directory.list_teams(database)
+        return found, owners | {one.team_id: f"{owners[one.workspace_id]}, {one.name}" for one in teams}
 
-    found, workspaces = state.run(work)
+    found, owners = state.run(work)
     print_list(
         found,
         json_,
-        ("!id", "name", "workspace", "team", "scopes", "begins", "!created", "!revoked"),
+        ("!id", "name", "of", "scopes", "begins", "last used", "ends"),
         lambda key: (
             str(key.key_id),
             key.name,
-            workspaces.get(key.workspace_id, str(key.workspace_id)),
-            str(key.team_id or "all"),
+            owners.get(key.team_id or key.workspace_id, ""),
             " ".join(sorted(key.scopes)),
             f"{key.prefix}...",
-            moment(key.created_at),
-            moment(key.revoked_at),
+            moment(key.last_used_at) or "never",
+            _ends(key),
         ),
         "No keys yet: `switchboard keys create --workspace NAME` makes one.",
     )
+
+
+def _ends(key: "KeyInfo") -> str:
+    if key.revoked_at:
+        return f"revoked {moment(key.revoked_at)}"
+    if key.expires_at is None:
+        return ""
+    return f"{'expires' if key.expires_at > datetime.now(UTC) else 'expired'} {moment(key.expires_at)}"
+
+
+@app.command()
+def rotate(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, from `keys list`.")],
+    grace: Annotated[str, typer.Option(metavar="TIME", help="How long the old secret still works: 2h, 7d.")] = "24h",
+    now: Annotated[bool, typer.Option("--now", help="The old secret ends at once.")] = False,
+    json_: Json = False,
+) -> None:
+    """Give a key a new secret, shown once. The old one works for a day more, so that calls are taken meanwhile.
+
+    The new secret has an id of its own in `keys list`; workspace, team, scopes and name are the same.
+
+    Examples:
+
+      switchboard keys rotate 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
+
+      switchboard keys rotate 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --now
+    """
+    wanted = names.need_uuid(key_id, "`switchboard keys list` shows the ids; a secret is not an id.")
+    left = told(grace)
+    if not isinstance(left, timedelta):
+        raise CommandError(f"{grace!r} is not a length of time.", "Say 2h or 7d.", USAGE)
+
+    async def work(database: "Database") -> "tuple[KeyInfo, KeyInfo, str] | None":
+        from db import keys
+
+        return await keys.rotate(database, wanted, timedelta() if now else left)
+
+    done = state.run(work)
+    if done is None:
+        raise CommandError(f"No valid key has the id {wanted}.", "`switchboard keys list` shows the keys.", FAILED)
+    old, new, secret = done
+    if json_:
+        print_json({"key": new, "secret": secret, "old": old})
+        return
+    out().print(f"Key {new.key_id} takes the place of {old.key_id}.", soft_wrap=True)
+    _show_secret(secret)
+    ends = "has ended" if now else f"works until {moment(old.expires_at)}"
+    out().print(f"The old secret {ends}.")
+
+
+@app.command()
+def update(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, from `keys list`.")],
+    channels_swapped: Annotated[
+        bool | None, typer.Option("--channels-swapped/--channels-as-sent", help=SWAPPED, show_default=False)
+    ] = None,
+    as_team: Annotated[bool, typer.Option("--channels-as-team", help="The team's setting decides again.")] = False,
+    json_: Json = False,
+) -> None:
+    """Say which party comes first in recordings that are submitted with a key from now on.
+
+    Example:
+
+      switchboard keys update 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --channels-swapped
+    """
+    wanted = names.need_uuid(key_id, "`switchboard keys list` shows the ids; a secret is not an id.")
+    if as_team == (channels_swapped is not None):
+        raise CommandError("Say one of --channels-swapped, --channels-as-sent and --channels-as-team.", "", USAGE)
+
+    async def work(database: "Database") -> "KeyInfo | None":
+        from db import keys
+
+        return await keys.set_channels_swapped(database, wanted, channels_swapped)
+
+    changed = state.run(work)
+    if changed is None:
+        raise CommandError(f"No key has the id {wanted}.", "`switchboard keys list` shows the keys.", FAILED)
+    if json_:
+        print_json(changed)
+        return
+    how = {None: "as the team says", True: "swapped: the customer comes first", False: "as sent: the rep comes first"}
+    out().print(f"Key {changed.key_id}: channels {how[changed.channels_swapped]}", soft_wrap=True)
 
 
 @app.command()

@@ -14,11 +14,12 @@ from serve_app.cli.errors import USAGE, CommandError
 if TYPE_CHECKING:
     from db import directory
     from db.database import Database
+    from pipeline.domain.insight import Contact
 
 
 class Named(Protocol):
     @property
-    def name(self) -> str: ...
+    def name(self) -> str | None: ...
 
 
 N = TypeVar("N", bound=Named)
@@ -97,6 +98,29 @@ async def team_id(database: "Database", home: UUID, named: str | None) -> UUID |
     return (await team(database, home, named)).team_id if named else None
 
 
+async def member(database: "Database", workspace_id: UUID, named: str) -> "directory.DirectoryMember":
+    """The member called `named` in a workspace, or with that user id."""
+    from db import directory
+
+    known = await directory.list_members(database, workspace_id)
+    found = _find(known, [one.user_id for one in known], named)
+    if found is None:
+        _refuse_unless_new(known, named, "member", False)
+    assert found is not None
+    return found
+
+
+async def contact(database: "Database", workspace_id: UUID, named: str) -> "Contact":
+    """The contact called `named` in a workspace, or with that id."""
+    from db import directory
+
+    known = await directory.list_contacts(database, workspace_id)
+    found = _find(known, [UUID(one.contact_id) for one in known], named)
+    if found is None:
+        raise CommandError(f"No contact {named!r}.", "`switchboard contacts list` shows them.")
+    return found
+
+
 def as_uuid(text: str) -> UUID | None:
     try:
         return UUID(text)
@@ -117,7 +141,7 @@ def _find(known: Sequence[N], ids: Sequence[UUID], named: str) -> N | None:
     alike = [
         (one, id_)
         for one, id_ in zip(known, ids, strict=True)
-        if (id_ == wanted if wanted else one.name.casefold() == named.casefold())
+        if (id_ == wanted if wanted else (one.name or "").casefold() == named.casefold())
     ]
     if len(alike) > 1:
         told = ", ".join(str(id_) for _, id_ in alike)
@@ -126,16 +150,17 @@ def _find(known: Sequence[N], ids: Sequence[UUID], named: str) -> N | None:
 
 
 def _refuse_unless_new(known: Sequence[Named], name: str, kind: str, create: bool) -> None:
-    names = [one.name for one in known]
+    names = [one.name or "" for one in known]
     near = get_close_matches(name.casefold(), [other.casefold() for other in names], n=1, cutoff=0.8)
     if create and not near and as_uuid(name) is None:
         return
+    makes = "add" if kind == "member" else "create"
     if near:
-        advice = f"Did you mean {near[0]!r}? `switchboard {kind}s create {name}` makes a new one."
+        advice = f"Did you mean {near[0]!r}? `switchboard {kind}s {makes} {name}` makes a new one."
     elif names:
         advice = f"There are: {_quoted(known)}."
     else:
-        advice = f"`switchboard {kind}s create NAME` makes one."
+        advice = f"`switchboard {kind}s {makes} NAME` makes one."
     raise CommandError(f"No {kind} {name!r}.", advice)
 
 

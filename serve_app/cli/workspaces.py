@@ -1,4 +1,4 @@
-"""`switchboard workspaces`, `teams` and `members`: whose calls they are and who handles them."""
+"""`switchboard workspaces`: whose calls they are, and what holds for all of them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,31 +7,25 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, command_group, err, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, out, plain, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
     from db.database import Database
     from db.directory import Priorities, Workspace
+    from db.removal import Contents
 
 app = command_group("""Workspaces: each has its own calls, teams, members, contacts and keys.
 
     Example:
 
       switchboard workspaces create acme --country DE --time-zone Europe/Berlin
+
+      switchboard workspaces update acme --time-zone America/New_York
 """)
-teams_app = command_group("""Teams of a workspace: every call belongs to one.
 
-    Example:
 
-      switchboard teams create support --workspace acme
-""")
-members_app = command_group("""Members: the people who handle calls. Submissions name them by user id (userId).
-
-    Example:
-
-      switchboard members add "Dana Wolf" --team support --alias Dana
-""")
+Yes = Annotated[bool, typer.Option("--yes", help="Remove it; this cannot be undone.")]
 
 
 @app.command("create")
@@ -61,7 +55,65 @@ def create_workspace(
     _check_place(country, time_zone)
     _check_terms(term or ())
     made = state.run(lambda database: directory.create_workspace(database, name, country, time_zone, terms=term or ()))
-    _made("workspace", made, made.workspace_id, json_)
+    say_made("workspace", made, made.workspace_id, json_)
+
+
+@app.command("update")
+def update_workspace(
+    workspace: Annotated[str, typer.Argument(metavar="NAME|ID", help="The workspace.")],
+    name: Annotated[str | None, typer.Option(help="Its new name.", show_default=False)] = None,
+    country: Annotated[
+        str | None, typer.Option(metavar="CC", help="Country of national numbers, ISO 3166.", show_default=False)
+    ] = None,
+    time_zone: Annotated[str | None, typer.Option(help="An IANA name.", show_default=False)] = None,
+    json_: Json = False,
+) -> None:
+    """Change a workspace's name, country or time zone. Calls that are worked on afterwards are read by them.
+
+    Example:
+
+      switchboard workspaces update acme --country US --time-zone America/New_York
+    """
+    _check_place(country, time_zone)
+    changes = given(name=name, default_country=country, time_zone=time_zone)
+
+    async def work(database: "Database", home: "Workspace") -> "Workspace":
+        from db import directory
+
+        return await directory.update_workspace(database, home.workspace_id, changes)
+
+    changed = names.run(workspace, work)
+    if json_:
+        print_json(changed)
+    else:
+        place = f"country {changed.default_country or 'not set'}, time zone {changed.time_zone}"
+        out().print(f"Workspace {changed.name!r}: {place}", markup=False, soft_wrap=True)
+
+
+@app.command("remove")
+def remove_workspace(
+    workspace: Annotated[str, typer.Argument(metavar="NAME|ID", help="The workspace.")],
+    yes: Yes = False,
+    json_: Json = False,
+) -> None:
+    """Remove a workspace with its calls, teams, members, contacts, keys, endpoints and credentials.
+
+    Without --yes it says what would go, and removes nothing. Stored recordings stay where they are.
+
+    Example:
+
+      switchboard workspaces remove acme --yes
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "Contents":
+        from db import removal
+
+        going = await removal.contents(database, home.workspace_id)
+        confirm(f"workspace {home.name!r}", going, yes)
+        await removal.remove_workspace(database, home.workspace_id)
+        return going
+
+    say_removed("workspace", workspace, names.run(workspace, work), json_)
 
 
 @app.command("list")
@@ -258,87 +310,6 @@ def priority(
         out().print(f"team {name}: priority {share:g}", markup=False)
 
 
-@teams_app.command("create")
-def create_team(
-    name: Annotated[str, typer.Argument(help="The name of the team; its id is the teamId of submissions.")],
-    workspace: names.Workspace = None,
-    json_: Json = False,
-) -> None:
-    """Create a team.
-
-    Example:
-
-      switchboard teams create support --workspace acme
-    """
-    from db import directory
-
-    made = names.run(workspace, lambda database, home: directory.create_team(database, home.workspace_id, name))
-    _made("team", made, made.team_id, json_)
-
-
-@teams_app.command("list")
-def list_teams(workspace: names.Workspace = None, json_: Json = False) -> None:
-    """List the teams of a workspace, with the ids to submit as teamId.
-
-    Example:
-
-      switchboard teams list --workspace acme
-    """
-    from db import directory
-
-    found = names.run(workspace, lambda database, home: directory.list_teams(database, home.workspace_id))
-    empty = "No teams yet: `switchboard teams create NAME` makes one."
-    print_list(found, json_, ("!id", "name"), lambda one: (str(one.team_id), one.name), empty)
-
-
-@members_app.command("add")
-def add_member(
-    name: Annotated[str, typer.Argument(help="The name as people say it on the phone.")],
-    workspace: names.Workspace = None,
-    team: names.Team = None,
-    user: Annotated[
-        str | None, typer.Option(metavar="ID", help="The sender's userId for this person.", show_default="new")
-    ] = None,
-    alias: Annotated[list[str] | None, typer.Option(help="Another name; may be repeated.", show_default=False)] = None,
-    json_: Json = False,
-) -> None:
-    """Add a member, so that calls are matched to their agent by name or voice.
-
-    Example:
-
-      switchboard members add "Dana Wolf" --team support --user 6f1c0a52-... --alias Dana
-    """
-    from db import directory
-
-    user_id = names.need_uuid(user, "--user takes the sender's userId.") if user else None
-
-    async def work(database: "Database", home: "Workspace") -> directory.DirectoryMember:
-        group = await names.team_id(database, home.workspace_id, team)
-        return await directory.add_member(database, home.workspace_id, name, user_id, group, alias or ())
-
-    made = names.run(workspace, work)
-    _made("member", made, made.user_id, json_)
-
-
-@members_app.command("list")
-def list_members(workspace: names.Workspace = None, json_: Json = False) -> None:
-    """List the members of a workspace.
-
-    Example:
-
-      switchboard members list --json
-    """
-    from db import directory
-
-    print_list(
-        names.run(workspace, lambda database, home: directory.list_members(database, home.workspace_id)),
-        json_,
-        ("!user id", "name", "also called", "team"),
-        lambda one: (str(one.user_id), one.name, ", ".join(one.aliases), str(one.team_id or "")),
-        "No members yet: `switchboard members add NAME` adds one.",
-    )
-
-
 def _changed(before: tuple[str, ...], given: tuple[str, ...], remove: bool, replace: bool) -> tuple[str, ...]:
     if remove:
         away = {term.casefold() for term in given}
@@ -360,7 +331,7 @@ def _shortened(terms: Sequence[str], shown: int = 5) -> str:
     return ", ".join(terms[:shown]) + more
 
 
-def _check_place(country: str | None, time_zone: str) -> None:
+def _check_place(country: str | None, time_zone: str | None) -> None:
     from zoneinfo import ZoneInfo
 
     import phonenumbers
@@ -368,13 +339,59 @@ def _check_place(country: str | None, time_zone: str) -> None:
     if country is not None and country not in phonenumbers.SUPPORTED_REGIONS:
         raise CommandError(f"{country!r} is no country.", "Two capital letters of ISO 3166: DE, US, ES.", USAGE)
     try:
-        ZoneInfo(time_zone)
+        ZoneInfo(time_zone or "UTC")
     except (ValueError, OSError, LookupError) as error:
         raise CommandError(f"{time_zone!r} is no time zone.", "An IANA name: Europe/Berlin, UTC.", USAGE) from error
 
 
-def _made(kind: str, one: Any, identity: UUID, json_: bool) -> None:
+def say_made(kind: str, one: Any, identity: UUID, json_: bool) -> None:
+    """Print what was created."""
     if json_:
         print_json(one)
     else:
         out().print(f"Created {kind} {one.name!r}: {identity}", markup=False, soft_wrap=True)
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given. Raises `CommandError` where there is none."""
+    found = {name: value for name, value in options.items() if value is not None}
+    if not found:
+        raise CommandError("Say what to change.", "`--help` lists the options.", USAGE)
+    return found
+
+
+def confirm(what: str, going: "Contents", yes: bool) -> None:
+    """Refuse to remove without --yes what takes anything along. Raises `CommandError` that says what goes."""
+    if yes:
+        return
+    raise CommandError(
+        f"With {what} go: {told(going)}.", "Nothing was removed. --yes removes it; that cannot be undone.", USAGE
+    )
+
+
+def told(going: "Contents") -> str:
+    """What goes with a workspace or team, in words."""
+    counts = (
+        (going.calls, "call with all that was found in it", "calls with all that was found in them"),
+        (going.teams, "team", "teams"),
+        (going.contacts, "contact", "contacts"),
+        (going.keys, "key", "keys"),
+        (going.endpoints, "endpoint", "endpoints"),
+        (going.credentials, "credential", "credentials"),
+    )
+    parts = [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
+    if going.members:
+        parts.append(
+            f"{going.members} member{'s' if going.members > 1 else ''}" + ("" if going.teams else " (not removed)")
+        )
+    if going.recordings:
+        parts.append(f"{going.recordings} stored recordings (the files stay)")
+    return ", ".join(parts) or "nothing else"
+
+
+def say_removed(kind: str, name: str, going: "Contents", json_: bool) -> None:
+    """Print what went."""
+    if json_:
+        print_json({"removed": name, **plain(going)})
+    else:
+        out().print(f"Removed {kind} {name!r}; with it: {told(going)}.", markup=False, soft_wrap=True)

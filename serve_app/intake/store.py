@@ -36,7 +36,10 @@ class PostgresSubmissionStore:
 
     async def find_key(self, secret: str) -> Sender | None:
         try:
-            return await keys.find(self._database, secret)
+            found = await keys.find(self._database, secret)
+            if found is None and (why := await keys.refusal(self._database, secret)):
+                log.warning("refused with 401: %s", why)
+            return found
         except UNAVAILABLE as error:
             log.warning("PostgreSQL cannot look up a key: %s", type(error).__name__)
             raise StateUnavailable from None

@@ -322,3 +322,38 @@ def test_no_file_or_three_files_make_no_call() -> None:
     for count in (0, 3):
         with pytest.raises(ValueError):
             separate([decoded(np.zeros(10))] * count)
+
+
+def test_swapped_channels_stand_for_the_other_party_each(call: np.ndarray) -> None:
+    as_sent, plain = separate([decoded(*call)])
+    audio, layout = separate([decoded(*call)], swapped=True)
+    assert np.array_equal(everything(audio), everything(as_sent)[::-1])
+    assert (layout.kind, layout.swapped, plain.swapped) == (LayoutKind.STEREO, True, False)
+    assert layout.reason.endswith("The channels are swapped by a setting of the team or its key.")
+
+
+def test_swapped_files_keep_their_times_and_what_is_suppressed_in_them() -> None:
+    rep, customer = sample("02_callback_stereo")
+    first, second = rep + 0.1 * np.roll(customer, 40), customer + 0.1 * np.roll(rep, 40)
+    late = np.concatenate([noise(np.zeros(3 * 16000), 20), second])
+    as_sent, plain = separate([decoded(first), decoded(late)])
+    audio, layout = separate([decoded(first), decoded(late)], swapped=True)
+    assert (layout.kind, layout.swapped) == (LayoutKind.TWO_FILES, True)
+    assert layout.starts == plain.starts[::-1]
+    assert {(one.source, one.level_db) for one in layout.bleed} == {
+        (1 - one.source, one.level_db) for one in plain.bleed
+    }
+    assert np.array_equal(everything(audio), everything(as_sent)[::-1])
+
+
+@pytest.mark.parametrize(("leg", "whose"), [(0, "the customer's"), (1, "the rep's")])
+def test_the_only_file_of_two_that_are_swapped_is_the_other_partys(leg: int, whose: str, mixed: np.ndarray) -> None:
+    audio, layout = separate([decoded(mixed)], leg=leg, swapped=True)
+    assert f"only file {leg + 1} could be fetched: it is {whose} line" in layout.reason
+    assert not everything(audio)[leg].any()
+    assert everything(audio)[1 - leg].any()
+
+
+def test_a_mixed_recording_has_no_channels_to_swap(mixed: np.ndarray) -> None:
+    assert separate([decoded(mixed)], swapped=True)[1] == separate([decoded(mixed)])[1]
+    assert not separate([decoded(mixed, mixed)], swapped=True)[1].swapped

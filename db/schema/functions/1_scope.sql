@@ -7,7 +7,8 @@ CREATE OR REPLACE FUNCTION switchboard_workspace() RETURNS uuid LANGUAGE sql STA
     RETURN nullif(nullif(current_setting('switchboard.workspace', true), ''), '*')::uuid;
 
 -- Whom a secret speaks for. The asker has no scope yet; it is open for this one statement, which needs the secret.
--- (`SET switchboard.workspace` as a part of the function takes a superuser.)
+-- (`SET switchboard.workspace` as a part of the function takes a superuser.) Its use is noted once a minute, by whom
+-- nobody keeps waiting.
 CREATE OR REPLACE FUNCTION find_key(
     p_sha256 bytea,
     OUT key_id uuid, OUT workspace_id uuid, OUT team_id uuid, OUT scopes text[], OUT default_country text
@@ -18,6 +19,24 @@ BEGIN
     PERFORM set_config('switchboard.workspace', '*', true);
     RETURN QUERY SELECT k.id, k.workspace_id, k.team_id, k.scopes, w.default_country
         FROM api_keys k JOIN workspaces w ON w.id = k.workspace_id
-        WHERE k.secret_sha256 = p_sha256 AND k.revoked_at IS NULL;
+        WHERE k.secret_sha256 = p_sha256 AND k.revoked_at IS NULL AND coalesce(k.expires_at > now(), true);
+    UPDATE api_keys k SET last_used_at = now() WHERE k.id = (
+        SELECT u.id FROM api_keys u
+        WHERE u.secret_sha256 = p_sha256 AND u.revoked_at IS NULL AND coalesce(u.expires_at > now(), true)
+            AND coalesce(u.last_used_at < now() - interval '1 minute', true)
+        FOR NO KEY UPDATE SKIP LOCKED
+    );
+    PERFORM set_config('switchboard.workspace', before, true);
+END $$;
+
+-- Why a secret that find_key does not know is refused, for the log: its key and when that was revoked or expired.
+CREATE OR REPLACE FUNCTION refused_key(
+    p_sha256 bytea, OUT key_id uuid, OUT key_name text, OUT revoked_at timestamptz, OUT expires_at timestamptz
+) RETURNS SETOF record LANGUAGE plpgsql AS $$
+DECLARE
+    before text := coalesce(current_setting('switchboard.workspace', true), '');
+BEGIN
+    PERFORM set_config('switchboard.workspace', '*', true);
+    RETURN QUERY SELECT k.id, k.name, k.revoked_at, k.expires_at FROM api_keys k WHERE k.secret_sha256 = p_sha256;
     PERFORM set_config('switchboard.workspace', before, true);
 END $$;

@@ -50,6 +50,7 @@ DECLARE
     new calls;
     same_recording boolean;
     changed boolean;
+    swapped boolean;
     first_job uuid := CASE WHEN p_url IS NOT NULL THEN gen_random_uuid() END;
 BEGIN
     IF coalesce(current_setting('switchboard.workspace', true), '') = '' THEN
@@ -57,7 +58,7 @@ BEGIN
     END IF;
     SELECT * INTO k FROM api_keys WHERE id = p_key;
     PERFORM set_config('switchboard.workspace', coalesce(k.workspace_id::text, ''), true);
-    IF k.id IS NULL OR k.revoked_at IS NOT NULL THEN
+    IF k.id IS NULL OR k.revoked_at IS NOT NULL OR k.expires_at <= now() THEN
         outcome := 'key_revoked';
         RETURN;
     END IF;
@@ -68,17 +69,20 @@ BEGIN
         RETURN;
     END IF;
 
+    swapped := coalesce(k.channels_swapped, (SELECT t.channels_swapped FROM teams t WHERE t.id = p_team), false);
+
     -- Find and lock the call, or insert it; of several first submissions at once, one inserts and the others wait.
     LOOP
         SELECT * INTO old FROM calls WHERE workspace_id = k.workspace_id AND call_id = p_call_id FOR NO KEY UPDATE;
         EXIT WHEN FOUND;
         INSERT INTO calls (
             workspace_id, call_id, team_id, user_id, from_number, to_number, from_e164, to_e164, start_time, outgoing,
-            duration, recording_url, recording_url2, recording_identity, recording_identity2, state, job_id
+            duration, recording_url, recording_url2, recording_identity, recording_identity2, state, job_id,
+            channels_swapped
         ) VALUES (
             k.workspace_id, p_call_id, p_team, p_user, p_from, p_to, p_from_e164, p_to_e164, p_start, p_outgoing,
             p_duration, p_url, p_url2, p_identity, p_identity2,
-            CASE WHEN first_job IS NULL THEN 'received' ELSE 'transcribing' END, first_job
+            CASE WHEN first_job IS NULL THEN 'received' ELSE 'transcribing' END, first_job, swapped
         ) ON CONFLICT (workspace_id, call_id) DO NOTHING RETURNING id INTO old.id;
         IF FOUND THEN
             IF first_job IS NOT NULL THEN
@@ -152,6 +156,7 @@ BEGIN
         new.analyzed_at := NULL;
         new.warnings := '{}';
         new.analysis_warnings := '{}';
+        new.channels_swapped := swapped;
     ELSIF old.state = 'completed' AND changed THEN
         -- A live analysis will notice the change when it ends, so one is enough.
         INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'analyze')
@@ -171,7 +176,8 @@ BEGIN
             warnings = new.warnings, analysis_warnings = new.analysis_warnings,
             failure_code = new.failure_code, failure_message = new.failure_message,
             failure_retryable = new.failure_retryable, failed_at = new.failed_at,
-            completed_at = new.completed_at, analyzed_at = new.analyzed_at, updated_at = now()
+            completed_at = new.completed_at, analyzed_at = new.analyzed_at, channels_swapped = new.channels_swapped,
+            updated_at = now()
         WHERE id = old.id;
     END IF;
     outcome := 'accepted';
@@ -214,24 +220,28 @@ BEGIN
 
     WITH item AS MATERIALIZED (
         SELECT i.*, coalesce(k.team_id, i.team) AS owner,
+            coalesce(k.channels_swapped, (
+                SELECT t.channels_swapped FROM teams t WHERE t.id = coalesce(k.team_id, i.team)
+            ), false) AS swapped,
             CASE WHEN i.url IS NOT NULL THEN gen_random_uuid() END AS new_job
         FROM jsonb_to_recordset(p_items) AS i (
             place integer, first boolean, key uuid, call_id uuid, team uuid, "user" uuid, "from" text, "to" text,
             from_e164 text, to_e164 text, start timestamptz, outgoing boolean, duration bigint,
             url text, url2 text, identity text, identity2 text, body jsonb, token uuid,
             same text[], same2 text[]
-        ) JOIN api_keys k ON k.id = i.key AND k.revoked_at IS NULL
+        ) JOIN api_keys k ON k.id = i.key AND k.revoked_at IS NULL AND coalesce(k.expires_at > now(), true)
         WHERE i.first AND (
             k.team_id IS NOT NULL OR EXISTS (SELECT FROM teams t WHERE t.id = i.team AND t.workspace_id = p_workspace)
         )
     ), begun AS (
         INSERT INTO calls (
             workspace_id, call_id, team_id, user_id, from_number, to_number, from_e164, to_e164, start_time, outgoing,
-            duration, recording_url, recording_url2, recording_identity, recording_identity2, state, job_id
+            duration, recording_url, recording_url2, recording_identity, recording_identity2, state, job_id,
+            channels_swapped
         )
         SELECT p_workspace, call_id, owner, "user", "from", "to", from_e164, to_e164, start, outgoing,
             duration, url, url2, identity, identity2,
-            CASE WHEN new_job IS NULL THEN 'received' ELSE 'transcribing' END, new_job
+            CASE WHEN new_job IS NULL THEN 'received' ELSE 'transcribing' END, new_job, swapped
         FROM item ORDER BY call_id
         ON CONFLICT (workspace_id, call_id) DO NOTHING
         RETURNING id, call_id

@@ -25,14 +25,15 @@ SAME_SHARE = 0.8  # of the windows must match for the channels to count as the s
 APART_WINDOWS, APART_SHARE = 3, 0.04  # so many windows with different sounds, and the channels are two
 APART_ALONE = 2  # windows, where what one channel holds is all in the other
 TOGETHER = 0.005  # seconds between the starts of two legs below which they count as simultaneous
+SWAPPED = "The channels are swapped by a setting of the team or its key."
 TURN_SECONDS = 10.0  # a party on the line speaks about this often, if only a word
 
 
-def separate(decoded: Sequence[Decoded], leg: int | None = None) -> tuple[Audio, Layout]:
+def separate(decoded: Sequence[Decoded], leg: int | None = None, swapped: bool = False) -> tuple[Audio, Layout]:
     """Return the channels to process (channel 0 is always the rep) and how they were separated.
 
     `decoded`: one or two files, the sender's own line first. `leg`: which of two legs the only file is, where the other
-    could not be fetched; it keeps its channel, and the other channel is a gap.
+    could not be fetched; it keeps its channel, and the other channel is a gap. `swapped`: the customer comes first.
     The audio is a view over the files' (`Arranged`) that takes bleed out as it is read. Raises ValueError
     for any other number of files, and what reading the files raises.
     """
@@ -41,9 +42,11 @@ def separate(decoded: Sequence[Decoded], leg: int | None = None) -> tuple[Audio,
     elif len(decoded) == 1:
         audio, layout = _one_file(decoded[0].audio, decoded[0].source_channels)
         if leg is not None and not layout.kind.separated:
-            audio, layout = _one_leg(decoded[0], leg)
+            audio, layout = _one_leg(decoded[0], leg, swapped)
     else:
         raise ValueError(f"one or two files make a call, not {len(decoded)}")
+    if swapped and layout.kind.separated:
+        audio, layout = _swapped(audio, layout)
     choices = [file.choice for file in decoded if file.choice]
     return audio, replace(layout, reason=" ".join([*choices, layout.reason]))
 
@@ -219,11 +222,23 @@ def _by_sound(legs: Sequence[Arranged], alignment: Alignment) -> tuple[_Laid, Al
     return _laid(legs, corrected), corrected
 
 
-def _one_leg(file: Decoded, leg: int) -> tuple[Arranged, Layout]:
+def _swapped(audio: Arranged, layout: Layout) -> tuple[Arranged, Layout]:
+    """The same channels, the rep's first; figures and sentences go on naming those of the files."""
+    tracks, paths = audio.tracks[::-1], tuple(replace(one, source=one.target, target=one.source) for one in audio.paths)
+    return replace(audio, tracks=tracks, paths=paths), replace(
+        layout,
+        bleed=tuple(replace(one, source=1 - one.source) for one in layout.bleed),
+        starts=layout.starts[::-1],
+        swapped=True,
+        reason=f"{layout.reason} {SWAPPED}",
+    )
+
+
+def _one_leg(file: Decoded, leg: int, swapped: bool) -> tuple[Arranged, Layout]:
     """The only one of two files that could be fetched is still of one party."""
     tracks = [ArrangedTrack(()), ArrangedTrack(())]
     tracks[leg] = _as_leg(file.audio, 0)
-    whose, lost = ("the rep's", "the customer's") if leg == 0 else ("the customer's", "the rep's")
+    whose, lost = ("the rep's", "the customer's") if (leg == 0) != swapped else ("the customer's", "the rep's")
     reason = (
         f"One file per leg was sent; only file {leg + 1} could be fetched: it is {whose} line, and {lost} is missing."
     )

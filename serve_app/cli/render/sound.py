@@ -16,6 +16,10 @@ LAYOUTS = {
     "stereo": "stereo: left is the rep, right the customer",
     "two_files": "two files: the first is the rep, the second the customer",
 }
+SWAPPED = {
+    "stereo": "stereo: left is the customer, right the rep",
+    "two_files": "two files: the first is the customer, the second the rep",
+}
 BESIDE_SPEECH = {
     LabelKind.MUSIC: "hold music",
     LabelKind.RINGBACK: "ringback",
@@ -35,7 +39,8 @@ ORDER = (LabelKind.SPEECH, LabelKind.VOICEMAIL, LabelKind.ANNOUNCEMENT, LabelKin
 
 def render_layout(layout: Layout) -> list[RenderableType]:
     """Layout and why; what was done about bleed and about starts that differ is in the layout's own reason."""
-    return [Text(f"{LAYOUTS.get(layout.kind, layout.kind)}. {layout.reason}", style="dim")]
+    known = SWAPPED if layout.swapped else LAYOUTS
+    return [Text(f"{known.get(layout.kind, layout.kind)}. {layout.reason}", style="dim")]
 
 
 def render_labels(transcript: Transcript) -> list[RenderableType]:

@@ -1,0 +1,101 @@
+"""Removing a workspace or a team with everything that belongs to it, and saying beforehand what that is."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from db.database import Database
+from db.tables import (
+    api_keys,
+    calls,
+    contacts,
+    host_credentials,
+    members,
+    recordings,
+    teams,
+    webhook_endpoints,
+    workspaces,
+)
+
+BATCH = 200  # calls in one transaction: submissions wait for none of them for long
+ERASURE = sa.text("SET LOCAL switchboard.erasure = 'on'")  # submissions only grow, save where it is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What goes with a workspace or a team. Stored recordings stay where they are: others may share their files."""
+
+    calls: int
+    keys: int
+    endpoints: int
+    members: int  # of a team: they stay, in no team
+    recordings: int  # stored ones of the calls
+    teams: int = 0
+    contacts: int = 0
+    credentials: int = 0
+
+
+async def contents(database: Database, workspace_id: UUID, team_id: UUID | None = None) -> Contents:
+    """Count what belongs to a workspace, or to a team of it."""
+
+    def of(table: sa.Table, key: sa.ColumnElement[UUID]) -> sa.ScalarSelect[int]:
+        wanted = key == workspace_id if team_id is None else table.c.team_id == team_id
+        return sa.select(sa.func.count()).select_from(table).where(wanted).scalar_subquery()
+
+    wanted = calls.c.workspace_id == workspace_id if team_id is None else calls.c.team_id == team_id
+    of_calls = recordings.join(calls, calls.c.id == recordings.c.call_pk)
+    stored = sa.select(sa.func.count()).select_from(of_calls).where(wanted).scalar_subquery()
+    counts = {
+        "calls": of(calls, calls.c.workspace_id),
+        "keys": of(api_keys, api_keys.c.workspace_id),
+        "endpoints": of(webhook_endpoints, webhook_endpoints.c.workspace_id),
+        "members": of(members, members.c.workspace_id),
+        "recordings": stored,
+    }
+    if team_id is None:
+        counts |= {
+            "teams": of(teams, teams.c.workspace_id),
+            "contacts": of(contacts, contacts.c.workspace_id),
+            "credentials": of(host_credentials, host_credentials.c.workspace_id),
+        }
+    async with database.transaction(workspace_id) as connection:
+        row = (await connection.execute(sa.select(*(count.label(name) for name, count in counts.items())))).one()
+    return Contents(**row._mapping)
+
+
+async def remove_workspace(database: Database, workspace_id: UUID) -> None:
+    """Remove a workspace and all that belongs to it: keys first, so that nothing new comes in."""
+    await _remove_doors(database, workspace_id, api_keys.c.workspace_id == workspace_id)
+    await _remove_calls(database, workspace_id, calls.c.workspace_id == workspace_id)
+    async with database.transaction(workspace_id) as connection:
+        await connection.execute(ERASURE)  # of what came in between
+        await connection.execute(sa.delete(workspaces).where(workspaces.c.id == workspace_id))
+
+
+async def remove_team(database: Database, workspace_id: UUID, team_id: UUID) -> None:
+    """Remove a team with its calls, keys and endpoints; its members stay, in no team."""
+    await _remove_doors(database, workspace_id, api_keys.c.team_id == team_id)
+    await _remove_calls(database, workspace_id, calls.c.team_id == team_id)
+    async with database.transaction(workspace_id) as connection:
+        await connection.execute(ERASURE)
+        # Who submits to the team with a key of the workspace waits here, and finds no team then.
+        await connection.execute(sa.select(teams.c.id).where(teams.c.id == team_id).with_for_update())
+        await connection.execute(sa.update(members).where(members.c.team_id == team_id).values(team_id=None))
+        await connection.execute(sa.delete(webhook_endpoints).where(webhook_endpoints.c.team_id == team_id))
+        await connection.execute(sa.delete(calls).where(calls.c.team_id == team_id))
+        await connection.execute(sa.delete(teams).where(teams.c.id == team_id))
+
+
+async def _remove_doors(database: Database, workspace_id: UUID, keys: sa.ColumnElement[bool]) -> None:
+    async with database.transaction(workspace_id) as connection:
+        await connection.execute(sa.delete(api_keys).where(keys))
+
+
+async def _remove_calls(database: Database, workspace_id: UUID, wanted: sa.ColumnElement[bool]) -> None:
+    some = sa.select(calls.c.id).where(wanted).limit(BATCH)
+    while True:
+        async with database.transaction(workspace_id) as connection:
+            await connection.execute(ERASURE)
+            if not (await connection.execute(sa.delete(calls).where(calls.c.id.in_(some)))).rowcount:
+                return

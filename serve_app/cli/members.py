@@ -1,0 +1,147 @@
+"""`switchboard members`: the people who handle calls."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from serve_app.cli import names
+from serve_app.cli.console import Json, command_group, out, print_json, print_list
+from serve_app.cli.errors import USAGE, CommandError
+from serve_app.cli.workspaces import given, say_made
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.directory import DirectoryMember, Workspace
+
+app = command_group("""Members: the people who handle calls. Submissions name them by user id (userId).
+
+    Examples:
+
+      switchboard members add "Dana Wolf" --team support --alias Dana
+
+      switchboard members update "Dana Wolf" --name "Dana Wolf-Berg"
+""")
+
+Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The member, by name or user id.")]
+
+
+@app.command("add")
+def add(
+    name: Annotated[str, typer.Argument(help="The name as people say it on the phone.")],
+    workspace: names.Workspace = None,
+    team: names.Team = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="ID", help="The sender's userId for this person.", show_default="new")
+    ] = None,
+    alias: Annotated[list[str] | None, typer.Option(help="Another name; may be repeated.", show_default=False)] = None,
+    json_: Json = False,
+) -> None:
+    """Add a member, so that calls are matched to their agent by name or voice.
+
+    Example:
+
+      switchboard members add "Dana Wolf" --team support --user 6f1c0a52-... --alias Dana
+    """
+    user_id = names.need_uuid(user, "--user takes the sender's userId.") if user else None
+
+    async def work(database: "Database", home: "Workspace") -> "DirectoryMember":
+        from db import directory
+
+        group = await names.team_id(database, home.workspace_id, team)
+        return await directory.add_member(database, home.workspace_id, name, user_id, group, alias or ())
+
+    made = names.run(workspace, work)
+    say_made("member", made, made.user_id, json_)
+
+
+@app.command("update")
+def update(
+    member: Named,
+    workspace: names.Workspace = None,
+    name: Annotated[str | None, typer.Option(help="The new name.", show_default=False)] = None,
+    alias: Annotated[
+        list[str] | None, typer.Option(help="Another name; may be repeated. Replaces all.", show_default=False)
+    ] = None,
+    no_alias: Annotated[bool, typer.Option("--no-alias", help="Remove all other names.")] = False,
+    team: names.Team = None,
+    no_team: Annotated[bool, typer.Option("--no-team", help="Leave the team: known to all of them.")] = False,
+    json_: Json = False,
+) -> None:
+    """Change a member's name, other names or team.
+
+    Examples:
+
+      switchboard members update "Dana Wolf" --alias Dana --alias Dani
+
+      switchboard members update "Dana Wolf" --no-team
+    """
+    if (alias and no_alias) or (team and no_team):
+        raise CommandError("--alias and --no-alias, --team and --no-team exclude each other.", "", USAGE)
+    changes = given(name=name, aliases=[] if no_alias else alias or None, team_id=team or no_team or None)
+
+    async def work(database: "Database", home: "Workspace") -> "DirectoryMember":
+        from db import directory
+
+        found = await names.member(database, home.workspace_id, member)
+        if "team_id" in changes:
+            changes["team_id"] = await names.team_id(database, home.workspace_id, team)
+        return await directory.update_member(database, found, changes)
+
+    changed = names.run(workspace, work)
+    if json_:
+        print_json(changed)
+    else:
+        called = f", also called {', '.join(changed.aliases)}" if changed.aliases else ""
+        team_ = f", team {changed.team_id}" if changed.team_id else ", in no team"
+        out().print(f"Member {changed.name!r}{called}{team_}", markup=False, soft_wrap=True)
+
+
+@app.command("remove")
+def remove(member: Named, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Remove a member. Calls keep the userId; what the member sounds like is forgotten.
+
+    Example:
+
+      switchboard members remove "Dana Wolf"
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "DirectoryMember":
+        from db import directory
+
+        found = await names.member(database, home.workspace_id, member)
+        await directory.remove_member(database, found)
+        return found
+
+    gone = names.run(workspace, work)
+    if json_:
+        print_json({"removed": gone})
+    else:
+        out().print(
+            f"Removed member {gone.name!r}; calls keep the userId {gone.user_id}.", markup=False, soft_wrap=True
+        )
+
+
+@app.command("list")
+def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
+    """List the members of a workspace.
+
+    Example:
+
+      switchboard members list --json
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "tuple[list[DirectoryMember], dict[object, str]]":
+        from db import directory
+
+        teams = await directory.list_teams(database, home.workspace_id)
+        found = await directory.list_members(database, home.workspace_id)
+        return found, {one.team_id: one.name for one in teams}
+
+    found, teams = names.run(workspace, work)
+    print_list(
+        found,
+        json_,
+        ("!user id", "name", "also called", "team"),
+        lambda one: (str(one.user_id), one.name, ", ".join(one.aliases), teams.get(one.team_id, "")),
+        "No members yet: `switchboard members add NAME` adds one.",
+    )
