@@ -72,7 +72,10 @@ MUSIC: dict[Half, tuple[str, ...]] = {
     "development": ("macroform-cold_day", "reno_project-system"),
     "report": ("macroform-robot_dity", "macroform-the_simplicity", "manolo_camp-morning_coffee"),
 }
-NOT_AS_WRITTEN = {"en/vm-intro", "en/tt-monkeys", "en/tt-weasels", "en/spy-iax2"}  # the recording says more or less
+NOT_AS_WRITTEN = {  # the recording says more or less, or is a tone that the text describes
+    *("en/vm-intro", "en/tt-monkeys", "en/tt-weasels", "en/spy-iax2"),
+    *("it/beep", "it/beeperr", "it/confbridge-join", "it/confbridge-leave"),
+}
 
 
 class SourceMissing(Exception):
