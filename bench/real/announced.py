@@ -48,6 +48,11 @@ class Labeled:
     parts: tuple[Part, ...]
     words: tuple[HeardWord, ...]
 
+    @property
+    def language(self) -> str:
+        """The language of its prompts, with which its name begins."""
+        return self.case[:2]
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -80,9 +85,11 @@ def verdicts(made: Labeled) -> Iterator[Verdict]:
 
 
 def keep(made: Sequence[Labeled], path: Path = FILE) -> None:
-    """Write calls, ordered by name and form; the same bytes for the same calls."""
+    """Write calls, ordered by name and form, beside those of other languages that `path` holds already."""
+    languages = {one.language for one in made}
+    others = [one for one in read(path) if one.language not in languages] if path.is_file() else []
     rows = []
-    for one in sorted(made, key=lambda one: (one.case, one.form)):
+    for one in sorted([*others, *made], key=lambda one: (one.case, one.form)):
         parts = [[round(v, 2) if isinstance(v, float) else v for v in asdict(part).values()] for part in one.parts]
         words = [[w.channel, round(w.start, 2), round(w.end, 2), w.text, int(w.machine)] for w in one.words]
         rows.append({"case": one.case, "form": one.form, "parts": parts, "words": words})
@@ -103,7 +110,12 @@ def read(path: Path = FILE) -> list[Labeled]:
 
 
 def figures(made: Sequence[Labeled]) -> dict[str, Any]:
-    """Prompts and turns of people labeled a machine's, in per cent, by form and place."""
+    """Prompts and turns of people labeled a machine's, in per cent, by language, form and place."""
+    languages = sorted({one.language for one in made})
+    return {language: _figures([one for one in made if one.language == language]) for language in languages}
+
+
+def _figures(made: Sequence[Labeled]) -> dict[str, Any]:
     found = [verdict for one in made for verdict in verdicts(one)]
     prompts = [one for one in found if one.part.kind == "prompt"]
     turns = [one for one in found if one.part.kind == "turn"]

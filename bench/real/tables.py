@@ -36,8 +36,12 @@ def show(found: dict[str, Any]) -> str:
     ]
     lines += _table(["system", "language", "call right", "prompts right", "words wrong, %"], rows)
     lines += ["", "## Announcements", "", "Labeled a machine's, % (95 % interval)", ""]
-    told = [[name, str(row["of"]), _cell(row)] for name, row in found.get("announcements", {}).items()]
-    lines += _table(["", "of", "labeled"], told)
+    told = [
+        [language, name, str(row["of"]), _cell(row)]
+        for language, own in found.get("announcements", {}).items()
+        for name, row in own.items()
+    ]
+    lines += _table(["", "", "of", "labeled"], told)
     return "\n".join(lines)
 
 

@@ -13,7 +13,10 @@ def call(name: str, form: str, machine: str) -> Labeled:
 
 
 def test_a_prompt_needs_most_of_its_words_labeled_and_a_turn_few_to_be_wrong() -> None:
-    found = figures([call("en000", "separated", "MMMM-M----"), call("en003", "separated", "MMM-------")])
+    made = [call("en000", "separated", "MMMM-M----"), call("en003", "separated", "MMM-------")]
+    found = figures([*made, call("es000", "mixed", "MMMMM-----")])
+    assert {language: own["prompts"]["of"] for language, own in found.items()} == {"en": 2, "es": 1}
+    found = found["en"]
     assert found["prompts"] == {"value": 50.0, "low": 0.0, "high": 100.0, "of": 2}
     assert found["turns of people"]["value"] == 50.0
     assert set(found) == {
@@ -26,3 +29,7 @@ def test_calls_are_read_as_they_were_kept(tmp_path: Path) -> None:
     made = [call("en000", "mixed", "M---------"), call("en000", "separated", "MMMMM-----")]
     keep(made[::-1], path := tmp_path / "kept.jsonl.gz")
     assert read(path) == made
+    keep(other := [call("es000", "mixed", "----------")], path)
+    assert read(path) == [*made, *other]
+    keep(made[:1], path)
+    assert read(path) == [made[0], *other]
