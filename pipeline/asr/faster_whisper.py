@@ -35,6 +35,8 @@ THREADS_EACH = 4  # by default, as CTranslate2 chooses: more in one forward pass
 IMPROBABLE = -1.0  # mean log probability per token below which a text is tried again (Whisper's own threshold)
 TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)  # at which a chunk decoded alone is sampled, in turn (Whisper's own)
 KEPT_LANGUAGES = 5
+PADDED_ON_CPU = (15.0, 20.0, 25.0)  # seconds to which shorter windows are padded; others to the whole 30 s
+TRAILING_SILENCE = 5.0  # seconds of padding that such a window keeps: with less, Whisper says its text twice
 ONLY_LANGUAGE = "en"  # of a Whisper that is not multilingual
 
 Vocabulary = tuple[int, ...]  # the tokens of the terms to listen for
@@ -138,6 +140,8 @@ class FasterWhisper:
             num_workers=self.batches_at_once,
             local_files_only=True,
         )
+        # Measured on a CPU only; on a GPU each further length would take a pass of the decoder more.
+        self._padded = () if device == "cuda" else PADDED_ON_CPU
         self._device = threading.BoundedSemaphore(self.batches_at_once)
         self._options = options
         self.batch_size = options.batch_size or self._batch_size(device, checkpoint.folder, compute_type)
@@ -181,17 +185,20 @@ class FasterWhisper:
         vocabularies: Sequence[Sequence[str]] = (),
         with_fallback: bool = False,
     ) -> list[ChunkText]:
-        """See `pipeline.asr.Engine`. Chunks of like length share a batch: a batch decodes as long as its longest."""
+        """See `pipeline.asr.Engine`. Chunks of like length share a batch: a batch decodes as long as its longest.
+
+        All of a batch are padded to one length, that of each alone, so that no text depends on the rest of the batch.
+        """
         lists = [tuple(terms) for terms in vocabularies]
         known = {terms: self._vocabulary(terms) for terms in set(lists)}  # a call's chunks share one list
         vocabulary = [known[terms] for terms in lists] or [()] * len(chunks)
         if with_fallback:
             return [self._with_fallback(x, chunk, v) for x, chunk, v in zip(samples, chunks, vocabulary, strict=True)]
         done: dict[int, ChunkText] = {}
-        by_length: dict[int, list[int]] = defaultdict(list)  # of the prompt: CTranslate2 wants one in a batch
+        alike: dict[tuple[int, int], list[int]] = defaultdict(list)  # prompts, too, have one length in a batch
         for i in sorted(range(len(chunks)), key=lambda i: chunks[i].seconds):
-            by_length[len(vocabulary[i])].append(i)
-        for order in by_length.values():
+            alike[len(vocabulary[i]), self._frames(len(samples[i]))].append(i)
+        for order in alike.values():
             for batch in _batches(order, self.batch_size):
                 texts = self._transcribe_batch(
                     [samples[i] for i in batch], [chunks[i] for i in batch], [vocabulary[i] for i in batch], Way()
@@ -272,7 +279,14 @@ class FasterWhisper:
         if not np.isfinite(samples).all():
             raise EngineError(f"Samples of channel {chunk.channel} at {chunk.start:.1f} s are not finite numbers.")
         mel = self._model.feature_extractor(samples)[..., :-1]
-        return np.asarray(pad_or_trim(mel), dtype=np.float32)
+        return np.asarray(pad_or_trim(mel, self._frames(len(samples))), dtype=np.float32)
+
+    def _frames(self, samples: int) -> int:
+        """Return the mel frames to which this many samples are padded: the encoder's cost grows faster than they do."""
+        needed = samples / SAMPLE_RATE + TRAILING_SILENCE
+        fitting = (seconds for seconds in self._padded if needed <= seconds)
+        whole = int(self._model.feature_extractor.nb_max_frames)
+        return min((words.frames(self._model, seconds) for seconds in fitting), default=whole)
 
     def _encode(self, features: Sequence[npt.NDArray[np.float32]]) -> Any:
         try:

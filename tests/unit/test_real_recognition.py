@@ -85,6 +85,17 @@ def test_a_model_of_one_language_does_not_claim_to_have_detected_it(tiny, talk):
     assert [stretch.probability for stretch in stretches([text])] == [None]
 
 
+def test_a_short_window_is_padded_to_less_than_30_s_and_says_the_same_beside_longer_ones(tiny, talk, monkeypatch):
+    lengths, encode = [], tiny._encode
+    monkeypatch.setattr(tiny, "_encode", lambda features: lengths.append(features[0].shape[-1]) or encode(features))
+    windows = [(talk[96_000:224_000], Chunk(0, 6.0, 14.0, "en")), (talk, Chunk(0, 0.0, len(talk) / 16_000, "en"))]
+    sounds, chunks = zip(*windows, strict=True)
+    beside, _ = tiny.transcribe(sounds, chunks)
+    (alone,) = tiny.transcribe(sounds[:1], chunks[:1])
+    assert beside == alone and len(alone.words) > 10
+    assert sorted(lengths) == [1500, 1500, 3000]
+
+
 def test_a_window_decoded_again_is_decoded_in_parts_not_once_more_whole_and_gives_the_same_text(
     tiny, talk, monkeypatch
 ):
