@@ -1,6 +1,7 @@
 """Real voices in every layout: words written twice, given to the wrong party, lost.
 
-    python -m bench.real.layouts --half report [--group NAME ...] [--seeds 3] [--json FILE] [--librispeech FOLDER]
+    python -m bench.real.layouts --half report [--group NAME ...] [--seeds 3] [--turns 3] [--json FILE]
+        [--librispeech FOLDER]
 
 Two speakers of LibriSpeech take turns; the talk is recorded in the ways of `GROUPS`, mu-law where nothing else is said,
 and goes through the pipeline with real weights. A word is *twice* where both parties have it, *wrong party* where only
@@ -26,7 +27,6 @@ from bench.real.score import Said, align, said_of, tokens_of, written
 from bench.real.sources import RATE, Half, Sound, Sources
 from bench.real.systems import Switchboard
 
-TURNS = 3  # utterances of each party
 STORED = 8000  # Hz
 PACKET = STORED // 50  # samples of 20 ms
 CLOSE = 1.5  # seconds between a word and where the other party wrote it
@@ -51,6 +51,7 @@ class Counts:
     group: str
     seed: int
     layout: str
+    confidence: float  # that the layout is right, as the pipeline says
     said: int
     twice: int
     wrong_party: int
@@ -58,15 +59,15 @@ class Counts:
     wrong: int  # substituted, deleted and inserted, by party
 
 
-def talk(sources: Sources, half: Half, seed: int) -> Builder:
-    """Both speakers of a half in turn, `TURNS` utterances each; who is the rep and what is said depend on the seed."""
+def talk(sources: Sources, half: Half, seed: int, turns: int) -> Builder:
+    """Both speakers of a half in turn, `turns` utterances each; who is the rep and what is said depend on the seed."""
     rng = random.Random(seed)
     built = Builder(seed)
     parties = list(sources.utterances(half).values())
     rng.shuffle(parties)
-    chosen = [rng.sample(clips, TURNS) for clips in parties]
+    chosen = [rng.sample(clips, turns) for clips in parties]
     at = 1.0
-    for index in range(TURNS):
+    for index in range(turns):
         for channel in (0, 1):
             at = built.say(channel, at, chosen[channel][index]) + rng.choice(GAPS)
     built.pad(1.0)
@@ -211,7 +212,9 @@ def count(group: str, seed: int, events: Sequence[Event], output: Output) -> Cou
         twice += len(elsewhere & right[party])
         wrong_party += len(elsewhere - right[party])
         lost += len(missing[party] - elsewhere)
-    return Counts(group, seed, output.layout, sum(map(len, said)), twice, wrong_party, lost, wrong)
+    return Counts(
+        group, seed, output.layout, output.layout_confidence, sum(map(len, said)), twice, wrong_party, lost, wrong
+    )
 
 
 def _by_party(output: Output, said: Sequence[Sequence[Said]]) -> list[list[HeardWord]]:
@@ -227,7 +230,7 @@ def _by_party(output: Output, said: Sequence[Sequence[Said]]) -> list[list[Heard
 
 
 def run(
-    sources: Sources, half: Half, system: Switchboard, groups: Sequence[str], seeds: Sequence[int]
+    sources: Sources, half: Half, system: Switchboard, groups: Sequence[str], seeds: Sequence[int], turns: int
 ) -> list[tuple[Counts, Output]]:
     """Every group with every seed."""
     import soundfile
@@ -235,7 +238,7 @@ def run(
     found = []
     for group in groups:
         for seed in seeds:
-            built = talk(sources, half, seed)
+            built = talk(sources, half, seed, turns)
             rng = np.random.default_rng([seed, list(GROUPS).index(group)])
             recorded = GROUPS[group](built.lines(), built.events, rng)
             with tempfile.TemporaryDirectory() as folder:
@@ -250,14 +253,18 @@ def run(
 
 def show(counts: Sequence[Counts]) -> None:
     """A line for each group."""
-    print(f"{'layout':<32}{'found as':<22}{'words':>6}{'twice':>7}{'wrong party':>13}{'lost':>6}{'wrong':>8}")
+    print(
+        f"{'layout':<32}{'found as':<22}{'least sure':>11}{'words':>7}{'twice':>7}"
+        f"{'wrong party':>13}{'lost':>6}{'wrong':>8}"
+    )
     for group in dict.fromkeys(one.group for one in counts):
         own = [one for one in counts if one.group == group]
         said, twice, party, lost, wrong = (
             sum(getattr(one, name) for one in own) for name in ("said", "twice", "wrong_party", "lost", "wrong")
         )
+        sure = min(one.confidence for one in own)
         layouts = ", ".join(sorted({one.layout for one in own}))
-        print(f"{group:<32}{layouts:<22}{said:>6}{twice:>7}{party:>13}{lost:>6}{wrong / said:>8.1%}")
+        print(f"{group:<32}{layouts:<22}{sure:>11.2f}{said:>7}{twice:>7}{party:>13}{lost:>6}{wrong / said:>8.1%}")
 
 
 def main() -> None:
@@ -266,6 +273,7 @@ def main() -> None:
     parser.add_argument("--half", choices=("development", "report"), required=True)
     parser.add_argument("--group", action="append", choices=tuple(GROUPS), help="may be repeated; none given: all")
     parser.add_argument("--seeds", type=int, default=3, help="recordings of each group")
+    parser.add_argument("--turns", type=int, default=3, help="utterances of each party, at most ten")
     parser.add_argument("--first", type=int, default=1, help="seed of the first")
     parser.add_argument("--model", default="tiny.en")
     parser.add_argument("--diarization", default="auto")
@@ -274,7 +282,9 @@ def main() -> None:
     options = parser.parse_args()
     system = Switchboard(options.model, options.model, options.diarization)
     seeds = range(options.first, options.first + options.seeds)
-    found = run(Sources(options.librispeech), options.half, system, options.group or tuple(GROUPS), seeds)
+    found = run(
+        Sources(options.librispeech), options.half, system, options.group or tuple(GROUPS), seeds, options.turns
+    )
     show([counts for counts, _ in found])
     if options.json:
         rows = [asdict(counts) | {"output": output.row()} for counts, output in found]

@@ -74,6 +74,7 @@ class Output:
     doubts: tuple[Doubted, ...] = ()
     labels: tuple[HeardLabel, ...] = ()
     layout: str = ""
+    layout_confidence: float = 1.0  # that it says of itself
     engine: str = ""
 
     def row(self) -> dict[str, Any]:

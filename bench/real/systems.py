@@ -203,6 +203,7 @@ def _output(name: str, model: str, transcript: Any, seconds: dict[str, float]) -
         doubts=tuple(Doubted(d.channel, d.start, d.end, d.kept, tuple(d.reasons)) for d in transcript.doubts),
         labels=_labels(transcript.labels),
         layout=transcript.layout.kind.value,
+        layout_confidence=transcript.layout.confidence,
         engine=transcript.engine,
     )
 

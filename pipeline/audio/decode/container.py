@@ -7,7 +7,7 @@ protocol to reach them. A playlist or a script is text, and text is not audio.
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from pipeline.audio.decode import wav
 from pipeline.audio.decode.collect import Floats, as_floats
+from pipeline.audio.decode.edits import Patched, Timeline
 from pipeline.audio.decode.sandbox.wire import Why
 from pipeline.domain import sniff
 
@@ -77,7 +78,7 @@ class NotDecoded(Exception):
 class Reader:
     """The file as the decoder sees it. Failures of our storage are kept separate from damage in the file."""
 
-    def __init__(self, file: IO[bytes] | wav.Part) -> None:
+    def __init__(self, file: IO[bytes] | wav.Part | Patched) -> None:
         self._file = file
         self.failure: NotDecoded | None = None
         self.size = file.seek(0, io.SEEK_END)
@@ -151,21 +152,26 @@ class _Clock:
         self.zero = time - self.seconds
 
 
-def blocks(container: Any, progress: Progress, reader: Reader) -> Iterator[tuple[int, int, Floats]]:
-    """(track, rate, samples (n, channels)) in order, with silence where timestamps say that audio is missing."""
+def blocks(
+    container: Any, progress: Progress, reader: Reader, timelines: Mapping[int, Timeline]
+) -> Iterator[tuple[int, int, Floats]]:
+    """(track, rate, samples (n, channels)) in order, with silence where timestamps say that audio is missing.
+
+    `timelines`: by the id of a track, where its sound belongs, if its timestamps do not say it.
+    """
     starts = [float(one.start_time * one.time_base) for one in container.streams.audio if one.start_time is not None]
     # Tracks begin together: one that begins later than the others has silence before it.
-    zero = min(starts) if len(starts) > 1 else None
-    clocks = [_Clock(zero) for _ in container.streams.audio]
+    zero = 0.0 if timelines else min(starts) if len(starts) > 1 else None
+    applied = [timelines.get(stream.id) for stream in container.streams.audio]
+    clocks = [_Clock(zero) for _ in applied]
     begun = dict(progress.seconds)  # what earlier parts of the file held
     held = filled = 0.0  # seconds
-    for track, frame in _frames(container, progress):
-        block = as_floats(frame.to_ndarray(), frame.format.name, frame.layout.nb_channels)
-        clock, rate = clocks[track], frame.sample_rate
-        missing = clock.missing(frame.time) if frame.time is not None else 0.0
+    for track, rate, time, block in _placed(container, progress, applied):
+        clock = clocks[track]
+        missing = clock.missing(time) if time is not None else 0.0
         if missing > LONGEST_GAP or (missing > GAP and filled + missing > max(MOST_FILLED, FILLED_TIMES * held)):
             progress.jumps += 1
-            clock.accept(frame.time)
+            clock.accept(time or 0.0)
         elif missing > GAP:
             filled += missing
             if track in progress.channels:
@@ -179,6 +185,20 @@ def blocks(container: Any, progress: Progress, reader: Reader) -> Iterator[tuple
         yield track, rate, block
     if reader.failure:
         raise reader.failure
+
+
+def _placed(
+    container: Any, progress: Progress, applied: list[Timeline | None]
+) -> Iterator[tuple[int, int, float | None, Floats]]:
+    """(track, rate, the second to which it belongs, samples) of what is decoded, without what belongs nowhere."""
+    for track, frame in _frames(container, progress):
+        block = as_floats(frame.to_ndarray(), frame.format.name, frame.layout.nb_channels)
+        timeline = applied[track]
+        if timeline is None or frame.time is None:
+            yield track, frame.sample_rate, frame.time, block
+            continue
+        for time, piece in timeline.place(frame.time, block, frame.sample_rate):
+            yield track, frame.sample_rate, time, piece
 
 
 def _pieces(seconds: float, rate: int) -> Iterator[int]:

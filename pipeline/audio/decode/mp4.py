@@ -7,6 +7,7 @@ the file has bytes, nor have all together.
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Protocol
 
 PARENTS = frozenset({b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf", b"edts", b"mvex"})
@@ -44,30 +45,35 @@ def has_absurd_tables(file: Bytes, size: int) -> bool:
         file.seek(0)
 
 
-def _absurd(file: Bytes, size: int) -> bool:
+def boxes(file: Bytes, size: int) -> Iterator[tuple[bytes, int, int]]:
+    """Every box of a file with those inside it behind it: (type, where its content begins, where it ends)."""
     ahead = [(0, size)]  # stretches of boxes that are still to be looked at
-    known = False
-    index = _Index(file, size)
-    for _ in range(MOST_BOXES):
-        while ahead and ahead[-1][1] - ahead[-1][0] < 8:
-            ahead.pop()
-        if not ahead:
-            return index.too_large
+    while ahead:
         at, end = ahead.pop()
+        if end - at < 8:
+            continue
         file.seek(at)
         length, name, inside = _box(file.read(16), at, end)
-        if at + length < end:
-            ahead.append((at + length, end))
-        known |= name in PARENTS
+        ahead.append((at + length, end))
         if name in PARENTS:
             ahead.append((inside, at + length))
-            if name == b"trak":
-                index.end_track()
+        yield name, inside, at + length
+
+
+def _absurd(file: Bytes, size: int) -> bool:
+    known = False
+    index = _Index(file, size)
+    for looked_at, (name, inside, _) in enumerate(boxes(file, size)):
+        if looked_at == MOST_BOXES:
+            return known  # a file of nothing but boxes
+        known |= name in PARENTS
+        if name == b"trak":
+            index.end_track()
         elif name in COUNT_AT:
             count = index.note(name, inside)
             if count > size:
                 return True
-    return known  # a file of nothing but boxes
+    return index.too_large
 
 
 def parts(file: Bytes, size: int) -> tuple[Range, ...]:

@@ -19,7 +19,7 @@ import av.subtitles.stream
 import numpy as np
 import soxr
 
-from pipeline.audio.decode import mp4, started, wav
+from pipeline.audio.decode import edits, mp4, started, wav
 from pipeline.audio.decode.collect import Collector, Floats
 from pipeline.audio.decode.container import NotDecoded, Progress, Reader, blocks, open_container
 from pipeline.audio.decode.sandbox import jail
@@ -61,19 +61,23 @@ def _warm_up() -> None:
 def _decode(order: Order) -> Facts:
     """Hand on the samples of each track at 16 kHz. Raises `Refused`."""
     reader = Reader(os.fdopen(INPUT, "rb", buffering=1 << 16))
-    if not reader.head.startswith(OTHER_FORMS) and mp4.has_absurd_tables(reader, reader.size):
-        raise NotDecoded(Why.TABLES)
+    if not reader.head.startswith(OTHER_FORMS):
+        shown = edits.Patched(reader, reader.size, _told(reader).patches)
+        if mp4.has_absurd_tables(shown, reader.size):
+            raise NotDecoded(Why.TABLES)
     header = wav.read_header(reader, reader.size) if reader.head[:4] == b"RIFF" else None
     parts = _parts(reader, header)
-    with open_container(_part(reader, parts, 0), header, order.media_type) as container:
+    part, told = _part(reader, parts, 0)
+    with open_container(part, header, order.media_type) as container:
         stream = container.streams.audio[0]
         if stream.codec_context is None:
             raise NotDecoded(Why.NO_CODEC)
-        promised = None if parts and header is None else _promised(container, stream, header, reader.head)
+        promised = None if parts and header is None else _promised(container, stream, header, reader.head, told)
         if header is None and (promised or 0.0) * _samples_per_second(container) > order.max_samples:
             raise NotDecoded(Why.SAMPLES)
         progress = Progress()
-        sound = itertools.chain(blocks(container, progress, reader), _further_parts(reader, header, parts, progress))
+        first = blocks(container, progress, reader, told.timelines)
+        sound = itertools.chain(first, _further_parts(reader, header, parts, progress))
         _hand_on(sound, order, progress)
         codec = stream.codec_context
         began = started.of(container, stream, wav.chunk_of(reader, reader.size, b"iXML", started.MOST_XML))
@@ -111,9 +115,15 @@ def _parts(reader: Reader, header: wav.WavHeader | None) -> tuple[tuple[wav.Rang
     return tuple((part,) for part in mp4.parts(reader, reader.size))
 
 
-def _part(reader: Reader, parts: tuple[tuple[wav.Range, ...], ...], index: int) -> Reader:
-    """What is opened by itself: all of the file, or one of several stretches of samples in it."""
-    return Reader(wav.Part(reader, parts[index])) if parts else reader
+def _part(reader: Reader, parts: tuple[tuple[wav.Range, ...], ...], index: int) -> tuple[Reader, edits.Told]:
+    """What is opened by itself, all of the file or one of several stretches of samples in it; what its tables say."""
+    part = Reader(wav.Part(reader, parts[index])) if parts else reader
+    told = _told(part)
+    return (Reader(edits.Patched(part, part.size, told.patches)) if told.patches else part), told
+
+
+def _told(reader: Reader) -> edits.Told:
+    return edits.Told() if reader.head.startswith(OTHER_FORMS) else edits.read(reader, reader.size)
 
 
 def _further_parts(
@@ -121,10 +131,10 @@ def _further_parts(
 ) -> Iterator[tuple[int, int, Floats]]:
     """The sound of files that were put together, and of further data chunks: FFmpeg passes over them."""
     for index in range(1, len(parts)):
-        part = _part(reader, parts, index)
+        part, told = _part(reader, parts, index)
         try:
             with open_container(part, header, None) as container:
-                yield from blocks(container, progress, part)
+                yield from blocks(container, progress, part, told.timelines)
         except NotDecoded as refused:
             if refused.why is Why.STORAGE:
                 raise
@@ -168,15 +178,19 @@ def _collector(track: int, channels: int, rate: int) -> Collector:
     return Collector(channels, rate, write)
 
 
-def _promised(container: Any, stream: Any, header: wav.WavHeader | None, head: bytes) -> float | None:
+def _promised(container: Any, stream: Any, header: wav.WavHeader | None, head: bytes, told: edits.Told) -> float | None:
     """The length in seconds that the file declares, if it declares one."""
     if header is not None:
         return header.promised
     counted_mp3 = container.format.name == "mp3" and (b"Xing" in head or b"Info" in head)
     if container.format.name not in KNOWS_ITS_LENGTH and not counted_mp3:
         return None
+    lacking = told.lacking.get(stream.id, 0.0)
+    if stream.id in told.timelines:
+        seconds = told.timelines[stream.id].seconds
+        return None if seconds is None else seconds + lacking
     if stream.duration:
-        return max(0.0, float(stream.duration * stream.time_base))
+        return max(0.0, float(stream.duration * stream.time_base)) + lacking
     return max(0.0, container.duration / 1e6) if container.duration else None
 
 

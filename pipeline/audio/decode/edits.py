@@ -1,0 +1,272 @@
+"""Where the sound of MP4 and QuickTime tracks belongs, as their tables say (ISO/IEC 14496-12, 8.6).
+
+FFmpeg fills an empty edit between two others with sound from elsewhere in the track. It rounds edits to
+packets. Where one sample of uncompressed sound lasts longer than the others, it makes a packet of each, and they take
+longer to decode than to hear. Such tables are hidden from it and applied here, to the sample.
+"""
+
+import io
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+from pipeline.audio.decode.collect import Floats
+from pipeline.audio.decode.mp4 import MOST_BOXES, Bytes, boxes
+
+MOST_ENTRIES = 100_000  # of a table that is applied; longer ones are left to FFmpeg
+MOST_TRACKS = 64
+UNBOUNDED = 1e9  # seconds, of an edit that goes on to the end
+ROUNDED = 2e-3  # seconds by which lengths of edits may be wrong: they are counted in the movie's units, mostly 1/1000
+UNCOMPRESSED = frozenset(
+    (
+        b"sowt",
+        b"twos",
+        b"raw ",
+        b"NONE",
+        b"ulaw",
+        b"alaw",
+        b"lpcm",
+        b"ipcm",
+        b"fpcm",
+        b"in24",
+        b"in32",
+        b"fl32",
+        b"fl64",
+    )
+)
+AS_IT_IS = 1 << 16  # the rate of an edit that plays; 0 shows one moment for all of its length
+
+
+class Piece(NamedTuple):
+    """Sound that is decoded from second `decoded` on and belongs to second `at`."""
+
+    decoded: float
+    at: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The pieces of a track, in order of both times, and the seconds that it has with them; None if unknown."""
+
+    pieces: tuple[Piece, ...]
+    seconds: float | None
+
+    def place(self, time: float, block: Floats, rate: int) -> Iterator[tuple[float, Floats]]:
+        """Yield what belongs anywhere of a block decoded at second `time`, with the second to which it belongs."""
+        end = time + len(block) / rate
+        for index in range(_before(self.pieces, time, "decoded"), len(self.pieces)):
+            piece = self.pieces[index]
+            if piece.decoded >= end:
+                return
+            first = max(0, round((piece.decoded - time) * rate))
+            last = min(len(block), round((piece.decoded + piece.seconds - time) * rate))
+            if first < last:
+                yield piece.at + time + first / rate - piece.decoded, block[first:last]
+
+
+def _before(pieces: Sequence[Piece], time: float, clock: str) -> int:
+    """Return the last piece that begins before a time, else the first."""
+    return max(0, bisect_right(pieces, time, key=lambda piece: getattr(piece, clock)) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the tables of a file say: timelines that are to be applied and `lacking` seconds, both by track id.
+
+    `lacking`: by how much a track's samples fall short of its declared length, nobody knows where. `patches`: bytes by
+    their place, with which FFmpeg sees neither edits nor gaps.
+    """
+
+    timelines: Mapping[int, Timeline] = field(default_factory=dict)
+    lacking: Mapping[int, float] = field(default_factory=dict)
+    patches: Mapping[int, bytes] = field(default_factory=dict)
+
+
+class Patched:
+    """A file with other bytes in some places."""
+
+    def __init__(self, file: Bytes, size: int, patches: Mapping[int, bytes]) -> None:
+        self._file, self._size, self._at = file, size, 0
+        self._patches = patches
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        self._file.seek(self._at)
+        data = self._file.read(size if size >= 0 else max(0, self._size - self._at))
+        for place, patch in self._patches.items():
+            first, last = max(place, self._at), min(place + len(patch), self._at + len(data))
+            if first < last:
+                inside = patch[first - place : last - place]
+                data = data[: first - self._at] + inside + data[last - self._at :]
+        self._at += len(data)
+        return data
+
+
+def read(file: Bytes, size: int) -> Told:
+    """Return what the tables of the audio tracks of a file say. Leaves it at its start; takes any file."""
+    try:
+        tracks = [track for track in _tracks(file, size) if track.audio]
+    finally:
+        file.seek(0)
+    lacking = {track.id: track.lacking for track in tracks if track.lacking > 0}
+    timelines = {track.id: track.timeline() for track in tracks}
+    told = {of: found for of, found in timelines.items() if found is not None}
+    if not any(track.is_edited or track.has_gaps for track in tracks) or len(told) < len(timelines):
+        return Told(lacking=lacking)
+    return Told(told, lacking, {place: patch for track in tracks for place, patch in track.patches()})
+
+
+@dataclass(slots=True)
+class _Track:
+    """The tables of one track. `runs`: (samples, units that each lasts); `edits`: (seconds, its unit or -1)."""
+
+    id: int = 0
+    audio: bool = False
+    scale: int = 0  # units a second
+    declared: int = 0  # units
+    codec: bytes = b""
+    runs: Sequence[tuple[int, ...]] = ()
+    edits: Sequence[tuple[float, int]] = ()
+    runs_at: int = 0  # where the table's count of entries stands
+    edits_at: int = 0  # where the name of their table stands
+    too_long: bool = False  # a table
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether there is more than one edit that begins at once, which FFmpeg applies as well."""
+        return len(self.edits) > 1 or any(unit < 0 for _, unit in self.edits)
+
+    @property
+    def has_gaps(self) -> bool:
+        return self.codec in UNCOMPRESSED and len(self.runs) > 1 and min(units for _, units in self.runs) == 1
+
+    @property
+    def held(self) -> float:
+        """Seconds."""
+        return sum(samples * units for samples, units in self.runs) / self.scale if self.scale else 0.0
+
+    @property
+    def lacking(self) -> float:
+        """Seconds."""
+        return self.declared / self.scale - self.held if self.held else 0.0
+
+    def patches(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (place, bytes): no edits, and one run of samples that last a unit."""
+        if self.edits:
+            yield self.edits_at, b"free"
+        if self.has_gaps:
+            yield self.runs_at, struct.pack(">III", 1, sum(samples for samples, _ in self.runs), 1)
+
+    def timeline(self) -> Timeline | None:
+        """Return where each piece belongs; None where edits go back, or a table is too long or damaged."""
+        media = [Piece(0.0, 0.0, UNBOUNDED)]
+        if self.has_gaps:
+            media = list(islice(_media(self.runs, self.scale), MOST_ENTRIES + 1))
+        if self.too_long or not self.scale or len(media) > MOST_ENTRIES:
+            return None
+        pieces, at, before = ([] if self.edits else media), 0.0, 0.0
+        for seconds, unit in self.edits:
+            begin = max(before, unit / self.scale)
+            if 0 <= unit < (before - ROUNDED) * self.scale:
+                return None
+            if unit >= 0:
+                pieces += _cut(media, begin, seconds or UNBOUNDED, at)
+                before = begin + seconds
+            at += seconds
+        return Timeline(tuple(pieces), self._seconds(pieces[-1]) if pieces and self.held else None)
+
+    def _seconds(self, last: Piece) -> float:
+        """Return when the last piece ends; the tables of a fragmented file do not say it."""
+        return last.at + (last.seconds if self.has_gaps else min(last.seconds, max(0.0, self.held - last.decoded)))
+
+
+def _media(runs: Sequence[tuple[int, ...]], scale: int) -> Iterator[Piece]:
+    """Yield stretches of samples that last a unit each, but for the last one of each stretch."""
+    decoded = at = length = 0
+    for samples, units in runs:
+        if units == 1:
+            length += samples
+            continue
+        for _ in range(samples):
+            length += 1
+            yield Piece(decoded / scale, at / scale, length / scale)
+            decoded, at, length = decoded + length, at + length - 1 + units, 0
+    if length:
+        yield Piece(decoded / scale, at / scale, length / scale)
+
+
+def _cut(media: Sequence[Piece], begin: float, seconds: float, at: float) -> Iterator[Piece]:
+    """Yield what an edit takes of the media: `seconds` from second `begin` on, which belong to second `at`."""
+    for index in range(_before(media, begin, "at"), len(media)):
+        piece = media[index]
+        if piece.at >= begin + seconds:
+            return
+        first, last = max(piece.at, begin), min(piece.at + piece.seconds, begin + seconds)
+        if first < last:
+            yield Piece(piece.decoded + first - piece.at, at + first - begin, last - first)
+
+
+def _tracks(file: Bytes, size: int) -> list[_Track]:
+    tracks: list[_Track] = []
+    scale = 0
+    for looked_at, (name, inside, end) in enumerate(boxes(file, size)):
+        if looked_at == MOST_BOXES or len(tracks) > MOST_TRACKS:
+            return []
+        if name == b"mvhd":
+            scale, _ = _header(file, inside)
+        elif name == b"trak":
+            tracks.append(_Track())
+        elif tracks:
+            _note(tracks[-1], file, name, inside, end, scale)
+    return tracks
+
+
+def _note(track: _Track, file: Bytes, name: bytes, inside: int, end: int, scale: int) -> None:
+    """Keep what a box says of its track; `scale`: the movie's units a second, in which edits are counted."""
+    if name == b"tkhd":
+        track.id, _ = _header(file, inside)
+    elif name == b"mdhd":
+        track.scale, track.declared = _header(file, inside)
+    elif name == b"hdlr":
+        track.audio |= _bytes(file, inside + 8, 4) == b"soun"
+    elif name == b"stsd":
+        track.codec = _bytes(file, inside + 12, 4)
+    elif name == b"stts":
+        track.runs_at, track.runs = inside + 4, list(_entries(track, file, inside, end, ">II"))
+    elif name == b"elst" and scale:
+        form = ">QqI" if _bytes(file, inside, 1) == b"\1" else ">IiI"
+        found = _entries(track, file, inside, end, form)
+        track.edits_at = inside - (4 if _bytes(file, inside - 4, 4) == name else 12)  # behind it, its length of 64 bits
+        track.edits = [(length / scale, unit if rate == AS_IT_IS else -1) for length, unit, rate in found]
+
+
+def _entries(track: _Track, file: Bytes, inside: int, end: int, form: str) -> Iterator[tuple[int, ...]]:
+    count, width = int.from_bytes(_bytes(file, inside + 4, 4), "big"), struct.calcsize(form)
+    track.too_long |= count > MOST_ENTRIES
+    room = max(0, (end - inside - 8) // width)
+    data = _bytes(file, inside + 8, min(count, MOST_ENTRIES, room) * width)
+    return struct.iter_unpack(form, data[: len(data) // width * width])
+
+
+def _header(file: Bytes, inside: int) -> tuple[int, int]:
+    """Return the two numbers behind the dates of a header: units a second and their count (0: unknown); of `tkhd` the
+    first is the track's id."""
+    skipped, form = (20, ">IQ") if _bytes(file, inside, 1) == b"\1" else (12, ">II")
+    first, second = struct.unpack(form, _bytes(file, inside + skipped, struct.calcsize(form)))
+    return first, 0 if second in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF) else second
+
+
+def _bytes(file: Bytes, at: int, length: int) -> bytes:
+    """Return so many bytes from `at` on; zeros where the file ends."""
+    file.seek(at)
+    return file.read(length).ljust(min(length, 16), b"\0")
