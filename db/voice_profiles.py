@@ -20,7 +20,7 @@ from pipeline.domain.voices import Centroid, Standing, VoicePolicy, VoiceSample
 
 LATEST = 50  # voiceprints of a member that make the profile; older ones wait
 MOST_UNASSIGNED = 500  # the latest unassigned voiceprints that a new profile may name
-APPROVED = "vouched"  # the action as it is stored
+APPROVED = "vouched"  # as the action is stored  # terms: ok
 
 
 def learnable() -> sa.ColumnElement[bool]:

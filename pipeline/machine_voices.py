@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pipeline.domain.speech import Span, SpeakerSpan
 from pipeline.runtime.workers import Held, Workers
-from pipeline.speakers.channel_voices import told_apart
+from pipeline.speakers.channel_voices import by_voice
 from pipeline.speakers.machines import Voices
 from pipeline.speakers.roles import RoleOptions
 
@@ -22,5 +22,5 @@ async def cluster_voices(
         model = next((made.model for made in prints if made), "")
         calibration = options.calibration_of(model)
         least = calibration.pieces if calibration else None
-        found.append(() if least is None else await workers.compute(told_apart, spans, prints, least))
+        found.append(() if least is None else await workers.compute(by_voice, spans, prints, least))
     return tuple(found)

@@ -265,7 +265,7 @@ CREATE TABLE voiceprint_events (
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
     at timestamptz NOT NULL DEFAULT clock_timestamp(),
     who text NOT NULL,
-    action text NOT NULL CHECK (action IN ('removed', 'restored', 'assigned', 'vouched', 'replaced')),
+    action text NOT NULL CHECK (action IN ('removed', 'restored', 'assigned', 'vouched', 'replaced')),  -- terms: ok
     user_id uuid  -- assigned: to whom
 );
 CREATE INDEX voiceprint_events_call_idx ON voiceprint_events (call_pk, id);

@@ -45,15 +45,15 @@ class Suspect:
     reasons: tuple[str, ...]
 
 
-def review(audio: Audio, heard: AudioAnalysis, texts: Sequence[ChunkText]) -> tuple[Suspect, ...]:
+def review(audio: Audio, analysis: AudioAnalysis, texts: Sequence[ChunkText]) -> tuple[Suspect, ...]:
     """The windows whose text is suspect, by index; `texts` in any order, of any channels of `audio`."""
-    judged = verdicts.judge(audio, heard, texts, verdicts.levels_of(audio, texts))
+    judged = verdicts.judge(audio, analysis, texts, verdicts.levels_of(audio, texts))
     return tuple(Suspect(i, verdict.reasons) for i, verdict in enumerate(judged) if verdict.reasons)
 
 
 def settle(
     audio: Audio,
-    heard: AudioAnalysis,
+    analysis: AudioAnalysis,
     texts: Sequence[ChunkText],
     again: Mapping[int, ChunkText],
     calibration: DoubtCalibration | None = None,
@@ -69,17 +69,17 @@ def settle(
     if any(not 0 <= i < len(texts) for i in again):
         raise ValueError(f"decoded again: {sorted(again)}; there are {len(texts)} texts")
     levels = verdicts.levels_of(audio, texts)
-    before = verdicts.judge(audio, heard, texts, levels)
+    before = verdicts.judge(audio, analysis, texts, levels)
     second = [again.get(i, text) for i, text in enumerate(texts)]
-    after = verdicts.judge(audio, heard, second, levels)
+    after = verdicts.judge(audio, analysis, second, levels)
     chosen = _choose(texts, before, second, after)
-    judged = verdicts.judge(audio, heard, chosen, levels)
+    judged = verdicts.judge(audio, analysis, chosen, levels)
     for first, text, was, verdict in zip(texts, chosen, before, judged, strict=True):
         if not was.found.isdisjoint(UNSURE_OF_ITSELF) and agreement(first, text) < AGREEMENT:
             verdict.doubt("unstable", range(len(text.words)))
         if calibration is not None:
             verdict.doubt("unsure", _unsure(text, calibration))
-    settled = [_clear(_mark(text, verdict), heard) for text, verdict in zip(chosen, judged, strict=True)]
+    settled = [_clear(_mark(text, verdict), analysis) for text, verdict in zip(chosen, judged, strict=True)]
     doubts = [d for text, verdict in zip(chosen, judged, strict=True) for d in _doubts(text, verdict)]
     doubts += [
         _doubt(text, text.words, verdict.reasons, kept=False)
@@ -89,9 +89,9 @@ def settle(
     return _in_order(settled), tuple(sorted(doubts, key=lambda d: (d.channel, d.start, d.end, d.kept)))
 
 
-def _clear(text: ChunkText, heard: AudioAnalysis) -> ChunkText:
+def _clear(text: ChunkText, analysis: AudioAnalysis) -> ChunkText:
     """No word lasts through what the recording lacks."""
-    labels = heard.labels[text.chunk.channel] if text.chunk.channel < len(heard.labels) else ()
+    labels = analysis.labels[text.chunk.channel] if text.chunk.channel < len(analysis.labels) else ()
     gaps = [Span(label.start, label.end) for label in labels if label.kind is LabelKind.GAP]
     return replace(text, words=clear_of(text.words, gaps)) if gaps else text
 

@@ -88,7 +88,7 @@ def levels_of(audio: Audio, texts: Sequence[ChunkText]) -> list[Levels]:
 
 
 def judge(
-    audio: Audio, heard: AudioAnalysis, texts: Sequence[ChunkText], levels: Sequence[Levels]
+    audio: Audio, analysis: AudioAnalysis, texts: Sequence[ChunkText], levels: Sequence[Levels]
 ) -> list[WindowVerdict]:
     """One verdict for each text; `levels` are those of its chunks, whichever decoding of them is judged."""
     judged = [WindowVerdict() for _ in texts]
@@ -96,13 +96,13 @@ def judge(
     for i in sorted(range(len(texts)), key=lambda i: texts[i].chunk.start):
         by_channel[texts[i].chunk.channel].append(i)
     for channel, indices in by_channel.items():
-        speech = _Spans(heard.speech[channel] if channel < len(heard.speech) else ())
-        labels = _Labels(heard.labels[channel] if channel < len(heard.labels) else ())
+        speech = _Spans(analysis.speech[channel] if channel < len(analysis.speech) else ())
+        labels = _Labels(analysis.labels[channel] if channel < len(analysis.labels) else ())
         level = acoustics.speech_level([levels[i] for i in indices])
         for i in indices:
             _by_place(judged[i], texts[i], levels[i], level, speech, labels)
         _by_loops(judged, texts, indices)
-    if heard.layout.kind.separated:
+    if analysis.layout.kind.separated:
         _by_echo(judged, audio, texts, by_channel)
     for verdict, text in zip(judged, texts, strict=True):
         _by_score(verdict, text)

@@ -18,16 +18,16 @@ Samples = npt.NDArray[np.float32]  # shape (n,), -1..1, mono at 16 kHz
 
 @runtime_checkable
 class Engine(Protocol):
-    """Tells speakers of one mixed channel apart. Not re-entrant, but for `parts` and `finalize`.
+    """Separates the speakers of one mixed channel. Not re-entrant, but for `parts` and `finalize`.
 
-    A recording is cut into parts, which are heard in batches that they may share with parts of other recordings, and
-    what was heard of all of them is concluded for each recording. What parts are is the engine's own affair.
+    A recording is cut into parts. `infer` takes them in batches, which parts of several recordings may share;
+    `finalize` takes what it returned for all parts of one recording. What parts are is the engine's own affair.
     """
 
     Options: ClassVar[type[EngineOptions]]  # `DiarizationOptions` and what else this engine can be told
     CHECKPOINTS: ClassVar[CheckpointKind]  # how its model is found by name, and what to tell people who lack it
     name: str
-    batch_size: int  # parts that are best heard together
+    batch_size: int  # parts that `infer` takes best at once
 
     @staticmethod
     def device_of(options: Any) -> str:
@@ -49,10 +49,10 @@ class Engine(Protocol):
         `infer`, for one recording in one thread at a time. Raises as `diarize`."""
 
     def infer(self, parts: Sequence[Any]) -> Sequence[Any]:
-        """What is heard in each part, whatever other parts are beside it. Raises `EngineError`."""
+        """Return the result of each part, whatever other parts are beside it. Raises `EngineError`."""
 
-    def finalize(self, heard: Sequence[Any]) -> Diarization:
-        """As `diarize`, from what was heard of all parts of a recording, in order."""
+    def finalize(self, inferred: Sequence[Any]) -> Diarization:
+        """As `diarize`, from the results of all parts of a recording, in order."""
 
     def voiceprint(self, spoken: Sequence[Samples]) -> Voiceprint | None:
         """The voice of one speaker from pieces of their speech; None when too little was said. Raises `EngineError`."""

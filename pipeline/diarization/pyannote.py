@@ -125,10 +125,10 @@ class Pyannote:
 
     def diarize(self, sound: Samples | Audio) -> Diarization:
         """See `pipeline.diarization.Engine`."""
-        parts, heard = self.parts(sound), []
+        parts, inferred = self.parts(sound), []
         while batch := list(islice(parts, self.batch_size)):
-            heard += self.infer(batch)
-        return self.finalize(heard)
+            inferred += self.infer(batch)
+        return self.finalize(inferred)
 
     def parts(self, sound: Samples | Audio) -> "Iterator[Window]":
         """See `pipeline.diarization.Engine`: windows of 10 s, one every second."""
@@ -142,13 +142,13 @@ class Pyannote:
         except (RuntimeError, ValueError, MemoryError) as error:
             raise EngineError(f"Diarization failed ({type(error).__name__}).") from error
 
-    def finalize(self, heard: "Sequence[WindowOutput]") -> Diarization:
+    def finalize(self, inferred: "Sequence[WindowOutput]") -> Diarization:
         """See `pipeline.diarization.Engine`."""
-        if not heard:
+        if not inferred:
             return Diarization((), {}, self.name)
         try:
             with _quiet():
-                output = self._pipeline.finalize(heard, self._options.min_speakers, self._options.max_speakers)
+                output = self._pipeline.finalize(inferred, self._options.min_speakers, self._options.max_speakers)
         except (RuntimeError, ValueError, MemoryError) as error:
             raise EngineError(f"Diarization failed ({type(error).__name__}).") from error
         return self._diarization(output)

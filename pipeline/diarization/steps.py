@@ -57,13 +57,13 @@ class InSteps(SpeakerDiarization):  # type: ignore[misc]
         # copies, for a view of one window would keep the whole batch
         return [WindowOutput(scores.copy(), voices.copy()) for scores, voices in zip(found, embeddings, strict=True)]
 
-    def finalize(self, heard: Sequence[WindowOutput], min_speakers: int, max_speakers: int | None) -> Any:
+    def finalize(self, inferred: Sequence[WindowOutput], min_speakers: int, max_speakers: int | None) -> Any:
         """The `DiarizeOutput` of one call from all of its windows in order: clustering and reconstruction."""
         window = SlidingWindow(start=0.0, duration=self._segmentation.duration, step=self._segmentation.step)
         file = {
             "uri": "call",
-            SEGMENTATIONS: SlidingWindowFeature(np.stack([one.scores for one in heard]), window),
-            EMBEDDINGS: np.stack([one.embeddings for one in heard]),
+            SEGMENTATIONS: SlidingWindowFeature(np.stack([one.scores for one in inferred]), window),
+            EMBEDDINGS: np.stack([one.embeddings for one in inferred]),
         }
         return self.apply(file, min_speakers=min_speakers, max_speakers=max_speakers)
 

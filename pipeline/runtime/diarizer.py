@@ -28,7 +28,7 @@ Piece = Callable[[], Samples]
 
 
 class DiarizerReplica(Replica):
-    """Speaker separation of mixed recordings, and voiceprints. A call that cannot be read or concluded fails alone."""
+    """Speaker separation of mixed recordings, and voiceprints. A call that cannot be read or finalized fails alone."""
 
     STAGE = DiarizationOptions.STAGE
 
@@ -42,19 +42,19 @@ class DiarizerReplica(Replica):
         self._engine = engine
         self._device = threading.Lock()  # the engine is not re-entrant, and two queues lead to it
         self._readers = ThreadPoolExecutor(READERS)
-        self._parts: Batcher[Any, Any] = Batcher(self._hear, self._engine.batch_size)
+        self._parts: Batcher[Any, Any] = Batcher(self._infer, self._engine.batch_size)
         self._voices: Batcher[Spoken, Voiceprint | None] = Batcher(self._voice, size=1)
         # One call at a time: clustering is what takes memory in a long one.
-        self._conclusions: Batcher[list[Any], Diarization] = Batcher(self._conclude, size=1)
+        self._finals: Batcher[list[Any], Diarization] = Batcher(self._finalize, size=1)
         # A batch is read and embedded at once; between two of them other calls have their turn.
         self._pieces: Batcher[Piece, Voiceprint | None] = Batcher(self._voices_of, self._engine.batch_size)
-        return Exclusive(self._parts, self._voices, self._pieces, self._conclusions)
+        return Exclusive(self._parts, self._voices, self._pieces, self._finals)
 
     async def diarize(self, audio: AudioRef, alone: bool = False) -> Diarization:
         """Who spoke when in channel 0 of `audio`."""
         self._ready()
-        heard = await self._heard(self._engine.parts((await audio[0]).audio), alone)
-        (found,) = await submit(self._conclusions, [heard], alone)
+        inferred = await self._inferred(self._engine.parts((await audio[0]).audio), alone)
+        (found,) = await submit(self._finals, [inferred], alone)
         return found
 
     async def voiceprint(
@@ -75,8 +75,8 @@ class DiarizerReplica(Replica):
         pieces = [partial(sound.cut, channel, span.start, span.end) for span in speech]
         return await submit(self._pieces, pieces, alone)
 
-    async def _heard(self, parts: Iterator[Any], alone: bool) -> list[Any]:
-        """What is heard in all parts of one call, in order."""
+    async def _inferred(self, parts: Iterator[Any], alone: bool) -> list[Any]:
+        """Return the results of all parts of one call, in order."""
         loop, size = asyncio.get_running_loop(), self._engine.batch_size
         found: list[Any] = []
         ahead: deque[asyncio.Task[list[Any]]] = deque()
@@ -93,7 +93,7 @@ class DiarizerReplica(Replica):
             await asyncio.gather(*ahead, return_exceptions=True)
         return found
 
-    def _hear(self, parts: list[Any]) -> Sequence[Any]:
+    def _infer(self, parts: list[Any]) -> Sequence[Any]:
         with self._device:
             return self._engine.infer(parts)
 
@@ -108,6 +108,6 @@ class DiarizerReplica(Replica):
         with self._device:
             return self._engine.voices(pieces)
 
-    def _conclude(self, batch: list[list[Any]]) -> list[Diarization]:
-        (heard,) = batch
-        return [self._engine.finalize(heard)]
+    def _finalize(self, batch: list[list[Any]]) -> list[Diarization]:
+        (inferred,) = batch
+        return [self._engine.finalize(inferred)]

@@ -22,7 +22,7 @@ from pipeline.speakers.voiceprint import match
 
 
 def attribute(
-    heard: AudioAnalysis,
+    analysis: AudioAnalysis,
     recognized: Recognized,
     diarization: Diarization | None,
     rep_voiceprint: Voiceprint | None,
@@ -33,28 +33,28 @@ def attribute(
     """Who said what.
 
     With separated channels the channel decides and `rep_voiceprint` may tell which member the rep is;
-    otherwise `diarization` tells the voices apart (None: all words are one speaker's). What machines say, by the labels
-    of `heard` (`machines.refine`), stays with the channel's speaker, in turns of its own that say so. A transcript in
+    otherwise `diarization` separates the voices (None: all words are one speaker's). What machines say, by the labels of
+    `analysis` (`machines.refine`), stays with the channel's speaker, in turns of its own that say so. A transcript in
     which no party says a word says why in `note`.
     """
     texts = recognized.texts
     user_id = user_id or roster.rep
-    labels = heard.labels
-    if heard.layout.kind.separated:
+    labels = analysis.labels
+    if analysis.layout.kind.separated:
         speakers, joined = _separated(texts, labels, rep_voiceprint, roster, user_id, role_options)
     else:
         speakers, joined = _mixed(texts, labels, diarization, roster, user_id, role_options)
-    speech = party_speech(heard, labels)
+    speech = party_speech(analysis, labels)
     language = decide(texts, lambda text: seconds_in(text, speech))
     return Transcript(
         language=language.code,
         language_probability=language.probability,
-        duration=heard.duration,
+        duration=analysis.duration,
         speakers=speakers,
         turns=joined,
-        layout=heard.layout,
+        layout=analysis.layout,
         engine=recognized.engine,
-        note=None if any(not turn.machine for turn in joined) else why_silent(heard, recognized, labels),
+        note=None if any(not turn.machine for turn in joined) else why_silent(analysis, recognized, labels),
         labels=labels,
         languages=recognized.languages,
         language_note=language.note,

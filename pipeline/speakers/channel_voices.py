@@ -55,7 +55,7 @@ def _nearest(pieces: Sequence[Piece], telling: Sequence[Piece]) -> list[Span]:
     return sorted(chosen, key=lambda span: span.start)
 
 
-def told_apart(
+def by_voice(
     spans: Sequence[Span], prints: Sequence[Voiceprint | None], least_cosine: float
 ) -> tuple[SpeakerSpan, ...]:
     """The stretches with a label for their voice; one that could not be embedded, or is like none, has its own.

@@ -23,25 +23,25 @@ MIN_SECONDS = 12.0  # of clean speech in a call, below which its voiceprint is n
 MAX_BLEED_DB = -20.0  # of the customer into the rep's channel, above which a voiceprint is not enrolled
 
 
-def clean_speech(heard: AudioAnalysis) -> tuple[Span, ...]:
+def clean_speech(analysis: AudioAnalysis) -> tuple[Span, ...]:
     """Where the rep speaks alone: no speech of the other party near it, no machine. Empty for mixed channels.
 
     The customer's speech is taken out at the delay of the bleed as well, where there is bleed.
     """
-    if not heard.layout.kind.separated or len(heard.speech) < 2:
+    if not analysis.layout.kind.separated or len(analysis.speech) < 2:
         return ()
-    late = max((one.delay for one in heard.layout.bleed if one.source == CUSTOMER), default=0.0)
+    late = max((one.delay for one in analysis.layout.bleed if one.source == CUSTOMER), default=0.0)
     taken = [
-        Span(one.start - APART_SECONDS, one.end + APART_SECONDS + max(0.0, late)) for one in heard.speech[CUSTOMER]
+        Span(one.start - APART_SECONDS, one.end + APART_SECONDS + max(0.0, late)) for one in analysis.speech[CUSTOMER]
     ]
-    taken += _machines(heard.labels)
-    pieces = [piece for span in heard.speech[REP] for piece in without(span, taken)]
+    taken += _machines(analysis.labels)
+    pieces = [piece for span in analysis.speech[REP] for piece in without(span, taken)]
     return tuple(piece for piece in pieces if piece.duration >= SHORTEST_SECONDS)
 
 
 def judged(
     voiceprint: Voiceprint | None,
-    heard: AudioAnalysis,
+    analysis: AudioAnalysis,
     calibration: VoiceCalibration | None,
 ) -> Voiceprint | None:
     """The print with its flaws: what it was made of must be enough, one voice, and nobody else's.
@@ -59,7 +59,7 @@ def judged(
         flaws.append("not_calibrated")
     elif voiceprint.agreement is not None and voiceprint.agreement < calibration.agreement:
         flaws.append("several_voices")
-    if any(one.source == CUSTOMER and one.level_db > MAX_BLEED_DB for one in heard.layout.bleed):
+    if any(one.source == CUSTOMER and one.level_db > MAX_BLEED_DB for one in analysis.layout.bleed):
         flaws.append("bleed")
     return replace(voiceprint, flaws=tuple(flaws))
 

@@ -59,12 +59,12 @@ def _away(label: Label, moment: float) -> float:
     return max(label.start - moment, moment - label.end, 0.0)
 
 
-def party_speech(heard: AudioAnalysis, labels: Labels) -> tuple[tuple[Span, ...], ...]:
+def party_speech(analysis: AudioAnalysis, labels: Labels) -> tuple[tuple[Span, ...], ...]:
     """For each channel, the speech of its party: what was taken for speech, without what machines say."""
     machines = machine_spans(labels)
     return tuple(
         tuple(piece for span in spans for piece in without(span, machines[channel] if channel < len(machines) else ()))
-        for channel, spans in enumerate(heard.speech)
+        for channel, spans in enumerate(analysis.speech)
     )
 
 
@@ -85,14 +85,14 @@ def unpadded(spans: Sequence[Span], padding: float) -> tuple[Span, ...]:
     return tuple(made)
 
 
-def speech_by_speaker(heard: AudioAnalysis, transcript: Transcript, padding: float) -> dict[str, tuple[Span, ...]]:
+def speech_by_speaker(analysis: AudioAnalysis, transcript: Transcript, padding: float) -> dict[str, tuple[Span, ...]]:
     """Spans with voice activity by speaker label, where the channel says whose they are; machines speak for nobody.
 
     Without the `padding` (seconds) that recognition gets at their ends: it would count as talk.
     """
-    if not heard.layout.kind.separated:
+    if not analysis.layout.kind.separated:
         return {}
-    speech = party_speech(heard, transcript.labels)
+    speech = party_speech(analysis, transcript.labels)
     by_role = {Role.REP: REP, Role.CUSTOMER: CUSTOMER}
     own = {one.label: speech[by_role[one.role]] for one in transcript.speakers if one.role in by_role}
     return {label: unpadded(spans, padding) for label, spans in own.items()}
@@ -122,18 +122,18 @@ def seconds_in(text: ChunkText, speech: Sequence[Sequence[Span]]) -> float:
     )
 
 
-def why_silent(heard: AudioAnalysis, recognized: Recognized, labels: Labels) -> str:
+def why_silent(analysis: AudioAnalysis, recognized: Recognized, labels: Labels) -> str:
     """Why no party says a word: what the call holds in place of speech."""
     other = _what_is_heard(labels)
     if any(text.words for text in recognized.texts):
         return f"Only {other} {_were(labels)} heard." if other else "Nobody speaks."
-    if not any(heard.speech):
-        return f"No speech was found in {heard.duration:.1f} s of audio{f', only {other}' if other else ''}."
+    if not any(analysis.speech):
+        return f"No speech was found in {analysis.duration:.1f} s of audio{f', only {other}' if other else ''}."
     if not recognized.texts:
         return "Speech was found, but no chunk of it was long enough to recognize."
     if any(not doubt.kept for doubt in recognized.doubts):
         return "All words were removed because no one can have said them: see the doubts."
-    side = " in the one channel that carries sound" if heard.layout.kind is LayoutKind.ONE_SIDED else ""
+    side = " in the one channel that carries sound" if analysis.layout.kind is LayoutKind.ONE_SIDED else ""
     beside = f" Beside it {_were(labels)} {other}." if other else ""
     return f"Something like speech was found{side}, but the recognizer heard no words in it.{beside}"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline.domain.speech import Span, Voiceprint
-from pipeline.speakers.channel_voices import MARGIN, MOST_SECONDS, told_apart, worth_asking
+from pipeline.speakers.channel_voices import MARGIN, MOST_SECONDS, by_voice, worth_asking
 from tests.unit.test_machines import said
 
 LEAST = 0.45
@@ -18,7 +18,7 @@ def voice(angle: float, seconds: float = 2.0) -> Voiceprint:
 def names(*parts: tuple[float, Voiceprint | None]) -> list[str]:
     """The labels of stretches of so many seconds, one after the other."""
     spans = [Span(10.0 * at, 10.0 * at + seconds) for at, (seconds, _) in enumerate(parts)]
-    found = told_apart(spans, [made for _, made in parts], LEAST)
+    found = by_voice(spans, [made for _, made in parts], LEAST)
     assert [Span(one.start, one.end) for one in found] == spans
     return [one.speaker for one in found]
 
@@ -34,10 +34,10 @@ def test_a_short_piece_joins_the_voice_that_it_is_like_and_founds_none() -> None
     assert len({long, unlike, unheard}) == 3
 
 
-def test_where_nothing_long_enough_is_embedded_nobody_is_told_apart() -> None:
-    assert told_apart([Span(0, 0.7)], [voice(0)], LEAST) == ()
-    assert told_apart([Span(0, 3)], [None], LEAST) == ()
-    assert told_apart([], [], LEAST) == ()
+def test_where_nothing_long_enough_is_embedded_nobody_is_separated() -> None:
+    assert by_voice([Span(0, 0.7)], [voice(0)], LEAST) == ()
+    assert by_voice([Span(0, 3)], [None], LEAST) == ()
+    assert by_voice([], [], LEAST) == ()
 
 
 def test_only_words_that_suggest_a_machine_are_worth_asking_and_only_in_their_channel() -> None:

@@ -131,7 +131,7 @@ def _turning_point(point: Mapping[str, Any]) -> Text:
 PARTY_FIGURES = {  # of the step `statistics`, by party, with their units
     "talk_ratio": "%",
     "longest_monologue_seconds": "s",
-    "patience_seconds": "s",  # terms: ok
+    "patience_seconds": "s",
     "words_per_minute": "",
     "questions": "",
     "interruptions": "",

@@ -50,7 +50,7 @@ def features(candidate: Candidate, said: tuple[Said, ...], verdict: RuleVerdict)
     found = set(_of_words(language, _tokens(candidate)))
     found.update(_of_form(candidate, verdict))
     found.update(_around(candidate, said, verdict))
-    found.update(_of_neighbours(candidate))
+    found.update(_of_neighbors(candidate))
     return sorted(found)
 
 
@@ -190,7 +190,7 @@ def _of_reply(candidate: Candidate, after: Said, last: bool) -> Iterator[str]:
         yield f"{language}>{' '.join(words[:2])}"
 
 
-def _of_neighbours(candidate: Candidate) -> Iterator[str]:
+def _of_neighbors(candidate: Candidate) -> Iterator[str]:
     """The sentences beside it in the same turn."""
     sentences, words = candidate.turn.sentences, candidate.words
     if candidate.number + 1 < len(sentences):
