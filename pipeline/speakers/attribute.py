@@ -33,7 +33,7 @@ def attribute(
     """Who said what.
 
     With separated channels the channel decides and `rep_voiceprint` may tell which member the rep is;
-    otherwise `diarization` separates the voices (None: all words are one speaker's). What machines say, by the labels of
+    otherwise `diarization` separates the voices (None: all words are one speaker's). What machines say by the labels of
     `analysis` (`machines.refine`), stays with the channel's speaker, in turns of its own that say so. A transcript in
     which no party says a word says why in `note`.
     """

@@ -56,7 +56,7 @@ async def test_every_sample_call_becomes_a_completed_record(client: Client, file
 async def test_a_signed_url_is_fetched_as_it_was_sent_and_stored_sealed(client: Client) -> None:
     import sqlalchemy as sa
 
-    from tests.unit.test_fetch import reply, serving
+    from tests.recording_server import reply, serving
 
     sample = SAMPLES[SHORT]
     (file,) = [file for file in (FOLDER / SHORT).iterdir() if file.suffix == ".flac"]

@@ -12,8 +12,8 @@ from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World, new_world
+from tests.recording_server import reply, serving
 from tests.tuned import tuned
-from tests.unit.test_fetch import reply, serving
 
 
 async def fate(world: World) -> Any:

@@ -14,8 +14,8 @@ from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.attacks.test_allowed_hosts import fate
 from tests.postgres import World, new_world
+from tests.recording_server import reply, serving
 from tests.tuned import tuned
-from tests.unit.test_fetch import reply, serving
 
 HELD = "SELECT count(*) AS n FROM jobs WHERE state = 'fetching' AND lease_until IS NOT NULL"
 

@@ -16,8 +16,8 @@ from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
 from tests.integration.test_recording_urls import conducting, submit, until
 from tests.postgres import World
-from tests.unit.test_fetch import SECRET as SIGNATURE
-from tests.unit.test_fetch import reply, serving
+from tests.recording_server import SECRET as SIGNATURE
+from tests.recording_server import reply, serving
 
 SECRET = "d0or-opener"
 DOORS = {

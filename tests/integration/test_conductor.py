@@ -15,9 +15,9 @@ from pipeline.runtime.workers import LocalWorkers, Recognition
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World
+from tests.recording_server import AUDIO, reply, serving
+from tests.recording_server import options as fetch_options
 from tests.tuned import tuned
-from tests.unit.test_fetch import AUDIO, reply, serving
-from tests.unit.test_fetch import options as fetch_options
 
 
 @asynccontextmanager

@@ -24,8 +24,8 @@ from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World
+from tests.recording_server import Server, reply, serving
 from tests.tuned import tuned
-from tests.unit.test_fetch import Server, reply, serving
 
 OLD, NEW = (Fernet.generate_key().decode() for _ in range(2))
 SEALED, ROTATED, REPLACED = UrlSealer([OLD]), UrlSealer([NEW, OLD]), UrlSealer([NEW])

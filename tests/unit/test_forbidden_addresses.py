@@ -14,8 +14,8 @@ import pytest
 
 from pipeline.errors import AddressForbidden, RedirectInsecure
 from pipeline.fetch.fetcher import Fetcher, FetchOptions
+from tests.recording_server import AUDIO, Server, reply, serving
 from tests.tuned import tuned
-from tests.unit.test_fetch import AUDIO, Server, reply, serving
 
 DIRECT = """
     http://127.0.0.1:{port}/ http://127.0.0.2:{port}/ http://127.255.255.254:{port}/ http://127.1:{port}/

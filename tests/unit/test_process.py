@@ -46,10 +46,10 @@ from pipeline.process import SpokenCall, conclude, process
 from pipeline.runtime.deadlines import DeadlineOptions
 from pipeline.runtime.workers import Held, LocalWorkers
 from pipeline.speakers import machines
+from tests.recording_server import AUDIO, reply, serving, stored_files
+from tests.recording_server import options as fetch_options
 from tests.synthetic_calls import FOLDER
 from tests.unit.calls_by_hand import call
-from tests.unit.test_fetch import AUDIO, reply, serving, stored_files
-from tests.unit.test_fetch import options as fetch_options
 
 LINES = ((0.0, "Good morning, how can I help you?"), (5.0, "Yes, thank you."))
 

@@ -19,7 +19,7 @@ from pipeline.fetch import partial
 from pipeline.fetch.fetcher import fetch
 from pipeline.fetch.partial import OVERLAP
 from pipeline.fetch.storage import INCOMING
-from tests.unit.test_fetch import options, stored_files
+from tests.recording_server import options, stored_files
 
 BODY = b"RIFF\x24\x00\x01\x00WAVEfmt " + random.Random(1).randbytes(150_000)
 OTHER = BODY[:16] + random.Random(2).randbytes(150_000)

@@ -9,7 +9,7 @@ from pipeline.domain.speech import Recording
 from pipeline.errors import StorageError
 from pipeline.fetch.fetcher import fetch
 from pipeline.fetch.storage import flaw_of
-from tests.unit.test_fetch import AUDIO, options, reply, serving
+from tests.recording_server import AUDIO, options, reply, serving
 
 
 async def stored(folder: str) -> Recording:

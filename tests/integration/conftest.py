@@ -1,0 +1,85 @@
+"""Conductors on a real queue, with the real engines and recordings from 127.0.0.1. Ray alone is left out."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+import soundfile
+
+from db.database import Database
+from pipeline.fetch.fetcher import FetchOptions
+from pipeline.options import ProcessOptions
+from pipeline.runtime.workers import LocalWorkers
+from serve_app.cli.file_server import FileServer
+from serve_app.conductor.loop import ConductorLoop
+from serve_app.conductor.retry import ProcessingOptions
+from tests.integration.conductors import DEADLINES, LEASE, STEREO, Conduct, Line, WatchedWorkers
+from tests.postgres import World
+from tests.synthetic_calls import FOLDER
+from tests.tuned import tuned
+
+
+@pytest.fixture
+def workers(transcriber: Any, diarizer: Any) -> WatchedWorkers:
+    return WatchedWorkers(transcriber, diarizer)
+
+
+@pytest.fixture(scope="module")
+def files() -> Iterator[FileServer]:
+    """A server of recordings."""
+    with FileServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first sentence of either party of a sample call: seconds matter where every word is recognized again."""
+    samples, rate = soundfile.read(FOLDER / STEREO / "call.flac")
+    path = tmp_path_factory.mktemp("recordings") / "short.flac"
+    soundfile.write(path, samples[: round(6.6 * rate)], rate)
+    return path
+
+
+@pytest.fixture
+def conducting(world: World, workers: WatchedWorkers, tmp_path: Path) -> Conduct:
+    """Run a Conductor on `world`'s queue, or on that of another `database`; its leases and pauses are short."""
+
+    @asynccontextmanager
+    async def run(
+        database: Database | None = None, workers: LocalWorkers = workers, **options: float
+    ) -> AsyncIterator[ConductorLoop]:
+        plain = {"lease_seconds": LEASE, "poll_seconds": 0.1, "backoff_seconds": 0.1, "drain_seconds": 0}
+        conductor = ConductorLoop(
+            database or world.database,
+            workers,
+            tuned(ProcessingOptions, **(plain | options)),
+            ProcessOptions(
+                storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1",)), deadlines=DEADLINES
+            ),
+        )
+        await conductor.start()
+        try:
+            yield conductor
+        finally:
+            await conductor.stop()
+
+    return run
+
+
+@pytest.fixture
+async def line(postgres_url: str) -> AsyncIterator[Line]:
+    role = f"remote_{uuid4().hex[:8]}"
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {role} LOGIN SUPERUSER")
+        database = await Database.open(postgres_url.replace("//postgres@", f"//{role}@"), wait_seconds=0.5)
+        line = Line(database, admin, role)
+        try:
+            yield line
+        finally:
+            await database.close()
+            line.cut()
+            admin.execute(f"DROP ROLE {role}")
