@@ -8,7 +8,7 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, err, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, out, print_done, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.workspaces import given
 
@@ -67,10 +67,7 @@ def add(
             raise CommandError(f"{error}.", NUMBERS, USAGE) from error
 
     made = names.run(workspace, work)
-    if json_:
-        print_json(made)
-    else:
-        out().print(f"Created contact {name!r}: {made.contact_id}", markup=False, soft_wrap=True)
+    print_done(made, json_, f"Created contact {name!r}: {made.contact_id}")
 
 
 Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The contact.")]
@@ -130,10 +127,7 @@ def remove(contact: Named, workspace: names.Workspace = None, json_: Json = Fals
         return found
 
     gone = names.run(workspace, work)
-    if json_:
-        print_json({"removed": gone})
-    else:
-        out().print(f"Removed contact {gone.name!r}.", markup=False, soft_wrap=True)
+    print_done({"removed": gone}, json_, f"Removed contact {gone.name!r}.")
 
 
 @app.command("list")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, moment, out, print_done, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -144,10 +144,7 @@ def reseal(workspace: names.Workspace = None, json_: Json = False) -> None:
 
     sealer = Settings().sealer()
     changed = names.run(workspace, lambda database, home: credentials.reseal(database, home.workspace_id, sealer))
-    if json_:
-        print_json({"resealed": changed})
-    else:
-        out().print(f"{changed} resealed.")
+    print_done({"resealed": changed}, json_, f"{changed} resealed.")
 
 
 def _server(named: str) -> "Server":

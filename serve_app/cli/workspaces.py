@@ -7,7 +7,7 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, command_group, err, out, plain, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, out, plain, print_done, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -345,11 +345,7 @@ def _check_place(country: str | None, time_zone: str | None) -> None:
 
 
 def say_made(kind: str, one: Any, identity: UUID, json_: bool) -> None:
-    """Print what was created."""
-    if json_:
-        print_json(one)
-    else:
-        out().print(f"Created {kind} {one.name!r}: {identity}", markup=False, soft_wrap=True)
+    print_done(one, json_, f"Created {kind} {one.name!r}: {identity}")
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -391,7 +387,4 @@ def told(going: "Contents") -> str:
 
 def say_removed(kind: str, name: str, going: "Contents", json_: bool) -> None:
     """Print what went."""
-    if json_:
-        print_json({"removed": name, **plain(going)})
-    else:
-        out().print(f"Removed {kind} {name!r}; with it: {told(going)}.", markup=False, soft_wrap=True)
+    print_done({"removed": name, **plain(going)}, json_, f"Removed {kind} {name!r}; with it: {told(going)}.")

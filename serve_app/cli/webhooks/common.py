@@ -6,7 +6,7 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import out, print_json
+from serve_app.cli.console import out, print_done
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -63,7 +63,4 @@ def show_secret(secret: str) -> None:
 def changed(one: "Endpoint | None", what: str, json_: bool) -> None:
     if one is None:
         raise CommandError("The endpoint was removed meanwhile.")
-    if json_:
-        print_json(one)
-    else:
-        out().print(f"{what} {one.endpoint_id}.")
+    print_done(one, json_, f"{what} {one.endpoint_id}.")

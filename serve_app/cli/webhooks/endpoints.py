@@ -8,7 +8,7 @@ from rich.text import Text
 
 from db.event_types import type_names
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, moment, out, plain, print_json, print_list, table
+from serve_app.cli.console import Json, command_group, moment, out, plain, print_done, print_json, print_list, table
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.webhooks import care, log
 from serve_app.cli.webhooks.common import Id, changed, find, new_secret, poster, run, settings, show_secret
@@ -208,10 +208,7 @@ def remove(endpoint: Id, json_: Json = False) -> None:
         return await webhooks.remove(database, await find(database, endpoint))
 
     removed = run(work)
-    if json_:
-        print_json({"endpoint_id": endpoint, "removed": removed})
-    else:
-        out().print(f"Removed {endpoint}.")
+    print_done({"endpoint_id": endpoint, "removed": removed}, json_, f"Removed {endpoint}.")
 
 
 @app.command()
