@@ -51,7 +51,7 @@ async def workspace(database: "Database", named: str | None, create: bool = Fals
     """The workspace called `named`; without a name the only one.
 
     With `create`, a name that is not taken yet, or "default" where there is no workspace at all, is created, and
-    stderr says so; a name that looks like a misspelt one is refused.
+    stderr says so; a name that looks like a misspelled one is refused.
     """
     from db import directory
 

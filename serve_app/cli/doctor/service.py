@@ -18,7 +18,7 @@ DASHBOARD_PORT, GCS_PORT = 8265, 6379
 
 
 def variables() -> Iterator[Check]:
-    """A misspelt variable is silently without effect: name it, and what it may have meant."""
+    """A misspelled variable is silently without effect: name it, and what it may have meant."""
     from serve_app.settings import PREFIX, unknown_variables
 
     ours = [name for name in os.environ if name.upper().startswith(PREFIX)]
