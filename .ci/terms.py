@@ -55,9 +55,7 @@ REPLACED = {
     r"turntone|partytone|valence": "sentiment",
     r"limits__together": "group_commit_size",
     r"suspect_from": "quarantine_after",
-    r"waiting to be alone": "quarantined",
     # American spelling
-    r"(un)?learnt|(mis)?spelt|burnt": "American spelling (-ed)",
     r"\w*(recogn|organ|initial|serial|normal|summar|util|priorit|author|minim|maxim|synchron)"
     r"is(e|es|ed|ing|er|ation)": "American spelling (-ize)",
     r"\w*(analys)(e|ed|ing|er)": "American spelling (analyze)",

@@ -149,8 +149,8 @@ async def complete(
     nothing and returns the call as it is now: run the analysis again and call with the lease's `call`
     replaced by it.
 
-    `voiceprint` is the rep's, kept under the call's `user_id`; `voices` says what is learned from it (None: nothing).
-    No voiceprint keeps an earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be
+    `voiceprint` is the rep's, kept under the call's `user_id`; `voices` says what is learnt from it (None: nothing). No
+    voiceprint keeps an earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be
     another. Other voices that the stages left behind are dropped.
     """
     async with database.transaction(lease.workspace_id) as connection:

@@ -68,6 +68,12 @@ def stop(data_dir: Path) -> None:
             server.run("pg_ctl", "-D", server.cluster, "-m", "fast", "-w", "-t", START_SECONDS, "stop")
 
 
+def running(data_dir: Path) -> str | None:
+    """The URL of the database of `data_dir` if its server runs; starts nothing."""
+    server = _Server(data_dir.expanduser().resolve())
+    return server.url(DATABASE) if server.running() else None
+
+
 def postmaster(data_dir: Path) -> psutil.Process | None:
     """The server of `data_dir` if it runs: its first process, the parent of all others."""
     server = _Server(data_dir.expanduser().resolve())

@@ -55,7 +55,7 @@ _CLAIM = sa.text(
 
 _CLAIM_FETCHES = sa.text("SELECT claim_fetches(:worker, :count, :ttl, :take_over, :per_workspace, :per_host, true)")
 
-HELD_BACK = "quarantined"  # the stage of a suspect that is leased and not yet worked on
+HELD_BACK = "waiting to be alone"  # the stage of a suspect that is leased and not yet worked on
 NO_QUARANTINE = 2**31 - 1
 
 _RENEW = sa.text("""

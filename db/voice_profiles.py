@@ -24,7 +24,7 @@ APPROVED = "vouched"  # as the action is stored  # terms: ok
 
 
 def learnable() -> sa.ColumnElement[bool]:
-    """The one place that says which voiceprints may be learned from: not removed, and named by somebody who knows.
+    """The one place that says which voiceprints may be learnt from: not removed, and named by somebody who knows.
 
     What a voice was recognized as is no ground to learn from it. Whatever else forbids it (a consent that is missing or
     has run out) belongs here.
@@ -113,7 +113,7 @@ class _Book:
         self._policy = policy
 
     async def samples(self, member: UUID) -> list[VoiceSample]:
-        """The latest that may be learned from."""
+        """The latest that may be learnt from."""
         columns = [voiceprints.c[name] for name in ("call_pk", "vector", "speech_seconds", "flaws")]
         query = (
             sa.select(*columns, approved().label("approved"))

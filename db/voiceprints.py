@@ -74,7 +74,7 @@ async def keep(
     """The rep's voice in this call, under the member who handled it, if known; profiles follow.
 
     None keeps an earlier one of an "analyze" job and removes that of a "process" job. What a person did to it (removal,
-    a name) holds, whatever the call's sender says later. Without a policy nothing is learned from it.
+    a name) holds, whatever the call's sender says later. Without a policy nothing is learnt from it.
     """
     own = voiceprints.c.call_pk == lease.call_pk
     before = (await connection.execute(sa.select(voiceprints.c.model).where(own))).scalar()

@@ -89,6 +89,7 @@ async def list_endpoints(database: Database, workspace_id: UUID | None = None) -
 
 
 async def find(database: Database, endpoint_id: UUID) -> Endpoint | None:
+    """The endpoint, or None."""
     async with database.transaction(EVERY_WORKSPACE) as connection:
         row = (await connection.execute(sa.select(*_SHOWN).where(endpoints.c.id == endpoint_id))).one_or_none()
     return None if row is None else _endpoint(row)

@@ -115,7 +115,8 @@ class CallRun:
         async def keep(recording: Recording) -> None:
             await self.record(Stage.LEG, recording)
 
-        legs = Legs(self.call, self.workers, keep, self.options.storage, self.options.fetch, self.access)
+        options = self.options
+        legs = Legs(self.call, self.workers, keep, options.storage, options.fetch, self.access, options.handed_in)
         found = await legs.all(stored)
         fetched = tuple(leg for leg in found if isinstance(leg, Recording))
         failures = [leg for leg in found if isinstance(leg, BaseException)]

@@ -5,7 +5,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 Registry = Mapping[str, str]  # name -> "module:Class", imported only where it is asked
 
@@ -28,7 +29,12 @@ class EngineOptions(BaseModel):
         if self.engine not in self.ENGINES:
             raise ValueError(f"{self.engine!r} is no {self.STAGE} engine; known: {', '.join(self.ENGINES)}")
         if self.model_extra:
-            self.own()
+            try:
+                self.own()
+            except ValidationError as error:  # told one by one, as those of other groups are
+                found = error.errors(include_url=False, include_input=False)
+                told = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in found)
+                raise PydanticCustomError("engine_options", "{told}", {"told": told, "faults": found}) from None
         return self
 
     def own(self) -> "EngineOptions":

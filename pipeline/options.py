@@ -1,5 +1,7 @@
 """The options of every stage, in one model: what `serve_app.settings` fills from the environment."""
 
+from pathlib import Path
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.analysis import AnalysisOptions
@@ -22,6 +24,10 @@ class ProcessOptions(BaseModel):
         None,
         description="Fsspec folder that keeps decoded sound while a call is processed; every node must see it. Left "
         "out: decoded/ in `storage`.",
+    )
+    handed_in: Path | None = Field(
+        None,
+        description="Folder through which commands of the service's own user hand files in; left out: none may be.",
     )
     fetch: FetchOptions = Field(default_factory=FetchOptions)
     decode: DecodeOptions = Field(default_factory=DecodeOptions)

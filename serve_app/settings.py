@@ -7,6 +7,7 @@ environment. `python -m serve_app.settings` writes SETTINGS.md.
 import json
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
@@ -18,11 +19,18 @@ from pydantic import (
     Field,
     SecretStr,
     SerializationInfo,
+    ValidationError,
     field_serializer,
     field_validator,
 )
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 from rapidfuzz import fuzz, process
 
 from db.identity import SIGNING_PARAMETERS
@@ -41,7 +49,7 @@ from pipeline.speakers.roles import RoleOptions
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.intake.limits import LimitOptions
 from serve_app.scaling.policy import ScalingOptions
-from serve_app.service import folder_key
+from serve_app.service import data_folder, folder_key
 from serve_app.webhooks.options import WebhookOptions
 
 if TYPE_CHECKING:
@@ -51,6 +59,18 @@ PREFIX = "SWITCHBOARD_"
 DELIMITER = "__"
 COMMAND_LINE = frozenset({"SWITCHBOARD_API_KEY", "SWITCHBOARD_URL", "SWITCHBOARD_DEBUG"})  # read by the command line
 log = logging.getLogger("switchboard.settings")
+
+
+class Environment(EnvSettingsSource):
+    """The environment, in which a list is written as JSON or with commas: pbx.internal,10.0.0.0/8."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        if not field or get_origin(field.annotation) not in (tuple, list):
+            return super().decode_complex_value(field_name, field, value)
+        text = str(value).strip()
+        if text.startswith("[") and ('"' in text or text == "[]"):  # not [fd00::1]:8080
+            return super().decode_complex_value(field_name, field, text)
+        return [part.strip() for part in text.split(",") if part.strip()]
 
 
 class HttpOptions(BaseModel):
@@ -73,6 +93,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         env_nested_delimiter=DELIMITER,
+        env_ignore_empty=True,
         extra="forbid",
         frozen=True,
         title="Settings",
@@ -82,7 +103,12 @@ class Settings(BaseSettings):
     database_url: str | None = Field(
         None, description="PostgreSQL, postgresql://...; unset: an embedded server in data_dir.", repr=False
     )
-    data_dir: Path = Field(Path(".data"), description="Folder for the embedded PostgreSQL and for recordings.")
+    data_dir: Path = Field(
+        None,
+        validate_default=True,
+        description="Folder for the embedded PostgreSQL and for recordings; unset: switchboard/data in the user's data "
+        "folder (~/.local/share), whatever folder a command is run in.",
+    )
     storage: str | None = Field(
         None, description="Folder for fetched recordings, as an fsspec URL (s3://...); unset: in data_dir."
     )
@@ -127,11 +153,22 @@ class Settings(BaseSettings):
     roles: RoleOptions = Field(default_factory=RoleOptions)
     analysis: AnalysisOptions = Field(default_factory=AnalysisOptions)
 
-    @field_validator("checkpoints")
+    @field_validator("data_dir", mode="before")
+    @classmethod
+    def _of_the_user(cls, folder: Any) -> Any:
+        return data_folder.default() if folder is None else folder
+
+    @field_validator("data_dir", "checkpoints")
     @classmethod
     def _absolute(cls, folder: Path | None) -> Path | None:
         """Replicas run in another folder than the process that hands it to them."""
         return folder and folder.expanduser().absolute()
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_: Any, **__: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, Environment(settings_cls)
 
     def model_post_init(self, _: Any) -> None:
         _warn_of_unknown_variables(os.environ)
@@ -172,6 +209,11 @@ class Settings(BaseSettings):
     def storage_url(self) -> str:
         """The fsspec URL of the folder that keeps recordings."""
         return self.storage or (self.data_dir.expanduser().resolve() / "recordings").as_uri()
+
+    @property
+    def handed_in(self) -> Path:
+        """The folder through which commands of this machine hand files in; see `pipeline.fetch.handed_in`."""
+        return self.data_dir / "handed-in"
 
     def sealer(self) -> Sealer:
         """Seals and opens stored secrets. See `with_folder_key` for the keys."""
@@ -215,6 +257,7 @@ class Settings(BaseSettings):
         return ProcessOptions(
             storage=self.storage_url,
             scratch=self.scratch,
+            handed_in=self.handed_in,
             fetch=self.fetch,
             decode=self.decode,
             speech=self.speech,
@@ -273,7 +316,8 @@ def table() -> str:
         [
             "# Settings",
             "",
-            "Environment variables; lists and objects are written as JSON. Written by `python -m serve_app.settings`.",
+            "Environment variables; a list is written with commas (a,b) or as JSON, an object as JSON. Written by "
+            "`python -m serve_app.settings`.",
             "",
             "| Variable | Default | What it is |",
             "|---|---|---|",
@@ -285,17 +329,71 @@ def table() -> str:
 
 def unknown_variables(environment: Iterable[str]) -> dict[str, str | None]:
     """Variables with our prefix that name no setting, each with the closest one that does."""
-    known = {one.variable for one in documented()}
-    # A whole group may be given as one JSON object; keys within a group are checked by the group's own model.
-    groups = {PREFIX + name.upper() for name, field in Settings.model_fields.items() if _nested_model(field)}
-    unknown: dict[str, str | None] = {}
-    for given in environment:
-        name = given.upper()
-        if not name.startswith(PREFIX) or name in known | groups | COMMAND_LINE or name.split(DELIMITER)[0] in groups:
-            continue
-        closest = process.extractOne(name, sorted(known | groups), scorer=fuzz.ratio, score_cutoff=70)
-        unknown[given] = closest[0] if closest else None
-    return unknown
+    known = {one.variable for one in documented()} | COMMAND_LINE
+    groups = {name[:at] for name in known for at in range(len(name)) if name.startswith(DELIMITER, at)}  # one JSON each
+    ours = [given for given in environment if given.upper().startswith(PREFIX)]
+    strange = [given for given in ours if not {given.upper(), *_groups_of(given.upper())[1:]} & known]
+    return {given: closest(given) for given in strange if given.upper() not in groups}
+
+
+def _groups_of(name: str) -> list[str]:
+    """SWITCHBOARD_A, SWITCHBOARD_A__B of SWITCHBOARD_A__B__C."""
+    parts = name.split(DELIMITER)
+    return [DELIMITER.join(parts[:count]) for count in range(1, len(parts))]
+
+
+def closest(variable: str) -> str | None:
+    """The setting whose name is most like `variable`; None where none is like it."""
+    known = [one.variable for one in documented()]
+    found = process.extractOne(variable.upper(), known, scorer=fuzz.ratio, score_cutoff=70)
+    return found[0] if found else None
+
+
+def not_a_setting(variable: str) -> str:
+    """The sentence about a variable that names no setting."""
+    near = closest(variable)
+    return f"is not a setting; {f'did you mean {near}?' if near else 'see SETTINGS.md for those there are.'}"
+
+
+def faults(error: ValidationError | SettingsError) -> dict[str, str]:
+    """What is wrong with the environment: variable -> sentence. No value is repeated: it may be a secret."""
+    if isinstance(error, SettingsError):
+        name = re.search(r'field "(\w+)"', str(error))
+        variable = PREFIX + (name[1].upper() if name else "...")
+        return {variable: 'cannot be read: a list is written a,b or ["a", "b"], a group of settings as a JSON object'}
+    found: dict[str, str] = {}
+    for fault in error.errors(include_url=False, include_input=False):
+        for own in fault.get("ctx", {}).get("faults", ({},)):
+            loc = [str(part) for part in (*fault["loc"], *own.get("loc", ())) if isinstance(part, str)]
+            variable = PREFIX + DELIMITER.join(loc).upper()
+            kind, told = own.get("type", fault["type"]), own.get("msg", fault["msg"])
+            found[variable] = (
+                not_a_setting(variable) if kind == "extra_forbidden" else told.removeprefix("Value error, ")
+            )
+    return found
+
+
+def usable() -> tuple[Settings, dict[str, str]]:
+    """The settings without those variables that cannot be used, and what is wrong with these, as `faults` says."""
+    wrong: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    try:
+        while True:
+            try:
+                return Settings(), wrong
+            except (ValidationError, SettingsError) as error:
+                found = faults(error)
+                guilty = [
+                    name
+                    for name in os.environ
+                    if any(name.upper() == one or name.upper().startswith(one + DELIMITER) for one in found)
+                ] or [name for name in os.environ if any(one.startswith(name.upper()) for one in found)]
+                if not guilty:
+                    raise
+                wrong |= found
+                left_out |= {name: os.environ.pop(name) for name in guilty}
+    finally:
+        os.environ.update(left_out)
 
 
 _warned: set[str] = set()
@@ -303,9 +401,9 @@ _warned: set[str] = set()
 
 def _warn_of_unknown_variables(environment: Mapping[str, str]) -> None:
     """Once for each variable and process: replicas read their settings more than once."""
-    for name, closest in unknown_variables(name for name in environment if name not in _warned).items():
+    for name, near in unknown_variables(name for name in environment if name not in _warned).items():
         _warned.add(name)
-        hint = f"did you mean {closest}?" if closest else "see SETTINGS.md for those there are."
+        hint = f"did you mean {near}?" if near else "see SETTINGS.md for those there are."
         log.warning("%s is not a setting and has no effect; %s", name, hint)
 
 

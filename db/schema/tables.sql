@@ -240,12 +240,12 @@ CREATE TABLE call_contacts (
 );
 CREATE INDEX call_contacts_contact_idx ON call_contacts (contact_id);
 
--- The rep's voice in each call, all that was ever learned from or kept back. What a member sounds like follows from it.
+-- The rep's voice in each call, all that was ever learnt from or kept back. What a member sounds like follows from it.
 CREATE TABLE voiceprints (
     call_pk bigint PRIMARY KEY REFERENCES calls (id) ON DELETE CASCADE,
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
     user_id uuid,  -- the member who spoke, if known
-    named_by text CHECK (named_by IN ('sender', 'person', 'voice')),  -- only the first two are learned from
+    named_by text CHECK (named_by IN ('sender', 'person', 'voice')),  -- only the first two are learnt from
     model text NOT NULL,  -- prints of different models do not compare
     vector vector NOT NULL,  -- L2-normalized; its length is the model's
     speech_seconds double precision NOT NULL,

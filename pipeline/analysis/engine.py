@@ -130,6 +130,7 @@ def _needed(value: str | None, info: ValidationInfo) -> str | None:
 
 
 def load(options: AnalysisOptions) -> Engine:
+    """The engine that the options name."""
     module, name = ENGINES[options.engine].split(":")
     make: Any = getattr(import_module(module), name)
     return cast(Engine, make(options))

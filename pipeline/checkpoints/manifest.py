@@ -19,7 +19,7 @@ class Checkpoint:
     name: str
     folder: Path
     synthetic: bool = False  # trained on synthetic speech: for tests, no use on real voices
-    max_chunk_seconds: float | None = None  # the longest chunk a recognizer has learned; None: what its kind allows
+    max_chunk_seconds: float | None = None  # the longest chunk a recognizer has learnt; None: what its kind allows
     languages: tuple[str, ...] = ()  # ISO 639-1; empty: whatever its kind speaks
     vocabulary: bool = False  # names and terms given as a prompt were measured to help this recognizer
     packing: bool = True  # False: pauses left out of a window were measured to harm this recognizer

@@ -54,6 +54,14 @@ def resolve(name: str, kind: CheckpointKind, device: str, folder: Path | None = 
     return _fetched(name, kind, folder or store.default_folder())
 
 
+def check_name(name: str, kind: CheckpointKind) -> None:
+    """Raise `CheckpointMissing` for a name that can lead to no model, before anything is loaded or downloaded."""
+    if is_path(name):
+        check_folder(name, kind)
+    elif name != "auto":
+        repository_of(model_of(name, kind), kind)
+
+
 def local(name: str, kind: CheckpointKind, folder: Path | None = None) -> Checkpoint | None:
     """The model from the store or else from the hub's cache; None where neither has it. Never touches the network.
 

@@ -111,6 +111,7 @@ class Pyannote:
 
     @staticmethod
     def device_of(options: DiarizationOptions) -> str:
+        """See `pipeline.diarization.Engine`."""
         import torch
 
         if options.device != "auto":
@@ -119,9 +120,11 @@ class Pyannote:
 
     @staticmethod
     def name_of(checkpoint: str) -> str:
+        """See `pipeline.diarization.Engine`."""
         return f"pyannote {checkpoint}"
 
     def diarize(self, sound: Samples | Audio) -> Diarization:
+        """See `pipeline.diarization.Engine`."""
         parts, inferred = self.parts(sound), []
         while batch := list(islice(parts, self.batch_size)):
             inferred += self.infer(batch)
@@ -133,12 +136,14 @@ class Pyannote:
         return self._pipeline.cutter.cut(sound) if length >= SHORTEST else iter(())
 
     def infer(self, parts: "Sequence[Window]") -> "list[WindowOutput]":
+        """See `pipeline.diarization.Engine`."""
         try:
             return list(self._pipeline.infer(parts))
         except (RuntimeError, ValueError, MemoryError) as error:
             raise EngineError(f"Diarization failed ({type(error).__name__}).") from error
 
     def finalize(self, inferred: "Sequence[WindowOutput]") -> Diarization:
+        """See `pipeline.diarization.Engine`."""
         if not inferred:
             return Diarization((), {}, self.name)
         try:
@@ -173,6 +178,7 @@ class Pyannote:
         return made and replace(made, agreement=_agreement(vectors))
 
     def voices(self, spoken: Sequence[Samples]) -> list[Voiceprint | None]:
+        """See `pipeline.diarization.Engine`."""
         least = self._pipeline._embedding.min_num_samples
         return [self._made(self._embed(one), len(one) / SAMPLE_RATE) if len(one) >= least else None for one in spoken]
 

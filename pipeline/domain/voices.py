@@ -1,4 +1,4 @@
-"""What members sound like, learned from their calls."""
+"""What members sound like, learnt from their calls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Standing(StrEnum):
 
     ENROLLED = "taught"  # the value that is stored
     WAITING = "waiting"  # good, but too few calls agree as yet
-    QUARANTINED = "quarantined"  # kept, with the reason, and not learned from
+    QUARANTINED = "quarantined"  # kept, with the reason, and not learnt from
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Profile:
 
 
 class VoicePolicy(Protocol):
-    """What is learned from voices; `pipeline.speakers.policy.Voices` is the one."""
+    """What is learnt from voices; `pipeline.speakers.policy.Voices` is the one."""
 
     def centroids(self, samples: Sequence[VoiceSample]) -> tuple[Centroid, ...]:
         """What a member sounds like by their own calls, apart from all others; empty while too few agree."""

@@ -263,6 +263,8 @@ def parse_allowed(entry: str) -> AllowRule:
         text, port = bracketed[1], int(bracketed[2]) if bracketed[2] else None
     elif text.count(":") == 1:
         text, _, digits = text.partition(":")
+        if not digits.isdecimal():
+            raise ValueError(f"{entry!r} is neither a host name, nor an address, nor a network")
         port = int(digits)
     try:
         return AllowRule(None, ipaddress.ip_network(text, strict=False), port)

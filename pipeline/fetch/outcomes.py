@@ -98,6 +98,7 @@ def _broke_off(error: Exception) -> bool:
 
 
 def is_tls(error: BaseException | None) -> bool:
+    """Whether TLS is the cause of an error."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -280,6 +280,7 @@ def _changes(before: Piece, after: Piece, other: Sequence[Piece]) -> tuple[float
 
 
 def _painted(own: Sequence[Label], passages: Sequence[Passage]) -> tuple[Label, ...]:
+    """The labels with the passages in them."""
     painted: list[Label] = []
     for label in own:
         if label.kind is not LabelKind.SPEECH:

@@ -13,6 +13,8 @@ COMMANDS = (
         "Run",
     ),
     Entry("up", "serve_app.cli.up:up", "Start or join Ray, migrate the database, serve calls.", "Run"),
+    Entry("status", "serve_app.cli.status:status", "Is the service up, and where; what waits.", "Run"),
+    Entry("down", "serve_app.cli.down:down", "Stop the service of this machine, losing nothing.", "Run"),
     Entry("migrate", "serve_app.cli.migrate:migrate", "Bring the database up to date, before `serve deploy`.", "Run"),
     Entry(
         "doctor",

@@ -13,7 +13,7 @@ ADVICE = {
     "recording_encoded": "The sender's server uses a compression that was not requested; fix that; then: " + AGAIN,
     "credentials_refused": "The workspace's credentials for this host are wrong or expired. Replace them; then retry.",
     "redirect_insecure": "The sender's server redirects from https to http, which is not followed. Fix it there.",
-    "recording_gone": "The sender deleted it. Only the sender can submit it again, under another URL.",
+    "recording_gone": "It is gone from where it was. Only the sender can submit it again, under another URL.",
     "recording_error": "The sender's server refused; the message has its answer. " + SENDER,
     "secret_sealed": "Set SWITCHBOARD_SECRETS_KEYS as the message says, on every node; then: " + AGAIN,
     "too_many_redirects": "Open the URL yourself, and have the sender give the address that it leads to.",

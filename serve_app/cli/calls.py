@@ -136,7 +136,7 @@ def reseal(json_: Json = False) -> None:
 
     Example:
 
-      SWITCHBOARD_SECRETS_KEYS='["NEW", "OLD"]' switchboard calls reseal
+      SWITCHBOARD_SECRETS_KEYS=NEW,OLD switchboard calls reseal
     """
     from db import resealing
     from serve_app.settings import Settings
@@ -148,7 +148,7 @@ def reseal(json_: Json = False) -> None:
             "`openssl rand -base64 32` makes a key; set it on every node.",
         )
 
-    done = state.run(lambda database: resealing.reseal(database, sealer))
+    done = state.run(lambda database: resealing.reseal(database, sealer), writes=True)
     if json_:
         print_json({"resealed": done.changed, "unopened": done.unopened})
     else:

@@ -41,14 +41,6 @@ def print_json(data: Any) -> None:
     print(json.dumps(plain(data), indent=2, ensure_ascii=False))
 
 
-def print_done(data: Any, as_json: bool, sentence: str) -> None:
-    """Print what a command did: a sentence, or `data` as JSON."""
-    if as_json:
-        print_json(data)
-    else:
-        out().print(sentence, markup=False, soft_wrap=True)
-
-
 def plain(value: Any) -> Any:
     """The JSON-able form: dataclasses as objects, times in ISO 8601, UUIDs as text, numpy and enum values unwrapped."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

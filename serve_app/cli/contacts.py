@@ -8,7 +8,7 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, err, out, print_done, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.workspaces import given
 
@@ -66,8 +66,11 @@ def add(
         except ValueError as error:
             raise CommandError(f"{error}.", NUMBERS, USAGE) from error
 
-    made = names.run(workspace, work)
-    print_done(made, json_, f"Created contact {name!r}: {made.contact_id}")
+    made = names.run(workspace, work, writes=True)
+    if json_:
+        print_json(made)
+    else:
+        out().print(f"Created contact {name!r}: {made.contact_id}", markup=False, soft_wrap=True)
 
 
 Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The contact.")]
@@ -102,7 +105,7 @@ def update(
         except ValueError as error:
             raise CommandError(f"{error}.", NUMBERS, USAGE) from error
 
-    changed = names.run(workspace, work)
+    changed = names.run(workspace, work, writes=True)
     if json_:
         print_json(changed)
     else:
@@ -126,8 +129,11 @@ def remove(contact: Named, workspace: names.Workspace = None, json_: Json = Fals
         await directory.remove_contact(database, home.workspace_id, UUID(found.contact_id))
         return found
 
-    gone = names.run(workspace, work)
-    print_done({"removed": gone}, json_, f"Removed contact {gone.name!r}.")
+    gone = names.run(workspace, work, writes=True)
+    if json_:
+        print_json({"removed": gone})
+    else:
+        out().print(f"Removed contact {gone.name!r}.", markup=False, soft_wrap=True)
 
 
 @app.command("list")
@@ -185,7 +191,7 @@ def import_(
             added += 1
         return added, refused
 
-    added, refused = names.run(workspace, work)
+    added, refused = names.run(workspace, work, writes=True)
     skipped = len(rows) - added - len(refused)
     if json_:
         print_json({"added": added, "skipped": skipped, "refused": refused})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, err, moment, out, print_done, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -69,10 +69,14 @@ def add(
     if sum((user is not None, bearer, header is not None)) != 1:
         raise CommandError("Which kind of credential is it?", "Give one of --user, --bearer and --header.", USAGE)
     server = _server(host)
-    sealer = Settings().sealer()
     new = NewCredential("basic" if user else "bearer" if bearer else "header", user or header, _secret(secret_env))
     try:
-        replaced = names.run(workspace, lambda database, home: put(database, home.workspace_id, server, new, sealer))
+        # The database first: the sealer's key is made in its folder, and none where a command is refused.
+        replaced = names.run(
+            workspace,
+            lambda database, home: put(database, home.workspace_id, server, new, Settings().sealer()),
+            writes=True,
+        )
     except CredentialUnfit as error:
         raise CommandError(str(error), "", USAGE) from None
     if json_:
@@ -80,7 +84,7 @@ def add(
     else:
         done = "Replaced" if replaced else "Stored"
         out().print(f"{done} the credential of {server.host}, port {server.port} ({new.kind}).", markup=False)
-    if not sealer.seals:
+    if not Settings().sealer().seals:
         err().print(
             "It is stored unsealed: set SWITCHBOARD_SECRETS_KEYS (`openssl rand -base64 32` makes a key), then "
             "`switchboard credentials reseal`.",
@@ -99,8 +103,10 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
     from db.credentials import list_credentials
     from serve_app.settings import Settings
 
+    found = names.run(
+        workspace, lambda database, home: list_credentials(database, home.workspace_id, Settings().sealer())
+    )
     sealer = Settings().sealer()
-    found = names.run(workspace, lambda database, home: list_credentials(database, home.workspace_id, sealer))
 
     def row(one: "CredentialInfo") -> tuple[str, ...]:
         sealed = "no" if not sealer.seals else "yes" if one.fresh else "reseal"
@@ -121,7 +127,9 @@ def remove(host: Host, workspace: names.Workspace = None, json_: Json = False) -
     from db import credentials
 
     server = _server(host)
-    removed = names.run(workspace, lambda database, home: credentials.remove(database, home.workspace_id, server))
+    removed = names.run(
+        workspace, lambda database, home: credentials.remove(database, home.workspace_id, server), writes=True
+    )
     if json_:
         print_json({"host": server.host, "port": server.port, "removed": removed})
     elif removed:
@@ -142,9 +150,15 @@ def reseal(workspace: names.Workspace = None, json_: Json = False) -> None:
     from db import credentials
     from serve_app.settings import Settings
 
-    sealer = Settings().sealer()
-    changed = names.run(workspace, lambda database, home: credentials.reseal(database, home.workspace_id, sealer))
-    print_done({"resealed": changed}, json_, f"{changed} resealed.")
+    changed = names.run(
+        workspace,
+        lambda database, home: credentials.reseal(database, home.workspace_id, Settings().sealer()),
+        writes=True,
+    )
+    if json_:
+        print_json({"resealed": changed})
+    else:
+        out().print(f"{changed} resealed.")
 
 
 def _server(named: str) -> "Server":

@@ -43,7 +43,8 @@ def explain(error: Exception) -> Explanation:
         return _database(error)
     if isinstance(error, call_errors.CallError):
         advice = "Trying again later may help." if error.retryable else ""
-        return Explanation(f"{error.message} ({error.code})", advice, FAILED)
+        code = "" if error.code == "service_error" else f" ({error.code})"  # codes are those of failed calls
+        return Explanation(f"{error.message}{code}", advice, FAILED)
     return _of_library(error) or Explanation(
         f"{type(error).__name__}: {error}",
         "This was not foreseen: `switchboard --debug ...` shows where it happened; `switchboard doctor` may say why.",
@@ -54,7 +55,7 @@ def explain(error: Exception) -> Explanation:
 def _of_library(error: Exception) -> Explanation | None:
     """Errors of libraries are told by name, so that none of them is imported only to be compared with."""
     names = {f"{kind.__module__.split('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
-    if "pydantic_core.ValidationError" in names:
+    if names & {"pydantic_core.ValidationError", "pydantic_settings.SettingsError"}:
         return _settings(error)
     if names & DATABASE_AWAY:
         return _database(error)
@@ -77,12 +78,14 @@ def _database(error: Exception) -> Explanation:
 
 
 def _settings(error: Exception) -> Explanation:
-    title = str(getattr(error, "title", ""))
-    faults = error.errors(include_input=False, include_url=False) if hasattr(error, "errors") else []
+    title = str(getattr(error, "title", "Settings"))
     if title == "Settings":
-        lines = [f"SWITCHBOARD_{'__'.join(str(part) for part in f['loc']).upper()}: {f['msg']}" for f in faults]
+        from serve_app import settings
+
+        lines = [f"{variable}: {told}" for variable, told in settings.faults(error).items()]  # type: ignore[arg-type]
     else:
-        lines = [f"{'.'.join(str(part) for part in f['loc'])}: {f['msg']}" for f in faults]
+        found = error.errors(include_input=False, include_url=False)  # type: ignore[attr-defined]
+        lines = [f"{'.'.join(str(part) for part in f['loc'])}: {f['msg']}" for f in found]
     return Explanation(
         f"{title or 'Input'} cannot be used.\n  " + "\n  ".join(lines), "Fix or unset these settings.", USAGE
     )

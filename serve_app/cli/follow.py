@@ -18,12 +18,15 @@ from serve_app.cli.render.call import STATE_STYLES, where_it_stands
 if TYPE_CHECKING:
     from db.database import Database
     from db.views import CallRecord
+    from serve_app.settings import Settings
 
 POLL_SECONDS = 0.5
 ENDED = ("completed", "failed")
 
 
-def follow_calls(call_ids: Sequence[UUID], key: str, timeout: float) -> "list[CallRecord]":
+def follow_calls(
+    call_ids: Sequence[UUID], key: str, timeout: float, settings: "Settings | None" = None
+) -> "list[CallRecord]":
     """Show progress on stderr until all have ended; their records in the order asked for.
 
     The calls are read from the database, in the workspace of `key`. Raises `CommandError` when some have not ended
@@ -36,7 +39,7 @@ def follow_calls(call_ids: Sequence[UUID], key: str, timeout: float) -> "list[Ca
         sender = await keys.find(database, key)
         return await follow(database, call_ids, sender.workspace_id if sender else None, timeout, err())
 
-    return state.run(work, start=False)
+    return state.run(work, settings=settings)
 
 
 async def follow(

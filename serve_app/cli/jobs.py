@@ -230,7 +230,7 @@ def _retry(job_ids: list[UUID]) -> "list[Retried]":
         done = [await failed.retry(database, job_id) for job_id in job_ids]
         return [one for one in done if one is not None]
 
-    return state.run(work)
+    return state.run(work, writes=True)
 
 
 def _waiting(workspace: str | None, code: str | None, since: str | None, ids: list[UUID] | None) -> "list[WaitingJob]":
@@ -252,7 +252,7 @@ def _try_now(due: "list[WaitingJob]") -> set[UUID]:
 
         return {job.job_id for job in due if await waiting.try_now(database, job.job_id)}
 
-    return state.run(work)
+    return state.run(work, writes=True)
 
 
 def _tell_tried(due: "list[WaitingJob]", tried: set[UUID], dry_run: bool, json_: bool) -> None:

@@ -89,7 +89,7 @@ def create(
         example = teams[0] if teams else await names.team(database, home.workspace_id, names.DEFAULT, create=True)
         return info, secret, home, example.team_id
 
-    info, secret, home, example_team = state.run(work)
+    info, secret, home, example_team = state.run(work, writes=True)
     line = curl(secret, example_team) if "submit" in scopes else None
     if json_:
         print_json({"key": plain(info), "secret": secret, "curl": line})
@@ -119,6 +119,7 @@ def _future(text: str | None) -> datetime | timedelta | None:
 
 def curl(secret: str, team_id: UUID | None) -> str:
     """A line that announces a call with the key; `team_id` where the key is workspace-wide."""
+    from serve_app.cli import this_machine
     from serve_app.settings import Settings
 
     body = {
@@ -129,7 +130,7 @@ def curl(secret: str, team_id: UUID | None) -> str:
         **({"teamId": str(team_id)} if team_id else {}),
     }
     return (
-        f"curl -i {Settings().base_url}/submit \\\n"
+        f"curl -i {this_machine.url_of(Settings())}/submit \\\n"
         f"  -H 'Authorization: Bearer {secret}' -H 'Content-Type: application/json' \\\n"
         f"  -d '{json.dumps(body)}'"
     )
@@ -207,7 +208,7 @@ def rotate(
 
         return await keys.rotate(database, wanted, timedelta() if now else left)
 
-    done = state.run(work)
+    done = state.run(work, writes=True)
     if done is None:
         raise CommandError(f"No valid key has the id {wanted}.", "`switchboard keys list` shows the keys.", FAILED)
     old, new, secret = done
@@ -244,7 +245,7 @@ def update(
 
         return await keys.set_channels_swapped(database, wanted, channels_swapped)
 
-    changed = state.run(work)
+    changed = state.run(work, writes=True)
     if changed is None:
         raise CommandError(f"No key has the id {wanted}.", "`switchboard keys list` shows the keys.", FAILED)
     if json_:
@@ -267,7 +268,7 @@ def revoke(
     from db import keys
 
     wanted = names.need_uuid(key_id, "`switchboard keys list` shows the ids; a secret is not an id.")
-    revoked = state.run(lambda database: keys.revoke(database, wanted))
+    revoked = state.run(lambda database: keys.revoke(database, wanted), writes=True)
     if json_:
         print_json({"key_id": str(wanted), "revoked": revoked})
     elif revoked:

@@ -50,7 +50,7 @@ def add(
         group = await names.team_id(database, home.workspace_id, team)
         return await directory.add_member(database, home.workspace_id, name, user_id, group, alias or ())
 
-    made = names.run(workspace, work)
+    made = names.run(workspace, work, writes=True)
     say_made("member", made, made.user_id, json_)
 
 
@@ -87,7 +87,7 @@ def update(
             changes["team_id"] = await names.team_id(database, home.workspace_id, team)
         return await directory.update_member(database, found, changes)
 
-    changed = names.run(workspace, work)
+    changed = names.run(workspace, work, writes=True)
     if json_:
         print_json(changed)
     else:
@@ -112,7 +112,7 @@ def remove(member: Named, workspace: names.Workspace = None, json_: Json = False
         await directory.remove_member(database, found)
         return found
 
-    gone = names.run(workspace, work)
+    gone = names.run(workspace, work, writes=True)
     if json_:
         print_json({"removed": gone})
     else:

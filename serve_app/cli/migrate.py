@@ -15,6 +15,6 @@ def migrate() -> None:
     from serve_app.settings import Settings
 
     settings = Settings()
-    state.database_url(settings)
+    state.database_url(settings, writes=True)
     which = "SWITCHBOARD_DATABASE_URL" if settings.database_url else f"embedded in {settings.data_dir}"
     out().print(f"The database is up to date ({which}).", markup=False, soft_wrap=True)

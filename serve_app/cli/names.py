@@ -38,20 +38,20 @@ Team = Annotated[
 ]
 
 
-def run(named: str | None, work: "Callable[[Database, directory.Workspace], Awaitable[T]]") -> T:
+def run(named: str | None, work: "Callable[[Database, directory.Workspace], Awaitable[T]]", writes: bool = False) -> T:
     """As `state.run`; `work` is given the workspace called `named` as well."""
 
     async def within(database: "Database") -> T:
         return await work(database, await workspace(database, named))
 
-    return state.run(within)
+    return state.run(within, writes)
 
 
 async def workspace(database: "Database", named: str | None, create: bool = False) -> "directory.Workspace":
     """The workspace called `named`; without a name the only one.
 
     With `create`, a name that is not taken yet, or "default" where there is no workspace at all, is created, and
-    stderr says so; a name that looks like a misspelled one is refused.
+    stderr says so; a name that looks like a misspelt one is refused.
     """
     from db import directory
 

@@ -20,6 +20,8 @@ from pipeline.domain.stage import Stage
 from pipeline.errors import CallError
 from serve_app.cli.console import Json, err, out, plain, print_json
 from serve_app.cli.errors import FAILED, USAGE, CommandError, explain
+from serve_app.cli.places import check_place
+from serve_app.intake.values import MAX_NUMBER
 
 if TYPE_CHECKING:
     from pipeline.process import Outcome
@@ -72,7 +74,12 @@ def process(
     """
     if second and len(files) > 1:
         raise CommandError("--second belongs to one call, but several files were given.", "", USAGE)
+    for number in (from_number, to_number):
+        if not 1 <= len(number) <= MAX_NUMBER:
+            raise CommandError(f"--from and --to take 1 to {MAX_NUMBER} characters.", "", USAGE)
+    check_place(country, time_zone)
     settings = _settings(model, pipeline)
+    _check_models(settings)
     err().print(
         f"Recognition: {settings.asr.model} ({settings.asr.engine}), diarization: {settings.diarization.pipeline}",
         style="dim",
@@ -192,6 +199,19 @@ def _settings(model: str | None, pipeline: str | None) -> "Settings":
     if pipeline:
         diarization = type(diarization).model_validate({**diarization.model_dump(), "pipeline": pipeline})
     return settings.model_copy(update={"asr": asr, "diarization": diarization})
+
+
+def _check_models(settings: "Settings") -> None:
+    """Raise `CommandError` (2) for a model that there cannot be."""
+    from pipeline import asr, diarization
+    from pipeline.checkpoints.resolve import check_name
+    from pipeline.errors import CheckpointMissing
+
+    try:
+        check_name(settings.asr.model, asr.engine_class(settings.asr).CHECKPOINTS)
+        check_name(settings.diarization.pipeline, diarization.engine_class(settings.diarization).CHECKPOINTS)
+    except CheckpointMissing as error:
+        raise CommandError(error.message, "", USAGE) from None
 
 
 def _workers(settings: "Settings") -> "LocalWorkers":

@@ -77,10 +77,9 @@ def queue(
 
       switchboard queue --json
     """
-    from db import queue as waiting
     from serve_app.settings import Settings
 
-    view = view_of(*state.run(waiting.lanes), Settings(), team)
+    view = load(Settings(), team)
     if json_:
         print_json(view)
     else:
@@ -157,12 +156,24 @@ def _team(lane: "Lane", backlog: "Backlog") -> TeamLine:
     )
 
 
-def render(view: QueueView) -> None:
-    """For people."""
-    out().print(
+def load(settings: "Settings", team: str | None = None) -> QueueView:
+    """The queue of the settings' database."""
+    from db import queue as waiting
+
+    return view_of(*state.run(waiting.lanes, settings=settings), settings, team)
+
+
+def headline(view: QueueView) -> str:
+    """All of it in one sentence."""
+    return (
         f"{view.waiting_calls} calls waiting, {view.running_calls} running, {view.later_calls} to be retried later: "
         f"{duration(view.audio_seconds)} of audio, done in about {duration(view.drain_seconds)}."
     )
+
+
+def render(view: QueueView) -> None:
+    """For people."""
+    out().print(headline(view))
     lines = table("!stage", "!calls", "audio that waits", "!replicas", "!done in", "!replica time for an hour", "!cost")
     for stage in view.stages:
         lines.add_row(

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from serve_app.cli.errors import UNREACHABLE, CommandError
+from serve_app.cli.errors import FAILED, UNREACHABLE, CommandError
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -15,36 +15,43 @@ T = TypeVar("T")
 Work = Callable[["Database"], Awaitable[T]]
 
 
-def run(work: Work[T], start: bool = True) -> T:
+def run(work: Work[T], writes: bool = False, settings: "Settings | None" = None) -> T:
     """Open the database of the settings, do `work` with it, close it.
 
-    The embedded PostgreSQL of the data folder is started if it is not running, and keeps running; a database without
-    this version's schema is migrated. With `start` False neither is done: `CommandError` (3) where no database runs.
+    Reading starts, creates and migrates nothing: `CommandError` (3) where no database of this version runs. With
+    `writes` the embedded PostgreSQL of the data folder is started if it is not running, which is said, and keeps
+    running; a database without this version's schema is migrated.
     """
     from serve_app.settings import Settings
 
-    return asyncio.run(_opened(database_url(Settings(), start), work))
+    return asyncio.run(_opened(database_url(settings or Settings(), writes), work))
 
 
-def database_url(settings: "Settings", start: bool = True) -> str:
-    """The URL of a database that is ready to be used."""
-    url = _embedded(settings, start) if settings.database_url is None else settings.require_database_url()
-    if start:
+def database_url(settings: "Settings", writes: bool = False) -> str:
+    """The URL of a database that is ready to be used, as `run` says."""
+    from db import migrate
+
+    url = settings.database_url or running_embedded(settings)
+    if url is None and not writes:
+        raise _not_running(settings)
+    if url is None:
+        url = _start(settings)
+    if writes:
         _migrate(url)
+    elif not migrate.is_current(url):
+        raise CommandError(
+            "The database has the schema of another version of Switchboard.",
+            "`switchboard migrate` brings an older one up to date; `switchboard up` does it too.",
+            UNREACHABLE,
+        )
     return url
 
 
 def running_embedded(settings: "Settings") -> str | None:
     """The URL of the data folder's PostgreSQL if it runs; starts nothing."""
-    import psutil
-
     from db import embedded
 
-    try:
-        pid = int((Path(settings.data_dir).expanduser() / "cluster" / "postmaster.pid").read_text().split("\n", 1)[0])
-    except (OSError, ValueError):
-        return None
-    return embedded.start(settings.data_dir) if psutil.pid_exists(pid) else None
+    return embedded.running(settings.data_dir)
 
 
 async def _opened(url: str, work: Work[T]) -> T:
@@ -54,21 +61,56 @@ async def _opened(url: str, work: Work[T]) -> T:
         return await work(database)
 
 
-def _embedded(settings: "Settings", start: bool) -> str:
+def _not_running(settings: "Settings") -> CommandError:
+    """What says that no database runs here, and where one does."""
+    from serve_app.service import data_folder
+
+    if elsewhere := service_elsewhere(settings):
+        return elsewhere
+    if forgotten := data_folder.forgotten(settings):
+        return CommandError(forgotten, "", UNREACHABLE)
+    what = "No database runs" if data_folder.has_database(settings.data_dir) else "There is no database yet"
+    return CommandError(
+        f"{what} in {settings.data_dir}.",
+        "`switchboard up` starts the service with its database; for a server of your own set SWITCHBOARD_DATABASE_URL.",
+        UNREACHABLE,
+    )
+
+
+def service_elsewhere(settings: "Settings") -> CommandError | None:
+    """What says that a service of this user keeps its data in another folder, where the settings' has no database."""
+    from db import embedded
+    from serve_app.service import data_folder, run_folder
+
+    if data_folder.has_database(settings.data_dir):
+        return None
+    for service in run_folder.running():
+        folder = service.facts.get("data_dir")
+        if folder and folder != str(settings.data_dir) and embedded.running(Path(folder)):
+            return CommandError(
+                f"The service at {service.facts.get('url')} keeps its data in {folder}; {settings.data_dir} has no "
+                "database.",
+                f"Set SWITCHBOARD_DATA_DIR={folder} to use it; `switchboard up` would start a second service.",
+                UNREACHABLE,
+            )
+    return None
+
+
+def _start(settings: "Settings") -> str:
     from db import embedded
     from serve_app.cli.console import err
+    from serve_app.service import data_folder
 
-    url = running_embedded(settings)
-    if url is not None:
-        return url
-    if not start:
-        raise CommandError(
-            f"No database: SWITCHBOARD_DATABASE_URL is not set and no PostgreSQL runs in {settings.data_dir}.",
-            "Start the service with `switchboard up`, or name its database in SWITCHBOARD_DATABASE_URL.",
-            UNREACHABLE,
-        )
-    with err().status("Starting the embedded PostgreSQL ..."):
-        return embedded.start(settings.data_dir)
+    if elsewhere := service_elsewhere(settings):
+        raise elsewhere
+    if forgotten := data_folder.forgotten(settings):
+        raise CommandError(forgotten, "", FAILED)
+    err().print(
+        f"Starting the embedded PostgreSQL in {settings.data_dir}. It keeps running; `switchboard down` stops it.",
+        markup=False,
+        soft_wrap=True,
+    )
+    return embedded.start(settings.data_dir)
 
 
 def _migrate(url: str) -> None:

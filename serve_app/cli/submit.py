@@ -11,13 +11,15 @@ from uuid import UUID, uuid4
 
 import typer
 
+from pipeline.fetch import handed_in
+from serve_app.cli import this_machine
 from serve_app.cli.console import Json, err, out, plain, print_json
 from serve_app.cli.errors import FAILED, UNREACHABLE, USAGE, CommandError
 from serve_app.cli.file_server import FileServer
+from serve_app.cli.names import need_uuid
 from serve_app.cli.problems import Problem, read_problem, show_problem
 
 REQUEST_TIMEOUT = 30.0  # seconds for one answer of /submit
-LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,17 @@ def submit(
         typer.Option(
             envvar="SWITCHBOARD_URL",
             show_envvar=True,
-            show_default="http://127.0.0.1:8000",
+            show_default="the service of this machine",
             help="Base URL of the service, to which /submit is added.",
         ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(envvar="SWITCHBOARD_API_KEY", show_envvar=True, help="API key with scope `submit`.")
+        str | None,
+        typer.Option(
+            envvar="SWITCHBOARD_API_KEY",
+            show_envvar=True,
+            help="API key with scope `submit`; not needed for a service of yours on this machine.",
+        ),
     ] = None,
     second: Annotated[
         str | None, typer.Option(metavar="FILE|URL", help="Recording of the other party, if each leg has its own file.")
@@ -59,7 +66,9 @@ def submit(
         bool | None, typer.Option("--outgoing/--incoming", help="Who placed the call.", show_default="inferred")
     ] = None,
     duration: Annotated[int | None, typer.Option(min=0, help="Length of the call in seconds.")] = None,
-    team: Annotated[str | None, typer.Option(help="teamId; a workspace-wide key needs it.")] = None,
+    team: Annotated[
+        str | None, typer.Option(help="teamId, which a workspace-wide key needs; of a service on this machine a name.")
+    ] = None,
     user: Annotated[str | None, typer.Option(help="userId of the member who handled the call.")] = None,
     call_id: Annotated[
         str | None,
@@ -70,15 +79,20 @@ def submit(
     ] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the service to fetch and to process.")] = 900.0,
     serve_host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address of this machine that local files are served on.")
-    ] = "127.0.0.1",
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Address of this machine on which files are served to a service elsewhere.",
+            show_default="127.0.0.1",
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Submit calls to a running service.
 
-    A URL is sent as it is. A local file is served by a small HTTP server of this command until the service has
-    fetched it: only the named files, under random paths. Without any recording, the call is announced (first phase);
-    submit its recording later under the same --call-id.
+    A URL is sent as it is. A local file is handed to the service if that is yours and on this machine. To any other,
+    this command serves it by a small HTTP server until it has been fetched: only the named files, under random paths.
+    Without any recording, the call is announced (first phase); submit its recording later under the same --call-id.
 
     Examples:
 
@@ -88,8 +102,16 @@ def submit(
 
       switchboard submit https://pbx.example.com/recordings/17.mp3 --team 5f0c... --key sb_...
     """
+    from serve_app.settings import Settings
+
     names = recordings or []
     _refuse_contradictions(names, second, call_id)
+    local = [name for name in (*names, second) if name and not _is_url(name)]
+    _check_files(local)
+    service = this_machine.find(Settings(), url)
+    url = str(service.facts["url"]) if service else url or Settings().base_url
+    if service is not None and service.has_database:
+        key, team = this_machine.key_and_team(service, key, team)
     key = _require_key(key)
     described = {
         "from": from_number,
@@ -100,14 +122,12 @@ def submit(
         "teamId": team,
         "userId": user,
     }
-    url = url or _own_service()
-    local = [name for name in (*names, second) if name and not _is_url(name)]
-    _check_files(local)
-    with FileServer(serve_host) if local else nullcontext() as file_server:
-        sent = send(url, key, _bodies(names, second, call_id, described, file_server))
+    folder = service.handed_in if service and serve_host is None else None
+    with FileServer(serve_host or "127.0.0.1") if local and folder is None else nullcontext() as file_server:
+        sent = _submit(url, key, _bodies(names, second, call_id, described, file_server or folder), folder)
         if not json_:
             show(sent)
-        records = _stay(sent, file_server, key, url, wait, timeout)
+        records = _stay(sent, file_server, key, url, wait, timeout, service)
     if json_:
         print_json([_as_json(one, records) for one in sent])
     else:
@@ -132,6 +152,8 @@ def _any_failed(sent: Sequence[Sent], records: Sequence[Any]) -> bool:
 def _refuse_contradictions(names: Sequence[str], second: str | None, call_id: str | None) -> None:
     if (second or call_id) and len(names) > 1:
         raise CommandError("--second and --call-id describe one call, but several recordings were given.", "", USAGE)
+    if call_id:
+        need_uuid(call_id, "--call-id takes the call's UUID.")
     if second and not names:
         raise CommandError("--second needs the sender's own recording before it.", "", USAGE)
 
@@ -151,13 +173,26 @@ def _bodies(
     second: str | None,
     call_id: str | None,
     described: dict[str, Any],
-    file_server: FileServer | None,
+    way: FileServer | Path | None,
 ) -> list[tuple[str, dict[str, Any]]]:
-    """The name and body of each submission; without a recording, of one announcement."""
-    return [
-        (name or "announcement", _body(described, call_id, _address(name, file_server), _address(second, file_server)))
-        for name in names or (None,)
-    ]
+    """The name and body of each submission; without a recording, of one announcement. `way`: of local files."""
+    bodies = []
+    for name in names or (None,):
+        own = call_id or str(uuid4())
+        body = {"callId": own, "recordingUrl": _address(name, own, way), "recordingUrl2": _address(second, own, way)}
+        body |= described
+        bodies.append((name or "announcement", {field: value for field, value in body.items() if value is not None}))
+    return bodies
+
+
+def _submit(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]], folder: Path | None) -> list[Sent]:
+    """As `send`; what was handed in to `folder` for a submission that was refused is removed again."""
+    sent = send(url, key, bodies)
+    for one in sent:
+        for field in ("recordingUrl", "recordingUrl2"):
+            if folder is not None and one.problem and handed_in.is_handed_in(one.body.get(field, "")):
+                handed_in.withdraw(folder, one.body[field], UUID(one.call_id))
+    return sent
 
 
 def send(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]]) -> list[Sent]:
@@ -200,7 +235,13 @@ def show(sent: Sequence[Sent]) -> None:
 
 
 def _stay(
-    sent: Sequence[Sent], file_server: FileServer | None, key: str, url: str, wait: bool, timeout: float
+    sent: Sequence[Sent],
+    file_server: FileServer | None,
+    key: str,
+    url: str,
+    wait: bool,
+    timeout: float,
+    service: this_machine.LocalService | None,
 ) -> list[Any]:
     """Wait until files are fetched or, with `wait`, until the calls have ended; return their records."""
     from serve_app.cli.follow import follow_calls
@@ -211,7 +252,8 @@ def _stay(
     if file_server is not None and _service_is_here(url):
         _warn_of_guard(file_server)
     if wait:
-        return follow_calls([UUID(one.call_id) for one in accepted], key, timeout)
+        settings = service.settings if service else None
+        return follow_calls([UUID(one.call_id) for one in accepted], key, timeout, settings)
     if file_server is not None:
         _wait_for_fetch(file_server, timeout)
     return []
@@ -237,31 +279,19 @@ def _warn_of_guard(file_server: FileServer) -> None:
     from serve_app.settings import Settings
 
     allowed = Settings().fetch.allowed_hosts
-    if not any(entry.split(":")[0] in (file_server.host, *LOCAL) or "/" in entry for entry in allowed):
+    if not any(entry.split(":")[0] in (file_server.host, *this_machine.LOCAL) or "/" in entry for entry in allowed):
         err().print(
             f"[yellow]The service fetches from {file_server.host} only if its settings allow it: inside your own "
             f"network it fetches from named hosts only. Start it with\n"
-            f"""  SWITCHBOARD_FETCH__ALLOWED_HOSTS='["{file_server.host}"]' switchboard up[/]""",
+            f"  SWITCHBOARD_FETCH__ALLOWED_HOSTS={file_server.host} switchboard up[/]",
             soft_wrap=True,
         )
-
-
-def _own_service() -> str:
-    """Where the settings of this machine put the service."""
-    from serve_app.settings import Settings
-
-    return Settings().base_url
 
 
 def _service_is_here(url: str) -> bool:
     from urllib.parse import urlsplit
 
-    return urlsplit(url).hostname in LOCAL
-
-
-def _body(described: dict[str, Any], call_id: str | None, first: str | None, second: str | None) -> dict[str, Any]:
-    body = {"callId": call_id or str(uuid4()), "recordingUrl": first, "recordingUrl2": second, **described}
-    return {name: value for name, value in body.items() if value is not None}
+    return urlsplit(url).hostname in this_machine.LOCAL
 
 
 def _is_url(name: str) -> bool:
@@ -274,12 +304,15 @@ def _check_files(names: Sequence[str]) -> None:
         raise CommandError(f"No such file: {', '.join(absent)}", "A recording is a file or a URL (https://...).", USAGE)
 
 
-def _address(name: str | None, file_server: FileServer | None) -> str | None:
-    """The URL of a recording; `file_server` serves it if it is a local file."""
+def _address(name: str | None, call_id: str, way: FileServer | Path | None) -> str | None:
+    """The URL of a recording; of a local file, the one under which it is handed in or served."""
     if name is None or _is_url(name):
         return name
-    assert file_server is not None
-    return file_server.add(Path(name).resolve())
+    file = Path(name).resolve()
+    if isinstance(way, Path):
+        return handed_in.hand_in(way, file, UUID(call_id))
+    assert way is not None
+    return way.add(file)
 
 
 def _as_json(one: Sent, records: Sequence[Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def create(
 
         return await directory.create_team(database, home.workspace_id, name, channels_swapped=channels_swapped)
 
-    made = names.run(workspace, work)
+    made = names.run(workspace, work, writes=True)
     say_made("team", made, made.team_id, json_)
 
 
@@ -75,7 +75,7 @@ def update(
 
         return await directory.update_team(database, await names.team(database, home.workspace_id, team), changes)
 
-    changed = names.run(workspace, work)
+    changed = names.run(workspace, work, writes=True)
     if json_:
         print_json(changed)
         return
@@ -103,7 +103,7 @@ def remove(team: Named, workspace: names.Workspace = None, yes: Yes = False, jso
         await removal.remove_team(database, home.workspace_id, group.team_id)
         return going
 
-    say_removed("team", team, names.run(workspace, work), json_)
+    say_removed("team", team, names.run(workspace, work, writes=True), json_)
 
 
 @app.command("list")

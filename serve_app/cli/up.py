@@ -126,7 +126,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     )
     console.print(f"  state            {_where(settings)}")
     console.print(f"  recordings       {settings.storage_url}")
-    console.print("  next             switchboard keys create   (then: switchboard submit FILE --key ...)")
+    console.print("  next             switchboard submit FILE --wait   (senders: switchboard keys create)")
 
 
 def _say_engines(problems: dict[str, str], settings: Any) -> None:

@@ -207,14 +207,19 @@ def _change(action: str, call_id: str, workspace: str | None, json_: bool, membe
             return voiceprints.assign(database, call, member, who, policy, home)
         return changes[action](database, call, who, policy, home)
 
-    changed = _of_call(call_id, workspace, change)
+    changed = _of_call(call_id, workspace, change, writes=True)
     if json_:
         print_json(changed)
     else:
         _print(changed)
 
 
-def _of_call(call_id: str, workspace: str | None, ask: "Callable[[Database, UUID, UUID | None], Awaitable[T]]") -> T:
+def _of_call(
+    call_id: str,
+    workspace: str | None,
+    ask: "Callable[[Database, UUID, UUID | None], Awaitable[T]]",
+    writes: bool = False,
+) -> T:
     """Ask about a call of a workspace; without one, about the latest call of that id."""
     from db.voiceprints import NoVoiceprint, UnassignedVoiceprint
 
@@ -224,7 +229,7 @@ def _of_call(call_id: str, workspace: str | None, ask: "Callable[[Database, UUID
         return await ask(database, call, await names.workspace_id(database, workspace))
 
     try:
-        return state.run(work)
+        return state.run(work, writes)
     except NoVoiceprint as error:
         raise CommandError(f"Call {call} has no voiceprint.", WHERE) from error
     except UnassignedVoiceprint as error:

@@ -7,8 +7,9 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, command_group, err, out, plain, print_done, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, out, plain, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
+from serve_app.cli.places import check_place
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -52,9 +53,11 @@ def create_workspace(
     """
     from db import directory
 
-    _check_place(country, time_zone)
+    check_place(country, time_zone)
     _check_terms(term or ())
-    made = state.run(lambda database: directory.create_workspace(database, name, country, time_zone, terms=term or ()))
+    made = state.run(
+        lambda database: directory.create_workspace(database, name, country, time_zone, terms=term or ()), writes=True
+    )
     say_made("workspace", made, made.workspace_id, json_)
 
 
@@ -74,7 +77,7 @@ def update_workspace(
 
       switchboard workspaces update acme --country US --time-zone America/New_York
     """
-    _check_place(country, time_zone)
+    check_place(country, time_zone)
     changes = given(name=name, default_country=country, time_zone=time_zone)
 
     async def work(database: "Database", home: "Workspace") -> "Workspace":
@@ -82,7 +85,7 @@ def update_workspace(
 
         return await directory.update_workspace(database, home.workspace_id, changes)
 
-    changed = names.run(workspace, work)
+    changed = names.run(workspace, work, writes=True)
     if json_:
         print_json(changed)
     else:
@@ -113,7 +116,7 @@ def remove_workspace(
         await removal.remove_workspace(database, home.workspace_id)
         return going
 
-    say_removed("workspace", workspace, names.run(workspace, work), json_)
+    say_removed("workspace", workspace, names.run(workspace, work, writes=True), json_)
 
 
 @app.command("list")
@@ -171,7 +174,7 @@ def terms(
         _check_terms(wanted)
         return home if wanted == home.terms else await directory.set_terms(database, home.workspace_id, wanted)
 
-    home = names.run(workspace, work)
+    home = names.run(workspace, work, writes=bool(given) or replace)
     if json_:
         print_json(home)
     elif home.terms:
@@ -204,7 +207,7 @@ def digits(
 
         return home if keep is None else await directory.set_keep_digits(database, home.workspace_id, keep)
 
-    home = names.run(workspace, work)
+    home = names.run(workspace, work, writes=keep is not None)
     if json_:
         print_json(home)
         return
@@ -256,7 +259,7 @@ def hosts(
         changed = left if remove else [*home.allowed_hosts, *host]
         return await directory.set_allowed_hosts(database, home.workspace_id, changed)
 
-    home = names.run(workspace, work)
+    home = names.run(workspace, work, writes=bool(host))
     if json_:
         print_json(home)
         return
@@ -300,7 +303,7 @@ def priority(
         group = await names.team_id(database, home.workspace_id, team)
         return await directory.set_priority(database, home.workspace_id, value, group, live_seconds)
 
-    found = names.run(workspace, work)
+    found = names.run(workspace, work, writes=value is not None or live_seconds is not None)
     if json_:
         print_json(found)
         return
@@ -331,21 +334,12 @@ def _shortened(terms: Sequence[str], shown: int = 5) -> str:
     return ", ".join(terms[:shown]) + more
 
 
-def _check_place(country: str | None, time_zone: str | None) -> None:
-    from zoneinfo import ZoneInfo
-
-    import phonenumbers
-
-    if country is not None and country not in phonenumbers.SUPPORTED_REGIONS:
-        raise CommandError(f"{country!r} is no country.", "Two capital letters of ISO 3166: DE, US, ES.", USAGE)
-    try:
-        ZoneInfo(time_zone or "UTC")
-    except (ValueError, OSError, LookupError) as error:
-        raise CommandError(f"{time_zone!r} is no time zone.", "An IANA name: Europe/Berlin, UTC.", USAGE) from error
-
-
 def say_made(kind: str, one: Any, identity: UUID, json_: bool) -> None:
-    print_done(one, json_, f"Created {kind} {one.name!r}: {identity}")
+    """Print what was created."""
+    if json_:
+        print_json(one)
+    else:
+        out().print(f"Created {kind} {one.name!r}: {identity}", markup=False, soft_wrap=True)
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -387,4 +381,7 @@ def told(going: "Contents") -> str:
 
 def say_removed(kind: str, name: str, going: "Contents", json_: bool) -> None:
     """Print what went."""
-    print_done({"removed": name, **plain(going)}, json_, f"Removed {kind} {name!r}; with it: {told(going)}.")
+    if json_:
+        print_json({"removed": name, **plain(going)})
+    else:
+        out().print(f"Removed {kind} {name!r}; with it: {told(going)}.", markup=False, soft_wrap=True)

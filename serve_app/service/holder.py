@@ -55,6 +55,19 @@ class FolderLock:
             self._file = None
 
 
+def holder(folder: Path) -> dict[str, Any] | None:
+    """What the process that holds the folder wrote about itself; None where none does."""
+    try:
+        with (folder.expanduser() / FILE).open("r") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return _facts(file)
+    except FileNotFoundError:
+        pass
+    return None
+
+
 def _facts(file: IO[str]) -> dict[str, Any]:
     """What the holder wrote; nothing where it has not written yet."""
     file.seek(0)

@@ -2,8 +2,12 @@
 
 import contextlib
 import socket
+from urllib.parse import urlsplit
+
+import psutil
 
 from serve_app.service.errors import ServiceError
+from serve_app.service.run_folder import running
 from serve_app.settings import PREFIX
 
 RANGE = 100  # ports of the replicas of one service, of those from 30000 to 31000
@@ -62,6 +66,18 @@ def free_port(wished: int = 0) -> int:
     raise ServiceError("No free port is left on this machine.")
 
 
+def _listener(port: int) -> str:
+    """Who listens there, as far as this user may know."""
+    for service in running():
+        if urlsplit(str(service.facts.get("url"))).port == port:
+            return f": the service at {service.facts['url']} does (process {service.facts['pid']})"
+    for one in psutil.net_connections("tcp"):
+        if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr[1] == port and one.pid:
+            with contextlib.suppress(psutil.Error):
+                return f": process {one.pid} does ({psutil.Process(one.pid).name()})"
+    return ""
+
+
 def refuse_taken_port(host: str, port: int) -> None:
     """Raise `ServiceError` where something listens already: two HAProxies would share the port, and the requests."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
@@ -70,6 +86,6 @@ def refuse_taken_port(host: str, port: int) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise ServiceError(
-                f"The service cannot listen on {host}, port {port} ({error.strerror}). Stop what listens there, or "
-                f"choose another one with --port or {PREFIX}HTTP__PORT."
+                f"The service cannot listen on {host}, port {port} ({error.strerror}){_listener(port)}. Stop what "
+                f"listens there, or choose another one with --port or {PREFIX}HTTP__PORT."
             ) from None

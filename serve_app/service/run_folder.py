@@ -23,17 +23,21 @@ LONGEST_BASE = 14
 class RunFolder:
     """`path` is this process's until it ends, however it ends: `_lock` is an open descriptor with a lock on it.
 
-    The lock also keeps systemd-tmpfiles from clearing away what nobody has read for days.
+    The lock also keeps systemd-tmpfiles from clearing away what nobody has read for days. `pid`: of the process that
+    made it, which is the one to signal; a forked child shares the folder.
     """
 
     path: Path
+    pid: int
     _lock: int
 
     def tell(self, **facts: Any) -> None:
-        """Write who runs here, for the other commands of this user."""
-        file = self.path / FACTS
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-            json.dump({"pid": os.getpid(), **facts}, out)
+        """Write who runs here, for the other commands of this user: `facts` beside those told before."""
+        told = {"pid": self.pid, **_facts(self.path), **facts}
+        unfinished = self.path / f"{FACTS}.new"
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+            json.dump(told, out)
+        unfinished.replace(self.path / FACTS)
 
     def remove(self) -> None:
         """Remove the folder and all in it, Ray's logs too."""
@@ -43,7 +47,11 @@ class RunFolder:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A service of this user on this machine. `facts`: `pid`, and `url` and `ray_address` once it has them."""
+    """A service of this user on this machine.
+
+    `facts`, each once it is known: `pid` of the process to signal, `url`, `data_dir`, `started`, `models`,
+    `ray_address`, `handed_in` (folder for files of this machine), `engines` ("starting", "loading", "ready").
+    """
 
     path: Path
     facts: dict[str, Any]
@@ -61,7 +69,8 @@ def create() -> RunFolder:
     lock = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_EX)
     # Only now does it get the name by which others look for it: one that is not locked is taken for left over.
-    return RunFolder(unfinished.rename(base / (PREFIX + unfinished.name.removeprefix(UNFINISHED))), lock)
+    path = unfinished.rename(base / (PREFIX + unfinished.name.removeprefix(UNFINISHED)))
+    return RunFolder(path, os.getpid(), lock)
 
 
 def own() -> RunFolder:

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import psutil
 
+from pipeline.fetch import handed_in
 from serve_app.service import children
 from serve_app.service.environment import LOCAL, prepare_environment
 from serve_app.service.errors import ServiceError
@@ -89,6 +90,7 @@ class Service:
         """
         started = time.monotonic()
         self.refuse()
+        self._tell()
         database_url = self._state.open()
         self._migrate(database_url)
         prepare_environment(self._settings.with_folder_key(), database_url, self._address)
@@ -101,7 +103,8 @@ class Service:
 
         ray_address = ray.get_runtime_context().gcs_address
         if self._owns_ray:
-            own().tell(url=self._settings.base_url, ray_address=ray_address)
+            own().tell(ray_address=ray_address)
+        own().tell(engines="loading")
         return Endpoints(
             submit_url,
             database_url,
@@ -121,7 +124,9 @@ class Service:
         while time.monotonic() < deadline:
             application = serve.status().applications.get(CALLS)
             if application is not None and application.status == "RUNNING":
-                return _problems()
+                problems = _problems()
+                own().tell(engines="ready", problems=problems)
+                return problems
             if application is not None and application.status == "DEPLOY_FAILED":
                 raise ServiceError(_reason(application))
             time.sleep(0.3)
@@ -143,6 +148,20 @@ class Service:
                 ray.shutdown()
         self._end_ray()
         self._state.close()
+
+    def _tell(self) -> None:
+        """Who runs where, for the other commands of this user. Files are handed in on one machine only."""
+        settings = self._settings
+        here = {"handed_in": str(handed_in.make_private(settings.handed_in))} if self._owns_ray else {}
+        own().tell(
+            url=settings.base_url,
+            data_dir=str(settings.data_dir),
+            started=time.time(),
+            engines="starting",
+            problems={},
+            models=[settings.asr.model, settings.diarization.pipeline],
+            **here,
+        )
 
     def _end_ray(self) -> None:
         """Ray leaves processes behind where its start failed: nothing that this process started outlives it."""

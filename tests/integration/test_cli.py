@@ -1,6 +1,7 @@
 """The command line on a real PostgreSQL: the same commands, the same database as the service."""
 
 import json
+import stat
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from db import calls, jobs, keys, migrate
+from db import calls, embedded, jobs, keys, migrate
 from db.database import Database
 from pipeline.analysis import analyze
 from pipeline.domain.call import Submission
@@ -19,6 +20,9 @@ from pipeline.errors import NotAudio
 from serve_app.cli import app, state
 from serve_app.cli.errors import CommandError
 from serve_app.cli.follow import follow_calls
+from serve_app.cli.this_machine import LocalService, key_and_team
+from serve_app.service import run_folder
+from serve_app.settings import Settings
 from tests.unit.calls_by_hand import call as call_by_hand
 
 runner = CliRunner()
@@ -228,11 +232,88 @@ def test_following_ends_when_every_call_has_ended() -> None:
     assert [str(record.call.state) for record in follow_calls([first, second], secret, 5)] == ["completed", "failed"]
 
 
-def test_a_database_without_tables_is_migrated_by_the_first_command(
+def test_a_database_without_tables_is_migrated_by_the_first_command_that_writes_and_by_none_that_reads(
     empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", empty_postgres_url)
-    assert ok("workspaces", "list") == []
+    refused = switchboard("workspaces", "list")
+    assert refused.exit_code == 3
+    assert "switchboard migrate" in refused.output
+    ok("workspaces", "create", "acme")
+    assert [one["name"] for one in ok("workspaces", "list")] == ["acme"]
+
+
+READING = (
+    *(("calls", "list"), ("calls", "show", str(UUID(int=1))), ("calls", "export", str(UUID(int=1))), ("queue",)),
+    *(("jobs", "list"), ("jobs", "failed"), ("jobs", "show", str(UUID(int=1)))),
+    *(("keys", "list"), ("workspaces", "list"), ("teams", "list"), ("members", "list"), ("contacts", "list")),
+    *(("workspaces", name) for name in ("terms", "hosts", "digits", "priority")),
+    *(
+        ("webhooks", "list"),
+        ("webhooks", "deliveries"),
+        ("webhooks", "show", str(UUID(int=1))),
+        ("credentials", "list"),
+    ),
+    *(("voiceprints", "list"), ("status",)),
+)
+
+
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_a_command_that_reads_makes_no_database_and_says_how_to_start_one(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SWITCHBOARD_DATABASE_URL")
+    monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr(run_folder, "running", list)
+    result = switchboard(*command)
+    assert result.exit_code == 3, result.output
+    assert "`switchboard up`" in result.output
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_command_that_writes_starts_the_database_and_says_so_and_down_stops_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SWITCHBOARD_DATABASE_URL")
+    monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(run_folder, "running", list)
+    try:
+        made = switchboard("workspaces", "create", "acme")
+        assert made.exit_code == 0, made.output
+        assert f"Starting the embedded PostgreSQL in {tmp_path}" in made.stderr
+        assert "Starting" not in switchboard("teams", "create", "support").stderr
+        found = switchboard("status", "--json")
+        assert found.exit_code == 3
+        assert json.loads(found.stdout)["database"].startswith("embedded PostgreSQL, process")
+        stopped = switchboard("down")
+        assert stopped.stdout == f"Stopped the embedded PostgreSQL in {tmp_path}.\n"
+        assert embedded.postmaster(tmp_path) is None
+        assert switchboard("down").stdout == f"Nothing runs in {tmp_path}.\n"
+        assert switchboard("workspaces", "list").exit_code == 3
+        assert embedded.postmaster(tmp_path) is None
+    finally:
+        embedded.stop(tmp_path)
+
+
+def test_no_second_database_is_made_beside_that_of_a_running_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key made in it would be one that the service does not know."""
+    theirs, here = tmp_path / "theirs", tmp_path / "here"
+    service = run_folder.Running(tmp_path, {"pid": 1, "url": "http://127.0.0.1:8000", "data_dir": str(theirs)})
+    monkeypatch.setattr(run_folder, "running", lambda: [service])
+    monkeypatch.delenv("SWITCHBOARD_DATABASE_URL")
+    monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(here))
+    embedded.start(theirs)
+    try:
+        for command in (("keys", "create"), ("calls", "list")):
+            result = switchboard(*command)
+            assert result.exit_code == 3, result.output
+            assert f"http://127.0.0.1:8000 keeps its data in {theirs}" in result.output
+            assert f"SWITCHBOARD_DATA_DIR={theirs}" in result.output
+        assert not here.exists()
+    finally:
+        embedded.stop(theirs)
 
 
 def test_waiting_needs_a_database_that_runs_and_starts_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +323,29 @@ def test_waiting_needs_a_database_that_runs_and_starts_none(tmp_path: Path, monk
         follow_calls([uuid4()], "sb_x", 1)
     assert raised.value.explanation.exit_code == 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_this_machines_own_key_is_made_once_with_a_workspace_and_replaced_once_it_is_revoked(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    service = LocalService({"url": "http://127.0.0.1:8000"}, Settings(data_dir=tmp_path, database_url=postgres_url))
+    key, team = key_and_team(service, None, None)
+    (only,) = ok("teams", "list")
+    assert team == only["team_id"]
+    assert key_and_team(service, None, "default") == (key, team)
+    assert stat.S_IMODE((tmp_path / "submit.key").stat().st_mode) == 0o600
+    (listed,) = ok("keys", "list")
+    assert listed["scopes"] == ["submit"]
+    ok("keys", "revoke", listed["key_id"])
+    again, _ = key_and_team(service, None, None)
+    assert again != key
+    ok("teams", "create", "sales")
+    with pytest.raises(CommandError, match="2 teams"):
+        key_and_team(service, again, None)
+    (tmp_path / "submit.key").unlink()
+    ok("workspaces", "create", "umbrella")
+    with pytest.raises(CommandError, match="several workspaces"):
+        key_and_team(service, None, None)
 
 
 def test_migrate_brings_an_empty_database_up_to_date_and_may_be_repeated(

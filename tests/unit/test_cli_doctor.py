@@ -70,11 +70,24 @@ def test_a_misspelt_variable_is_named_with_what_it_may_have_meant(monkeypatch: p
     for name in [name for name in os.environ if name.startswith("SWITCHBOARD_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SWITCHBOARD_API_KEY", "sb_x")  # the command line's own
-    assert [check.level for check in checks_service.variables()] == [Level.GOOD]
+    assert [check.level for check in checks_service.variables({})] == [Level.GOOD]
     monkeypatch.setenv("SWITCHBOARD_DATABASE_ULR", "x")
-    (check,) = checks_service.variables()
+    (check,) = checks_service.variables({})
     assert check.level is Level.WARN
     assert check.advice == "Did you mean SWITCHBOARD_DATABASE_URL?"
+
+
+def test_settings_that_cannot_be_used_are_in_the_way_and_the_other_checks_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SWITCHBOARD_ASR__MODLE", "base")
+    monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(tmp_path))
+    checks = dict(doctor.all_checks())
+    (broken,) = checks["variables"]()
+    assert broken.level is Level.BAD
+    assert "SWITCHBOARD_ASR__MODLE: is not a setting; did you mean SWITCHBOARD_ASR__MODEL?" in broken.found
+    (folder,) = checks["data folder"]()
+    assert str(tmp_path) in folder.found
 
 
 def test_a_database_that_does_not_answer_is_in_the_way() -> None:

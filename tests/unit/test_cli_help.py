@@ -3,11 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from pipeline.asr.faster_whisper import FasterWhisper
+from pipeline.checkpoints.resolve import local, resolve
 from pipeline.errors import CheckpointMissing, StateUnavailable
 from serve_app.cli import COMMANDS, app
 from serve_app.cli.errors import CommandError, explain
@@ -132,3 +135,41 @@ def test_errors_have_a_sentence_and_an_exit_code(error: Exception, exit_code: in
     told = explain(error)
     assert told.exit_code == exit_code
     assert said in told.sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--country", "Germany"), "'Germany' is no country"),
+        (("--time-zone", "Berlin"), "'Berlin' is no time zone"),
+        (("--from", ""), "--from and --to take 1 to 256 characters"),
+        (("--model", "huge"), "'huge' names no"),
+        (("--model", "./small"), "missing"),
+        (("--pipeline", "nonsense"), "'nonsense' names no"),
+    ],
+)
+def test_process_checks_its_options_before_it_loads_anything(
+    options: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "call.wav").write_bytes(b"not read")
+    monkeypatch.setattr("serve_app.cli.process._workers", lambda _: pytest.fail("models are loaded"))
+    result = runner.invoke(app, ["process", "call.wav", *options])
+    assert result.exit_code == 2, result.output
+    assert told in result.output
+
+
+@pytest.mark.parametrize("name", ["small", "base", "large-v3-turbo", "owner/small"])
+def test_a_folder_of_a_models_name_in_the_current_folder_is_not_that_model(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = FasterWhisper.CHECKPOINTS
+    folder = tmp_path / name
+    folder.mkdir(parents=True)
+    for file in kind.required:
+        (folder / file).write_bytes(b"of somebody else")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    found = local(name, kind, tmp_path / "store")
+    assert found is None or tmp_path not in found.folder.parents
+    assert resolve(f"./{name}", kind, "cpu").folder == folder

@@ -27,7 +27,7 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> 
         taken.listen()
         port = taken.getsockname()[1]
         settings = Settings(data_dir=tmp_path, http={"host": "127.0.0.1", "port": port})
-        with pytest.raises(ServiceError, match=f"port {port} .*SWITCHBOARD_HTTP__PORT"):
+        with pytest.raises(ServiceError, match=f"port {port} .*process {os.getpid()}.*SWITCHBOARD_HTTP__PORT"):
             Service(settings, "local").start()
 
 

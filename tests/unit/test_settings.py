@@ -1,12 +1,18 @@
 """Settings: documented one by one, read from the environment, and never misspelt in silence."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from serve_app import settings
+from serve_app.cli.errors import explain
+from serve_app.service import data_folder
+from serve_app.service.errors import ServiceError
+from serve_app.service.state import State
 from serve_app.settings import Settings, documented, unknown_variables
 
 DOCUMENT = Path(settings.__file__).with_name("SETTINGS.md")
@@ -47,10 +53,112 @@ def test_variables_of_others_and_whole_groups_are_no_misspellings() -> None:
     assert unknown_variables(["SWITCHBOARD_XYZZY_QQ"]) == {"SWITCHBOARD_XYZZY_QQ": None}
 
 
-def test_a_misspelt_setting_within_a_group_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWITCHBOARD_LIMITS__BURSTS", "7")
-    with pytest.raises(ValidationError, match="bursts"):
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("SWITCHBOARD_LIMITS__BURSTS", "SWITCHBOARD_LIMITS__BURST"),
+        ("SWITCHBOARD_ASR__MODLE", "SWITCHBOARD_ASR__MODEL"),
+        ("SWITCHBOARD_SCALING__TRANSCRIBER__MAX_REPLICA", "SWITCHBOARD_SCALING__TRANSCRIBER__MAX_REPLICAS"),
+    ],
+)
+def test_a_misspelt_setting_within_a_group_is_an_error_that_names_the_closest_one(
+    monkeypatch: pytest.MonkeyPatch, misspelt: str, meant: str
+) -> None:
+    monkeypatch.setenv(misspelt, "7")
+    with pytest.raises(ValidationError) as raised:
         Settings()
+    told = explain(raised.value)
+    assert f"{misspelt}: is not a setting; did you mean {meant}?" in told.sentence
+    assert told.exit_code == 2
+    assert unknown_variables([misspelt]) == {misspelt: meant}
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("pbx.internal", ("pbx.internal",)),
+        ("pbx.internal, 10.0.0.0/8", ("pbx.internal", "10.0.0.0/8")),
+        ("[fd00::1]:8080,pbx", ("[fd00::1]:8080", "pbx")),
+        ('["pbx.internal", "10.0.0.0/8"]', ("pbx.internal", "10.0.0.0/8")),
+        ("", ()),  # as if it were not set
+        ("[]", ()),
+    ],
+)
+def test_a_list_is_written_with_commas_or_as_json(
+    monkeypatch: pytest.MonkeyPatch, given: str, read: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("SWITCHBOARD_FETCH__ALLOWED_HOSTS", given)
+    assert Settings().fetch.allowed_hosts == read
+
+
+def test_every_list_may_be_written_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=")
+    given = {
+        "SIGNING_PARAMETERS": "X-Amz-*,sig",
+        "SECRETS_KEYS": ",".join(keys),
+        "FETCH__ALLOWED_HOSTS": "pbx",
+        "FETCH__PORTS": "443,8000-9000",
+        "WEBHOOKS__ALLOWED_HOSTS": "a.internal,b.internal",
+        "WEBHOOKS__RETRY_SECONDS": "1,2.5",
+    }
+    lists = {one.variable for one in documented() if one.default.startswith("[")}
+    assert {f"SWITCHBOARD_{name}" for name in given} == lists
+    for name, value in given.items():
+        monkeypatch.setenv(f"SWITCHBOARD_{name}", value)
+    found = Settings()
+    assert found.signing_parameters == ("X-Amz-*", "sig")
+    assert tuple(key.get_secret_value() for key in found.secrets_keys) == keys
+    assert (found.fetch.ports, found.webhooks.retry_seconds) == (("443", "8000-9000"), (1.0, 2.5))
+
+
+def test_a_list_or_a_group_that_cannot_be_read_is_told_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", '["hush')
+    with pytest.raises(SettingsError) as raised:
+        Settings()
+    told = explain(raised.value)
+    assert "SWITCHBOARD_SECRETS_KEYS: cannot be read" in told.sentence
+    assert "hush" not in told.sentence
+    assert told.exit_code == 2
+
+
+def test_settings_without_the_broken_ones_and_what_is_wrong_with_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = {"SWITCHBOARD_ASR__MODLE": "base", "SWITCHBOARD_HTTP__PORT": "eighty", "SWITCHBOARD_SPEECH": "loud"}
+    for name, value in broken.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SWITCHBOARD_LIMITS__BURST", "7")
+    found, wrong = settings.usable()
+    assert (found.limits.burst, found.http.port) == (7, 8000)
+    assert set(wrong) == set(broken)
+    assert {name: os.environ[name] for name in broken} == broken
+
+
+def test_the_data_folder_is_the_users_own_whatever_folder_a_command_is_run_in(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SWITCHBOARD_DATA_DIR", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    monkeypatch.chdir(tmp_path)
+    assert Settings().data_dir == tmp_path / "share" / "switchboard" / "data"
+    monkeypatch.setenv("SWITCHBOARD_DATA_DIR", "here")
+    assert Settings().data_dir == tmp_path / "here"
+
+
+def test_a_database_in_the_former_default_folder_is_not_forgotten_in_silence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SWITCHBOARD_DATA_DIR", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    monkeypatch.chdir(tmp_path)
+    assert data_folder.forgotten(Settings()) is None
+    (tmp_path / ".data" / "cluster").mkdir(parents=True)
+    assert f"SWITCHBOARD_DATA_DIR={tmp_path / '.data'}" in str(data_folder.forgotten(Settings()))
+    with pytest.raises(ServiceError, match="SWITCHBOARD_DATA_DIR"):
+        State(Settings()).hold()
+    monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(data_folder.default()))
+    assert data_folder.forgotten(Settings()) is None
+    monkeypatch.delenv("SWITCHBOARD_DATA_DIR")
+    (data_folder.default() / "cluster").mkdir(parents=True)
+    assert data_folder.forgotten(Settings()) is None
 
 
 @pytest.mark.parametrize(("prefix", "base_url"), [("/", "http://127.0.0.1:8000"), ("/v1", "http://127.0.0.1:8000/v1")])

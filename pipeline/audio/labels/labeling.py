@@ -28,6 +28,7 @@ def label(audio: Audio, options: SpeechOptions) -> tuple[tuple[Label, ...], ...]
 
 
 def speech_of(labels: Sequence[Label]) -> tuple[Span, ...]:
+    """The spans that are speech."""
     return tuple(Span(label.start, label.end) for label in labels if label.kind is LabelKind.SPEECH)
 
 

@@ -47,6 +47,7 @@ class Muted(Audio):
         return self.audio.length
 
     def read(self, channel: int, first: int, last: int) -> npt.NDArray[np.int16]:
+        """See `Audio.read`."""
         samples = self.audio.read(self.channel, first, last).copy()
         at = max(0, first)
         frames = np.repeat(self.silenced[at // HOP : (at + len(samples)) // HOP + 1], HOP)[at % HOP :][: len(samples)]
@@ -67,6 +68,7 @@ def listen_again(audio: Audio, channel: int, probabilities: Probabilities, silen
 def frames_of(
     spans: Sequence[Span], probabilities: Probabilities, frames: Frames, evidence: SoundEvidence, options: SpeechOptions
 ) -> Mask:
+    """The frames that are speech."""
     count = len(frames)
     judged = probabilities[np.minimum((np.arange(count) * HOP + HOP // 2) // FRAME, len(probabilities) - 1)]
     heard = judged >= options.threshold

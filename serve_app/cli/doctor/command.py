@@ -1,7 +1,6 @@
 """`switchboard doctor`: what is missing on this machine, and what to do about it. Changes and downloads nothing."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import typer
 from rich.text import Text
@@ -35,8 +34,11 @@ def doctor(json_: Json = False) -> None:
 
 
 def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
-    """(subject, check) in the order they are shown; without usable settings, only those that need none."""
-    from serve_app.cli.doctor import machine
+    """(subject, check) in the order they are shown. Settings that cannot be used are a failed check, and left out."""
+    from serve_app import settings as all_settings
+    from serve_app.cli.doctor import analysis, machine, models, secrets, service, webhooks
+
+    settings, faults = all_settings.usable()
 
     found: list[tuple[str, Callable[[], Iterable[Check]]]] = [
         ("packages", machine.python_and_packages),
@@ -45,23 +47,18 @@ def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
         ("HAProxy", machine.haproxy),
         ("decoder", machine.decoder),
     ]
-    settings, complaint = _settings()
-    found.append(("settings", lambda: complaint))
-    if settings is not None:
-        from serve_app.cli.doctor import analysis, models, secrets, service, webhooks
-
-        found += [
-            ("variables", service.variables),
-            ("data folder", lambda: service.data_folder(settings)),
-            ("storage", lambda: service.storage(settings)),
-            ("database", lambda: service.database(settings)),
-            ("Ray", lambda: service.ray_and_ports(settings)),
-            ("models", lambda: models.checkpoints(settings)),
-            ("analysis", lambda: analysis.endpoint(settings)),
-            ("secrets", lambda: secrets.sealing(settings)),
-            ("recording URLs", lambda: secrets.recording_urls(settings)),
-            ("webhooks", lambda: webhooks.endpoints(settings)),
-        ]
+    found += [
+        ("variables", lambda: service.variables(faults)),
+        ("data folder", lambda: service.data_folder(settings)),
+        ("storage", lambda: service.storage(settings)),
+        ("database", lambda: service.database(settings)),
+        ("Ray", lambda: service.ray_and_ports(settings)),
+        ("models", lambda: models.checkpoints(settings)),
+        ("analysis", lambda: analysis.endpoint(settings)),
+        ("secrets", lambda: secrets.sealing(settings)),
+        ("recording URLs", lambda: secrets.recording_urls(settings)),
+        ("webhooks", lambda: webhooks.endpoints(settings)),
+    ]
     return found
 
 
@@ -76,18 +73,6 @@ def examine(checks: list[tuple[str, Callable[[], Iterable[Check]]]]) -> list[Che
             except Exception as error:
                 done.append(Check(subject, Level.WARN, f"could not be checked: {explain(error).sentence}"))
     return done
-
-
-def _settings() -> tuple[Any, list[Check]]:
-    from pydantic import ValidationError
-
-    from serve_app.settings import Settings
-
-    try:
-        return Settings(), []
-    except ValidationError as error:
-        told = explain(error)
-        return None, [Check("settings", Level.BAD, told.sentence, told.advice)]
 
 
 def _show(checks: list[Check]) -> None:

@@ -20,7 +20,7 @@ def sealing(settings: Any) -> Iterator[Check]:
         yield warn(
             "secrets",
             "stored unsealed: signed recording URLs, credentials of recording servers, secrets of webhooks",
-            "Set SWITCHBOARD_SECRETS_KEYS='[\"...\"]' on every node; `openssl rand -base64 32` makes a key.",
+            "Set SWITCHBOARD_SECRETS_KEYS on every node; `openssl rand -base64 32` makes a key.",
         )
 
 

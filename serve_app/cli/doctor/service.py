@@ -5,7 +5,7 @@ import shutil
 import socket
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,17 @@ CONNECT_SECONDS = 5
 DASHBOARD_PORT, GCS_PORT = 8265, 6379
 
 
-def variables() -> Iterator[Check]:
-    """A misspelled variable is silently without effect: name it, and what it may have meant."""
+def variables(faults: Mapping[str, str]) -> Iterator[Check]:
+    """`faults`: variables that cannot be used, and why. A misspelt one has no effect: what it may have meant."""
     from serve_app.settings import PREFIX, unknown_variables
 
     ours = [name for name in os.environ if name.upper().startswith(PREFIX)]
-    unknown = unknown_variables(ours)
+    unknown = unknown_variables(name for name in ours if name.upper() not in faults)
+    for name, told in faults.items():
+        yield bad("settings", f"{name}: {told}", "Fix or unset it; the other checks leave it out.")
     for name, near in sorted(unknown.items()):
         yield warn("settings", f"{name} is no setting", f"Did you mean {near}?" if near else "Unset it.")
-    if not unknown:
+    if not unknown and not faults:
         yield good(
             "settings", f"{len(ours)} SWITCHBOARD_ variables set, all known" if ours else "all at their defaults"
         )

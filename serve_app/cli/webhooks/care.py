@@ -39,7 +39,7 @@ def disable(
 
         return await webhooks.disable(database, await find(database, endpoint), reason)
 
-    changed(run(work), "Disabled", json_)
+    changed(run(work, writes=True), "Disabled", json_)
 
 
 def enable(
@@ -61,7 +61,7 @@ def enable(
 
         return await webhooks.enable(database, await find(database, endpoint), pass_over)
 
-    changed(run(work), "Enabled", json_)
+    changed(run(work, writes=True), "Enabled", json_)
 
 
 def rotate_secret(
@@ -78,14 +78,14 @@ def rotate_secret(
       switchboard webhooks rotate-secret ID --overlap-hours 72
     """
     secret = new_secret()
-    sealed = settings().sealer().seal(secret)
 
     async def work(database: "Database") -> "Endpoint | None":
         from db import webhooks
 
+        sealed = settings().sealer().seal(secret)
         return await webhooks.rotate(database, await find(database, endpoint), sealed, overlap_hours * 3600)
 
-    rotated = run(work)
+    rotated = run(work, writes=True)
     if rotated is None:
         raise CommandError("The endpoint was removed meanwhile.")
     if json_:
@@ -135,12 +135,12 @@ def reseal(json_: Json = False) -> None:
 
     Example:
 
-      SWITCHBOARD_SECRETS_KEYS='["NEW", "OLD"]' switchboard webhooks reseal
+      SWITCHBOARD_SECRETS_KEYS=NEW,OLD switchboard webhooks reseal
     """
     from db import webhooks
 
+    changed_ones: int = run(lambda database: webhooks.reseal(database, settings().sealer()), writes=True)
     sealer = settings().sealer()
-    changed_ones: int = run(lambda database: webhooks.reseal(database, sealer))
     if json_:
         print_json({"resealed": changed_ones, "sealed": sealer.seals})
     else:

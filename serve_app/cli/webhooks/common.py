@@ -6,7 +6,7 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import out, print_done
+from serve_app.cli.console import out, print_json
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ async def find(database: "Database", named: str) -> "Endpoint":
     return found
 
 
-def run(work: Any) -> Any:
+def run(work: Any, writes: bool = False) -> Any:
     """As `state.run`; what an endpoint may not be is wrong usage."""
     try:
-        return state.run(work)
+        return state.run(work, writes)
     except ValueError as error:
         raise CommandError(f"{str(error)[:1].upper()}{str(error)[1:]}.", "", USAGE) from error
 
@@ -63,4 +63,7 @@ def show_secret(secret: str) -> None:
 def changed(one: "Endpoint | None", what: str, json_: bool) -> None:
     if one is None:
         raise CommandError("The endpoint was removed meanwhile.")
-    print_done(one, json_, f"{what} {one.endpoint_id}.")
+    if json_:
+        print_json(one)
+    else:
+        out().print(f"{what} {one.endpoint_id}.")

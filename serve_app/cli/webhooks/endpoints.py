@@ -8,7 +8,7 @@ from rich.text import Text
 
 from db.event_types import type_names
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, moment, out, plain, print_done, print_json, print_list, table
+from serve_app.cli.console import Json, command_group, moment, out, plain, print_json, print_list, table
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.webhooks import care, log
 from serve_app.cli.webhooks.common import Id, changed, find, new_secret, poster, run, settings, show_secret
@@ -76,11 +76,11 @@ def add(
       switchboard webhooks add https://crm.example/hooks --event call.completed --include record --team support
     """
     secret = new_secret()
-    sealed = settings().sealer().seal(secret)
 
     async def work(database: "Database") -> "Endpoint":
         from db import webhooks
 
+        sealed = settings().sealer().seal(secret)  # now that its folder is there
         await poster().look(url)
         home = await names.workspace(database, workspace)
         group = await names.team_id(database, home.workspace_id, team)
@@ -88,7 +88,7 @@ def add(
             database, home.workspace_id, url, sealed, event or None, include or (), group, description
         )
 
-    made = run(work)
+    made = run(work, writes=True)
     if json_:
         print_json({"endpoint": plain(made), "secret": secret})
         return
@@ -190,7 +190,7 @@ def update(
             await poster().look(url)
         return await webhooks.change(database, one, url, event or None, [] if thin else include or None, description)
 
-    changed(run(work), "Changed", json_)
+    changed(run(work, writes=True), "Changed", json_)
 
 
 @app.command()
@@ -207,8 +207,11 @@ def remove(endpoint: Id, json_: Json = False) -> None:
 
         return await webhooks.remove(database, await find(database, endpoint))
 
-    removed = run(work)
-    print_done({"endpoint_id": endpoint, "removed": removed}, json_, f"Removed {endpoint}.")
+    removed = run(work, writes=True)
+    if json_:
+        print_json({"endpoint_id": endpoint, "removed": removed})
+    else:
+        out().print(f"Removed {endpoint}.")
 
 
 @app.command()

@@ -120,7 +120,7 @@ def replay(
         start = await moment_of(database, asked)
         return await event_upkeep.replay(database, one.workspace_id, one.endpoint_id, one_event, start, failed)
 
-    count = state.run(work)
+    count = state.run(work, writes=True)
     if json_:
         print_json({"endpoint_id": endpoint, "replayed": count})
     else:

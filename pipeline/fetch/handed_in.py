@@ -1,0 +1,192 @@
+"""Files that a command on the service's own machine hands in: the way of `switchboard submit FILE`.
+
+The command copies the file into a folder that only the service's user may enter, and submits a URL whose host can have
+no address on any network (RFC 6761) and whose token of 256 bits is part of the copy's name. So nobody can name another
+file, nor a copy whose token they do not know; and a copy is for one call. Redirects do not lead here.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import stat
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO
+from urllib.parse import parse_qs, quote, urlsplit
+from uuid import UUID
+
+from pipeline.domain import sniff
+from pipeline.domain.speech import Recording
+from pipeline.errors import NotAudio, RecordingEmpty, RecordingError, RecordingGone, StorageError
+from pipeline.fetch import body
+from pipeline.fetch.storage import Incoming, Store, flaw_of
+
+HOST = "handed-in.invalid"
+TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+TAKEN = ".taken"  # follows the name of a copy that is in the store now: where, for a job that is retried
+KEPT_SECONDS = 30 * 86400.0  # for which the service may be down before a copy is dropped
+PIECE_BYTES = 1 << 20
+
+
+def make_private(folder: Path) -> Path:
+    """Return the folder, made where missing, with nobody else let in."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
+
+
+def hand_in(folder: Path, file: Path, call_id: UUID) -> str:
+    """Copy `file` for one call; return the URL to submit. The same content has the same URL, but for its token.
+
+    Raises `OSError`.
+    """
+    _sweep(folder)
+    token = secrets.token_urlsafe(32)
+    copy, digest = folder / f"{call_id}.{token}", hashlib.sha256()
+    unfinished = folder / f"{copy.name}.part"
+    try:
+        made = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with file.open("rb") as source, os.fdopen(made, "wb") as target:
+            while piece := source.read(PIECE_BYTES):
+                digest.update(piece)
+                target.write(piece)
+            target.flush()
+            os.fsync(target.fileno())
+        unfinished.rename(copy)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    return f"https://{HOST}/{digest.hexdigest()[:16]}/{quote(file.name)}?token={token}"
+
+
+def withdraw(folder: Path, url: str, call_id: UUID) -> None:
+    """Remove a copy whose submission was refused."""
+    with contextlib.suppress(OSError, RecordingGone):
+        _copy_of(folder, url, call_id).unlink()
+
+
+def is_handed_in(url: str) -> bool:
+    try:
+        return urlsplit(url).hostname == HOST
+    except ValueError:
+        return False
+
+
+async def take(url: str, call_id: UUID, channel: int, storage: str, folder: Path | None, max_bytes: int) -> Recording:
+    """Move the copy into the store. A job that is retried gets what an earlier one stored.
+
+    Raises `RecordingGone` where this call has no such copy, else what `fetch` raises.
+    """
+    if folder is None or not await asyncio.to_thread(_is_private, folder):
+        raise _gone()
+    copy = _copy_of(folder, url, call_id)
+    known = await asyncio.to_thread(_taken, copy, channel)
+    if known is not None:
+        return known
+    try:
+        recording = await _store(copy, channel, storage, max_bytes)
+    except RecordingError as error:
+        if not error.retryable:
+            copy.unlink(missing_ok=True)
+        raise
+    await asyncio.to_thread(_note, copy, recording)
+    return recording
+
+
+async def _store(copy: Path, channel: int, storage: str, max_bytes: int) -> Recording:
+    store = Store(storage)
+    with store.receive() as incoming, _opened(copy) as source:
+        head = source.read(sniff.HEAD_BYTES)
+        if not head:
+            raise RecordingEmpty("The file that was handed in has zero bytes.")
+        if os.fstat(source.fileno()).st_size > max_bytes:
+            raise body.too_large(max_bytes)
+        if found := sniff.what_it_is(head, None):
+            raise NotAudio(f"The file that was handed in is {found} instead of a recording.")
+        source.seek(0)
+        while await asyncio.to_thread(_copy_piece, source, incoming):
+            pass
+        uri, sha256 = await asyncio.to_thread(store.keep, incoming)
+        return Recording(channel, uri, sha256, incoming.size)
+
+
+def _copy_piece(source: IO[bytes], incoming: Incoming) -> bool:
+    piece = source.read(PIECE_BYTES)
+    if piece:
+        incoming.write(piece)
+    return bool(piece)
+
+
+def _opened(copy: Path) -> IO[bytes]:
+    """The copy itself: no link, and nothing that another user put there."""
+    try:
+        descriptor = os.open(copy, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _gone() from None
+    except OSError as error:
+        raise StorageError(f"The file that was handed in cannot be read: {error.strerror}.") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        os.close(descriptor)
+        raise _gone()
+    return os.fdopen(descriptor, "rb")
+
+
+def _taken(copy: Path, channel: int) -> Recording | None:
+    """What an earlier job stored of the copy; None where none did."""
+    try:
+        with _opened(copy.with_name(copy.name + TAKEN)) as note:
+            recording = Recording(**(json.load(note) | {"channel": channel}))
+    except RecordingGone:
+        return None
+    if flaw_of(recording):
+        raise _gone()
+    return recording
+
+
+def _note(copy: Path, recording: Recording) -> None:
+    """Note where the copy is stored, then remove it: in this order, so that one of both is always there."""
+    note = copy.with_name(copy.name + TAKEN)
+    try:
+        with os.fdopen(os.open(note, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(asdict(recording), file)
+            file.flush()
+            os.fsync(file.fileno())
+        copy.unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(f"It cannot be noted where a recording is stored: {error.strerror}.") from error
+
+
+def _copy_of(folder: Path, url: str, call_id: UUID) -> Path:
+    tokens = parse_qs(urlsplit(url).query).get("token", [])
+    if len(tokens) != 1 or not TOKEN.fullmatch(tokens[0]):
+        raise _gone()
+    return folder / f"{call_id}.{tokens[0]}"
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether it is a folder of ours that nobody else may enter."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def _gone() -> RecordingGone:
+    return RecordingGone(
+        "No such file was handed in for this call on this machine, or it is gone: submit it again."
+    ).with_facts(host=HOST)
+
+
+def _sweep(folder: Path) -> None:
+    oldest = time.time() - KEPT_SECONDS
+    for left in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if left.lstat().st_mtime < oldest:
+                left.unlink()

@@ -1,0 +1,104 @@
+"""The first hour on one machine: `up`, a file, `status`, a second `up`, `down`; no setting but the data folder."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.conftest import free_port
+from tests.acceptance.running import RunningService
+from tests.acceptance.test_whole_way import SAMPLES, SHORT
+
+FILE = str(SAMPLES[SHORT].recordings[0].absolute())
+ELSEWHERE = "another folder"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """A service with the embedded PostgreSQL that fetches from no address of this machine."""
+    made = RunningService("", tmp_path_factory.mktemp("own"), free_port())
+    made.extra = {"SWITCHBOARD_FETCH__ALLOWED_HOSTS": "[]"}
+    made.start()
+    yield made
+    assert made.process is not None
+    if made.process.poll() is None:
+        made.stop()
+
+
+def switchboard(own: RunningService, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """A command in another shell of the same user, in another folder."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))}
+    (own.folder / ELSEWHERE).mkdir(exist_ok=True)
+    return subprocess.run(
+        [sys.executable, "-m", "serve_app.cli", *arguments],
+        env=clean | {"SWITCHBOARD_DATA_DIR": str(own.folder), "PYTHONPATH": str(Path.cwd())} | environment,
+        cwd=own.folder / ELSEWHERE,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_a_file_becomes_a_record_without_key_team_host_or_restart(own: RunningService) -> None:
+    done = switchboard(own, "submit", FILE, "--wait", "--json", "--url", f"http://localhost:{own.port}")
+    assert done.returncode == 0, done.stderr
+    (sent,) = json.loads(done.stdout)
+    assert sent["record"]["call"]["state"] == "completed"
+    (note,) = (own.folder / "handed-in").iterdir()  # where it is stored; the copy is gone
+    assert note.name.endswith(".taken")
+    shown = switchboard(own, "calls", "show", sent["callId"])
+    assert shown.returncode == 0
+    assert "token=" not in shown.stdout
+
+
+def test_a_made_key_works_for_a_file_too(own: RunningService) -> None:
+    made = json.loads(switchboard(own, "keys", "create", "--json").stdout)
+    done = switchboard(own, "submit", FILE, "--json", SWITCHBOARD_API_KEY=made["secret"])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["reply"]["status"] == "transcribing"
+
+
+def test_a_sender_over_http_gets_nothing_by_such_a_url(own: RunningService) -> None:
+    url = f"https://handed-in.invalid/0/call.wav?token={'A' * 43}"
+    done = switchboard(own, "submit", url, "--wait", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)[0]["record"]["call"]["failure"]["code"] == "recording_gone"
+
+
+def test_status_says_where_it_runs(own: RunningService) -> None:
+    done = switchboard(own, "status", "--json")
+    assert done.returncode == 0, done.stdout
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert (found["service"], found["url"]) == ("up", f"http://127.0.0.1:{own.port}")
+    assert (found["pid"], found["data_dir"]) == (own.ready["pid"], str(own.folder))
+    assert found["engines"] == "ready"
+    assert found["backlog"]["waiting_calls"] == 0
+
+
+def test_a_second_up_names_the_first_and_a_key_is_not_made_beside_it(own: RunningService, tmp_path: Path) -> None:
+    second = switchboard(own, "up", "--port", str(free_port()))
+    assert second.returncode == 1
+    assert f"process {own.ready['pid']}" in second.stderr
+    elsewhere = switchboard(own, "keys", "create", SWITCHBOARD_DATA_DIR=str(tmp_path / "mine"))
+    assert elsewhere.returncode == 3
+    assert "keeps its data in" in elsewhere.stderr
+    assert not (tmp_path / "mine").exists()
+    assert switchboard(own, "status").returncode == 0
+
+
+def test_down_stops_all_of_it(own: RunningService) -> None:
+    done = switchboard(own, "down")
+    assert done.returncode == 0, done.stderr
+    assert f"process {own.ready['pid']}" in done.stdout
+    assert own.process is not None
+    assert own.process.wait(30) == 0
+    after = switchboard(own, "status", "--json")
+    assert after.returncode == 3
+    assert json.loads(after.stdout)["database"] == "embedded PostgreSQL, stopped"
+    assert "Nothing runs" in switchboard(own, "down").stdout
