@@ -214,6 +214,28 @@ def test_ray_up_accepts_cluster_yaml() -> None:
     check_cluster((ROOT / "cluster.yaml").read_text())
 
 
+def test_every_node_on_aws_has_an_image_and_rights_of_its_own_kind() -> None:
+    """Ray's own image is Ubuntu 18.04, and it gives rights to the head only: workers could not read s3://."""
+    from ray.autoscaler._private.util import prepare_config
+
+    config = prepare_config(yaml.safe_load((ROOT / "cluster.yaml").read_text()))
+    nodes = {name: node["node_config"] for name, node in config["available_node_types"].items()}
+    assert {node["ImageId"] for node in nodes.values()} == {"ami-of-your-region"}  # EC2 refuses it until it is replaced
+    rights = {name: node["IamInstanceProfile"]["Name"] for name, node in nodes.items()}
+    assert rights == {"head": "switchboard-head", "gpu": "switchboard-worker", "cpu": "switchboard-worker"}
+
+
+def test_the_extra_for_aws_brings_what_ray_and_fsspec_ask_for() -> None:
+    import tomllib
+
+    from fsspec.registry import known_implementations
+    from packaging.requirements import Requirement
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    module = known_implementations["s3"]["class"].split(".")[0]
+    assert {Requirement(one).name for one in extras["aws"]} == {"boto3", module}
+
+
 @pytest.mark.parametrize(
     "right, wrong", [("max_workers: 8", "max_worker: 8"), ("head_node_type: head", "head_node_type: x")]
 )

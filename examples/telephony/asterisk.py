@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Asterisk: an AGI script that the hangup handler in extensions.conf runs. submit.py sends what it writes.
+
+Environment of Asterisk's service: RECORDINGS_URL (where RECORDINGS is served), and, if they differ from the defaults
+below, RECORDINGS, SPOOL and PBX (a name for this Asterisk: a UNIQUEID is unique on one system only).
+"""
+
+import os
+import socket
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from submit import call_id, put
+
+RECORDINGS = Path(os.environ.get("RECORDINGS", "/var/spool/asterisk/monitor"))
+SPOOL = Path(os.environ.get("SPOOL", "/var/spool/switchboard"))
+PBX = os.environ.get("PBX", socket.gethostname())
+WAV_HEADER = 44
+
+
+def read_environment() -> dict[str, str]:
+    """Return what Asterisk says first: lines of `agi_name: value`, then an empty one."""
+    lines = iter(sys.stdin.readline, "")
+    return dict(line.rstrip("\n").split(": ", 1) for line in iter(lambda: next(lines, "\n"), "\n") if ": " in line)
+
+
+def variable(name: str) -> str:
+    """Return a variable of the channel."""
+    print(f"GET VARIABLE {name}", flush=True)
+    answer = sys.stdin.readline()
+    while answer and not answer[:3].isdigit():  # HANGUP, for example
+        answer = sys.stdin.readline()
+    return answer.partition("(")[2].rpartition(")")[0]  # 200 result=1 (value)
+
+
+def recording(unique_id: str, side: str) -> str | None:
+    """Return the address of one party's file; None if nothing was recorded, as in a call that nobody answered."""
+    file = RECORDINGS / f"{unique_id}-{side}.wav"
+    if not file.exists() or file.stat().st_size <= WAV_HEADER:
+        return None
+    return f"{os.environ['RECORDINGS_URL'].rstrip('/')}/{file.name}"
+
+
+def main() -> None:
+    agi = read_environment()
+    unique_id, outgoing, start = agi["agi_uniqueid"], variable("SB_OUTGOING") == "true", int(variable("SB_START"))
+    caller, called = recording(unique_id, "caller"), recording(unique_id, "called")
+    rep, customer = (caller, called) if outgoing else (called, caller)  # the rep's file comes first
+    both = rep and customer
+    put(
+        SPOOL,
+        {
+            "callId": call_id(f"asterisk://{PBX}/{unique_id}"),
+            "from": agi["agi_callerid"],
+            "to": variable("SB_TO"),
+            "startTime": datetime.fromtimestamp(start, UTC).isoformat(),
+            "outgoing": outgoing,
+            "duration": int(time.time()) - start,
+            "recordingUrl": rep or customer,
+            "recordingUrl2": customer if both else None,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

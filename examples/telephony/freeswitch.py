@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""FreeSWITCH: turn the call records (mod_json_cdr) of the calls that freeswitch.xml records into submissions.
+
+    RECORDINGS_URL=https://pbx.example.com/recordings python3 freeswitch.py
+
+It looks into CDRS each second until it is stopped; with --once it looks once. Records that it has read are removed, so
+CDRS is a folder of its own (`json_cdr_base` in freeswitch.xml). submit.py sends what it writes to SPOOL.
+"""
+
+import json
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from submit import put
+
+RECORDINGS = Path(os.environ.get("RECORDINGS", "/var/lib/freeswitch/recordings"))
+CDRS = Path(os.environ.get("CDRS", "/var/spool/switchboard-cdr"))
+SPOOL = Path(os.environ.get("SPOOL", "/var/spool/switchboard"))
+
+
+def submission(variables: dict[str, str]) -> dict:
+    """Return the submission of a call by its channel variables. Its id is FreeSWITCH's own, which is a UUID."""
+    file = RECORDINGS / f"{variables['uuid']}.wav"
+    url = f"{os.environ['RECORDINGS_URL'].rstrip('/')}/{file.name}" if file.exists() else None
+    return {
+        "callId": variables["uuid"],
+        "from": variables.get("switchboard_from") or "anonymous",
+        "to": variables["switchboard_to"],
+        "startTime": datetime.fromtimestamp(int(variables["start_epoch"]), UTC).isoformat(),
+        "outgoing": variables["switchboard_outgoing"] == "true",
+        "duration": int(variables["duration"]),
+        "recordingUrl": url,
+    }
+
+
+def look() -> None:
+    for file in sorted(CDRS.rglob("*.json")):
+        try:
+            variables = json.loads(file.read_text())["variables"]
+        except json.JSONDecodeError:
+            continue  # FreeSWITCH is still writing it
+        put(SPOOL, submission(variables))
+        file.unlink()
+
+
+if __name__ == "__main__":
+    look()
+    while "--once" not in sys.argv:
+        time.sleep(1)
+        look()
