@@ -48,16 +48,17 @@ def postgres_server() -> Iterator[str]:
 @pytest.fixture
 def empty_postgres_url(postgres_server: str) -> Iterator[str]:
     """A database without anything in it."""
-    yield from _fresh(postgres_server, "template0")
+    yield from fresh_database(postgres_server, "template0")
 
 
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """A migrated database of the test's own."""
-    yield from _fresh(postgres_server, "switchboard")
+    yield from fresh_database(postgres_server, "switchboard")
 
 
-def _fresh(server: str, template: str) -> Iterator[str]:
+def fresh_database(server: str, template: str) -> Iterator[str]:
+    """URL of a new database, which is dropped afterwards."""
     name = f"test_{next(_numbers)}"
     admin = server.replace("/switchboard?", "/postgres?")
     with psycopg.connect(admin, autocommit=True) as connection:

@@ -6,13 +6,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from pipeline.domain.call import CallState
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, command_group, err, moment, out, plain, print_json, table
+from serve_app.cli.console import Json, command_group, counted, err, moment, out, plain, print_json
 from serve_app.cli.errors import FAILED, CommandError
+from serve_app.cli.table import Table, table
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -152,7 +152,8 @@ def reseal(json_: Json = False) -> None:
     if json_:
         print_json({"resealed": done.changed, "unopened": done.unopened})
     else:
-        out().print(f"{done.changed} calls and submissions have their recording URLs sealed with the current key.")
+        changed = counted(done.changed, "call or submission", "calls and submissions")
+        out().print(f"Recording URLs of {changed} sealed with the current key.")
     if done.unopened:
         raise CommandError(
             f"{done.unopened} more are sealed with a key that is not among SWITCHBOARD_SECRETS_KEYS.",
@@ -180,16 +181,17 @@ def load(call_id: str, workspace: str | None) -> "CallRecord":
 def summary_table(found: "Sequence[CallSummary]") -> Table:
     from serve_app.cli.render.call import STATE_STYLES, where_it_stands
 
-    lines = table("!call", "!started", "from -> to", "!state", "about")
+    lines = table("!call", "!state", "!started", "!lang", "!from -> to", "about")
     for call in found:
-        about = where_it_stands(call) or (call.language or "")
+        about = where_it_stands(call)
         if call.failure:
             about = f"{call.failure.code}: {call.failure.message}"
         lines.add_row(
             str(call.call_id),
-            moment(call.start_time),
-            Text(f"{call.from_number} -> {call.to_number}"),
             Text(call.state, style=STATE_STYLES.get(call.state, "")),
+            moment(call.start_time),
+            call.language or "",
+            f"{call.from_number} -> {call.to_number}",
             Text(about),
         )
     return lines

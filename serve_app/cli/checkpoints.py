@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve_app.cli.console import Json, command_group, err, out, print_json, table
+from serve_app.cli.console import Json, command_group, err, out, print_json
 from serve_app.cli.errors import FAILED, USAGE, CommandError
+from serve_app.cli.table import table
 
 if TYPE_CHECKING:
     from pipeline.checkpoints.fetch import Fetched
@@ -98,7 +99,7 @@ def list_(folder: Folder = None, json_: Json = False) -> None:
     if json_:
         print_json({"folder": store, "checkpoints": [_as_json(one, here, store) for one, here in found]})
         return
-    lines = table("!checkpoint", "!here", "!size", "!license", "!setting that loads it")
+    lines = table("!checkpoint", "!here", "#size", "!license", "loaded by")
     for one, here in found:
         lines.add_row(one.name, "yes" if here else "no", _size(one.size), one.license, " ".join(_models(one.name)))
     out().print(lines)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
@@ -9,11 +10,13 @@ from enum import Enum
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.console import Console
+from rich.text import Text
+
+from serve_app.cli.table import table
 
 T = TypeVar("T")
-WIDTH_WITHOUT_TERMINAL = 140  # columns; wide enough for a table with an id in it
+WIDTH_WITHOUT_TERMINAL = 140  # columns, unless COLUMNS says otherwise; wide enough for a table with an id in it
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
 
@@ -32,8 +35,8 @@ def err() -> Console:
 
 
 def _console(stderr: bool) -> Console:
-    terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    return Console(stderr=stderr, width=None if terminal else WIDTH_WITHOUT_TERMINAL, highlight=False)
+    told = (sys.stderr if stderr else sys.stdout).isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return Console(stderr=stderr, width=None if told else WIDTH_WITHOUT_TERMINAL, highlight=False)
 
 
 def print_json(data: Any) -> None:
@@ -62,19 +65,11 @@ def _scalar(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 
-def table(*columns: str, title: str | None = None) -> Table:
-    """A borderless table; a column named with a leading ! is never wrapped."""
-    made = Table(title=title, box=None, pad_edge=False, title_justify="left", header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        made.add_column(column.lstrip("!"), no_wrap=column.startswith("!"), overflow="fold")
-    return made
-
-
 def print_list(
     found: Sequence[T],
     as_json: bool,
     columns: Sequence[str],
-    row: Callable[[T], Sequence[RenderableType]],
+    row: Callable[[T], Sequence[str | Text]],
     when_empty: str,
     data: Any = None,
 ) -> None:
@@ -101,3 +96,8 @@ def duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02} min"
     return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """ "1 call", "2 calls"; `many` where it is not `one` with an s."""
+    return f"{count} {one if count == 1 else many or one + 's'}"

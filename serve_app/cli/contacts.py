@@ -149,8 +149,8 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
     print_list(
         names.run(workspace, lambda database, home: directory.list_contacts(database, home.workspace_id)),
         json_,
-        ("!id", *COLUMNS),
-        lambda one: (one.contact_id, *(str(getattr(one, column) or "") for column in COLUMNS)),
+        ("name", "!id", "!phone", "company", "email"),
+        lambda one: (one.name or "", one.contact_id, one.phone or "", one.company or "", one.email or ""),
         "No contacts yet: `switchboard contacts add NAME` or `contacts import FILE`.",
     )
 

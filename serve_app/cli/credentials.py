@@ -110,9 +110,9 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
 
     def row(one: "CredentialInfo") -> tuple[str, ...]:
         sealed = "no" if not sealer.seals else "yes" if one.fresh else "reseal"
-        return one.server.host, str(one.server.port), one.kind, one.name or "", sealed, moment(one.created_at)
+        return one.server.host, str(one.server.port), one.kind, sealed, moment(one.created_at), one.name or ""
 
-    columns = ("host", "!port", "kind", "name", "!sealed", "!stored")
+    columns = ("!host", "#port", "!kind", "!sealed", "!stored", "name")
     print_list(found, json_, columns, row, "No credentials yet: `switchboard credentials add HOST` stores one.")
 
 

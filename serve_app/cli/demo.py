@@ -12,12 +12,11 @@ from uuid import UUID
 import httpx
 import typer
 
-from serve_app.cli.console import Json, err, out, print_json, table
+from serve_app.cli.console import Json, err, out, print_json
 from serve_app.cli.errors import FAILED, USAGE, CommandError
+from serve_app.cli.table import Table, table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from db.views import CallRecord
     from pipeline.domain.speech import Label
     from serve_app.cli.file_server import FileServer
@@ -282,10 +281,9 @@ def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dic
     )
 
 
-def _summary(calls: list[dict[str, Any]]) -> "Table":
-    """One row for each call; at most 80 columns wide."""
-    summary = table("!sample", "state", "layout", "language", "words\nwrong", "doubtful", "tasks", "voices")
-    summary.padding = (0, 1, 0, 0)
+def _summary(calls: list[dict[str, Any]]) -> Table:
+    """One row for each call."""
+    summary = table("!sample", "!state", "!layout", "!lang", "#wrong", "#doubtful", "#tasks", "!voice")
     for row in calls:
         wrong = f"{row['words_wrong']} of {row['words_said']}" if "words_said" in row else "-"
         summary.add_row(

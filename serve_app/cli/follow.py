@@ -11,9 +11,10 @@ from rich.live import Live
 from rich.text import Text
 
 from serve_app.cli import state
-from serve_app.cli.console import err, table
+from serve_app.cli.console import err
 from serve_app.cli.errors import FAILED, CommandError
 from serve_app.cli.render.call import STATE_STYLES, where_it_stands
+from serve_app.cli.table import table
 
 if TYPE_CHECKING:
     from db.database import Database

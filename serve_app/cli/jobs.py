@@ -9,9 +9,10 @@ from rich.text import Text
 
 from serve_app.cli import names, state
 from serve_app.cli.advice import advice, waiting_advice
-from serve_app.cli.console import Json, command_group, err, moment, out, plain, print_json, print_list, table
+from serve_app.cli.console import Json, command_group, counted, err, moment, out, plain, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.since import moment_of, told
+from serve_app.cli.table import table
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -72,14 +73,14 @@ def list_(
     print_list(
         state.run(work),
         json_,
-        ("!job", "!call", "kind", "!state", "!attempts", "!created", "about"),
+        ("!job", "!state", "#tries", "!created", "!call", "!kind", "about"),
         lambda job: (
             str(job.job_id),
-            str(job.call_id),
-            job.kind,
             Text(job.state, style=STYLES.get(job.state, "")),
             str(job.attempts),
             moment(job.created_at),
+            str(job.call_id),
+            job.kind,
             Text(about(job)),
         ),
         "No job failed." if failed else "No jobs yet.",
@@ -96,7 +97,7 @@ def about(job: "JobSummary") -> str:
     if job.next_try and job.attempts:
         parts.append(f"next try {moment(job.next_try)}")
     if job.crashes:
-        parts.append(f"{job.crashes} crashes")
+        parts.append(counted(job.crashes, "crash", "crashes"))
     if job.error and job.state != "done":
         parts.append(f"{job.error.code}: {job.error.message}")
     return ", ".join(parts)
@@ -120,20 +121,20 @@ def failed_(
     print_list(
         found,
         json_,
-        ("!job", "!call", "kind", "!failed", "!code", "why"),
+        ("!job", "!code", "!failed", "!call", "!kind", "why"),
         lambda job: (
             str(job.job_id),
+            Text(job.code, "red"),
+            moment(job.failed_at),
             str(job.call_id),
             job.kind,
-            moment(job.failed_at),
-            Text(job.code, "red"),
             Text(job.message),
         ),
         "No job failed.",
         [{**_fields(job), "advice": advice(job.code)} for job in found],
     )
     for name, count in () if json_ else Counter(job.code for job in found).most_common():
-        out().print(Text.assemble((f"{name} ({count}): ", "bold"), advice(name)), soft_wrap=True)
+        out().print(Text.assemble((f"\n{name} ({count}): ", "bold"), advice(name)))
 
 
 @app.command()
@@ -197,11 +198,14 @@ def show(
     if json_:
         print_json(job)
         return
-    lines = table("what", "value")
+    lines = table("!what", "value")
+    lines.show_header = False
     for name in ("job_id", "call_id", "kind", "state", "stage", "worker", "attempts", "failures", "crashes"):
-        lines.add_row(name.replace("_", " "), Text(str(getattr(job, name) if getattr(job, name) is not None else "")))
+        if getattr(job, name) is not None:
+            lines.add_row(name.replace("_", " "), str(getattr(job, name)))
     for name in ("created_at", "started_at", "next_try", "finished_at"):
-        lines.add_row(name.replace("_", " "), moment(getattr(job, name)))
+        if getattr(job, name) is not None:
+            lines.add_row(name.replace("_", " "), moment(getattr(job, name)))
     if job.error and job.state != "done":
         lines.add_row("error", Text(f"{job.error.code}: {job.error.message}"))
         to_do = waiting_advice(job.job_id) if job.next_try else advice(job.error.code, job.job_id)

@@ -159,13 +159,13 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
     print_list(
         found,
         json_,
-        ("!id", "name", "of", "scopes", "begins", "last used", "ends"),
+        ("name", "!id", "!scopes", "!begins", "of", "!last used", "!ends"),
         lambda key: (
-            str(key.key_id),
             key.name,
-            owners.get(key.team_id or key.workspace_id, ""),
+            str(key.key_id),
             " ".join(sorted(key.scopes)),
             f"{key.prefix}...",
+            owners.get(key.team_id or key.workspace_id, ""),
             moment(key.last_used_at) or "never",
             _ends(key),
         ),

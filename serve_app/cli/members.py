@@ -141,7 +141,7 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
     print_list(
         found,
         json_,
-        ("!user id", "name", "also called", "team"),
-        lambda one: (str(one.user_id), one.name, ", ".join(one.aliases), teams.get(one.team_id, "")),
+        ("name", "!user id", "also called", "team"),
+        lambda one: (one.name, str(one.user_id), ", ".join(one.aliases), teams.get(one.team_id, "")),
         "No members yet: `switchboard members add NAME` adds one.",
     )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import state
-from serve_app.cli.console import Json, duration, moment, out, print_json, table
+from serve_app.cli.console import Json, counted, duration, moment, out, print_json
+from serve_app.cli.table import table
 
 if TYPE_CHECKING:
     from db.queue import Backlog, Lane
@@ -166,7 +167,8 @@ def load(settings: "Settings", team: str | None = None) -> QueueView:
 def headline(view: QueueView) -> str:
     """All of it in one sentence."""
     return (
-        f"{view.waiting_calls} calls waiting, {view.running_calls} running, {view.later_calls} to be retried later: "
+        f"{counted(view.waiting_calls, 'call')} waiting, {view.running_calls} running, "
+        f"{view.later_calls} to be retried later: "
         f"{duration(view.audio_seconds)} of audio, done in about {duration(view.drain_seconds)}."
     )
 
@@ -174,23 +176,23 @@ def headline(view: QueueView) -> str:
 def render(view: QueueView) -> None:
     """For people."""
     out().print(headline(view))
-    lines = table("!stage", "!calls", "audio that waits", "!replicas", "!done in", "!replica time for an hour", "!cost")
+    lines = table("!stage", "#calls", "#replicas", "#done in", "#per audio hour", "#cost", "audio that waits")
     for stage in view.stages:
         lines.add_row(
             stage.deployment,
             str(stage.calls),
-            ", ".join(f"{duration(seconds)} {kind}" for kind, seconds in stage.audio_seconds.items() if seconds),
             "?" if stage.replicas is None else str(stage.replicas),
             duration(stage.drain_seconds),
             duration(stage.replica_seconds_per_audio_hour) + ("" if stage.measured_calls else " (assumed)"),
             "" if stage.cost_per_audio_hour is None else f"{stage.cost_per_audio_hour:.4f}",
+            ", ".join(f"{duration(seconds)} {kind}" for kind, seconds in stage.audio_seconds.items() if seconds),
         )
     out().print(lines)
     if view.teams:
-        teams = table("workspace", "team", "!priority", "!share", "!waiting", "!audio", "!running")
+        teams = table("team", "workspace", "!priority", "#share", "#waiting", "#audio", "#running")
         for one in view.teams:
             kind = "live" if one.live else "backfill"
             waits = duration(one.waiting_audio_seconds)
             figures = (str(one.waiting_calls), waits, str(one.running_calls))
-            teams.add_row(one.workspace, one.team, kind, f"{one.share:g}", *figures)
+            teams.add_row(one.team, one.workspace, kind, f"{one.share:g}", *figures)
         out().print(teams)

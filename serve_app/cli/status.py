@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from serve_app.cli.console import Json, err, moment, out, plain, print_json, table
+from serve_app.cli.console import Json, err, moment, out, plain, print_json
 from serve_app.cli.errors import UNREACHABLE, CommandError, explain
+from serve_app.cli.table import table
 
 if TYPE_CHECKING:
     from serve_app.cli.queue import QueueView

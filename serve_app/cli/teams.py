@@ -123,7 +123,7 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
     print_list(
         names.run(workspace, work),
         json_,
-        ("!id", "name", "channels"),
-        lambda one: (str(one.team_id), one.name, "swapped" if one.channels_swapped else ""),
+        ("name", "!id", "!channels"),
+        lambda one: (one.name, str(one.team_id), "swapped" if one.channels_swapped else ""),
         "No teams yet: `switchboard teams create NAME` makes one.",
     )

@@ -67,14 +67,14 @@ def list_(
     print_list(
         [one for one in found if state_ is None or one.state == state_],
         json_,
-        ("!call", "member", "state", "why", "speech", "!since"),
+        ("!call", "!state", "#speech", "!since", "member", "why"),
         lambda one: (
             str(one.call_id),
-            one.name or str(one.user_id or ""),
             one.state,
-            _reasons(one.reasons if one.state == "quarantined" else ()),
             f"{one.speech_seconds:.0f} s",
             moment(one.created_at),
+            one.name or str(one.user_id or ""),
+            _reasons(one.reasons if one.state == "quarantined" else ()),
         ),
         "No such voiceprints: calls with one channel for each party make them.",
     )
@@ -239,9 +239,9 @@ def _of_call(
 
 def _print(one: "VoiceprintSummary") -> None:
     whose = one.name or (str(one.user_id) if one.user_id else "nobody")
-    out().print(f"{one.call_id}: {one.speech_seconds:.0f} s of {whose}, {one.state}", markup=False, soft_wrap=True)
+    out().print(f"{one.call_id}: {one.speech_seconds:.0f} s of {whose}, {one.state}", markup=False)
     why = _reasons(one.reasons if one.state == "quarantined" else ())
-    out().print(f"  It {STANDING[one.state]}{f': {why}' if why else ''}.", markup=False, soft_wrap=True)
+    out().print(f"  It {STANDING[one.state]}{f': {why}' if why else ''}.", markup=False)
 
 
 def _reasons(reasons: tuple[str, ...]) -> str:

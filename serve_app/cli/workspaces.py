@@ -129,12 +129,11 @@ def list_workspaces(json_: Json = False) -> None:
     """
     from db import directory
 
-    columns = ("!id", "name", "country", "time zone", "terms")
     print_list(
         state.run(directory.list_workspaces),
         json_,
-        columns,
-        lambda one: (str(one.workspace_id), one.name, one.default_country or "", one.time_zone, _shortened(one.terms)),
+        ("name", "!id", "!country", "!time zone", "terms"),
+        lambda one: (one.name, str(one.workspace_id), one.default_country or "", one.time_zone, _shortened(one.terms)),
         "No workspaces yet: `switchboard workspaces create NAME` makes one.",
     )
 

@@ -218,7 +218,7 @@ def test_an_endpoint_that_ended_itself_shows_why_and_is_enabled_again(receiver: 
     assert ok("list")[0]["disabled_reason"] == "The receiver wants nothing more: status 410."
     assert "disabled" in switchboard("list").output
     (disabled,) = [check for check in checks_webhooks.endpoints(Settings()) if "disabled" in check.found]
-    assert (disabled.level, "1 events kept" in disabled.found) == ("warn", True)
+    assert (disabled.level, "1 event kept" in disabled.found) == ("warn", True)
     assert f"webhooks enable {one}" in disabled.advice
     assert ok("enable", one)["disabled_at"] is None
     assert ok("disable", one, "--reason", "The CRM moves.")["disabled_reason"] == "The CRM moves."

@@ -97,6 +97,32 @@ def test_tasks_have_owner_due_date_and_quote() -> None:
     assert '"I will send you a new router tomorrow."' in text
 
 
+def test_what_several_findings_rest_on_is_quoted_once() -> None:
+    both = call(("rep", "I will send you a router tomorrow, and I will call you back on Friday."), ("customer", "Yes."))
+    findings = analyze(both)
+    assert len(next(finding for finding in findings if finding.step == "tasks").value["tasks"]) == 2
+    direction = next(finding for finding in analyze(MATERIAL) if finding.step == "direction")
+    assert len(direction.evidence) > len(set(direction.evidence))
+    text = shown(replace(record(), transcript=both.transcript, findings=(*findings, direction)))
+    tasks = text.split("Tasks", 1)[1].split("Contacts", 1)[0]
+    assert tasks.count('"I will send you a router tomorrow, and I will call you back on Friday."') == 1
+    for quote in {f'{one.start:.1f} s: "{one.quote}"' for one in direction.evidence}:
+        assert text.count(quote) == 1
+
+
+def test_people_are_called_by_their_names_where_these_are_known() -> None:
+    agent = Finding("agent", 1, {"user_id": "u-1", "name": "Dana Wolf", "source": "voice"})
+    contacts = Finding("contacts", 1, {"contact_id": "c-1", "reason": "number"})
+    known = Contact("c-1", "Peter Miller", None, None, None)
+    rep = Speaker("rep", Role.REP, 0.9, "voice", "u-1")
+    transcript = replace(MATERIAL.transcript, speakers=(rep, *MATERIAL.transcript.speakers[1:]))
+    text = shown(replace(record(), findings=(agent, contacts), contacts=(known,), transcript=transcript))
+    assert "rep is rep (voice, 90%), Dana Wolf" in text
+    assert "Dana Wolf, by voice" in text
+    assert "known contact Peter Miller (number)" in text
+    assert "u-1" not in text and "c-1" not in text
+
+
 def test_layout_reason_contacts_warnings_and_timeline_are_told() -> None:
     text = shown(record())
     assert "left is the rep" in text

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable
 import typer
 from rich.text import Text
 
-from serve_app.cli.console import Json, err, out, print_json, table
+from serve_app.cli.console import Json, counted, err, out, print_json
 from serve_app.cli.doctor.check import Check, Level
 from serve_app.cli.errors import FAILED, explain
+from serve_app.cli.table import table
 
 MARKS = {Level.GOOD: ("ok", "green"), Level.WARN: ("!", "bold yellow"), Level.BAD: ("X", "bold red")}
 
@@ -77,7 +78,7 @@ def examine(checks: list[tuple[str, Callable[[], Iterable[Check]]]]) -> list[Che
 
 def _show(checks: list[Check]) -> None:
     console = out()
-    lines = table("", "!what", "found and what to do")
+    lines = table("!", "!what", "found and what to do")
     lines.show_header = False
     for check in checks:
         mark, style = MARKS[check.level]
@@ -89,7 +90,7 @@ def _show(checks: list[Check]) -> None:
     bad = sum(check.level is Level.BAD for check in checks)
     remarks = sum(check.level is Level.WARN for check in checks)
     console.print(
-        f"\n{bad} in the way, {remarks} remarks, {len(checks) - bad - remarks} in order."
+        f"\n{bad} in the way, {counted(remarks, 'remark')}, {len(checks) - bad - remarks} in order."
         if bad or remarks
         else "\nEverything is in order."
     )

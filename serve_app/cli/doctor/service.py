@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from serve_app.cli.console import counted
 from serve_app.cli.doctor.check import Check, bad, good, warn
 from serve_app.service.run_folder import running
 
@@ -29,7 +30,8 @@ def variables(faults: Mapping[str, str]) -> Iterator[Check]:
         yield warn("settings", f"{name} is no setting", f"Did you mean {near}?" if near else "Unset it.")
     if not unknown and not faults:
         yield good(
-            "settings", f"{len(ours)} SWITCHBOARD_ variables set, all known" if ours else "all at their defaults"
+            "settings",
+            f"{counted(len(ours), 'SWITCHBOARD_ variable')} set, all known" if ours else "all at their defaults",
         )
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from serve_app.cli.console import counted
 from serve_app.cli.doctor.check import Check, good, warn
 
 BEHIND_SECONDS = 900.0  # beyond the attempts that a restart of the receiver costs
@@ -20,7 +21,7 @@ def endpoints(settings: Any) -> Iterator[Check]:
     found = asyncio.run(_load(url))
     troubled = [check for endpoint, standing in found for check in _trouble(endpoint, standing)]
     if found and not troubled:
-        yield good("webhooks", f"{len(found)} endpoints take their events")
+        yield good("webhooks", f"{counted(len(found), 'endpoint')} enabled, all deliver")
     if found and not settings.sealer().seals:
         yield warn(
             "webhooks",
@@ -44,7 +45,7 @@ def _trouble(endpoint: Any, standing: Any) -> Iterator[Check]:
     if endpoint.disabled_at is not None:
         yield warn(
             "webhooks",
-            f"{endpoint.url} is disabled, {standing.unsent} events kept: {endpoint.disabled_reason}",
+            f"{endpoint.url} is disabled, {counted(standing.unsent, 'event')} kept: {endpoint.disabled_reason}",
             f"Fix the receiver, then `switchboard webhooks enable {endpoint.endpoint_id}`.",
         )
     elif standing.oldest_seconds is not None and standing.oldest_seconds > BEHIND_SECONDS:
@@ -52,7 +53,7 @@ def _trouble(endpoint: Any, standing: Any) -> Iterator[Check]:
         last = f": {endpoint.last_failure}" if endpoint.last_failure else ""
         yield warn(
             "webhooks",
-            f"{endpoint.url} is {hours:.1f} h behind, {standing.unsent} events unsent{last}",
+            f"{endpoint.url} is {hours:.1f} h behind, {counted(standing.unsent, 'event')} unsent{last}",
             f"`switchboard webhooks test {endpoint.endpoint_id}` shows what it answers; without a Conductor nothing "
             "is sent.",
         )

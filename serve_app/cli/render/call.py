@@ -17,7 +17,7 @@ from pipeline.domain.speech import Layout, Role, Speaker, Transcript, Word
 from pipeline.domain.stage import Stage
 from serve_app.cli.advice import advice, waiting_advice
 from serve_app.cli.console import duration, moment
-from serve_app.cli.render.findings import render_finding
+from serve_app.cli.render.findings import NOBODY, Names, render_finding
 from serve_app.cli.render.sound import (
     beside_speech,
     language_of,
@@ -52,7 +52,8 @@ def render_call(
     elif waits(record.call):
         console.print(_delay(record.call))
     if record.transcript is not None:
-        _print_content(record.transcript, record.findings, record.layout, console, words)
+        names = {contact.contact_id: contact.name for contact in record.contacts if contact.name}
+        _print_content(record.transcript, record.findings, record.layout, console, words, names)
     _print_section("Linked contacts", [_contact(contact) for contact in record.contacts], console)
     _print_warnings(record.warnings, console)
     _print_section("Timeline", [_timeline(record)] if record.timeline else [], console)
@@ -127,14 +128,21 @@ def tones_by_turn(findings: Iterable[Finding]) -> dict[int, str]:
 
 
 def _print_content(
-    transcript: Transcript, findings: Sequence[Finding], layout: Layout | None, console: Console, words: bool
+    transcript: Transcript,
+    findings: Sequence[Finding],
+    layout: Layout | None,
+    console: Console,
+    words: bool,
+    names: Names = NOBODY,
 ) -> None:
-    console.print(_about(transcript, layout))
+    agent = next((finding.value for finding in findings if finding.step == "agent"), {})
+    members = {str(agent["user_id"]): str(agent["name"])} if agent.get("user_id") and agent.get("name") else NOBODY
+    console.print(_about(transcript, layout, members))
     console.print()
     console.print(Padding(render_transcript(transcript, tones_by_turn(findings), words), (0, 0, 0, 2), expand=False))
     _print_section("Doubts", render_doubts(transcript), console)
     for finding in in_reading_order(findings):
-        _print_section(finding.step.capitalize(), render_finding(finding), console)
+        _print_section(finding.step.capitalize(), render_finding(finding, names), console)
 
 
 def in_reading_order(findings: Sequence[Finding]) -> list[Finding]:
@@ -197,7 +205,7 @@ def _delay(call: "CallSummary") -> RenderableType:
     return Text.assemble(why, call.last_error.message, "\n", (waiting_advice(call.call_id), "yellow"))
 
 
-def _about(transcript: Transcript, layout: Layout | None) -> RenderableType:
+def _about(transcript: Transcript, layout: Layout | None, members: Names) -> RenderableType:
     parts = [clock(transcript.duration)]
     parts += [language_of(transcript)] if transcript.language else []
     parts.append(f"transcribed by {transcript.engine}")
@@ -207,12 +215,14 @@ def _about(transcript: Transcript, layout: Layout | None) -> RenderableType:
     lines += render_labels(transcript)
     if transcript.note and transcript.turns:
         lines.append(Text(transcript.note, style="yellow"))
-    lines += [Text(_who(speaker), style="dim") for speaker in transcript.speakers if speaker.role_reason != "channel"]
+    lines += [
+        Text(_who(speaker, members), style="dim") for speaker in transcript.speakers if speaker.role_reason != "channel"
+    ]
     return Group(*lines)
 
 
-def _who(speaker: Speaker) -> str:
-    member = f", member {speaker.user_id}" if speaker.user_id else ""
+def _who(speaker: Speaker, members: Names) -> str:
+    member = f", {members.get(speaker.user_id, speaker.user_id)}" if speaker.user_id else ""
     return f"{speaker.label} is {speaker.role.value} ({speaker.role_reason}, {speaker.role_confidence:.0%}){member}"
 
 

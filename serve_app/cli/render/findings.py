@@ -1,6 +1,7 @@
 """What each analysis step found, as people read it; a step without a view of its own is shown as names and values."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from rich.console import RenderableType
@@ -10,12 +11,14 @@ from rich.text import Text
 from pipeline.domain.insight import Evidence, Finding
 from serve_app.cli.console import plain
 
+Names = Mapping[str, str]
+NOBODY: Names = {}
 TONE_STYLES = {"positive": "green", "negative": "red"}
 
 
-def render_finding(finding: Finding) -> list[RenderableType]:
-    """The lines of a finding; its note where there is no value."""
-    lines = VIEWS.get(finding.step, _any)(finding)
+def render_finding(finding: Finding, names: Names = NOBODY) -> list[RenderableType]:
+    """The lines of a finding; its note where there is no value. `names`: of contacts, by id."""
+    lines = _contacts(finding, names) if finding.step == "contacts" else VIEWS.get(finding.step, _any)(finding)
     if finding.step in VIEWS and finding.value.get("engine"):
         lines.append(Text(f"(by {finding.value['engine']})", style="dim"))
     if finding.note:
@@ -36,13 +39,14 @@ def _summary(finding: Finding) -> list[RenderableType]:
     return lines
 
 
-def _contacts(finding: Finding) -> list[RenderableType]:
+def _contacts(finding: Finding, names: Names) -> list[RenderableType]:
     """Who the other party is, and what was heard about them."""
     value = finding.value
     heard = {field: fact["value"] for field, fact in (value.get("heard") or {}).items() if fact}
     lines: list[RenderableType] = []
     if value.get("contact_id"):
-        lines.append(Text(f"known contact {value['contact_id']} ({value.get('reason')}{_sure(finding)})"))
+        who = names.get(str(value["contact_id"]), value["contact_id"])
+        lines.append(Text(f"known contact {who} ({value.get('reason')}{_sure(finding)})"))
     elif value.get("match") in ("new", "ambiguous"):
         lines.append(Text(f"{value['match']}: {value.get('reason')}"))
     if heard:
@@ -65,7 +69,7 @@ def _agent(finding: Finding) -> list[RenderableType]:
     lines: list[RenderableType] = []
     if value.get("user_id"):
         why = "as the sender said" if value.get("source") == "sender" else f"by {value.get('source')}{_sure(finding)}"
-        lines.append(Text(f"{value.get('name') or 'not in the directory'} ({value['user_id']}), {why}"))
+        lines.append(Text(f"{value.get('name') or value['user_id'] + ', not in the directory'}, {why}"))
     elif value.get("spoken_name"):
         lines.append(Text(f"says the name {value['spoken_name']}"))
     return lines
@@ -77,7 +81,17 @@ def _sure(finding: Finding) -> str:
 
 def _tasks(finding: Finding) -> list[RenderableType]:
     tasks = finding.value.get("tasks") or []
-    return [_task(plain(task)) for task in tasks] or [Text("none", style="dim")]
+    if not tasks:
+        return [Text("none", style="dim")]
+    lines: list[RenderableType] = []
+    for quote, of_it in groupby(map(plain, tasks), key=lambda task: _quote(task.get("evidence"))):
+        lines += [_task(task) for task in of_it]
+        lines += [Text(f"    {quote}", style="dim")] if quote else []
+    return lines
+
+
+def _quote(evidence: Mapping[str, Any] | None) -> str:
+    return f'{evidence["start"]:.1f} s: "{evidence["quote"]}"' if evidence else ""
 
 
 def _task(task: Mapping[str, Any]) -> Text:
@@ -88,9 +102,6 @@ def _task(task: Mapping[str, Any]) -> Text:
         line.append(f", due {due}{said}", style="yellow")
     if task.get("beneficiary"):
         line.append(f", for {task['beneficiary']}")
-    evidence = task.get("evidence")
-    if evidence:
-        line.append(f'\n    {evidence["start"]:.1f} s: "{evidence["quote"]}"', style="dim")
     return line
 
 
@@ -122,9 +133,8 @@ def _tone(finding: Finding) -> list[RenderableType]:
 def _turning_point(point: Mapping[str, Any]) -> Text:
     line = Text(f"{point['speaker']} turns from {point['from']} to ")
     line.append(str(point["to"]), style=TONE_STYLES.get(point["to"], ""))
-    evidence = point.get("evidence")
-    if evidence:
-        line.append(f' at {evidence["start"]:.1f} s: "{evidence["quote"]}"', style="dim")
+    if quote := _quote(point.get("evidence")):
+        line.append(f" at {quote}", style="dim")
     return line
 
 
@@ -206,12 +216,13 @@ def _bullet(item: Any, depth: int) -> list[Text]:
 
 
 def _quotes(evidence: Sequence[Evidence]) -> list[RenderableType]:
-    return [Text(f'{item.start:.1f} s: "{item.quote}"', style="dim") for item in evidence[:3]]
+    """The first three; what several facts rest on is quoted once."""
+    quotes = dict.fromkeys(_quote({"start": item.start, "quote": item.quote}) for item in evidence)
+    return [Text(quote, style="dim") for quote in list(quotes)[:3]]
 
 
 VIEWS: dict[str, Callable[[Finding], list[RenderableType]]] = {
     "summary": _summary,
-    "contacts": _contacts,
     "direction": _direction,
     "agent": _agent,
     "tasks": _tasks,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve_app.cli.console import Json, err, moment, out, plain, print_json
+from serve_app.cli.console import Json, counted, err, moment, out, plain, print_json
 from serve_app.cli.errors import FAILED, CommandError
 from serve_app.cli.webhooks.common import Id, changed, find, new_secret, poster, run, settings, show_secret
 
@@ -144,6 +144,6 @@ def reseal(json_: Json = False) -> None:
     if json_:
         print_json({"resealed": changed_ones, "sealed": sealer.seals})
     else:
-        out().print(f"{changed_ones} endpoints have their secrets sealed with the current key.")
+        out().print(f"{counted(changed_ones, 'secret')} sealed with the current key.")
     if not sealer.seals:
         err().print("SWITCHBOARD_SECRETS_KEYS is not set: secrets are kept unsealed.")

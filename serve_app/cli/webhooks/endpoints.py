@@ -1,15 +1,17 @@
 """`switchboard webhooks`: where a workspace's events are sent; further commands are in `care.py` and `log.py`."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import RenderableType
 from rich.text import Text
 
 from db.event_types import type_names
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, moment, out, plain, print_json, print_list, table
+from serve_app.cli.console import Json, command_group, duration, moment, out, plain, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
+from serve_app.cli.table import table
 from serve_app.cli.webhooks import care, log
 from serve_app.cli.webhooks.common import Id, changed, find, new_secret, poster, run, settings, show_secret
 
@@ -114,16 +116,16 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
         found = await webhooks.list_endpoints(database, home)
         return [(one, standings.get(one.endpoint_id, event_views.EndpointProgress())) for one in found]
 
-    def row(found: "tuple[Endpoint, EndpointProgress]") -> "tuple[RenderableType, ...]":
+    def row(found: "tuple[Endpoint, EndpointProgress]") -> "tuple[str | Text, ...]":
         one, standing = found
         counts = (str(standing.unsent), str(standing.failed), moment(standing.delivered_at))
-        return str(one.endpoint_id), Text(one.url), _state(one), *counts, Text(_about(one))
+        return str(one.endpoint_id), _state(one), *counts, one.url, _about(one)
 
     found = run(work)
     print_list(
         found,
         json_,
-        ("!id", "url", "!state", "!unsent", "!failed", "!last taken", "about"),
+        ("!id", "!state", "#unsent", "#failed", "!delivered", "url", "about"),
         row,
         "No endpoints yet: `switchboard webhooks add URL` makes one.",
         [plain(one) | {"standing": plain(standing)} for one, standing in found],
@@ -150,12 +152,12 @@ def show(endpoint: Id, json_: Json = False) -> None:
     if json_:
         print_json(plain(one) | {"standing": plain(standing)})
         return
-    lines = table("", "")
+    lines = table("!what", "value")
     lines.show_header = False
-    for name, value in (plain(one) | plain(standing)).items():
-        if value not in (None, "", []):
-            shown = ", ".join(value) if isinstance(value, list) else str(value)
-            lines.add_row(name.replace("_", " "), Text(shown))
+    for field in (*fields(one), *fields(standing)):
+        value = getattr(one if field in fields(one) else standing, field.name)
+        if value not in (None, "", ()):
+            lines.add_row(field.name.replace("_", " "), _shown(value))
     out().print(lines)
 
 
@@ -231,6 +233,14 @@ def _state(one: "Endpoint") -> Text:
     if one.disabled_at is not None:
         return Text("disabled", style="bold red")
     return Text("failing", style="yellow") if one.failing_since else Text("enabled", style="green")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, float):
+        return duration(value)
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _about(one: "Endpoint") -> str:

@@ -7,9 +7,10 @@ import typer
 from rich.text import Text
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, moment, out, plain, print_json, table
+from serve_app.cli.console import Json, err, moment, out, plain, print_json
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.since import moment_of, told
+from serve_app.cli.table import table
 from serve_app.cli.webhooks.common import Id, find
 
 if TYPE_CHECKING:
@@ -64,14 +65,15 @@ def deliveries(
     if not found:
         err().print("No delivery failed." if failed else "Nothing was sent yet.")
         return
-    lines = table("!event and call", "!type", "!happened", "!state", "!tries", "about")
+    lines = table("!event", "!state", "#tries", "!happened", "!type", "!call", "about")
     for one in found:
         lines.add_row(
-            f"evt_{one.event_id.hex}\n{one.call_id}",
-            one.type,
-            moment(one.at),
+            f"evt_{one.event_id.hex}",
             Text(one.state, style=STYLES[one.state]),
             str(one.attempts),
+            moment(one.at),
+            one.type,
+            str(one.call_id),
             Text(_about(one)),
         )
     out().print(lines)

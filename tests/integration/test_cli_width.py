@@ -1,0 +1,252 @@
+"""Every command that lists or shows something can be read on a narrow terminal: nothing whole is broken."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+from typer.testing import CliRunner
+
+from db import calls, events, jobs, keys
+from db.database import Database
+from db.events import Attempt, DeliveryVerdict
+from pipeline.analysis import analyze
+from pipeline.domain.call import Submission
+from pipeline.domain.speech import Voiceprint
+from pipeline.errors import NotAudio, RecordingUnreachable
+from pipeline.speakers.policy import Voices
+from pipeline.speakers.roles import RoleOptions
+from serve_app.cli import COMMANDS, app, demo, state
+from serve_app.cli.console import out
+from serve_app.cli.table import TEXT_WIDTH, table
+from tests.postgres import fresh_database
+from tests.unit.calls_by_hand import call as call_by_hand
+
+WIDTHS = (80, 120)
+WIDE = 4000  # a terminal on which everything fits on one line
+WORKSPACE = "Stadtwerke Unterföhring Kundenservice"
+TEAM = "Störungsannahme und Entstörungsdienst"
+MEMBER = "Maximiliane Schwarzenberger-Hohenlohe"
+HOST = "recordings.telephony-gateway.internal.stadtwerke.example"
+RECORDING = f"https://{HOST}/2026/11/02/7c4a8d09ca3762af61e59520943dc26494f8941b.wav?signature=9b74c9897bac770ffc029102"
+DATES = re.compile(r"\d{4}-\d\d-\d\d$|[\d:]{5,8}$")
+IDENTITY = re.compile(r"(evt_)?[0-9a-f-]{32,36}$")
+
+
+def switchboard(*arguments: str, columns: int = WIDE) -> str:
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(columns)})
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def made(*arguments: str) -> Any:
+    return json.loads(switchboard(*arguments, "--json"))
+
+
+class Filled:
+    """A database as it looks after some weeks, and the ids of what `show` commands take."""
+
+    def __init__(self) -> None:
+        switchboard(
+            "workspaces", "create", WORKSPACE, "--country", "DE", "--time-zone", "America/Argentina/Buenos_Aires"
+        )
+        terms = ("Glasfaserhausanschluss", "Photovoltaikeinspeisevergütung", "Zählerstand", "Gigabox 6690", "Ost")
+        switchboard("workspaces", "terms", *terms, "Nahwärme")
+        switchboard("workspaces", "hosts", f"{HOST}:8443", "10.17.0.0/16")
+        self.secret = made("keys", "create", "--team", TEAM, "--name", "Telefonanlage Zentrale, Serverraum 2")["secret"]
+        made("keys", "create", "--name", "read only, for the reporting warehouse", "--scope", "read")
+        self.user = made(
+            "members", "add", MEMBER, "--team", TEAM, "--alias", "Maxi", "--alias", "Frau Schwarzenberger"
+        )["user_id"]
+        made(
+            *("contacts", "add", "Ana Beatriz Costa de Albuquerque", "--phone", "+4930123456789"),
+            *("--company", "Costa & Albuquerque Importações Ltda.", "--email", "ana.beatriz@costa-albuquerque.example"),
+        )
+        made("contacts", "add", "Bo Lind")
+        made("credentials", "add", f"{HOST}:8443", "--header", "X-Recording-Server-Token", "--secret-env", "TOKEN")
+        self.endpoint = made(
+            *(
+                "webhooks",
+                "add",
+                "https://127.0.0.1:18443/hooks/network-operations-center/switchboard/events?tenant=unterfoehring",
+            ),
+            *("--description", "to the ticket system of the network operations center"),
+        )["endpoint"]["endpoint_id"]
+        self.failed, self.completed, self.waiting = (state.run(self._submit) for _ in range(3))
+        state.run(self._work)
+        self.queued = state.run(self._submit)
+        self.job = made("jobs", "list", "--failed")[0]["job_id"]
+        state.run(self._deliver)
+
+    async def _submit(self, database: Database) -> UUID:
+        sender = await keys.find(database, self.secret)
+        assert sender is not None
+        submission = Submission(
+            *(uuid4(), "+4930123456789", "+5491123456789", datetime(2026, 11, 2, 9, 30, tzinfo=UTC), RECORDING),
+            user_id=UUID(self.user),
+        )
+        await calls.submit(database, sender, submission, {})
+        return submission.call_id
+
+    async def _work(self, database: Database) -> None:
+        """One call fails, one is completed, one waits for its recording."""
+        for fetch in await jobs.claim_fetches(database, "w", 10, 60, 10, 10):
+            if fetch.call.call_id == self.waiting:
+                away = RecordingUnreachable(f"{HOST} answered 503 Service Temporarily Unavailable for {RECORDING}.")
+                await jobs.retry(database, fetch, away, 600.0, False)
+            else:
+                await jobs.fetched(database, fetch)
+        for lease in await jobs.claim(database, "ray-worker-17.eu-central-1.compute.internal:48211", 10, 60):
+            if lease.call.call_id == self.failed:
+                page = "The server sent a web page (text/html, 18 kB) that begins with <title>Sign in to continue"
+                await jobs.fail(database, lease, NotAudio(page))
+            else:
+                spoken = call_by_hand(
+                    ("rep", "Hello, this is Maxi from Metro Cable, how can I help you?"),
+                    (
+                        "customer",
+                        "My internet is terrible, I am very angry, and I call you for the third time.",
+                    ),
+                    ("rep", "I am sorry. I will send you a new router tomorrow, and I will call you back on Friday."),
+                    ("customer", "Thank you, that is wonderful."),
+                )
+                voice = Voiceprint(tuple(float(x) for x in np.eye(8)[0]), "m", 4.0, 0.2, ("short", "several_voices"))
+                await calls.complete(
+                    *(database, lease, spoken.transcript, analyze(spoken), voice),
+                    *(["The recording is 3 s shorter than announced."], Voices(RoleOptions())),
+                )
+
+    async def _deliver(self, database: Database) -> None:
+        for delivery in await events.claim(database, 10, 10, {}, 30.0):
+            answer = "<html><head><title>503 Service Temporarily Unavailable</title></head>"
+            tried = Attempt(datetime.now(UTC), 9.8, 503, "status 503", answer)
+            await events.note(database, delivery, tried, DeliveryVerdict.RETRY, retry_in=3600)
+
+    def commands(self) -> dict[str, tuple[str, ...]]:
+        return {
+            "calls list": (),
+            "calls show": (str(self.completed),),
+            "jobs list": (),
+            "jobs failed": (),
+            "jobs show": (self.job,),
+            "queue": (),
+            "keys list": (),
+            "credentials list": (),
+            "workspaces list": (),
+            "workspaces terms": (),
+            "workspaces hosts": (),
+            "workspaces priority": (),
+            "workspaces digits": (),
+            "teams list": (),
+            "members list": (),
+            "contacts list": (),
+            "webhooks list": (),
+            "webhooks show": (self.endpoint,),
+            "webhooks deliveries": (),
+            "voiceprints list": (),
+            "voiceprints show": (str(self.completed),),
+            "checkpoints list": (),
+        }
+
+
+SHOWN = (*Filled.commands(type("Names", (), dict.fromkeys(("completed", "job", "endpoint"), ""))()),)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def filled(postgres_server: str) -> Iterator[Filled]:
+    with pytest.MonkeyPatch.context() as patch:
+        for url in fresh_database(postgres_server, "switchboard"):
+            patch.setenv("SWITCHBOARD_DATABASE_URL", url)
+            patch.setenv("SWITCHBOARD_WEBHOOKS__ALLOWED_HOSTS", '["127.0.0.1:18443"]')
+            patch.setenv("TOKEN", "a secret")
+            patch.setenv("TZ", "UTC")
+            patch.setenv("SWITCHBOARD_SCALING__TRANSCRIBER__PRICE_PER_HOUR", "1.2")
+            yield Filled()
+
+
+def test_every_command_that_lists_or_shows_is_tried_here() -> None:
+    found = {
+        f"{entry.name} {name}"
+        for entry in COMMANDS
+        for name in getattr(entry.load(), "commands", {})
+        if name in ("list", "show", "failed", "deliveries")
+    }
+    assert found <= set(SHOWN)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("command", SHOWN)
+def test_nothing_is_wider_than_the_terminal_and_no_word_is_broken(filled: Filled, command: str, width: int) -> None:
+    arguments = (*command.split(), *filled.commands()[command])
+    wide, narrow, again = (switchboard(*arguments, columns=columns) for columns in (WIDE, width, WIDE))
+    assert narrow.strip()
+    check(words(wide) & words(again), narrow, width)  # an age is another one a second later
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_table_of_the_demo_can_be_read(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    row = {"state": "completed", "layout": "one_sided", "language": "en", "voices": "synthetic", "tasks": 2}
+    figures = {"words_wrong": 121, "words_said": 180, "words_doubtful": 109}
+    shown = []
+    for columns in (WIDE, width):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        out().print(demo._summary([{"name": "05_centralita_es", **row, **figures}]))
+        shown.append(capsys.readouterr().out)
+    check(words(shown[0]), shown[1], width)
+    assert len(shown[1].splitlines()) == 2, "a heading and a row"
+
+
+def check(wide: Counter[str], narrow: str, width: int) -> None:
+    """`wide` are the words of the same output where nothing had to be wrapped."""
+    too_long = [line for line in narrow.splitlines() if cell_len(line.rstrip()) > width]
+    assert not too_long, narrow
+    broken = {word for word in wide - words(narrow) if is_whole(word)}
+    assert not broken, f"{broken} in\n{narrow}"
+
+
+def words(text: str) -> Counter[str]:
+    """Names of columns end in a colon where they stand before a value, and headings are said again there."""
+    return Counter(word.strip(":,") for word in text.split())
+
+
+def is_whole(word: str) -> bool:
+    """An id, a time, or a word that is no longer than text is wide at least."""
+    return len(word) <= TEXT_WIDTH or bool(IDENTITY.match(word) or DATES.match(word))
+
+
+def test_a_table_that_fits_stays_one_and_figures_are_to_the_right(
+    capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = table("!id", "#tries", "about")
+    lines.add_row("a1", "5", "waits")
+    lines.add_row("b2", "1000", "word " * 30)
+    out().print(lines)
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.rstrip() for line in shown[:2]] == ["id  tries  about", "a1      5  waits"]
+    assert shown[2].startswith("b2   1000  word word")
+    assert shown[3].startswith(" " * 11 + "word")
+
+
+def test_what_does_not_fit_beside_follows_below_with_its_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = table("!id", "!state", "!call", "why")
+    lines.add_row("i" * 20, "failed", "c" * 20, "no [audio] in it")
+    lines.add_row("j" * 20, "failed", "d" * 20, "")
+    out().print(lines)
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
+        "id                    state",
+        "i" * 20 + "  failed",
+        f"  call: {'c' * 20}",
+        "  why: no [audio] in it",
+        "j" * 20 + "  failed",
+        f"  call: {'d' * 20}",
+    ]
