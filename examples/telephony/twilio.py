@@ -7,8 +7,8 @@ The address that you give Twilio as recordingStatusCallback says what the callba
 
     https://hooks.example.com/recorded?from=%2B4930123456&to=%2B4940987654&outgoing=false&first=customer
 
-`first` is the party of the call that is recorded (Twilio's parent call). Calls with the customer first are written to
-SPOOL/customer-first: a second submit.py sends those, with a key that was made with --channels-swapped.
+`first` is the party of the call that is recorded (Twilio's parent call). Calls are written to SPOOL/rep-first and to
+SPOOL/customer-first: run a submit.py for each, the second one with a key that was made with --channels-swapped.
 """
 
 import base64

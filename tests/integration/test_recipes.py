@@ -258,6 +258,7 @@ async def test_a_call_through_asterisk_that_nobody_answered_is_submitted_without
 
 
 def test_the_dialplan_of_asterisk_names_what_the_script_reads() -> None:
+    assert os.access(SCRIPTS / "asterisk.py", os.X_OK)  # Asterisk starts it without an interpreter
     dialplan, reads = ((SCRIPTS / name).read_text() for name in ("extensions.conf", "asterisk.py"))
     assert set(re.findall(r"Set\((SB_\w+)=", dialplan)) == set(re.findall(r'variable\("(\w+)"\)', reads))
     assert re.findall(r"[rt]\(\$\{UNIQUEID\}-(\w+)\.wav\)", dialplan) == ["caller", "called"]
