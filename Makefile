@@ -39,7 +39,7 @@ test: weights  ## every test, in two processes (JOBS=1: one after the other)
 coverage: COVER = --cov --cov-report=term:skip-covered
 coverage: test  ## the same, and which lines no test runs (takes twice as long)
 
-slow: weights  ## the tests that take minutes: engines and references on much sound, a short storm
+slow: weights  ## the tests that take minutes: engines and references on much sound, two services, a short storm
 	@$(BIN)/python -m pytest -m slow tests
 
 chaos: setup  ## thousands of submissions while processes are killed, frozen and cut off, then an audit (CHAOS="--seed 7 --json FILE")

@@ -20,7 +20,9 @@ First steps:
 
   switchboard up                             the service
 
-  switchboard keys create --workspace acme   a key to send calls with
+  switchboard submit call.wav --wait         a call to the service
+
+  switchboard keys create --workspace acme   a key for phone systems
 """
 
 EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 service or database not reachable. `--debug` shows tracebacks."

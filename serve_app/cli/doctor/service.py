@@ -98,7 +98,7 @@ def _embedded(settings: Any) -> Iterator[Check]:
         return
     url = running_embedded(settings)
     if url is None:
-        yield good("database", "embedded PostgreSQL, not running (the first command starts it)")
+        yield good("database", "embedded PostgreSQL, not running (`switchboard up` starts it)")
         return
     yield from _server(url, "the embedded PostgreSQL")
 
