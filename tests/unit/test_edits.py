@@ -63,12 +63,13 @@ def replaced(data: bytes, name: bytes, box_: bytes) -> bytes:
     return out
 
 
-def edited(data: bytes, rate: int, chosen: Sequence[Edit]) -> bytes:
+def edited(data: bytes, rate: int, chosen: Sequence[Edit], form: str = ">IiI") -> bytes:
     entries = b"".join(
-        struct.pack(">IiI", round(1000 * seconds), -1 if start is None else round(start * rate), 1 << 16)
+        struct.pack(form, round(1000 * seconds), -1 if start is None else round(start * rate), 1 << 16)
         for seconds, start in chosen
     )
-    return replaced(data, b"edts", box(b"edts", box(b"elst", struct.pack(">II", 0, len(chosen)), entries)))
+    head = struct.pack(">BxxxI", form == ">QqI", len(chosen))
+    return replaced(data, b"edts", box(b"edts", box(b"elst", head, entries)))
 
 
 def lasting(data: bytes, runs: Sequence[tuple[int, int]]) -> bytes:
@@ -119,6 +120,11 @@ def test_what_a_single_edit_skips_is_left_to_the_decoder() -> None:
     assert_plays(decoded(data), played(noise(), [(11, 1)]))
 
 
+def test_edits_may_be_counted_in_64_bits() -> None:
+    chosen = EDITS["a delay, a gap, and something left out"]
+    assert_plays(decoded(edited(written("QuickTime, PCM"), 16000, chosen, ">QqI")), played(noise(), chosen))
+
+
 @pytest.mark.parametrize("form", ["QuickTime, PCM", "QuickTime, mu-law"])
 def test_a_sample_that_lasts_longer_is_a_gap_behind_it(form: str) -> None:
     rate = FORMS[form][2]
@@ -127,6 +133,16 @@ def test_a_sample_that_lasts_longer_is_a_gap_behind_it(form: str) -> None:
     assert_plays(found, played(noise(), [(4, 0), (3, None), (4, 4), (2, None), (4, 8)]))
     gaps = [(gap.start, gap.end) for gap in found.audio.gaps(0)]
     assert gaps == [pytest.approx((4, 7), abs=0.001), pytest.approx((11, 13), abs=0.001)]
+
+
+def test_twenty_minutes_with_such_a_sample_are_not_taken_for_forged() -> None:
+    """Each sample is an entry of FFmpeg's index then; in an hour there are more than it is given room for."""
+    samples = np.zeros(mp4.MOST_ENTRIES + 10, np.int16)
+    data = without_packets(samples, 16000, "mov", "pcm_s16le", lambda _: False)
+    data = lasting(data, [(16000, 1), (1, 48000), (len(samples) - 16001, 1)])
+    assert mp4.has_absurd_tables(io.BytesIO(data), len(data))
+    found = edits.read(io.BytesIO(data), len(data))
+    assert not mp4.has_absurd_tables(edits.Patched(io.BytesIO(data), len(data), found.patches), len(data))
 
 
 def test_edits_count_the_gaps_of_samples_too() -> None:
