@@ -2,7 +2,7 @@
 
     python bench/batch_words.py --librispeech FOLDER [--model tiny.en] [--threads 1] [--json FILE]
 
-Real speech, clean and in noise, is recognized chunk by chunk, then in full batches of chunks in three random orders:
+Real speech, clean and in noise, is recognized chunk by chunk, then in full batches of chunks in random orders:
 what differs is the arithmetic (a matrix product of another shape adds up in another order), for nothing of one chunk
 reaches another. Counted per order: chunks with other words, words that differ (edits), and the largest change of a
 word's probability where the words are the same. `alone again` is the same chunk alone once more, the noise floor.
@@ -25,6 +25,7 @@ from pipeline.asr import AsrOptions, load
 from pipeline.domain.speech import Chunk, ChunkText
 
 SEED = 7
+ORDERS = 2
 LONGEST = 28.0  # seconds of a chunk
 NOISE_DB = -12.0  # beside the speech, of the noisy half
 
@@ -88,7 +89,7 @@ def main() -> None:
     alone = [[at] for at in range(len(sounds))]
     reference = recognized(engine, sounds, alone)
     rows = [compared("alone again", reference, recognized(engine, sounds, alone))]
-    for seed in range(3):
+    for seed in range(ORDERS):
         order = [int(at) for at in np.random.default_rng(seed).permutation(len(sounds))]
         batches = [order[at : at + args.batch_size] for at in range(0, len(order), args.batch_size)]
         rows.append(compared(f"order {seed + 1}", reference, recognized(engine, sounds, batches)))
