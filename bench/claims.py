@@ -44,7 +44,7 @@ FINISH = "UPDATE jobs SET state = 'done', finished_at = now(), lease_until = NUL
 
 async def filled(url: str, given: argparse.Namespace) -> Database:
     """A database with finished jobs and a queue."""
-    database = await Database.open(url)
+    database = await Database.open(url, answer_seconds=None)  # filling takes as long as it takes
     home = await directory.create_workspace(database, "bench")
     teams = [
         (await directory.create_team(database, home.workspace_id, f"team {n}")).team_id for n in range(given.teams)

@@ -170,7 +170,7 @@ async def _kill(storm: _Storm) -> None:
     kinds = schedule(storm.options.kills, rng, storm.options.kinds) if storm.options.kills else []
     pace = 60 * storm.options.minutes / max(1, len(kinds))
     while kinds and not storm.over:
-        await asyncio.sleep(rng.uniform(0.1, 0.6) * pace)
+        await asyncio.sleep(rng.uniform(0.0, 0.3) * pace)  # a strike itself takes most of its share
         kind = next((one for one in reversed(kinds) if not storm.killer.busy(one)), None)
         if kind is None:
             await asyncio.sleep(0.2)

@@ -53,6 +53,7 @@ SETTINGS = {
     "SCALING__CONDUCTOR__MAX_REPLICAS": "2",
 }
 START_SECONDS = 900
+STARTS = 4
 
 
 @dataclass
@@ -110,6 +111,13 @@ class Stand:
         return pid
 
     async def start_service(self) -> None:
+        """As a service manager does, start it again where that came to nothing: Serve gives up on a busy machine."""
+        for _ in range(STARTS - 1):
+            with contextlib.suppress(RuntimeError):
+                return await self._start_host()
+        return await self._start_host()
+
+    async def _start_host(self) -> None:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))},
             **{f"SWITCHBOARD_{name}": value for name, value in (SETTINGS | self.settings).items()},
