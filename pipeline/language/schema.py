@@ -49,7 +49,7 @@ REQUIRED: dict[str, str] = {
 OPTIONAL = {
     "numbers": "short_one ordinal_suffix other_ordinals upto",
     "dates": "other_weekdays",
-    "tasks": "present open verb_last",
+    "tasks": "present open verb_last listener listener_is",
 }
 """Keys for what only some languages have."""
 TABLES = {
@@ -58,6 +58,7 @@ TABLES = {
     "people": "short_names",
     "spelling": "letters repeat",
     "contact": "symbols ascii floors",
+    "tasks": "listener_is",
 }
 FLAGS = {"people": "answers_by_surname", "contact": "number_first", "tasks": "verb_last", "topics": "capitals"}
 PAIRS = {"dates": "rules times", "tasks": "endings"}

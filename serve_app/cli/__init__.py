@@ -61,7 +61,7 @@ COMMANDS = (
     Entry(
         "voiceprints",
         "serve_app.cli.voiceprints:app",
-        "Voices of the people who handle calls: list, show, remove, restore, assign.",
+        "Voices of the people who handle calls: list, show, approve, remove, assign.",
         "Workspace",
     ),
 )

@@ -50,6 +50,23 @@ def test_one_task_said_twice_is_one():
     assert task["evidence"]["turn"] == 0
 
 
+@pytest.mark.parametrize(
+    ("speaker", "language", "sentence", "title"),
+    [
+        ("rep", "en", "I will send you a new mail.", "Send the customer a new mail"),
+        ("rep", "en", "I will call you back tomorrow.", "Call the customer back"),
+        ("customer", "en", "I will send you the form tomorrow.", "Send the rep the form"),
+        ("rep", "en", "I will send the form you asked for.", "Send the form you asked for"),
+        ("rep", "de", "Ich schicke Ihnen morgen die Rechnung.", "Ich schicke dem Kunden die Rechnung"),
+        ("A", "en", "I will send you the invoice tomorrow.", "Send you the invoice"),
+    ],
+)
+def test_a_title_speaks_to_those_who_were_not_in_the_call(speaker, language, sentence, title):
+    other = {"rep": "customer", "customer": "rep", "A": "B"}[speaker]
+    (task,) = tasks((speaker, sentence), (other, "Danke." if language == "de" else "Thank you."), language=language)
+    assert task["title"] == title
+
+
 def test_a_speaker_without_a_role_owns_as_unknown():
     (task,) = tasks(("A", "I will send you the invoice tomorrow."), ("B", "Okay."))
     assert (task["owner"], task["beneficiary"], task["owner_user_id"]) == ("unknown", None, None)
@@ -317,7 +334,7 @@ def test_two_promises_in_one_sentence_are_two_tasks():
 
 def test_what_prepares_a_promise_belongs_to_it():
     (task,) = tasks(("rep", "I will check with the warehouse and call you back tomorrow."), ("customer", "Okay."))
-    assert task["title"] == "Check with the warehouse and call you back"
+    assert task["title"] == "Check with the warehouse and call the customer back"
     assert (task["due_date"], task["kind"]) == ("2025-04-17", "follow-up")
 
 

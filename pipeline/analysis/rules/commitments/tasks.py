@@ -13,7 +13,7 @@ from pipeline.analysis.rules.commitments.classifier import CommitmentWeights, sh
 from pipeline.analysis.rules.commitments.clauses import LISTENER, THIRD, Candidate
 from pipeline.analysis.rules.commitments.commitments import commitments
 from pipeline.analysis.rules.commitments.dedupe import FoundTask, deduplicated, is_empty
-from pipeline.analysis.rules.commitments.titles import title, tokens
+from pipeline.analysis.rules.commitments.titles import for_readers, title, tokens
 from pipeline.analysis.talk import other, read
 from pipeline.domain.insight import Finding, Material, Roster, Task
 from pipeline.domain.speech import Role
@@ -39,7 +39,7 @@ class Tasks:
         now = dates.local(material.call.start_time, material.roster.time_zone)
         found = [_found(candidate, material.roster) for candidate in commitments(said, now, judge)]
         agent = material.findings["agent"].value.get("user_id") if "agent" in material.findings else None
-        tasks = [_owned(one, agent) for one in deduplicated(found) if not is_empty(one)]
+        tasks = [_told(one, agent) for one in deduplicated(found) if not is_empty(one)]
         value = {"tasks": [_plain(one) for one in tasks]}
         return Finding(self.name, self.version, value, tuple(one.task.evidence for one in tasks))
 
@@ -97,8 +97,11 @@ def _kind(candidate: Candidate) -> str:
     return "request" if candidate.does == LISTENER else "commitment"
 
 
-def _owned(one: FoundTask, agent: str | None) -> FoundTask:
-    return replace(one, task=replace(one.task, owner_user_id=agent)) if one.task.owner == "rep" else one
+def _told(one: FoundTask, agent: str | None) -> FoundTask:
+    """For those who were not in the call: with the agent who owns it, and the party in place of "you"."""
+    speaker, words = one.candidate.sentence.role, one.candidate.words
+    owner = agent if one.task.owner == "rep" else None
+    return replace(one, task=replace(one.task, title=for_readers(one.task.title, speaker, words), owner_user_id=owner))
 
 
 def _plain(one: FoundTask) -> dict[str, Any]:

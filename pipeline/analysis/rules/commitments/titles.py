@@ -3,6 +3,7 @@
 import re
 
 from pipeline.analysis.rules.commitments.clauses import FREE, Candidate
+from pipeline.domain.speech import Role
 from pipeline.language.pack import Pack
 
 CLEAR = 2  # words with a meaning of their own that a title needs
@@ -43,6 +44,17 @@ def title(candidate: Candidate) -> str:
     before = tidy(said) if content(kept, words) < CLEAR else ""
     kept = f"{kept} ({before})" if before else kept
     return (kept[:1].upper() + kept[1:]) or tidy(candidate.text)
+
+
+def for_readers(text: str, speaker: Role, words: Pack) -> str:
+    """A title as somebody reads it who was not in the call: "Send you the form" -> "Send the customer the form".
+
+    In languages whose pack has no `listener` it stays, and where the speaker's role is not known.
+    """
+    listener = words.get("tasks", "listener_is", {}).get(speaker.value)
+    for pattern in words.patterns("tasks", "listener") if listener else ():
+        text = pattern.sub(listener, text)
+    return text
 
 
 def _to_the_verb(text: str, form: str) -> str:
