@@ -1,7 +1,7 @@
 """A call comes in (`submit`) and gets its record (`complete`). Each is one transaction."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import Any
 from uuid import UUID, uuid4
@@ -32,17 +32,21 @@ UNSEALED = UrlSealer()
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What the sender is told. `job_id` is the call's current process job, where a recording was sent."""
+    """What the sender is told. `job_id` is the call's current process job, where a recording was sent.
+
+    `decision`: what became of it, as `submit_call` says; for the log.
+    """
 
     status: CallState  # received or transcribing: it follows the request
     job_id: UUID | None = None
+    decision: str = field(default="", compare=False)
 
 
 _SUBMIT = """
-    SELECT outcome, job FROM submit_call(
+    SELECT outcome, job, decision FROM submit_call(
         %(key)s, %(call_id)s, %(team)s, %(user)s, %(from)s, %(to)s, %(from_e164)s, %(to_e164)s,
         %(start)s, %(outgoing)s, %(duration)s, %(url)s, %(url2)s, %(identity)s, %(identity2)s, %(body)s,
-        %(token)s, %(same)s, %(same2)s
+        %(token)s, %(same)s, %(same2)s, %(request)s
     )
 """
 
@@ -56,6 +60,7 @@ async def submit(
     body: dict[str, Any],
     signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
     urls: UrlSealer = UNSEALED,
+    request_id: str | None = None,
 ) -> Accepted:
     """Merge a submission into its call, keep it as sent (`body`), and enqueue what follows from it.
 
@@ -66,26 +71,27 @@ async def submit(
     changed, save that a connection lost during the commit leaves it open: sending again is safe. What this process
     sends again by itself is written once.
     """
-    values = arguments(sender, submission, body, signing_parameters, urls)
+    values = arguments(sender, submission, body, signing_parameters, urls, request_id)
     return accepted(submission, *await submit_alone(database, values))
 
 
-async def submit_alone(database: Database, values: dict[str, Any]) -> tuple[str, UUID | None]:
-    """The outcome of `submit_call` and the job it names; `values` are `arguments`."""
+async def submit_alone(database: Database, values: dict[str, Any]) -> tuple[str, UUID | None, str | None]:
+    """The outcome of `submit_call`, the job it names and what was decided; `values` are `arguments`."""
     try:
-        outcome, job_id = await database.fetch_one(_SUBMIT, values | {"body": Jsonb(values["body"], dumps=dump_json)})
+        body = Jsonb(values["body"], dumps=dump_json)
+        outcome, job_id, decision = await database.fetch_one(_SUBMIT, values | {"body": body})
     except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
         raise StateUnavailable from error
-    return outcome, job_id
+    return outcome, job_id, decision
 
 
-def accepted(submission: Submission, outcome: str, job_id: UUID | None) -> Accepted:
+def accepted(submission: Submission, outcome: str, job_id: UUID | None, decision: str | None) -> Accepted:
     """What the sender is told, or raises the refusal that `outcome` names."""
     if outcome != "accepted":
         raise _REFUSALS[outcome]
     if submission.recording_url is None:
-        return Accepted(CallState.RECEIVED)
-    return Accepted(CallState.TRANSCRIBING, job_id)
+        return Accepted(CallState.RECEIVED, decision=decision or "")
+    return Accepted(CallState.TRANSCRIBING, job_id, decision or "")
 
 
 def arguments(
@@ -94,6 +100,7 @@ def arguments(
     body: dict[str, Any],
     signing_parameters: Sequence[str],
     urls: UrlSealer,
+    request_id: str | None = None,
 ) -> dict[str, Any]:
     """The arguments of `submit_call` by name. ValueError for a second recording without a first.
 
@@ -130,6 +137,7 @@ def arguments(
         "same2": second and urls.earlier_forms(second),
         "body": in_body(body, urls.seal),
         "token": uuid4(),
+        "request": request_id,
     }
 
 

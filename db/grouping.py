@@ -27,7 +27,7 @@ from pipeline.errors import StateUnavailable
 MOST = 32  # submissions in one transaction
 WAITING = 1024  # submissions that wait in all; more are refused
 
-_SUBMIT_CALLS = "SELECT place, outcome, job FROM submit_calls(%s, %s)"
+_SUBMIT_CALLS = "SELECT place, outcome, job, decision FROM submit_call_group(%s, %s)"
 _ALONE = "alone"  # outcome: somebody holds the call
 
 _OF_AN_ITEM: tuple[type[psycopg.Error], ...] = (
@@ -55,11 +55,11 @@ class _Waiting:
     answer: asyncio.Future[Accepted]
     group: "_Group | None" = None  # None: still in line
 
-    def settle(self, outcome: str, job_id: UUID | None) -> None:
+    def settle(self, outcome: str, job_id: UUID | None, decision: str | None) -> None:
         if self.answer.done():
             return
         try:
-            self.answer.set_result(calls.accepted(self.submission, outcome, job_id))
+            self.answer.set_result(calls.accepted(self.submission, outcome, job_id, decision))
         except Exception as refusal:
             self.answer.set_exception(refusal)
 
@@ -109,13 +109,14 @@ class Grouping:
         submission: Submission,
         body: dict[str, Any],
         signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
+        request_id: str | None = None,
     ) -> Accepted:
         """As `calls.submit`, with the same answers and errors; StateUnavailable also where too many wait.
 
         If the caller is canceled, the submission leaves the line, or its transaction, if nobody else waits for that,
         is canceled: whether it was recorded is open then.
         """
-        values = calls.arguments(sender, submission, body, signing_parameters, self._urls)
+        values = calls.arguments(sender, submission, body, signing_parameters, self._urls, request_id)
         if self._most == 1:
             return calls.accepted(submission, *await calls.submit_alone(self._database, values))
         if self._waiting >= self._bound:
@@ -205,11 +206,11 @@ class Grouping:
         except _AWAY as error:
             raise StateUnavailable from error
         rest = []
-        for place, outcome, job_id in rows:
+        for place, outcome, job_id, decision in rows:
             if outcome == _ALONE:
                 rest.append(place)
             else:
-                items[place].settle(outcome, job_id)
+                items[place].settle(outcome, job_id, decision)
         return [items[place] for place in sorted(rest)]
 
     async def _one_by_one(self, chain: Iterable[_Waiting]) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.clock import Clock
 from db.database import EVERY_WORKSPACE, Database
 from db.rows import CALL_COLUMNS, to_call
-from db.tables import calls, jobs, stage_results
+from db.tables import calls, jobs, stage_results, submissions
 from db.turns import ChargedTurn, HeldTurn, settle
 from pipeline.domain.call import Call, Job
 from pipeline.domain.stage import Stage
@@ -44,6 +44,7 @@ class Lease:
     warnings: tuple[str, ...] = ()
     turn: ChargedTurn | None = None
     channels_swapped: bool = False  # by a setting of its key or team, as its recording was submitted
+    request_id: str | None = None  # of the call's latest submission
 
 
 # A lease that runs out while the server is down says nothing about its holder, who could not renew it: after a start of
@@ -69,6 +70,14 @@ _RENEW = sa.text("""
     RETURNING jobs.id
 """)
 
+_LATEST_REQUEST = (
+    sa.select(submissions.c.request_id)
+    .where(submissions.c.call_pk == calls.c.id)
+    .order_by(submissions.c.id.desc())
+    .limit(1)
+    .scalar_subquery()
+    .label("request_id")
+)
 _OF_LEASE = ("workspace_id", "metadata_version", "channels_swapped")
 
 _LEASED = sa.text("(jobs.state = 'running' OR jobs.state = 'fetching' AND jobs.lease_until IS NOT NULL)")
@@ -134,7 +143,7 @@ async def _leases(connection: AsyncConnection, taken: sa.CursorResult[Any]) -> l
     if not ids:
         return []
     rows = await connection.execute(
-        sa.select(jobs, *CALL_COLUMNS, *(calls.c[name] for name in _OF_LEASE))
+        sa.select(jobs, *CALL_COLUMNS, *(calls.c[name] for name in _OF_LEASE), _LATEST_REQUEST)
         .join(calls, calls.c.id == jobs.c.call_pk)
         .where(jobs.c.id.in_(ids))
         .order_by(jobs.c.not_before, jobs.c.created_at)
@@ -377,4 +386,4 @@ def _lease(row: sa.Row[Any]) -> Lease:
     turn = None if fetching else ChargedTurn(row.team_id, row.live, row.audio_seconds if first else 0.0)
     clock = Clock(row.started_at)  # the moment of the claim
     call = (to_call(row), row.workspace_id, row.call_pk, row.metadata_version)
-    return Lease(job, *call, clock, fetching, warnings, turn, row.channels_swapped)
+    return Lease(job, *call, clock, fetching, warnings, turn, row.channels_swapped, row.request_id)

@@ -163,7 +163,8 @@ CREATE TABLE submissions (
     body jsonb NOT NULL,  -- as sent
     job_id uuid,  -- as answered
     received_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    token uuid  -- drawn before the first try, so that a statement that is sent again writes nothing twice
+    token uuid,  -- drawn before the first try, so that a statement that is sent again writes nothing twice
+    request_id text  -- the X-Request-Id of the answer
 );
 CREATE UNIQUE INDEX submissions_token_key ON submissions (call_pk, token);
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pipeline.domain.call import CallState
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, command_group, counted, err, moment, out, plain, print_json
+from serve_app.cli.console import Json, command_group, counted, err, fields, moment, out, print_json
 from serve_app.cli.errors import FAILED, CommandError
 from serve_app.cli.table import Table, table
 
@@ -100,7 +100,7 @@ def show(
     on_its_way = record.call.state == CallState.TRANSCRIBING
     done = state.run(lambda database: expected(database, record.job_id, Settings())) if on_its_way else None
     if json_:
-        print_json({**plain(record), "expected": plain(done)})
+        print_json({**fields(record), "expected": done})
     else:
         render_call(record, out(), words, done)
 
@@ -126,6 +126,19 @@ def export(
     if record.transcript is None:
         raise CommandError(f"Call {record.call.call_id} has no transcript: it is {record.call.state}.", "", FAILED)
     print(formats.FORMATS[format_](record.transcript), end="")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a record, as `calls show --json` and `calls export --format json` write it.
+
+    Example:
+
+      switchboard calls schema > record.schema.json
+    """
+    from serve_app.cli.record_schema import SCHEMA_FILE
+
+    print(SCHEMA_FILE.read_text(encoding="utf-8"), end="")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
@@ -16,6 +17,7 @@ from rich.text import Text
 from serve_app.cli.table import table
 
 T = TypeVar("T")
+_SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 WIDTH_WITHOUT_TERMINAL = 140  # columns, unless COLUMNS says otherwise; wide enough for a table with an id in it
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
@@ -41,7 +43,35 @@ def _console(stderr: bool) -> Console:
 
 def print_json(data: Any) -> None:
     """Dataclasses, mappings and lists of them, as indented JSON on stdout."""
-    print(json.dumps(plain(data), indent=2, ensure_ascii=False))
+    print(json.dumps(written(data), indent=2, ensure_ascii=False))
+
+
+def written(value: Any, ours: bool = True) -> Any:
+    """As `plain`, with names in camelCase, as over HTTP and in events.
+
+    The keys of a mapping inside a dataclass are data (teams, measured figures) and stay as they are; those of a
+    finding's value are names. `ours`: whether the keys of a mapping are names.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {camel(name): written(held, name == "value") for name, held in fields(value).items()}
+    if isinstance(value, Mapping):
+        return {camel(str(key)) if ours else str(key): written(item, ours) for key, item in value.items()}
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes):
+        return [written(item, ours) for item in value]
+    return _scalar(value)
+
+
+def fields(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, as they are: to be printed beside others."""
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def camel(name: str) -> str:
+    """`user_id` as `userId`; a text that is no name of ours as it is."""
+    if not _SNAKE.fullmatch(name):
+        return name
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
 
 
 def plain(value: Any) -> Any:

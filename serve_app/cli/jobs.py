@@ -9,7 +9,7 @@ from rich.text import Text
 
 from serve_app.cli import names, state
 from serve_app.cli.advice import advice, waiting_advice
-from serve_app.cli.console import Json, command_group, counted, err, moment, out, plain, print_json, print_list
+from serve_app.cli.console import Json, command_group, counted, err, fields, moment, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.since import moment_of, told
 from serve_app.cli.table import table
@@ -261,7 +261,7 @@ def _try_now(due: "list[WaitingJob]") -> set[UUID]:
 
 def _tell_tried(due: "list[WaitingJob]", tried: set[UUID], dry_run: bool, json_: bool) -> None:
     if json_:
-        print_json([{**plain(job), "tried": job.job_id in tried} for job in due])
+        print_json([{**fields(job), "tried": job.job_id in tried} for job in due])
         return
     for job in due:
         what = f"call {job.call_id} ({job.kind}, {job.code}), attempt {job.attempts + 1}"

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, command_group, err, moment, out, plain, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.since import told
 
@@ -92,7 +92,7 @@ def create(
     info, secret, home, example_team = state.run(work, writes=True)
     line = curl(secret, example_team) if "submit" in scopes else None
     if json_:
-        print_json({"key": plain(info), "secret": secret, "curl": line})
+        print_json({"key": info, "secret": secret, "curl": line})
         return
     console = out()
     console.print(f"Key {info.key_id} ({', '.join(scopes)}) of workspace {home.name!r}", markup=False, soft_wrap=True)

@@ -18,7 +18,7 @@ from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Recording
 from pipeline.domain.stage import Stage
 from pipeline.errors import CallError
-from serve_app.cli.console import Json, err, out, plain, print_json
+from serve_app.cli.console import Json, err, out, print_json
 from serve_app.cli.errors import FAILED, USAGE, CommandError, explain
 from serve_app.cli.places import check_place
 from serve_app.intake.values import MAX_NUMBER
@@ -233,7 +233,7 @@ def _recording(channel: int, file: Path) -> Recording:
 def _as_json(file: Path, outcome: "Outcome") -> dict[str, Any]:
     return {
         "file": str(file),
-        "transcript": plain(outcome.transcript),
-        "findings": plain(outcome.findings),
+        "transcript": outcome.transcript,
+        "findings": outcome.findings,
         "warnings": list(outcome.warnings),
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from serve_app.cli.console import Json, err, moment, out, plain, print_json
+from serve_app.cli.console import Json, err, fields, moment, out, print_json
 from serve_app.cli.errors import UNREACHABLE, CommandError, explain
 from serve_app.cli.table import table
 
@@ -52,7 +52,7 @@ def status(json_: Json = False) -> None:
     settings = Settings()
     found = look(settings)
     if json_:
-        print_json({**plain(found), "backlog": plain(found.backlog)})
+        print_json({**fields(found), "backlog": found.backlog})
     else:
         _show(found, settings)
     if found.service != "up":

@@ -13,7 +13,7 @@ import typer
 
 from pipeline.fetch import handed_in
 from serve_app.cli import this_machine
-from serve_app.cli.console import Json, err, out, plain, print_json
+from serve_app.cli.console import Json, err, out, print_json
 from serve_app.cli.errors import FAILED, UNREACHABLE, USAGE, CommandError
 from serve_app.cli.file_server import FileServer
 from serve_app.cli.names import need_uuid
@@ -321,6 +321,6 @@ def _as_json(one: Sent, records: Sequence[Any]) -> dict[str, Any]:
         "submitted": one.name,
         "callId": one.call_id,
         "reply": one.reply,
-        "problem": plain(one.problem),
-        "record": plain(record),
+        "problem": one.problem,
+        "record": record,
     }

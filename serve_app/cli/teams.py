@@ -99,7 +99,7 @@ def remove(team: Named, workspace: names.Workspace = None, yes: Yes = False, jso
 
         group = await names.team(database, home.workspace_id, team)
         going = await removal.contents(database, home.workspace_id, group.team_id)
-        confirm(f"team {group.name!r}", going, yes or not (going.calls or going.keys or going.endpoints))
+        confirm(f"Team {group.name!r}", going, yes or not (going.calls or going.keys or going.endpoints))
         await removal.remove_team(database, home.workspace_id, group.team_id)
         return going
 

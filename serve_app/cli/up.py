@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from serve_app.cli.console import Json, err, out
+from serve_app.cli.console import Json, err, out, written
 
 WITHOUT = {
     "Transcriber": "Calls are taken in, and their recordings fetched; they wait.",
@@ -111,6 +111,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
             submit_url=endpoints.submit_url,
             ray_address=endpoints.ray_address,
             haproxy=endpoints.haproxy,
+            logs=endpoints.logs,
             seconds=round(endpoints.seconds, 2),
             pid=os.getppid(),  # the supervisor: who is to be signaled
         )
@@ -126,6 +127,8 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     )
     console.print(f"  state            {_where(settings)}")
     console.print(f"  recordings       {settings.storage_url}")
+    if endpoints.logs:
+        console.print(f"  logs             {endpoints.logs}", soft_wrap=True)
     console.print("  next             switchboard submit FILE --wait   (senders: switchboard keys create)")
 
 
@@ -140,7 +143,7 @@ def _say_engines(problems: dict[str, str], settings: Any) -> None:
 
 def _event(**facts: Any) -> None:
     """One line of JSON for each event, for programs that wait for it."""
-    print(json.dumps(facts), flush=True)
+    print(json.dumps(written(facts)), flush=True)
 
 
 def _where(settings: Any) -> str:

@@ -7,7 +7,7 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, command_group, err, out, plain, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, fields, out, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.places import check_place
 
@@ -112,7 +112,7 @@ def remove_workspace(
         from db import removal
 
         going = await removal.contents(database, home.workspace_id)
-        confirm(f"workspace {home.name!r}", going, yes)
+        confirm(f"Workspace {home.name!r}", going, yes)
         await removal.remove_workspace(database, home.workspace_id)
         return going
 
@@ -353,9 +353,8 @@ def confirm(what: str, going: "Contents", yes: bool) -> None:
     """Refuse to remove without --yes what takes anything along. Raises `CommandError` that says what goes."""
     if yes:
         return
-    raise CommandError(
-        f"With {what} go: {told(going)}.", "Nothing was removed. --yes removes it; that cannot be undone.", USAGE
-    )
+    has = f"has {all_of_it}, which go with it" if (all_of_it := told(going)) else "is empty"
+    raise CommandError(f"{what} {has}.", "Nothing was removed. --yes removes it; that cannot be undone.", USAGE)
 
 
 def told(going: "Contents") -> str:
@@ -375,12 +374,13 @@ def told(going: "Contents") -> str:
         )
     if going.recordings:
         parts.append(f"{going.recordings} stored recordings (the files stay)")
-    return ", ".join(parts) or "nothing else"
+    return ", ".join(parts)
 
 
 def say_removed(kind: str, name: str, going: "Contents", json_: bool) -> None:
     """Print what went."""
+    along = f" with {all_of_it}" if (all_of_it := told(going)) else ""
     if json_:
-        print_json({"removed": name, **plain(going)})
+        print_json({"removed": name, **fields(going)})
     else:
-        out().print(f"Removed {kind} {name!r}; with it: {told(going)}.", markup=False, soft_wrap=True)
+        out().print(f"Removed {kind} {name!r}{along}.", markup=False, soft_wrap=True)

@@ -28,6 +28,7 @@ from pipeline.options import ProcessOptions
 from pipeline.process import Outcome, conclude, fetch_recordings, process
 from pipeline.runtime.workers import Workers
 from pipeline.speakers.policy import Voices
+from serve_app.conductor.call_log import about
 from serve_app.conductor.journal import Journal
 from serve_app.conductor.lease_loop import LeaseLoop, T
 from serve_app.conductor.machine import is_dead, worker_name
@@ -237,14 +238,13 @@ class ConductorLoop(LeaseLoop[Lease]):
     async def _conduct(self, lease: Lease) -> None:
         """Run one job to its end: completed, to be retried, failed, or lost to another Conductor."""
         started = time.monotonic()
+        about(lease)
         try:
             await (self._fetch(lease) if lease.fetching else self._process(lease))
             done = "fetched" if lease.fetching else "completed"
-            log.info("call %s %s in %.1f s", lease.call.call_id, done, time.monotonic() - started)
+            _say(logging.INFO, lease, f"{done} in {time.monotonic() - started:.1f} s")
         except LeaseLost:
-            log.info(
-                "call %s: job %s was claimed by another Conductor or superseded", lease.call.call_id, lease.job.job_id
-            )
+            _say(logging.INFO, lease, f"job {lease.job.job_id} was superseded, or claimed by another Conductor")
         except NotFetched:
             await self._fetch_again(lease)
         except CallError as error:
@@ -382,7 +382,8 @@ class ConductorLoop(LeaseLoop[Lease]):
 
     async def _fail_or_retry(self, lease: Lease, error: CallError) -> None:
         decision = decide(error, lease.job, lease.clock.now(), self._options)
-        log.warning("call %s: %s (%s), %s", lease.call.call_id, error.message, error.code, decision)
+        what = "failed" if decision.retry_in is None else f"retried in {decision.retry_in:.0f} s"
+        _say(logging.WARNING, lease, f"{what} (attempt {lease.job.attempts}): {error.code}: {error.message}")
         with contextlib.suppress(LeaseLost):
             if decision.retry_in is None:
                 await self._end_claim(lease, lambda held: jobs.fail(self._database, lease, error, held))
@@ -390,6 +391,11 @@ class ConductorLoop(LeaseLoop[Lease]):
                 pause, counts = decision.retry_in, decision.counts
                 await self._end_claim(lease, lambda held: jobs.retry(self._database, lease, error, pause, counts, held))
             self._rtfx.leave(lease.job.job_id)
+
+
+def _say(level: int, lease: Lease, what: str) -> None:
+    """One line for each decision about a call."""
+    log.log(level, "call %s: %s (request %s)", lease.call.call_id, what, lease.request_id or "unknown")
 
 
 def _died(job: Job, options: ProcessingOptions) -> str:

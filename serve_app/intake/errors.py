@@ -227,10 +227,10 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._~+/=:-]{1,128}")
 
 
 class RequestIds:
-    """Gives every request an id, writes it into the answer and the log, and turns a crash into a silent 500.
+    """Gives every request an id, which answer, log and submission keep, and turns a crash into a silent 500.
 
-    An id that the sender or a proxy brought along in X-Request-Id is kept if it is a plain token.
-    `stamp`: False where the server in front writes the header itself (Ray Serve does).
+    An id that the sender or a proxy brought along in X-Request-Id is kept if it is a plain token. Handlers find it in
+    `request.state.request_id`. `stamp`: False where the server in front writes the header itself (Ray Serve does).
     """
 
     def __init__(self, app: ASGIApp, stamp: bool = True) -> None:
@@ -242,6 +242,7 @@ class RequestIds:
             await self._app(scope, receive, send)
             return
         request_id = _brought_along(scope) or uuid4().hex.encode()
+        scope.setdefault("state", {})["request_id"] = request_id.decode()
         started = False
 
         async def stamped(message: Message) -> None:

@@ -23,6 +23,17 @@ from serve_app.intake.submit import Accepted
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
 COUNT_SECONDS = 5.0  # between two counts of what waits
 log = logging.getLogger("switchboard.intake")
+decisions = logging.getLogger("ray.serve")  # beside what the Conductor says of the same call
+
+DECISIONS = {
+    "new": "accepted, a new call",
+    "recording": "accepted, its recording came",
+    "superseded": "accepted, another recording supersedes the one before",
+    "retried": "accepted, its failed recording is retried",
+    "merged": "merged, data of the call changed",
+    "duplicate": "duplicate, nothing changed",
+}
+"""In words, what `submit_call` decided."""
 
 
 class PostgresSubmissionStore:
@@ -44,12 +55,16 @@ class PostgresSubmissionStore:
             log.warning("PostgreSQL cannot look up a key: %s", type(error).__name__)
             raise StateUnavailable from None
 
-    async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any]) -> Accepted:
+    async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any], request_id: str) -> Accepted:
         try:
-            return await self._grouping.submit(sender, submission, body, self._signing)
+            done = await self._grouping.submit(sender, submission, body, self._signing, request_id)
         except UNAVAILABLE as error:
-            log.warning("PostgreSQL cannot take a call: %s", type(error).__name__)
+            log.warning("PostgreSQL cannot take a call: %s (request %s)", type(error).__name__, request_id)
             raise StateUnavailable from None
+        about = {"call_id": str(submission.call_id), "call_job_id": str(done.job_id or ""), "request_id": request_id}
+        what = DECISIONS.get(done.decision, "accepted")
+        decisions.info("call %s: %s (request %s)", submission.call_id, what, request_id, extra=about)
+        return done
 
     def is_full(self, workspace_id: UUID) -> bool:
         return workspace_id in self._full

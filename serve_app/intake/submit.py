@@ -40,7 +40,7 @@ class SubmissionStore(Protocol):
     async def find_key(self, secret: str) -> Sender | None:
         """Whom an API key speaks for; None when it is unknown or revoked."""
 
-    async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any]) -> Accepted:
+    async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any], request_id: str) -> Accepted:
         """Merge, record and enqueue, committed when it returns. Raises `pipeline.errors.SubmissionError`.
 
         Ends at once when it is canceled, without waiting for the database to notice.
@@ -84,7 +84,8 @@ class Submit:
             parsed = parse_body(await read_body(request, self._limits), sender)
             if parsed.submission.recording_url and self._ledger.is_full(sender.workspace_id):
                 raise BacklogFull(self._limits.BACKLOG_RETRY_SECONDS)
-            return _reply(parsed.submission.call_id, await self._record(sender, parsed), left)
+            accepted = await self._record(sender, parsed, request.state.request_id)
+            return _reply(parsed.submission.call_id, accepted, left)
 
     def _source(self, request: Request) -> str:
         """The address that the request came from; of IPv6 the network, of which one sender has all addresses."""
@@ -111,12 +112,12 @@ class Submit:
         except StateUnavailable:
             raise Unavailable(self._limits.RETRY_AFTER_SECONDS) from None
 
-    async def _record(self, sender: Sender, parsed: ParsedBody) -> Accepted:
+    async def _record(self, sender: Sender, parsed: ParsedBody, request_id: str) -> Accepted:
         """Raises `Unavailable` at the time limit. The call may have been recorded all the same: the sender's retry
         with the same callId finds it."""
         try:
             async with asyncio.timeout(self._limits.database_seconds):
-                return await self._ledger.submit(sender, parsed.submission, parsed.sent)
+                return await self._ledger.submit(sender, parsed.submission, parsed.sent, request_id)
         except TimeoutError:
             raise Unavailable(self._limits.RETRY_AFTER_SECONDS) from None
         except CallError as error:

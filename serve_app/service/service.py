@@ -42,6 +42,7 @@ class Endpoints:
     ray_address: str
     haproxy: bool
     seconds: float  # from start() until POST /submit was answered
+    logs: str | None = None  # folder of the logs of replicas; None: another Ray's
 
 
 class Service:
@@ -111,6 +112,7 @@ class Service:
             ray_address,
             os.environ["RAY_SERVE_ENABLE_HA_PROXY"] == "1",
             time.monotonic() - started,
+            f"{own().path}/ray/session_latest/logs/serve" if self._owns_ray else None,
         )
 
     def wait_for_engines(self, timeout: float = 1800.0) -> dict[str, str]:

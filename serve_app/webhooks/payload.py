@@ -66,14 +66,105 @@ class Contact(_Part):
     phone: str | None = Field(description="E.164.")
 
 
-class Record(_Part):
-    """The essentials of a completed call, for endpoints that ask for `record`."""
+class HeardContact(_Part):
+    """What the other party said about themselves."""
 
+    name: str | None
+    company: str | None
+    email: str | None
+    phone: str | None
+    address: str | None
+
+
+class Direction(_Part):
+    """Who placed the call."""
+
+    outgoing: bool | None
+    source: str | None = Field(description="sender, numbers or talk.")
+    confidence: float | None = Field(description="None where the sender said it.")
+
+
+class Agent(_Part):
+    """The member who handled the call, as far as known."""
+
+    user_id: str | None
+    name: str | None = Field(description="As in the directory.")
+    spoken_name: str | None = Field(description="As said in the call.")
+    source: str | None = Field(description="sender, person, voice, greeting, ...")
+    confidence: float | None
+
+
+class Tone(_Part):
+    """How somebody sounds: by words, and for customers by voice."""
+
+    label: str | None = Field(description="negative, neutral or positive.")
+    score: float | None = Field(description="-1 to 1.")
+
+
+class PartySentiment(Tone):
+    """The tone of one party."""
+
+    confidence: float | None
+
+
+class Trend(_Part):
+    """How the customer's tone moves."""
+
+    label: str | None
+    change: float | None
+
+
+class CallTone(_Part):
+    """The tone of the call (its sentiment)."""
+
+    overall: Tone
+    parties: dict[str, PartySentiment] = Field(description="By the speaker's label: rep, customer, ...")
+    trend: Trend | None
+
+
+class PartyStatistics(_Part):
+    """How one party talks."""
+
+    role: str | None
+    talk_seconds: float | None
+    talk_ratio: float | None = Field(description="Share of all that is said, 0 to 1.")
+    longest_monologue_seconds: float | None
+    patience_seconds: float | None = Field(description="Before an answer.")  # terms: ok
+    words: int | None
+    words_per_minute: float | None
+    questions: int | None
+    interruptions: int | None
+    backchannels: int | None
+
+
+class Statistics(_Part):
+    """Figures of the conversation; shares run from 0 to 1."""
+
+    talk_seconds: float | None
+    silence_share: float | None
+    hold_share: float | None
+    overlap_share: float | None
+    interactivity_per_minute: float | None = Field(description="Changes of turn.")
+    parties: dict[str, PartyStatistics] = Field(description="By the speaker's label.")
+
+
+class Record(_Part):
+    """The essentials of a completed call, for endpoints that ask for `record`. What a step did not find is null."""
+
+    from_number: str | None = Field(None, alias="from", description="As submitted.")
+    to_number: str | None = Field(None, alias="to", description="As submitted.")
     language: str | None
     duration_seconds: float
     summary: str | None
+    outcome: str | None = Field(None, description="follow_up, resolved, ...")
+    direction: Direction | None = None
+    agent: Agent | None = None
+    tone: CallTone | None = None
+    statistics: Statistics | None = None
     tasks: tuple[Task, ...]
     contact: Contact | None
+    heard_contact: HeardContact | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class Turn(_Part):

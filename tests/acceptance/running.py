@@ -91,7 +91,7 @@ class RunningService:
 
     @property
     def submit_url(self) -> str:
-        return str(self.ready["submit_url"])
+        return str(self.ready["submitUrl"])
 
     def pids(self, deployment: str) -> list[int]:
         """Processes of a deployment's replicas, by Ray's process title."""

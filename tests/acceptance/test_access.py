@@ -79,13 +79,13 @@ def test_rays_sockets_logs_and_spilled_sound_lie_where_only_their_user_may_enter
 
 
 def test_a_bare_driver_is_not_let_in(service: RunningService) -> None:
-    told = outsider(AS_A_DRIVER, ADDRESS=service.ready["ray_address"])
+    told = outsider(AS_A_DRIVER, ADDRESS=service.ready["rayAddress"])
     assert "GOT IN" not in told
     assert "UNAUTHENTICATED" in told.upper() or "AUTHENTICATION" in told.upper()
 
 
 def test_a_bare_client_reads_nothing_from_the_gcs(service: RunningService) -> None:
-    told = outsider(AS_A_CLIENT, ADDRESS=service.ready["ray_address"])
+    told = outsider(AS_A_CLIENT, ADDRESS=service.ready["rayAddress"])
     assert "GOT IN" not in told
     assert "AUTHENTICAT" in told.upper()
 

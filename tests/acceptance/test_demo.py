@@ -58,8 +58,8 @@ def row(report: dict[str, Any], name: str) -> dict[str, Any]:
 def test_a_call_is_completed_as_it_is(report: dict[str, Any], name: str, most_wrong: float) -> None:
     call = row(report, name)
     assert call["state"] == "completed"
-    assert (call["layout"], call["language"]) == (call["layout_expected"], call["language_expected"])
-    assert call["words_wrong"] / call["words_said"] <= most_wrong
+    assert (call["layout"], call["language"]) == (call["layoutExpected"], call["languageExpected"])
+    assert call["wordsWrong"] / call["wordsSaid"] <= most_wrong
 
 
 def test_two_real_voices_in_one_channel_are_two_speakers(report: dict[str, Any]) -> None:

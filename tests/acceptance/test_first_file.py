@@ -76,9 +76,9 @@ def test_status_says_where_it_runs(own: RunningService) -> None:
     assert done.returncode == 0, done.stdout
     found: dict[str, Any] = json.loads(done.stdout)
     assert (found["service"], found["url"]) == ("up", f"http://127.0.0.1:{own.port}")
-    assert (found["pid"], found["data_dir"]) == (own.ready["pid"], str(own.folder))
+    assert (found["pid"], found["dataDir"]) == (own.ready["pid"], str(own.folder))
     assert found["engines"] == "ready"
-    assert found["backlog"]["waiting_calls"] == 0
+    assert found["backlog"]["waitingCalls"] == 0
 
 
 def test_a_second_up_names_the_first_and_a_key_is_not_made_beside_it(own: RunningService, tmp_path: Path) -> None:

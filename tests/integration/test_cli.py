@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import jsonschema
 import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
 from db import calls, embedded, jobs, keys, migrate
 from db.database import Database
+from db.views import CallRecord
 from pipeline.analysis import analyze
 from pipeline.domain.call import Submission
 from pipeline.errors import NotAudio
 from serve_app.cli import app, state
+from serve_app.cli.console import camel
 from serve_app.cli.errors import CommandError
 from serve_app.cli.follow import follow_calls
 from serve_app.cli.this_machine import LocalService, key_and_team
@@ -91,10 +94,10 @@ def test_a_workspace_a_team_and_a_key_are_made_and_listed() -> None:
     team = ok("teams", "create", "support")  # the only workspace need not be named
     assert ok("workspaces", "list") == [workspace]
     assert ok("teams", "list", "--workspace", "ACME") == [team]
-    made = ok("keys", "create", "--team", team["team_id"], "--scope", "submit", "--name", "pbx")
-    assert made["key"]["team_id"] == team["team_id"]
+    made = ok("keys", "create", "--team", team["teamId"], "--scope", "submit", "--name", "pbx")
+    assert made["key"]["teamId"] == team["teamId"]
     assert made["key"]["scopes"] == ["submit"]
-    assert ok("keys", "list", "--workspace", workspace["workspace_id"]) == [made["key"]]
+    assert ok("keys", "list", "--workspace", workspace["workspaceId"]) == [made["key"]]
 
 
 def test_the_first_key_makes_its_workspace_and_a_team_and_its_curl_line_names_it() -> None:
@@ -103,18 +106,18 @@ def test_the_first_key_makes_its_workspace_and_a_team_and_its_curl_line_names_it
     assert "Created workspace 'default'." in result.stderr
     (team,) = ok("teams", "list")
     assert "curl -i http://127.0.0.1:8000/submit" in result.stdout
-    assert team["team_id"] in result.stdout
+    assert team["teamId"] in result.stdout
 
 
 def test_a_secret_is_shown_once_and_works_until_it_is_revoked() -> None:
     secret, key = make_key()
     assert with_database(lambda database: keys.find(database, secret)) is not None
     assert secret not in switchboard("keys", "list").output
-    assert ok("keys", "revoke", key["key_id"])["revoked"] is True
+    assert ok("keys", "revoke", key["keyId"])["revoked"] is True
     assert with_database(lambda database: keys.find(database, secret)) is None
-    again = switchboard("keys", "revoke", key["key_id"])
+    again = switchboard("keys", "revoke", key["keyId"])
     assert again.exit_code == 1
-    assert ok("keys", "list")[0]["revoked_at"] is not None
+    assert ok("keys", "list")[0]["revokedAt"] is not None
 
 
 def test_a_name_that_looks_misspelt_makes_nothing() -> None:
@@ -146,16 +149,16 @@ def test_a_workspaces_own_terms_are_added_replaced_and_removed() -> None:
 def test_a_workspace_that_asks_keeps_which_keys_were_pressed_and_may_have_them_removed() -> None:
     ok("workspaces", "create", "acme")
     assert "not which" in switchboard("workspaces", "digits").stdout
-    assert ok("workspaces", "digits", "--keep")["keep_digits"] is True
+    assert ok("workspaces", "digits", "--keep")["keepDigits"] is True
     assert ok("workspaces", "digits") == ok("workspaces", "list")[0]
-    assert ok("workspaces", "digits", "--drop")["keep_digits"] is False
+    assert ok("workspaces", "digits", "--drop")["keepDigits"] is False
 
 
 def test_a_workspace_has_hosts_of_its_own() -> None:
     ok("workspaces", "create", "acme")
-    assert ok("workspaces", "hosts")["allowed_hosts"] == []
+    assert ok("workspaces", "hosts")["allowedHosts"] == []
     ok("workspaces", "hosts", "pbx.local:8088", "10.1.0.0/16")
-    assert ok("workspaces", "hosts", "10.1.0.0/16", "--remove")["allowed_hosts"] == ["pbx.local:8088"]
+    assert ok("workspaces", "hosts", "10.1.0.0/16", "--remove")["allowedHosts"] == ["pbx.local:8088"]
     assert "pbx.local:8088" in switchboard("workspaces", "hosts").stdout
     refused = switchboard("workspaces", "hosts", "http://pbx.local/")
     assert refused.exit_code != 0
@@ -174,7 +177,7 @@ def test_terms_that_are_too_long_or_too_many_are_refused_and_change_nothing() ->
 def test_members_and_contacts_are_kept_and_an_import_may_be_repeated(tmp_path: Path) -> None:
     ok("workspaces", "create", "acme")
     user = str(uuid4())
-    assert ok("members", "add", "Dana Wolf", "--user", user, "--alias", "Dana")["user_id"] == user
+    assert ok("members", "add", "Dana Wolf", "--user", user, "--alias", "Dana")["userId"] == user
     assert [member["aliases"] for member in ok("members", "list")] == [["Dana"]]
     file = tmp_path / "people.csv"
     file.write_text("Name;Company;Phone\nAna Costa;Costa;+1 415 555 0100\nBo Lind;;\n", encoding="utf-8")
@@ -190,7 +193,7 @@ def test_a_completed_call_is_listed_shown_and_exported() -> None:
     secret, _ = make_key()
     call_id = uuid4()
     submit(secret, call_id)
-    assert [(call["call_id"], call["state"]) for call in ok("calls", "list")] == [(str(call_id), "transcribing")]
+    assert [(call["callId"], call["state"]) for call in ok("calls", "list")] == [(str(call_id), "transcribing")]
     end(call_id)
     shown = switchboard("calls", "show", str(call_id), "--workspace", "acme")
     assert shown.exit_code == 0, shown.output
@@ -198,6 +201,11 @@ def test_a_completed_call_is_listed_shown_and_exported() -> None:
         assert part in shown.stdout
     assert ok("calls", "show", str(call_id))["transcript"]["turns"][0]["speaker"] == "rep"
     assert switchboard("calls", "export", str(call_id)).stdout.startswith("[00:00:00] rep: I will send")
+    exported = switchboard("calls", "export", str(call_id), "--format", "json").stdout
+    for record in (ok("calls", "show", str(call_id)), json.loads(exported)):
+        jsonschema.validate(record, json.loads(switchboard("calls", "schema").stdout))
+        assert set(record) - {"expected"} == {camel(name) for name in CallRecord.__dataclass_fields__}
+        assert "talkRatio" in record["findings"][0]["value"]["parties"]["rep"]
     assert ok("calls", "list", "--state", "failed") == []
 
 
@@ -331,12 +339,12 @@ def test_this_machines_own_key_is_made_once_with_a_workspace_and_replaced_once_i
     service = LocalService({"url": "http://127.0.0.1:8000"}, Settings(data_dir=tmp_path, database_url=postgres_url))
     key, team = key_and_team(service, None, None)
     (only,) = ok("teams", "list")
-    assert team == only["team_id"]
+    assert team == only["teamId"]
     assert key_and_team(service, None, "default") == (key, team)
     assert stat.S_IMODE((tmp_path / "submit.key").stat().st_mode) == 0o600
     (listed,) = ok("keys", "list")
     assert listed["scopes"] == ["submit"]
-    ok("keys", "revoke", listed["key_id"])
+    ok("keys", "revoke", listed["keyId"])
     again, _ = key_and_team(service, None, None)
     assert again != key
     ok("teams", "create", "sales")

@@ -49,7 +49,7 @@ def answer(base: str, secret: str, **fields: Any) -> httpx.Response:
 def test_a_workspace_is_renamed_and_moved_to_another_time_zone() -> None:
     made = ok("workspaces", "create", "acme", "--country", "DE", "--time-zone", "Europe/Berlin")
     changed = ok("workspaces", "update", "acme", "--time-zone", "America/New_York", "--country", "US")
-    assert changed == made | {"time_zone": "America/New_York", "default_country": "US"}
+    assert changed == made | {"timeZone": "America/New_York", "defaultCountry": "US"}
     assert ok("workspaces", "update", "ACME", "--name", "Acme Inc")["name"] == "Acme Inc"
     assert ok("workspaces", "list") == [changed | {"name": "Acme Inc"}]
     assert "no time zone" in refused("workspaces", "update", "Acme Inc", "--time-zone", "Mars/Base")
@@ -63,16 +63,16 @@ def test_a_team_a_member_and_a_contact_are_changed_and_removed() -> None:
     ok("members", "add", "Dana Wolf", "--team", "care", "--alias", "Dana")
     assert ok("members", "update", "dana wolf", "--name", "Dana Berg", "--alias", "D")["aliases"] == ["D"]
     left = ok("members", "update", "Dana Berg", "--no-team", "--no-alias")
-    assert (left["team_id"], left["aliases"], left["name"]) == (None, [], "Dana Berg")
-    assert ok("members", "update", "Dana Berg", "--team", "care")["team_id"] == team["team_id"]
+    assert (left["teamId"], left["aliases"], left["name"]) == (None, [], "Dana Berg")
+    assert ok("members", "update", "Dana Berg", "--team", "care")["teamId"] == team["teamId"]
     assert "Did you mean 'dana berg'?" in refused("members", "remove", "Dana Bergs")
-    ok("members", "remove", left["user_id"])
+    ok("members", "remove", left["userId"])
     assert ok("members", "list") == []
     ann = ok("contacts", "add", "Ann Lee", "--phone", "030 123456", "--company", "Lee")
     changed = ok("contacts", "update", "ann lee", "--phone", "+14155550101", "--company", "")
     assert changed == ann | {"phone": "+14155550101", "company": None}
     assert "cannot be read" in refused("contacts", "update", "Ann Lee", "--phone", "call me")
-    ok("contacts", "remove", ann["contact_id"])
+    ok("contacts", "remove", ann["contactId"])
     assert ok("contacts", "list") == []
     ok("teams", "remove", "care")
     assert ok("teams", "list") == []
@@ -87,8 +87,8 @@ def in_use(base: str) -> tuple[str, str]:
     ok("members", "add", "Dana Wolf", "--team", "support")
     ok("contacts", "add", "Ann Lee")
     assert answer(base, secret, recordingUrl=AUDIO).status_code == 202
-    assert answer(base, wide, teamId=other["team_id"], recordingUrl=AUDIO).status_code == 202
-    return wide, team["team_id"]
+    assert answer(base, wide, teamId=other["teamId"], recordingUrl=AUDIO).status_code == 202
+    return wide, team["teamId"]
 
 
 def test_a_team_with_calls_is_removed_only_on_purpose(postgres_url: str) -> None:
@@ -101,7 +101,7 @@ def test_a_team_with_calls_is_removed_only_on_purpose(postgres_url: str) -> None
         gone = ok("teams", "remove", "support", "--yes")
         assert (gone["calls"], gone["keys"]) == (1, 1)
         assert [one["name"] for one in ok("teams", "list")] == ["default"]
-        assert [one["team_id"] for one in ok("members", "list")] == [None]
+        assert [one["teamId"] for one in ok("members", "list")] == [None]
         assert len(ok("calls", "list")) == len(ok("keys", "list")) == 1
         assert answer(base, wide, teamId=team).status_code == 400
 
@@ -138,32 +138,32 @@ def test_a_key_of_a_pbx_may_submit_and_no_more() -> None:
 def test_a_rotated_key_has_two_secrets_for_a_day(postgres_url: str) -> None:
     made = ok("keys", "create", "--team", "support", "--name", "pbx", "--channels-swapped")
     with served(postgres_url) as base:
-        done = ok("keys", "rotate", made["key"]["key_id"])
+        done = ok("keys", "rotate", made["key"]["keyId"])
         assert [answer(base, secret).status_code for secret in (made["secret"], done["secret"])] == [202, 202]
-        left = datetime.fromisoformat(done["old"]["expires_at"]) - datetime.now(UTC)
+        left = datetime.fromisoformat(done["old"]["expiresAt"]) - datetime.now(UTC)
         assert timedelta(hours=23, minutes=50) < left <= timedelta(hours=24)
-        same = ("workspace_id", "team_id", "name", "scopes", "channels_swapped")
+        same = ("workspaceId", "teamId", "name", "scopes", "channelsSwapped")
         assert {name: done["key"][name] for name in same} == {name: made["key"][name] for name in same}
-        at_once = ok("keys", "rotate", done["key"]["key_id"], "--now")
+        at_once = ok("keys", "rotate", done["key"]["keyId"], "--now")
     with served(postgres_url) as base:  # another replica, which remembers no key
         secrets = (made["secret"], done["secret"], at_once["secret"])
         assert [answer(base, secret).status_code for secret in secrets] == [202, 401, 202]
-    assert "No valid key" in refused("keys", "rotate", done["key"]["key_id"])
+    assert "No valid key" in refused("keys", "rotate", done["key"]["keyId"])
 
 
 def test_an_expired_key_answers_401_and_the_log_says_why(postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
     made = ok("keys", "create", "--team", "support", "--name", "trial", "--expires", "90d")
-    left = datetime.fromisoformat(made["key"]["expires_at"]) - datetime.now(UTC)
+    left = datetime.fromisoformat(made["key"]["expiresAt"]) - datetime.now(UTC)
     assert timedelta(days=89) < left <= timedelta(days=90)
     with served(postgres_url) as base:
         assert answer(base, made["secret"]).status_code == 202
         state.run(expire)
         assert answer(base, made["secret"]).status_code == 401, "the transaction of the submission looks again"
         assert answer(base, made["secret"]).status_code == 401
-    assert f"key {made['key']['key_id']} (trial) expired at " in caplog.text
+    assert f"key {made['key']['keyId']} (trial) expired at " in caplog.text
     assert made["secret"] not in caplog.text
     (listed,) = ok("keys", "list")
-    assert listed["last_used_at"] is not None
+    assert listed["lastUsedAt"] is not None
     assert "expired 20" in switchboard("keys", "list").stdout
     assert "is over" in refused("keys", "create", "--expires", "2020-01-01")
 
@@ -185,18 +185,18 @@ def test_the_use_of_a_key_is_noted_once_a_minute() -> None:
             moments.append((await keys.list_keys(database))[0].last_used_at)
         return moments
 
-    assert ok("keys", "list")[0]["last_used_at"] is None
+    assert ok("keys", "list")[0]["lastUsedAt"] is None
     first, second = state.run(used)
     assert first == second is not None
 
 
 def test_channels_are_swapped_by_key_and_by_team() -> None:
     key = ok("keys", "create", "--team", "support")["key"]
-    assert key["channels_swapped"] is None
-    assert ok("keys", "update", key["key_id"], "--channels-swapped")["channels_swapped"] is True
-    assert ok("keys", "update", key["key_id"], "--channels-as-sent")["channels_swapped"] is False
-    assert ok("keys", "update", key["key_id"], "--channels-as-team")["channels_swapped"] is None
-    assert "Say one of" in refused("keys", "update", key["key_id"])
-    assert ok("teams", "update", "support", "--channels-swapped")["channels_swapped"] is True
+    assert key["channelsSwapped"] is None
+    assert ok("keys", "update", key["keyId"], "--channels-swapped")["channelsSwapped"] is True
+    assert ok("keys", "update", key["keyId"], "--channels-as-sent")["channelsSwapped"] is False
+    assert ok("keys", "update", key["keyId"], "--channels-as-team")["channelsSwapped"] is None
+    assert "Say one of" in refused("keys", "update", key["keyId"])
+    assert ok("teams", "update", "support", "--channels-swapped")["channelsSwapped"] is True
     assert "swapped" in switchboard("teams", "list").stdout
-    assert ok("teams", "create", "sales", "--channels-swapped")["channels_swapped"] is True
+    assert ok("teams", "create", "sales", "--channels-swapped")["channelsSwapped"] is True

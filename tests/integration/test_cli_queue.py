@@ -57,14 +57,14 @@ def submitted(postgres_url: str, count: int) -> list[UUID]:
 def test_the_queue_is_shown_by_stage_and_team_with_time_and_cost(postgres_url: str) -> None:
     submitted(postgres_url, 3)
     shown = json.loads(said(postgres_url, "queue", "--json"))
-    assert (shown["waiting_calls"], shown["running_calls"], shown["audio_seconds"]) == (2, 1, 1800.0)
+    assert (shown["waitingCalls"], shown["runningCalls"], shown["audioSeconds"]) == (2, 1, 1800.0)
     transcriber = next(stage for stage in shown["stages"] if stage["deployment"] == "Transcriber")
     assert transcriber["replicas"] == 2
-    assert transcriber["drain_seconds"] == pytest.approx(1800 / 20 / 2, rel=0.01)
-    assert transcriber["cost_per_audio_hour"] == pytest.approx(1.2 / 20, rel=0.01)
-    assert shown["gpu_seconds_per_audio_hour"] == pytest.approx(180 * 0.5, rel=0.01)
+    assert transcriber["drainSeconds"] == pytest.approx(1800 / 20 / 2, rel=0.01)
+    assert transcriber["costPerAudioHour"] == pytest.approx(1.2 / 20, rel=0.01)
+    assert shown["gpuSecondsPerAudioHour"] == pytest.approx(180 * 0.5, rel=0.01)
     (team,) = shown["teams"]
-    assert (team["team"], team["live"], team["waiting_calls"], team["running_calls"]) == ("Sales", False, 2, 1)
+    assert (team["team"], team["live"], team["waitingCalls"], team["runningCalls"]) == ("Sales", False, 2, 1)
     text = said(postgres_url, "queue")
     assert "2 calls waiting, 1 running" in text
     assert "Sales" in text
@@ -74,7 +74,7 @@ def test_priorities_are_set_by_workspace_and_team(postgres_url: str) -> None:
     submitted(postgres_url, 1)
     said(postgres_url, "workspaces", "priority", "2", "--live-seconds", "60")
     shown = json.loads(said(postgres_url, "workspaces", "priority", "4", "--team", "Support", "--json"))
-    assert (shown["priority"], shown["live_seconds"], shown["teams"]) == (2.0, 60, {"Sales": 1.0, "Support": 4.0})
+    assert (shown["priority"], shown["liveSeconds"], shown["teams"]) == (2.0, 60, {"Sales": 1.0, "Support": 4.0})
     refused = runner.invoke(app, ["workspaces", "priority", "0"], env={"SWITCHBOARD_DATABASE_URL": postgres_url})
     assert refused.exit_code == 2
 
@@ -118,11 +118,11 @@ async def test_what_is_tried_later_or_has_ended_has_no_place(world: World) -> No
 def test_a_call_on_its_way_says_when_it_is_done(postgres_url: str) -> None:
     running, _, last = submitted(postgres_url, 3)
     shown = json.loads(said(postgres_url, "calls", "show", str(last), "--json"))["expected"]
-    assert shown["audio_seconds_before"] == 1200
+    assert shown["audioSecondsBefore"] == 1200
     assert 0 < shown["seconds"] < 86400
     assert not shown["measured"], "no call has been finished"
     first = json.loads(said(postgres_url, "calls", "show", str(running), "--json"))["expected"]
-    assert first["audio_seconds_before"] == 0
+    assert first["audioSecondsBefore"] == 0
     assert first["seconds"] == pytest.approx(shown["seconds"] / 3, rel=0.01)
     text = said(postgres_url, "calls", "show", str(last))
     assert "done in about" in text

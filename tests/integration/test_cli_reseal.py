@@ -83,4 +83,4 @@ def test_no_command_shows_what_opens_the_door(monkeypatch: pytest.MonkeyPatch, s
         told = switchboard(*command).output
         assert "hush5f1c" not in told and "siv:" not in told
     record = json.loads(switchboard("calls", "show", call_id, "--json").stdout)
-    assert record["recording_url"] == "https://pbx.example/1.wav?..."
+    assert record["recordingUrl"] == "https://pbx.example/1.wav?..."

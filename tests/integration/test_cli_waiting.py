@@ -108,8 +108,8 @@ def test_a_call_that_waits_says_why_and_until_when(postgres_url: str, secret: st
         assert "recording_unreachable: pbx.example has no address." in " ".join(shown.split()), command
     assert f"switchboard jobs retry {call_id}" in switchboard("calls", "show", call_id).stdout
     (listed,) = json.loads(switchboard("calls", "list", "--json").stdout)
-    assert listed["last_error"]["code"] == "recording_unreachable"
-    assert listed["next_try"] is not None
+    assert listed["lastError"]["code"] == "recording_unreachable"
+    assert listed["nextTry"] is not None
 
 
 @pytest.mark.parametrize("which", ["its call", "its job", "all that wait"])
@@ -120,7 +120,7 @@ def test_a_job_that_waits_is_tried_now(postgres_url: str, secret: str, which: st
     assert "would be tried now" in switchboard("jobs", "retry", what, "--dry-run").output
     assert claimed() == []
     (told,) = json.loads(switchboard("jobs", "retry", what, "--json").stdout)
-    assert (told["job_id"], told["tried"]) == (job_id, True)
+    assert (told["jobId"], told["tried"]) == (job_id, True)
     assert claimed() == [job_id], "the same job"
 
 

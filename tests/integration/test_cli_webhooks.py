@@ -98,14 +98,14 @@ def attempt(verdict: DeliveryVerdict, status: int = 500) -> None:
 def test_an_endpoint_is_added_tested_and_shown_and_its_secret_only_once(receiver: Receiver) -> None:
     workspace()
     added = ok("add", receiver.url, "--event", "call.completed", "--include", "record", "--team", "support")
-    secret, one = added["secret"], added["endpoint"]["endpoint_id"]
+    secret, one = added["secret"], added["endpoint"]["endpointId"]
     assert added["endpoint"]["events"] == ["call.completed"]
     tested = ok("test", one)
     assert tested["taken"] and tested["status"] == 204
     (seen,) = receiver.seen
     assert Webhook(secret).verify(seen.body, seen.headers)["type"] == "webhook.test"
     payload.adapter().validate_json(seen.body)
-    assert tested["webhook_id"] == seen.message_id
+    assert tested["webhookId"] == seen.message_id
     shown = switchboard("show", one).output + switchboard("list").output + json.dumps(ok("list"))
     assert secret not in shown and "secret" not in shown
     assert receiver.url in shown
@@ -124,8 +124,8 @@ def test_the_secret_is_sealed_in_the_database(receiver: Receiver, monkeypatch: p
     assert kept.startswith("fernet:")
     assert added["secret"] not in kept
     assert Settings().sealer().open(kept) == added["secret"]
-    rotated = ok("rotate-secret", added["endpoint"]["endpoint_id"], "--overlap-hours", "1")
-    ok("test", added["endpoint"]["endpoint_id"])
+    rotated = ok("rotate-secret", added["endpoint"]["endpointId"], "--overlap-hours", "1")
+    ok("test", added["endpoint"]["endpointId"])
     for secret in (added["secret"], rotated["secret"]):
         Webhook(secret).verify(receiver.seen[0].body, receiver.seen[0].headers)
     sealed = with_database(stored)
@@ -138,7 +138,7 @@ def test_the_secret_is_sealed_in_the_database(receiver: Receiver, monkeypatch: p
     assert ok("reseal") == {"resealed": 0, "sealed": True}
     monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", '["QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVowMTIzNDU="]')
     assert Settings().sealer().open(with_database(stored)) == rotated["secret"]
-    assert ok("test", added["endpoint"]["endpoint_id"])["taken"]  # with both, the one before it as well
+    assert ok("test", added["endpoint"]["endpointId"])["taken"]  # with both, the one before it as well
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_address_that_events_are_not_sent_to_is_refused_with_a_reason(url: st
 
 def test_wrong_usage_says_what_there_is(receiver: Receiver) -> None:
     workspace()
-    one = ok("add", receiver.url)["endpoint"]["endpoint_id"]
+    one = ok("add", receiver.url)["endpoint"]["endpointId"]
     for arguments, told in (
         (["add", receiver.url, "--event", "call.begun"], "call.received, call.transcribing"),
         (["add", receiver.url, "--include", "audio"], "record, transcript"),
@@ -184,7 +184,7 @@ def test_wrong_usage_says_what_there_is(receiver: Receiver) -> None:
 
 def test_deliveries_tell_what_happened_and_replay_sends_again(receiver: Receiver) -> None:
     secret = workspace()
-    one = ok("add", receiver.url)["endpoint"]["endpoint_id"]
+    one = ok("add", receiver.url)["endpoint"]["endpointId"]
     call_id = submit(secret)
     attempt(DeliveryVerdict.RETRY)
     (waiting,) = ok("deliveries", one, "--call", str(call_id))
@@ -202,8 +202,8 @@ def test_deliveries_tell_what_happened_and_replay_sends_again(receiver: Receiver
     with_database(due)
     attempt(DeliveryVerdict.FAILED)
     (given_up,) = ok("deliveries", "--failed")
-    assert given_up["webhook_id"].startswith("evt_")
-    assert ok("replay", one, "--event", given_up["webhook_id"])["replayed"] == 1
+    assert given_up["webhookId"].startswith("evt_")
+    assert ok("replay", one, "--event", given_up["webhookId"])["replayed"] == 1
     assert ok("replay", one, "--failed")["replayed"] == 0
     attempt(DeliveryVerdict.DELIVERED, 200)
     assert ok("replay", one, "--since", "1h")["replayed"] == 1
@@ -212,16 +212,16 @@ def test_deliveries_tell_what_happened_and_replay_sends_again(receiver: Receiver
 
 def test_an_endpoint_that_ended_itself_shows_why_and_is_enabled_again(receiver: Receiver) -> None:
     secret = workspace()
-    one = ok("add", receiver.url)["endpoint"]["endpoint_id"]
+    one = ok("add", receiver.url)["endpoint"]["endpointId"]
     submit(secret)
     attempt(DeliveryVerdict.GONE, 410)
-    assert ok("list")[0]["disabled_reason"] == "The receiver wants nothing more: status 410."
+    assert ok("list")[0]["disabledReason"] == "The receiver wants nothing more: status 410."
     assert "disabled" in switchboard("list").output
     (disabled,) = [check for check in checks_webhooks.endpoints(Settings()) if "disabled" in check.found]
     assert (disabled.level, "1 event kept" in disabled.found) == ("warn", True)
     assert f"webhooks enable {one}" in disabled.advice
-    assert ok("enable", one)["disabled_at"] is None
-    assert ok("disable", one, "--reason", "The CRM moves.")["disabled_reason"] == "The CRM moves."
+    assert ok("enable", one)["disabledAt"] is None
+    assert ok("disable", one, "--reason", "The CRM moves.")["disabledReason"] == "The CRM moves."
     assert ok("update", one, "--url", receiver.url + "/v2", "--event", "call.failed")["events"] == ["call.failed"]
     assert ok("remove", one)["removed"]
     assert ok("deliveries") == []

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 from uuid import uuid4
 
+import jsonschema
 import pytest
 import sqlalchemy as sa
 
@@ -14,6 +15,7 @@ from db import calls, directory, event_upkeep, event_views, events, jobs, webhoo
 from db.database import EVERY_WORKSPACE
 from db.events import Attempt, DeliveryVerdict
 from db.tables import calls as calls_table
+from pipeline.analysis import analyze
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.errors import CallError, LeaseLost, NotAudio, RecordingUnreachable
 from serve_app.webhooks import payload
@@ -420,3 +422,56 @@ async def put_off(world: World, error: CallError, pause: float) -> None:
     await world.execute("UPDATE jobs SET not_before = now() WHERE state = 'fetching'")
     (fetch,) = await jobs.claim_fetches(world.database, "w", 1, 60, 9, 9)
     await jobs.retry(world.database, fetch, error, pause, False)
+
+
+async def test_a_record_says_who_called_whom_how_it_went_and_what_was_heard(world: World) -> None:
+    await endpoint(world, event_types=["call.completed"], include=["record"])
+    await world.submit(recording_url=A)
+    made = call_by_hand(
+        ("rep", "Hello, this is Anna from Metro Cable, how can I help you?"),
+        ("customer", "My name is Peter Miller. My internet is terrible, I am very angry."),
+        ("rep", "I am sorry. I will send you a new router tomorrow."),
+        ("customer", "Thank you, that is wonderful."),
+    )
+    found = {finding.step: finding for finding in analyze(made)}
+    lease = await world.one()
+    assert (
+        await calls.complete(world.database, lease, made.transcript, tuple(found.values()), None, ["careful"]) is None
+    )
+    (row,) = await written(world)
+    record = row["record"]
+    assert (record["from"], record["to"], record["durationSeconds"]) == ("+49301234567", "+14155550123", 14.0)
+    assert record["warnings"] == ["careful"]
+    assert record["outcome"] == found["summary"].value["outcome"] == "follow_up"
+    assert record["direction"] == {"outgoing": False, "source": "talk", "confidence": found["direction"].confidence}
+    agent = found["agent"]
+    assert record["agent"] == {
+        "userId": "u1", "name": "Anna Berg", "spokenName": "Anna", "source": "greeting", "confidence": agent.confidence
+    }  # fmt: skip
+    tone = found["tone"].value
+    assert record["tone"]["overall"] == {name: tone["overall"][name] for name in ("label", "score")}
+    assert record["tone"]["parties"]["customer"]["confidence"] == tone["parties"]["customer"]["confidence"]
+    assert record["tone"]["trend"] == tone["trend"]
+    statistics = found["statistics"].value
+    assert record["statistics"]["silenceShare"] == statistics["silence_share"]
+    assert record["statistics"]["parties"]["rep"]["wordsPerMinute"] == statistics["parties"]["rep"]["words_per_minute"]
+    assert record["heardContact"]["name"] == "Peter Miller"
+    body = payload.body(events.Event(row["id"], row["type"], row["at"], row["data"], record), ["record"], 1 << 20)
+    read = payload.adapter().validate_json(body).data.record
+    assert (read.from_number, read.agent.spoken_name, read.tone.parties["rep"].label) == (
+        "+49301234567", "Anna", tone["parties"]["rep"]["label"],
+    )  # fmt: skip
+    jsonschema.validate(json.loads(body), payload.schema())
+
+
+@pytest.mark.parametrize("value", [{}, {"overall": None, "parties": None}, {"overall": {"label": 1}, "parties": [1]}])
+async def test_what_a_step_of_ones_own_leaves_out_withholds_no_record(world: World, value: dict[str, Any]) -> None:
+    await endpoint(world, event_types=["call.completed"], include=["record"])
+    await world.submit(recording_url=A)
+    made = call_by_hand(("rep", "Hello."), ("customer", "Hello."))
+    steps = ("summary", "direction", "agent", "tone", "statistics", "contacts")
+    findings = [Finding(step, 1, value | {"heard": None}) for step in steps]
+    assert await calls.complete(world.database, await world.one(), made.transcript, findings, None) is None
+    (row,) = await written(world)
+    assert row["record"]["from"] == "+49301234567"
+    assert row["record"]["heardContact"] is None

@@ -115,11 +115,11 @@ async def test_failed_work_is_explained_and_tried_again_from_the_command_line(wo
     assert str(gone) in listed.output
     assert ADVICE["engine_error"] in listed.output
     told = json.loads(switchboard("failed", "--code", "recording_gone", "--json").stdout)
-    assert [(one["job_id"], one["advice"]) for one in told] == [(str(gone), ADVICE["recording_gone"])]
+    assert [(one["jobId"], one["advice"]) for one in told] == [(str(gone), ADVICE["recording_gone"])]
     assert "would try again" in switchboard("retry", "--all", "--dry-run").output
     assert await world.jobs() == [("process", "failed")] * 2
     (done,) = json.loads(switchboard("retry", str(broken), "--json").stdout)
-    assert (done["job_id"], bool(done["new_job_id"])) == (str(broken), True)
+    assert (done["jobId"], bool(done["newJobId"])) == (str(broken), True)
     assert "1 of 1" in switchboard("retry", "--since", "1h").output
     assert sorted(await world.jobs()) == [("process", "failed")] * 2 + [("process", "fetching")] * 2
     assert "engine_error" in switchboard("show", str(broken)).output

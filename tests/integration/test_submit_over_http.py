@@ -26,12 +26,14 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from db import directory, keys, tables, views
+from db import directory, jobs, keys, tables, views
 from db.database import EVERY_WORKSPACE, Database
+from db.grouping import Grouping
 from serve_app.intake import openapi
 from serve_app.intake.limits import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
+from tests.postgres import World
 
 BODY: dict[str, Any] = {
     "from": "+493012345678",
@@ -294,3 +296,61 @@ def test_every_submission_that_is_nearly_right_is_taken_or_refused(
     if answer.status_code == 202:
         assert answer.json()["callId"] == body["callId"]
         assert answer.json()["status"] == ("transcribing" if body.get("recordingUrl") else "received")
+
+
+async def test_a_request_has_one_id_in_its_answer_in_the_submission_and_in_the_log(
+    postgres_url: str, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ray.serve")
+    workspace = await directory.create_workspace(database, "Acme")
+    team = await directory.create_team(database, workspace.workspace_id, "Sales")
+    _, secret = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "pbx")
+    call_id, other = str(uuid4()), "https://pbx.example.com/recordings/b.wav"
+    bodies: list[dict[str, Any]] = [{}, {"recordingUrl": AUDIO}, {"recordingUrl": AUDIO}, {"outgoing": True}]
+    bodies.append({"recordingUrl": other})
+    with served(postgres_url) as base:
+        async with httpx.AsyncClient(timeout=20, headers={"Authorization": f"Bearer {secret}"}) as http:
+            for number, more in enumerate(bodies):
+                headers = {"X-Request-Id": f"pbx-{number}"} if number else {}
+                answer = await http.post(f"{base}/submit", json={**BODY, "callId": call_id, **more}, headers=headers)
+                assert answer.status_code == 202
+                if number == 0:
+                    made = answer.headers["x-request-id"]
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        query = sa.select(tables.submissions.c.request_id).order_by(tables.submissions.c.id)
+        kept = list((await connection.execute(query)).scalars())
+    assert kept == [made, "pbx-1", "pbx-2", "pbx-3", "pbx-4"]
+    told = [record for record in caplog.records if record.name == "ray.serve"]
+    assert [record.getMessage() for record in told] == [
+        f"call {call_id}: {what} (request {request_id})"
+        for what, request_id in zip(
+            (
+                "accepted, a new call",
+                "accepted, its recording came",
+                "duplicate, nothing changed",
+                "merged, data of the call changed",
+                "accepted, another recording supersedes the one before",
+            ),
+            kept,
+            strict=True,
+        )
+    ]
+    assert [record.__dict__["request_id"] for record in told] == kept
+    (lease,) = await jobs.claim_fetches(database, "w", 9, 60, 9, 9)
+    assert lease.request_id == "pbx-4"
+
+
+@pytest.mark.parametrize("together", [1, 32])
+async def test_decisions_are_told_alone_and_in_a_group(postgres_url: str, world: World, together: int) -> None:
+    grouping = Grouping(world.database, together)
+    sent = [world.submission(call_id=uuid4(), recording_url=AUDIO) for _ in range(4)]
+    first = await asyncio.gather(*(grouping.submit(world.scoped, one, {}, request_id="r") for one in sent))
+    again = await asyncio.gather(*(grouping.submit(world.scoped, one, {}, request_id="s") for one in sent))
+    assert {one.decision for one in first} == {"new"}
+    assert {one.decision for one in again} == {"duplicate"}
+    await world.execute("UPDATE calls SET state = 'failed'")
+    await world.execute("UPDATE jobs SET state = 'failed'")
+    (retried,) = await asyncio.gather(grouping.submit(world.scoped, sent[0], {}, request_id="t"))
+    assert retried.decision == "retried"
+    rows = await world.rows("SELECT request_id, count(*) AS n FROM submissions GROUP BY request_id ORDER BY request_id")
+    assert [(row["request_id"], row["n"]) for row in rows] == [("r", 4), ("s", 4), ("t", 1)]

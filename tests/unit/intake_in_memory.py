@@ -49,7 +49,8 @@ class Memory:
     def is_full(self, workspace_id: UUID) -> bool:
         return workspace_id in self.full
 
-    async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any]) -> Accepted:
+    async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any], request_id: str) -> Accepted:
+        assert request_id
         await asyncio.sleep(self.pause)
         if self.fault:
             raise self.fault

@@ -35,14 +35,17 @@ CREATE OR REPLACE FUNCTION is_sealed(p_call bigint) RETURNS boolean LANGUAGE sql
 -- From the look-up of the key on the transaction is the key's workspace's: nothing below reaches another's rows. A
 -- transaction with a scope keeps to it: there, another workspace's key is unknown. `p_token` was drawn before the first
 -- try: a statement that is sent again because its connection was lost is written once. `p_same`, `p_same2`: the forms in
--- which the recordings may be stored, see `stored_as`.
+-- which the recordings may be stored, see `stored_as`. `p_request`: the id of the request.
+--
+-- decision, of what was accepted: 'new' (the call), 'recording' (its first), 'superseded' (another recording), 'retried'
+-- (a failed one again), 'merged' (changed data) or 'duplicate'.
 CREATE OR REPLACE FUNCTION submit_call(
     p_key uuid, p_call_id uuid, p_team uuid, p_user uuid,
     p_from text, p_to text, p_from_e164 text, p_to_e164 text,
     p_start timestamptz, p_outgoing boolean, p_duration bigint,
     p_url text, p_url2 text, p_identity text, p_identity2 text,
-    p_body jsonb, p_token uuid, p_same text[], p_same2 text[],
-    OUT outcome text, OUT job uuid
+    p_body jsonb, p_token uuid, p_same text[], p_same2 text[], p_request text,
+    OUT outcome text, OUT job uuid, OUT decision text
 ) LANGUAGE plpgsql AS $$
 DECLARE
     k api_keys;
@@ -88,9 +91,10 @@ BEGIN
             IF first_job IS NOT NULL THEN
                 INSERT INTO jobs (id, call_pk, kind) VALUES (first_job, old.id, 'process');
             END IF;
-            INSERT INTO submissions (call_pk, key_id, body, job_id, token)
-                VALUES (old.id, p_key, p_body, first_job, p_token);
+            INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id)
+                VALUES (old.id, p_key, p_body, first_job, p_token, p_request);
             outcome := 'accepted';
+            decision := 'new';
             job := first_job;
             RETURN;
         END IF;
@@ -105,6 +109,7 @@ BEGIN
     SELECT s.job_id INTO job FROM submissions s WHERE s.call_pk = old.id AND s.token = p_token;
     IF FOUND THEN
         outcome := 'accepted';
+        decision := 'duplicate';
         RETURN;
     END IF;
 
@@ -138,6 +143,7 @@ BEGIN
         OR (new.team_id, new.user_id, new.from_number, new.to_number, new.start_time, new.outgoing, new.duration)
         IS DISTINCT FROM
            (old.team_id, old.user_id, old.from_number, old.to_number, old.start_time, old.outgoing, old.duration);
+    decision := CASE WHEN changed THEN 'merged' ELSE 'duplicate' END;
     IF changed THEN
         new.metadata_version := old.metadata_version + 1;
     END IF;
@@ -147,6 +153,9 @@ BEGIN
         UPDATE jobs SET state = 'superseded', finished_at = now(), lease_until = NULL
             WHERE call_pk = old.id AND state IN ('queued', 'running');
         INSERT INTO jobs (call_pk, kind) VALUES (old.id, 'process') RETURNING id INTO new.job_id;
+        decision := CASE
+            WHEN old.recording_url IS NULL THEN 'recording' WHEN same_recording THEN 'retried' ELSE 'superseded'
+        END;
         new.state := 'transcribing';
         new.failure_code := NULL;
         new.failure_message := NULL;
@@ -182,7 +191,24 @@ BEGIN
     END IF;
     outcome := 'accepted';
     job := CASE WHEN p_url IS NOT NULL THEN new.job_id END;
-    INSERT INTO submissions (call_pk, key_id, body, job_id, token) VALUES (old.id, p_key, p_body, job, p_token);
+    INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id)
+        VALUES (old.id, p_key, p_body, job, p_token, p_request);
+END $$;
+
+-- For nodes of an earlier version.
+CREATE OR REPLACE FUNCTION submit_call(
+    p_key uuid, p_call_id uuid, p_team uuid, p_user uuid,
+    p_from text, p_to text, p_from_e164 text, p_to_e164 text,
+    p_start timestamptz, p_outgoing boolean, p_duration bigint,
+    p_url text, p_url2 text, p_identity text, p_identity2 text,
+    p_body jsonb, p_token uuid, p_same text[], p_same2 text[],
+    OUT outcome text, OUT job uuid
+) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT done.outcome, done.job INTO outcome, job FROM submit_call(
+        p_key, p_call_id, p_team, p_user, p_from, p_to, p_from_e164, p_to_e164, p_start, p_outgoing, p_duration,
+        p_url, p_url2, p_identity, p_identity2, p_body, p_token, p_same, p_same2, NULL::text
+    ) AS done;
 END $$;
 
 -- Several submissions of one workspace in one transaction: `p_items` is an array of objects, in order of arrival, with a
@@ -195,8 +221,8 @@ END $$;
 --
 -- The scope is `p_workspace` throughout, and a key of another workspace is unknown, so nothing here reaches another's
 -- rows. A transaction with a scope of its own keeps to it.
-CREATE OR REPLACE FUNCTION submit_calls(p_workspace uuid, p_items jsonb)
-RETURNS TABLE (place integer, outcome text, job uuid) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION submit_call_group(p_workspace uuid, p_items jsonb)
+RETURNS TABLE (place integer, outcome text, job uuid, decision text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     scope text := coalesce(nullif(current_setting('switchboard.workspace', true), ''), '*');
@@ -205,13 +231,14 @@ DECLARE
     keys uuid[];
     bodies jsonb[];
     tokens uuid[];
+    requests text[];
     new_jobs uuid[];
     one record;
     given record;
     held uuid;  -- the call that the last one was about, where somebody else holds it
 BEGIN
     IF scope NOT IN ('*', p_workspace::text) THEN
-        RETURN QUERY SELECT i.place, 'key_revoked', NULL::uuid FROM jsonb_to_recordset(p_items) AS i (place integer);
+        RETURN QUERY SELECT i.place, 'key_revoked', NULL::uuid, NULL FROM jsonb_to_recordset(p_items) AS i (place integer);
         RETURN;
     END IF;
     PERFORM set_config('switchboard.workspace', p_workspace::text, true);
@@ -228,7 +255,7 @@ BEGIN
             place integer, first boolean, key uuid, call_id uuid, team uuid, "user" uuid, "from" text, "to" text,
             from_e164 text, to_e164 text, start timestamptz, outgoing boolean, duration bigint,
             url text, url2 text, identity text, identity2 text, body jsonb, token uuid,
-            same text[], same2 text[]
+            same text[], same2 text[], request text
         ) JOIN api_keys k ON k.id = i.key AND k.revoked_at IS NULL AND coalesce(k.expires_at > now(), true)
         WHERE i.first AND (
             k.team_id IS NOT NULL OR EXISTS (SELECT FROM teams t WHERE t.id = i.team AND t.workspace_id = p_workspace)
@@ -247,16 +274,16 @@ BEGIN
         RETURNING id, call_id
     )
     SELECT array_agg(item.place), array_agg(begun.id), array_agg(item.key), array_agg(item.body),
-        array_agg(item.new_job), array_agg(item.token)
-    INTO places, pks, keys, bodies, new_jobs, tokens
+        array_agg(item.new_job), array_agg(item.token), array_agg(item.request)
+    INTO places, pks, keys, bodies, new_jobs, tokens, requests
     FROM begun JOIN item USING (call_id);
 
     INSERT INTO jobs (id, call_pk, kind)
         SELECT n.id, n.pk, 'process' FROM unnest(new_jobs, pks) AS n (id, pk) WHERE n.id IS NOT NULL;
-    INSERT INTO submissions (call_pk, key_id, body, job_id, token)
-        SELECT n.pk, n.key, n.body, n.job, n.token
-        FROM unnest(pks, keys, bodies, new_jobs, tokens) AS n (pk, key, body, job, token);
-    RETURN QUERY SELECT n.place, 'accepted', n.job FROM unnest(places, new_jobs) AS n (place, job);
+    INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id)
+        SELECT n.pk, n.key, n.body, n.job, n.token, n.request
+        FROM unnest(pks, keys, bodies, new_jobs, tokens, requests) AS n (pk, key, body, job, token, request);
+    RETURN QUERY SELECT n.place, 'accepted', n.job, 'new' FROM unnest(places, new_jobs) AS n (place, job);
     IF cardinality(places) = jsonb_array_length(p_items) THEN
         RETURN;
     END IF;
@@ -266,7 +293,7 @@ BEGIN
             place integer, key uuid, call_id uuid, team uuid, "user" uuid, "from" text, "to" text,
             from_e164 text, to_e164 text, start timestamptz, outgoing boolean, duration bigint,
             url text, url2 text, identity text, identity2 text, body jsonb, token uuid,
-            same text[], same2 text[]
+            same text[], same2 text[], request text
         )
         WHERE i.place <> ALL (coalesce(places, '{}')) ORDER BY i.call_id, i.place
     LOOP
@@ -276,17 +303,24 @@ BEGIN
             SELECT FROM calls c WHERE c.workspace_id = p_workspace AND c.call_id = one.call_id
         ) THEN
             held := one.call_id;  -- also for those after it, which must not overtake
-            RETURN QUERY SELECT one.place, 'alone', NULL::uuid;
+            RETURN QUERY SELECT one.place, 'alone', NULL::uuid, NULL;
             CONTINUE;
         END IF;
         given := submit_call(
             one.key, one.call_id, one.team, one."user", one."from", one."to", one.from_e164, one.to_e164,
             one.start, one.outgoing, one.duration, one.url, one.url2, one.identity, one.identity2, one.body, one.token,
-            one.same, one.same2
+            one.same, one.same2, one.request
         );
         PERFORM set_config('switchboard.workspace', p_workspace::text, true);  -- an unknown key closes the scope
-        RETURN QUERY SELECT one.place, given.outcome, given.job;
+        RETURN QUERY SELECT one.place, given.outcome, given.job, given.decision;
     END LOOP;
+END $$;
+
+-- For nodes of an earlier version.
+CREATE OR REPLACE FUNCTION submit_calls(p_workspace uuid, p_items jsonb)
+RETURNS TABLE (place integer, outcome text, job uuid) LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY SELECT done.place, done.outcome, done.job FROM submit_call_group(p_workspace, p_items) AS done;
 END $$;
 
 -- What a stage or a transcript holds, with the keys of its labels counted and their digits left out.

@@ -4,15 +4,57 @@ CREATE OR REPLACE FUNCTION event_time(moment timestamptz) RETURNS text LANGUAGE 
     SELECT to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $$;
 
+-- Some fields of a finding's value, their names in camelCase; null for what is no object. A step may have left any of
+-- them out, and no event may withhold a record for that.
+CREATE OR REPLACE FUNCTION event_fields(held jsonb, names text[]) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN jsonb_typeof(held) = 'object' THEN (
+        SELECT jsonb_object_agg(left(name, 1) || substr(replace(initcap(replace(name, '_', ' ')), ' ', ''), 2), held -> name)
+        FROM unnest(names) AS name
+    ) END
+$$;
+
+-- The same of each party, by the speaker's label.
+CREATE OR REPLACE FUNCTION event_parties(held jsonb, names text[]) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(jsonb_object_agg(label, event_fields(party, names)), '{}')
+    FROM jsonb_each(CASE WHEN jsonb_typeof(held -> 'parties') = 'object' THEN held -> 'parties' ELSE '{}' END)
+        AS parties (label, party)
+    WHERE jsonb_typeof(party) = 'object'
+$$;
+
+-- What a step found, with its confidence; an empty object where it found nothing.
+CREATE OR REPLACE FUNCTION event_finding(p_call bigint, p_step text) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT coalesce((
+        SELECT CASE WHEN jsonb_typeof(f.value) = 'object'
+            THEN f.value || jsonb_build_object('confidence', f.confidence) ELSE '{}' END
+        FROM findings f WHERE f.call_pk = p_call AND f.step = p_step ORDER BY f.version DESC LIMIT 1
+    ), '{}')
+$$;
+
 -- What a call gave, without its transcript: for endpoints that ask for the record.
 CREATE OR REPLACE FUNCTION event_record(p_call bigint, p_job uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object(
+        'from', c.from_number,
+        'to', c.to_number,
         'language', t.language,
         'durationSeconds', t.duration,
-        'summary', (
-            SELECT f.value -> 'text' FROM findings f
-            WHERE f.call_pk = p_call AND f.step = 'summary' ORDER BY f.version DESC LIMIT 1
-        ),
+        'summary', summary -> 'text',
+        'outcome', summary -> 'outcome',
+        'direction', CASE WHEN direction <> '{}'
+            THEN event_fields(direction, '{outgoing,source,confidence}') END,
+        'agent', CASE WHEN agent <> '{}'
+            THEN event_fields(agent, '{user_id,name,spoken_name,source,confidence}') END,
+        'tone', CASE WHEN jsonb_typeof(tone -> 'overall') = 'object' THEN jsonb_build_object(
+            'overall', event_fields(tone -> 'overall', '{label,score}'),
+            'parties', event_parties(tone, '{label,score,confidence}'),
+            'trend', event_fields(tone -> 'trend', '{label,change}')
+        ) END,
+        'statistics', CASE WHEN statistics <> '{}' THEN event_fields(statistics,
+            '{talk_seconds,silence_share,hold_share,overlap_share,interactivity_per_minute}'
+        ) || jsonb_build_object('parties', event_parties(statistics, ARRAY[
+            'role', 'talk_seconds', 'talk_ratio', 'longest_monologue_seconds',
+            'patience_seconds',  -- # terms: ok
+            'words', 'words_per_minute', 'questions', 'interruptions', 'backchannels'
+        ])) END,
         'tasks', (
             SELECT coalesce(jsonb_agg(jsonb_build_object(
                 'title', k.title, 'owner', k.owner, 'kind', k.kind, 'ownerUserId', k.owner_user_id,
@@ -24,13 +66,24 @@ CREATE OR REPLACE FUNCTION event_record(p_call bigint, p_job uuid) RETURNS jsonb
         ),
         'contact', (
             SELECT jsonb_build_object(
-                'contactId', c.id, 'name', c.name, 'company', c.company, 'email', c.email, 'phone', c.phone
+                'contactId', k.id, 'name', k.name, 'company', k.company, 'email', k.email, 'phone', k.phone
             )
-            FROM call_contacts l JOIN contacts c ON c.id = l.contact_id
-            WHERE l.call_pk = p_call ORDER BY c.name LIMIT 1
-        )
+            FROM call_contacts l JOIN contacts k ON k.id = l.contact_id
+            WHERE l.call_pk = p_call ORDER BY k.name LIMIT 1
+        ),
+        'heardContact', CASE WHEN jsonb_typeof(heard) = 'object' THEN jsonb_build_object(
+            'name', heard -> 'name' -> 'value', 'company', heard -> 'company' -> 'value',
+            'email', heard -> 'email' -> 'value', 'phone', heard -> 'phone' -> 'value',
+            'address', heard -> 'address' -> 'value'
+        ) END,
+        'warnings', to_jsonb(c.warnings || c.analysis_warnings)
     )
-    FROM transcripts t WHERE t.call_pk = p_call AND t.job_id = p_job
+    FROM transcripts t JOIN calls c ON c.id = t.call_pk,
+        event_finding(p_call, 'summary') AS summary, event_finding(p_call, 'direction') AS direction,
+        event_finding(p_call, 'agent') AS agent, event_finding(p_call, 'tone') AS tone,
+        event_finding(p_call, 'statistics') AS statistics,
+        LATERAL (SELECT event_finding(p_call, 'contacts') -> 'heard') AS contacts (heard)
+    WHERE t.call_pk = p_call AND t.job_id = p_job
 $$;
 
 CREATE OR REPLACE FUNCTION event_transcript(p_call bigint, p_job uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$

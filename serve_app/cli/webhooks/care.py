@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve_app.cli.console import Json, counted, err, moment, out, plain, print_json
+from serve_app.cli.console import Json, counted, err, fields, moment, out, print_json
 from serve_app.cli.errors import FAILED, CommandError
 from serve_app.cli.webhooks.common import Id, changed, find, new_secret, poster, run, settings, show_secret
 
@@ -89,7 +89,7 @@ def rotate_secret(
     if rotated is None:
         raise CommandError("The endpoint was removed meanwhile.")
     if json_:
-        print_json({"endpoint": plain(rotated), "secret": secret})
+        print_json({"endpoint": rotated, "secret": secret})
         return
     show_secret(secret)
     until = f"until {moment(rotated.previous_until)}" if rotated.previous_until else "no more"
@@ -120,7 +120,7 @@ def test(endpoint: Id, json_: Json = False) -> None:
     message_id, attempt = run(work)
     taken = attempt.status is not None and 200 <= attempt.status < 300
     if json_:
-        print_json({"webhook_id": message_id, "taken": taken} | plain(attempt))
+        print_json({"webhook_id": message_id, "taken": taken} | fields(attempt))
     else:
         told = "taken" if taken else "not taken"
         out().print(f"{message_id}: {told}, {attempt.outcome}, {attempt.seconds:.2f} s", markup=False, soft_wrap=True)

@@ -1,6 +1,6 @@
 """`switchboard webhooks`: where a workspace's events are sent; further commands are in `care.py` and `log.py`."""
 
-from dataclasses import fields
+import dataclasses
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from db.event_types import type_names
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, duration, moment, out, plain, print_json, print_list
+from serve_app.cli.console import Json, command_group, duration, fields, moment, out, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.table import table
 from serve_app.cli.webhooks import care, log
@@ -50,7 +50,7 @@ Include = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PART",
-        help="record (summary, tasks, contact) or transcript, with call.completed; may be repeated.",
+        help="record (summary, tone, tasks, ...) or transcript, with call.completed; may be repeated.",
         show_default="ids, state and times alone",
     ),
 ]
@@ -69,7 +69,7 @@ def add(
     """Add an endpoint and show its signing secret, once. It receives events from now on.
 
     By default an event names the call and says how it stands; nothing that was said or found leaves the service.
-    --include record adds summary, tasks and contact to call.completed, --include transcript the words.
+    --include record adds summary, tone, tasks, contact and figures to call.completed, --include transcript the words.
 
     Examples:
 
@@ -92,7 +92,7 @@ def add(
 
     made = run(work, writes=True)
     if json_:
-        print_json({"endpoint": plain(made), "secret": secret})
+        print_json({"endpoint": made, "secret": secret})
         return
     out().print(f"Endpoint {made.endpoint_id}: {', '.join(made.events)} to {made.url}", markup=False, soft_wrap=True)
     show_secret(secret)
@@ -128,7 +128,7 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
         ("!id", "!state", "#unsent", "#failed", "!delivered", "url", "about"),
         row,
         "No endpoints yet: `switchboard webhooks add URL` makes one.",
-        [plain(one) | {"standing": plain(standing)} for one, standing in found],
+        [fields(one) | {"standing": standing} for one, standing in found],
     )
 
 
@@ -150,12 +150,12 @@ def show(endpoint: Id, json_: Json = False) -> None:
 
     one, standing = run(work)
     if json_:
-        print_json(plain(one) | {"standing": plain(standing)})
+        print_json(fields(one) | {"standing": standing})
         return
     lines = table("!what", "value")
     lines.show_header = False
-    for field in (*fields(one), *fields(standing)):
-        value = getattr(one if field in fields(one) else standing, field.name)
+    for field in (*dataclasses.fields(one), *dataclasses.fields(standing)):
+        value = getattr(one if field in dataclasses.fields(one) else standing, field.name)
         if value not in (None, "", ()):
             lines.add_row(field.name.replace("_", " "), _shown(value))
     out().print(lines)

@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, moment, out, plain, print_json
+from serve_app.cli.console import Json, err, fields, moment, out, print_json
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.since import moment_of, told
 from serve_app.cli.table import table
@@ -60,7 +60,7 @@ def deliveries(
     if json_:
         from serve_app.webhooks.payload import message_id
 
-        print_json([plain(one) | {"webhook_id": message_id(one.event_id)} for one in found])
+        print_json([fields(one) | {"webhook_id": message_id(one.event_id)} for one in found])
         return
     if not found:
         err().print("No delivery failed." if failed else "Nothing was sent yet.")

@@ -1,0 +1,51 @@
+"""JSON Schema of a call's record as `switchboard calls show --json` and `calls export --format json` print it.
+
+`python -m serve_app.cli.record_schema` writes `record.schema.json`; tests keep it true and check what is printed.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from db.views import CallRecord
+from serve_app.cli.console import camel
+from serve_app.cli.expected import Expected
+
+SCHEMA_FILE = Path(__file__).with_name("record.schema.json")
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a record."""
+    adapters = [
+        ("record", "serialization", TypeAdapter(CallRecord)),
+        ("expected", "serialization", TypeAdapter(Expected)),
+    ]
+    made, common = TypeAdapter.json_schemas(adapters)  # type: ignore[arg-type]
+    parts = common["$defs"]
+    record = parts.pop("CallRecord", None) or made[("record", "serialization")]
+    expected = made[("expected", "serialization")]
+    record["properties"]["expected"] = {
+        "anyOf": [expected, {"type": "null"}],
+        "description": "When a call on its way will be done; not in an export.",
+    }
+    named: dict[str, Any] = _renamed({**record, "$defs": parts, "title": "Record of a call"})
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **named}
+
+
+def _renamed(part: Any) -> Any:
+    """The same schema with the names of properties in camelCase."""
+    if isinstance(part, list):
+        return [_renamed(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    made = {key: _renamed(value) for key, value in part.items()}
+    if isinstance(part.get("properties"), dict):
+        made["properties"] = {camel(name): value for name, value in made["properties"].items()}
+        made["required"] = [camel(name) for name in part.get("required", ())]
+    return made
+
+
+if __name__ == "__main__":
+    SCHEMA_FILE.write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")
