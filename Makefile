@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 JOBS ?= 2
 
-.PHONY: help setup weights demo up test unit integration acceptance coverage slow chaos fuzz attacks figures docs check format lock clean
+.PHONY: help setup weights demo up test unit integration acceptance coverage slow journeys chaos fuzz attacks figures docs check format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,9 @@ coverage: test  ## the same, and which lines no test runs (takes twice as long)
 
 slow: weights  ## the tests that take minutes: engines and references on much sound, two services, a short storm
 	@$(BIN)/python -m pytest -m slow tests
+
+journeys: setup  ## from an empty folder to the goal, with the commands of the documentation, for each kind of user
+	@$(BIN)/python -m pytest -m slow tests/journeys
 
 chaos: setup  ## thousands of submissions while processes are killed, frozen and cut off, then an audit (CHAOS="--seed 7 --json FILE")
 	@$(BIN)/python -m tests.chaos $(CHAOS)

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from rich.padding import Padding
 from rich.text import Text
 
 from serve_app.cli.console import Json, err, out, written
+from serve_app.cli.table import table
 
 WITHOUT = {
     "Transcriber": "Calls are taken in, and their recordings fetched; they wait.",
@@ -118,18 +120,18 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
         return
     console = out()
     console.print(f"[green bold]ready[/green bold] after {endpoints.seconds:.1f} s")
-    console.print(f"  submit calls to  {endpoints.submit_url}")
-    console.print(
-        f"  ingress          {'HAProxy' if endpoints.haproxy else 'Ray Serve proxy (HAProxy is not installed)'}"
-    )
-    console.print(
-        f"  Ray              {endpoints.ray_address}, for who has {os.environ.get('RAY_AUTH_TOKEN_PATH', 'the token')}"
-    )
-    console.print(f"  state            {_where(settings)}")
-    console.print(f"  recordings       {settings.storage_url}")
+    lines = table("!what", "value")
+    lines.show_header = False
+    lines.add_row("submit calls to", endpoints.submit_url)
+    lines.add_row("ingress", "HAProxy" if endpoints.haproxy else "Ray Serve proxy (HAProxy is not installed)")
+    token = os.environ.get("RAY_AUTH_TOKEN_PATH", "the token")
+    lines.add_row("Ray", f"{endpoints.ray_address}, for who has {token}")
+    lines.add_row("state", _where(settings))
+    lines.add_row("recordings", str(settings.storage_url))
     if endpoints.logs:
-        console.print(f"  logs             {endpoints.logs}", soft_wrap=True)
-    console.print("  next             switchboard submit FILE --wait   (senders: switchboard keys create)")
+        lines.add_row("logs", str(endpoints.logs))
+    lines.add_row("next", "switchboard submit FILE --wait   (senders: switchboard keys create)")
+    console.print(Padding(lines, (0, 0, 0, 2)))
 
 
 def _say_engines(problems: dict[str, str], settings: Any) -> None:

@@ -68,6 +68,7 @@ class Service:
         self._owns_ray = self._address == LOCAL
         self._proxy_location = proxy_location or ("HeadOnly" if self._owns_ray else "EveryNode")
         self._state = State(settings, on_step)
+        self._ending = threading.Event()
         self._before: set[psutil.Process] | None = None  # descendants of this process that are none of the service's
 
     def refuse(self) -> State:
@@ -98,7 +99,7 @@ class Service:
         self._before = children.descendants()
         self._start_ray()
         if self._owns_ray and on_ray_gone:
-            threading.Thread(target=_watch_ray, args=(on_ray_gone,), daemon=True).start()
+            threading.Thread(target=_watch_ray, args=(on_ray_gone, self._ending), daemon=True).start()
         submit_url = self._start_serve()
         import ray
 
@@ -147,6 +148,7 @@ class Service:
                     for application in (INTAKE, CALLS):
                         with contextlib.suppress(Exception):
                             serve.delete(application)
+                self._ending.set()
                 ray.shutdown()
         self._end_ray()
         self._state.close()
@@ -186,7 +188,6 @@ class Service:
     def _start_ray(self) -> None:
         import ray
 
-        logging.getLogger("ray.serve").setLevel(logging.WARNING)  # on_step tells what people need to know
         self._on_step("Starting Ray" if self._owns_ray else f"Joining Ray at {self._address}")
         local: dict[str, Any] = (
             {
@@ -215,6 +216,9 @@ class Service:
         from ray import serve
 
         from serve_app.app import build_calls, build_intake
+
+        # on_step tells what people need to know. Not before the import, which sets a level of its own.
+        logging.getLogger("ray.serve").setLevel(logging.WARNING)
 
         self._on_step("Starting the intake")
         settings = self._settings
@@ -290,15 +294,14 @@ def _problems() -> dict[str, str]:
     return {name: problem for name, problem in told.items() if problem is not None}
 
 
-def _watch_ray(on_gone: Callable[[str], None]) -> None:
+def _watch_ray(on_gone: Callable[[str], None], ending: threading.Event) -> None:
     """Without its GCS or its raylet a Ray does nothing more, but notices after a minute, or never."""
     vital = {process.name(): process for process in psutil.Process().children() if process.name() in VITAL}
-    while True:
+    while not ending.wait(0.3):
         for name, process in vital.items():
-            if not children.is_alive(process):
+            if not children.is_alive(process) and not ending.is_set():
                 on_gone(name)
                 return
-        time.sleep(0.3)
 
 
 def _reason(application: Any) -> str:

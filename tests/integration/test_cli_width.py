@@ -24,6 +24,8 @@ from pipeline.speakers.policy import Voices
 from pipeline.speakers.roles import RoleOptions
 from serve_app.cli import COMMANDS, app, demo, state
 from serve_app.cli.console import out
+from serve_app.cli.doctor import command as doctor
+from serve_app.cli.doctor.check import bad, good, warn
 from serve_app.cli.table import TEXT_WIDTH, table
 from tests.postgres import fresh_database
 from tests.unit.calls_by_hand import call as call_by_hand
@@ -200,6 +202,23 @@ def test_the_table_of_the_demo_can_be_read(width: int, capsys: pytest.CaptureFix
         shown.append(capsys.readouterr().out)
     check(words(shown[0]), shown[1], width)
     assert len(shown[1].splitlines()) == 2, "a heading and a row"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_the_doctor_says_can_be_read(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    path = f"/srv/{'recordings-of-the-telephony-gateway/' * 3}haproxy"
+    checks = [
+        good("checkpoint store", f"whisper-base, segmentation-3.0, campplus in {path}"),
+        warn("secrets", "stored unsealed", "Set SWITCHBOARD_SECRETS_KEYS on every node, then restart the service."),
+        bad("recognition model", f"small is not in {path}", "Bring the cache (HF_HOME) here."),
+    ]
+    shown = []
+    for columns in (WIDE, width):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        doctor._show(checks)
+        shown.append(capsys.readouterr().out)
+    check(words(shown[0]), shown[1], width)
+    assert "1 in the way, 1 remark, 1 in order." in shown[1]
 
 
 def check(wide: Counter[str], narrow: str, width: int) -> None:
