@@ -142,7 +142,7 @@ def _taken(copy: Path, channel: int) -> Recording | None:
     try:
         with _opened(copy.with_name(copy.name + TAKEN)) as note:
             recording = Recording(**(json.load(note) | {"channel": channel}))
-    except RecordingGone:
+    except (RecordingGone, ValueError, TypeError):  # none, or one that a crash cut short: the copy is still there
         return None
     if flaw_of(recording):
         raise _gone()

@@ -62,6 +62,15 @@ async def test_a_retry_gets_what_was_stored_until_the_store_has_lost_it(folder: 
         await taken(url, call_id, folder)
 
 
+async def test_a_note_that_a_crash_cut_short_is_none(folder: Path, file: Path) -> None:
+    call_id = uuid4()
+    url = hand_in(folder, file, call_id)
+    (copy,) = folder.iterdir()
+    copy.with_name(copy.name + handed_in.TAKEN).write_text('{"uri": "fi')
+    assert await taken(url, call_id, folder) == AUDIO
+    assert await taken(url, call_id, folder) == AUDIO
+
+
 def test_the_same_content_is_the_same_recording_and_another_one_is_not(folder: Path, file: Path) -> None:
     from db.identity import recording_identity
 
