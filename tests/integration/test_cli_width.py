@@ -65,7 +65,7 @@ class Filled:
         made("keys", "create", "--name", "read only, for the reporting warehouse", "--scope", "read")
         self.user = made(
             "members", "add", MEMBER, "--team", TEAM, "--alias", "Maxi", "--alias", "Frau Schwarzenberger"
-        )["user_id"]
+        )["userId"]
         made(
             *("contacts", "add", "Ana Beatriz Costa de Albuquerque", "--phone", "+4930123456789"),
             *("--company", "Costa & Albuquerque Importações Ltda.", "--email", "ana.beatriz@costa-albuquerque.example"),
@@ -79,11 +79,11 @@ class Filled:
                 "https://127.0.0.1:18443/hooks/network-operations-center/switchboard/events?tenant=unterfoehring",
             ),
             *("--description", "to the ticket system of the network operations center"),
-        )["endpoint"]["endpoint_id"]
+        )["endpoint"]["endpointId"]
         self.failed, self.completed, self.waiting = (state.run(self._submit) for _ in range(3))
         state.run(self._work)
         self.queued = state.run(self._submit)
-        self.job = made("jobs", "list", "--failed")[0]["job_id"]
+        self.job = made("jobs", "list", "--failed")[0]["jobId"]
         state.run(self._deliver)
 
     async def _submit(self, database: Database) -> UUID:
