@@ -6,6 +6,7 @@ import pytest
 
 # One set of kernels wherever they exist: borderline sound may be decoded differently by others. Seen on AVX2 alone.
 os.environ |= {"CT2_USE_MKL": "0", "CT2_FORCE_CPU_ISA": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+os.environ.pop("COLUMNS", None)  # output is as wide as without a terminal, whatever the terminal of who runs the tests
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Two processes whose threads wait for each other by spinning take many times as long on two busy cores.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
