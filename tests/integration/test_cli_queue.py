@@ -124,7 +124,9 @@ def test_a_call_on_its_way_says_when_it_is_done(postgres_url: str) -> None:
     first = json.loads(said(postgres_url, "calls", "show", str(running), "--json"))["expected"]
     assert first["audioSecondsBefore"] == 0
     assert first["seconds"] == pytest.approx(shown["seconds"] / 3, rel=0.01)
-    text = " ".join(said(postgres_url, "calls", "show", str(last)).split())  # it is wrapped where the terminal is narrow
+    text = " ".join(
+        said(postgres_url, "calls", "show", str(last)).split()
+    )  # it is wrapped where the terminal is narrow
     assert "done in about" in text
     assert "20 min 00 s of audio come before it (assumed" in text
 

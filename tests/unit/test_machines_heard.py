@@ -9,16 +9,16 @@ import soundfile
 from scipy.signal import resample_poly
 
 from pipeline.domain.insight import Roster
-from pipeline.domain.speech import SAMPLE_RATE, Diarization
+from pipeline.domain.speech import SAMPLE_RATE, Diarization, SpeakerSpan
 from pipeline.domain.stage import NOT_RECORDED
 from pipeline.process import Outcome, process
 from pipeline.runtime.workers import LocalWorkers
+from pipeline.speakers.machines import Voices
 from tests.recordings import stored
 from tests.unit.calls_by_hand import call
 
 NOTICE = Path(__file__).parent / "fixtures" / "notice.flac"
 NOTHING = {
-    "voices": (),
     "voiceprint": None,
     "diarization": Diarization((), {}, "none"),
 }  # the other engine is not asked
@@ -56,14 +56,18 @@ class Diarizer:
 
 
 async def processed(
-    folder: Path, transcriber: Any, *channels: list[np.ndarray], diarizer: Diarizer | None = None
+    folder: Path,
+    transcriber: Any,
+    *channels: list[np.ndarray],
+    diarizer: Diarizer | None = None,
+    voices: Voices = (),
 ) -> Outcome:
     joined = [np.concatenate(parts) for parts in channels]
     sound = np.zeros((max(map(len, joined)), len(joined)), np.float32)
     for number, own in enumerate(joined):
         sound[: len(own), number] = own
     soundfile.write(folder / "call.wav", sound, SAMPLE_RATE, subtype="PCM_16")
-    known = {"fetch": (stored(folder / "call.wav"),)} | ({} if diarizer else NOTHING)
+    known = {"fetch": (stored(folder / "call.wav"),)} | ({} if diarizer else NOTHING | {"voices": voices})
 
     async def recall(stage: str) -> Any:
         return known.get(stage, NOT_RECORDED)
@@ -93,7 +97,8 @@ async def test_a_rep_who_reads_the_notice_is_no_machine_though_the_customer_take
     sample = sample_call("01")
     own = [sample.cut(0, 0.0, 4.9), notice]
     customer = [pause(sum(map(len, own)) / SAMPLE_RATE + 5), sample.cut(1, 5.4, 10.3)]
-    outcome = await processed(tmp_path, tiny, own, customer)
+    one_voice = ((SpeakerSpan(0.5, sum(map(len, own)) / SAMPLE_RATE, "A"),), ())  # the notice's is a synthetic one
+    outcome = await processed(tmp_path, tiny, own, customer, voices=one_voice)
     assert "This call may be recorded" in " ".join(turn.text for turn in outcome.transcript.turns)
     assert not any(turn.machine for turn in outcome.transcript.turns)
 

@@ -130,7 +130,7 @@ async def test_a_walk_keeps_its_sound_while_it_goes_on_and_removes_it_when_it_en
             raise LeaseLost
 
     with pytest.raises(LeaseLost):
-        await walk(tmp_path, record, LocalWorkers(transcriber, None), voiceprint=None)
+        await walk(tmp_path, record, LocalWorkers(transcriber, None), voiceprint=None, voices=())
     assert len(there) >= 2 and set(there) == {2}
     assert await gone(tmp_path)
 
@@ -191,7 +191,7 @@ async def test_sound_that_cannot_be_removed_fails_no_call(
         raise StorageError("Decoded sound could not be removed (PermissionError).")
 
     monkeypatch.setattr(sound, "discard", broken)
-    await walk(tmp_path, None, LocalWorkers(transcriber, None), voiceprint=None)
+    await walk(tmp_path, None, LocalWorkers(transcriber, None), voiceprint=None, voices=())
     await asyncio.sleep(0.1)
     assert "removed after a day" in caplog.text
 
@@ -205,7 +205,7 @@ async def test_sound_that_is_lost_on_the_way_is_a_failure_that_another_attempt_m
                 file.unlink()
 
     with pytest.raises(StorageError) as failure:
-        await walk(tmp_path, record, LocalWorkers(transcriber, None), voiceprint=None)
+        await walk(tmp_path, record, LocalWorkers(transcriber, None), voiceprint=None, voices=())
     assert failure.value.retryable
 
 
