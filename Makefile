@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 JOBS ?= 2
 
-.PHONY: help setup weights demo up test unit integration acceptance coverage slow journeys chaos fuzz attacks figures docs check format lock clean
+.PHONY: help setup weights demo up test unit integration acceptance browser coverage slow journeys chaos fuzz attacks figures docs check format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ integration: setup  ## the tests that need PostgreSQL
 
 acceptance: weights  ## the tests that need the whole service
 	@$(BIN)/python -m pytest tests/acceptance
+
+browser: weights  ## the console's pages in Chromium (apt-get install chromium)
+	@$(BIN)/python -m pytest tests/browser
 
 figures: setup  ## score the kept outputs of real speech again and print every table
 	@$(BIN)/python -m bench.real figures

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, Final, Literal, Self
@@ -69,7 +70,20 @@ class _Everywhere(Enum):
 EVERY_WORKSPACE: Final = _Everywhere.EVERY_WORKSPACE
 """For the queue and for operators, who stand above workspaces; nothing a sender or a reader does needs it."""
 
-Scope = UUID | Literal[_Everywhere.EVERY_WORKSPACE]
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A scope for people and programs that read: a workspace, or one team of it.
+
+    Each statement ends after `seconds`, with psycopg's QueryCanceled inside one of `OUTAGES`.
+    """
+
+    workspace_id: UUID
+    team_id: UUID | None = None  # set: what belongs to this team's calls, and what teams share
+    seconds: float = 5.0
+
+
+Scope = UUID | Reader | Literal[_Everywhere.EVERY_WORKSPACE]
 
 _NOT_THE_CALLS = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
 
@@ -78,6 +92,10 @@ RawPool = AsyncConnectionPool[psycopg.AsyncConnection[tuple[object, ...]]]
 
 _SNAPSHOT = sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 _SET_SCOPE = sa.text(f"SELECT set_config('{WORKSPACE_SETTING}', :scope, true)")  # until the transaction ends
+_SET_READER = sa.text(
+    f"SELECT set_config('{WORKSPACE_SETTING}', :workspace, true), set_config('switchboard.team', :team, true),"
+    " set_config('statement_timeout', :milliseconds, true)"
+)
 
 
 class Database:
@@ -128,8 +146,8 @@ class Database:
     async def transaction(self, scope: Scope, snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
         """One transaction, READ COMMITTED: committed at the end of the block, rolled back when it raises.
 
-        `scope`: the workspace whose rows it may see and write, or `EVERY_WORKSPACE`. A `snapshot` only reads, and all
-        its statements see the same state.
+        `scope`: the workspace whose rows it may see and write, a `Reader` of it, or `EVERY_WORKSPACE`. A `snapshot`
+        only reads, and all its statements see the same state.
 
         A server that only reads is as good as none (`OUTAGES`), and its connection is not used again; and so is one
         that ended the transaction because this process was away for too long.
@@ -139,7 +157,7 @@ class Database:
                 async with connection.begin():
                     if snapshot:  # has to be a transaction's first statement
                         await connection.execute(_SNAPSHOT)
-                    await connection.execute(_SET_SCOPE, {"scope": str(scope) if isinstance(scope, UUID) else "*"})
+                    await _set_scope(connection, scope)
                     yield connection
             except InternalError as error:
                 if not isinstance(error.orig, _NOT_THE_CALLS):
@@ -215,6 +233,14 @@ class Database:
         """Close both pools; connections in use end with their block."""
         await self.pool.close()
         await self.engine.dispose()
+
+
+async def _set_scope(connection: AsyncConnection, scope: Scope) -> None:
+    if isinstance(scope, Reader):
+        values = {"workspace": str(scope.workspace_id), "team": str(scope.team_id or "")}
+        await connection.execute(_SET_READER, values | {"milliseconds": str(round(scope.seconds * 1000))})
+    else:
+        await connection.execute(_SET_SCOPE, {"scope": str(scope) if isinstance(scope, UUID) else "*"})
 
 
 def sqlalchemy_url(url: str) -> sa.URL:

@@ -8,11 +8,13 @@ It listens on a Unix socket only, in a folder that only its user may enter.
 import fcntl
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -29,17 +31,34 @@ DATABASE = "switchboard"
 SYSTEM_USER = "pgserver"  # whom the server runs as when we are root, which PostgreSQL refuses to be
 START_SECONDS = 60  # recovery after a crash included
 DYING_SECONDS = 5  # that a server which was killed may still be seen
+BOUND = """
+import ctypes, os, signal, sys
+parent, identity, *program = sys.argv[1:]
+if identity:
+    user, group = map(int, identity.split(","))
+    os.setgroups([])
+    os.setgid(group)
+    os.setuid(user)  # before what follows, which a change of user would take back
+ctypes.CDLL(None).prctl(1, int(signal.SIGINT), 0, 0, 0)  # PR_SET_PDEATHSIG: a fast shutdown
+if os.getppid() != int(parent):
+    sys.exit("The process that wanted a server is gone.")
+os.execv(program[0], program)
+"""  # becomes the server
 LONGEST_SOCKET_PATH = 100  # bytes; the kernel's limit is 107, 103 on macOS
+
+
+_children: list[subprocess.Popen[bytes]] = []  # servers that end with this process: nobody waits for them
 
 
 class EmbeddedPostgresError(Exception):
     """The embedded PostgreSQL could not be started or stopped."""
 
 
-def start(data_dir: Path, options: Mapping[str, str] | None = None) -> str:
+def start(data_dir: Path, options: Mapping[str, str] | None = None, *, outlives: bool = True) -> str:
     """Start the server of `data_dir`, or find it running, and return the URL of its database.
 
-    `options` are server settings (`{"fsync": "off"}`); they count only where this call starts the server.
+    `options` are server settings (`{"fsync": "off"}`); they count only where this call starts the server, and so does
+    `outlives=False`: the server stops when the thread that made this call is gone, however it went (Linux only).
     Raises `EmbeddedPostgresError` with the end of the server's log.
     """
     server = _Server(_prepare(data_dir))
@@ -52,7 +71,7 @@ def start(data_dir: Path, options: Mapping[str, str] | None = None) -> str:
                 if not server.dies():  # it was found in the very moment in which it was killed
                     raise
         server.initialize()
-        server.launch(options or {})
+        server.launch(options or {}, outlives)
         server.create_database()
     return server.url(DATABASE)
 
@@ -65,7 +84,11 @@ def stop(data_dir: Path) -> None:
     server = _Server(_prepare(folder))  # the way to it may have been closed meanwhile
     with server.lock():
         if server.running():
-            server.run("pg_ctl", "-D", server.cluster, "-m", "fast", "-w", "-t", START_SECONDS, "stop")
+            try:
+                server.run("pg_ctl", "-D", server.cluster, "-m", "fast", "-w", "-t", START_SECONDS, "stop")
+            except EmbeddedPostgresError:
+                if server.running():  # else it ended by itself meanwhile
+                    raise
 
 
 def running(data_dir: Path) -> str | None:
@@ -179,7 +202,7 @@ class _Server:
         self.run("initdb", "-D", unfinished, "-U", "postgres", "--auth=trust", *locale)
         unfinished.rename(self.cluster)
 
-    def launch(self, options: Mapping[str, str]) -> None:
+    def launch(self, options: Mapping[str, str], outlives: bool) -> None:
         _make_private(self.sockets, self.user())
         self._await_leftovers()
         self._remove_leftover_locks()
@@ -193,12 +216,50 @@ class _Server:
             "max_connections": "200",
             **options,
         }
-        arguments = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
+        written = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         try:
-            self.run("pg_ctl", "-D", self.cluster, "-l", self.log, "-o", arguments, "-w", "-t", START_SECONDS, "start")
+            if outlives or sys.platform != "linux":
+                arguments = " ".join(shlex.quote(part) for part in written)
+                self.run(
+                    *("pg_ctl", "-D", self.cluster, "-l", self.log, "-o", arguments, "-w", "-t", START_SECONDS, "start")
+                )
+            else:
+                self._launch_bound(written)
         except EmbeddedPostgresError as error:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
             raise EmbeddedPostgresError(f"{error}\nThe end of {self.log}:\n{tail}") from error
+
+    def _launch_bound(self, settings: Sequence[str]) -> None:
+        """Start a server that stops when the calling thread is gone: a child of this process, unlike pg_ctl's."""
+        user = self.user()
+        identity = [] if user is None else [str(_number(user)), str(_group(user))]
+        program = [str(_programs() / "postgres"), "-D", str(self.cluster), *settings]
+        with self.log.open("a") as log:
+            server = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", BOUND, str(os.getpid()), ",".join(identity), *program],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=_environment(),
+                start_new_session=True,
+            )
+        _children.append(server)
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if server.poll() is not None:
+                raise EmbeddedPostgresError(f"postgres failed ({server.returncode}).")
+            if time.monotonic() > deadline:
+                server.kill()
+                raise EmbeddedPostgresError(f"postgres did not answer within {START_SECONDS} s.")
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url("postgres"), connect_timeout=START_SECONDS).close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def create_database(self) -> None:
         with psycopg.connect(self.url("postgres"), autocommit=True, connect_timeout=START_SECONDS) as connection:
@@ -223,7 +284,7 @@ class _Server:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
-                env={name: value for name, value in os.environ.items() if not name.startswith("PG")},
+                env=_environment(),
                 start_new_session=True,
                 check=False,
                 user=user,
@@ -233,6 +294,10 @@ class _Server:
             if done.returncode != 0:
                 output.seek(0)
                 raise EmbeddedPostgresError(f"{program} failed ({done.returncode}): {output.read().strip()}")
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 
 
 def _programs() -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from pgvector.sqlalchemy import Vector
-from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, TSVECTOR, UUID
 from sqlalchemy.types import TypeEngine
 
 SCHEMA = Path(__file__).parent / "schema"
@@ -27,6 +27,7 @@ TYPES: dict[str, TypeEngine[Any]] = {
     "text[]": ARRAY(sa.Text()),
     "time": sa.Time(),
     "timestamptz": sa.DateTime(timezone=True),
+    "tsvector": TSVECTOR(),
     "uuid": UUID(),
     "vector": Vector(),
 }
@@ -39,7 +40,10 @@ for _name, _body in _TABLE.findall((SCHEMA / "tables.sql").read_text(encoding="u
 
 api_keys = metadata.tables["api_keys"]
 call_contacts = metadata.tables["call_contacts"]
+call_search = metadata.tables["call_search"]
 calls = metadata.tables["calls"]
+console_links = metadata.tables["console_links"]
+console_sessions = metadata.tables["console_sessions"]
 contacts = metadata.tables["contacts"]
 engines = metadata.tables["engines"]
 events = metadata.tables["events"]
@@ -48,15 +52,18 @@ host_credentials = metadata.tables["host_credentials"]
 jobs = metadata.tables["jobs"]
 members = metadata.tables["members"]
 paces = metadata.tables["paces"]
+reads = metadata.tables["reads"]
 recordings = metadata.tables["recordings"]
 stage_results = metadata.tables["stage_results"]
 submissions = metadata.tables["submissions"]
+task_marks = metadata.tables["task_marks"]
 tasks = metadata.tables["tasks"]
 teams = metadata.tables["teams"]
 transcripts = metadata.tables["transcripts"]
 voice_centroids = metadata.tables["voice_centroids"]
 voiceprint_events = metadata.tables["voiceprint_events"]
 voiceprints = metadata.tables["voiceprints"]
+waveforms = metadata.tables["waveforms"]
 webhook_attempts = metadata.tables["webhook_attempts"]
 webhook_deliveries = metadata.tables["webhook_deliveries"]
 webhook_endpoints = metadata.tables["webhook_endpoints"]

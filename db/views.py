@@ -149,6 +149,26 @@ async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID 
         return None if row is None else await _record(connection, row)
 
 
+async def read_call(connection: AsyncConnection, call_id: UUID) -> CallRecord | None:
+    """The record of a call as the transaction's scope may see it, or None."""
+    row = (await connection.execute(_SUMMARY.add_columns(*_MORE).where(calls.c.call_id == call_id))).one_or_none()
+    return None if row is None else await _record(connection, row)
+
+
+async def summaries(connection: AsyncConnection, call_pks: Sequence[int]) -> list[CallSummary]:
+    """Calls by their rows' ids, in that order; those outside the transaction's scope are left out."""
+    rows = {row.id: row for row in await connection.execute(_SUMMARY.where(calls.c.id.in_(call_pks)))}
+    return [_summary(rows[call_pk]) for call_pk in call_pks if call_pk in rows]
+
+
+async def transcripts_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> list[tuple[UUID, Transcript]]:
+    """The transcripts of calls, as far as they have one of their present recording and the scope may see it."""
+    current = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
+    query = sa.select(calls.c.call_id, transcripts.c.content).join(transcripts, current)
+    rows = await connection.execute(query.where(calls.c.call_id.in_(call_ids)))
+    return [(row.call_id, _TRANSCRIPT.validate_python(row.content)) for row in rows]
+
+
 _JOB_FIELDS = (
     jobs.c.id.label("job_id"),
     *(jobs.c[name] for name in ("kind", "state", "stage", "worker", "attempts", "failures", "crashes")),

@@ -53,14 +53,24 @@ class VoiceprintEvent:
     who: str
     action: str
     user_id: UUID | None = None
+    name: str | None = None  # the member's
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How like a member's profile a voiceprint is: the cosine, from -1 to 1, of the likest of its centers."""
+
+    user_id: UUID
+    name: str | None  # the member's
+    cosine: float
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceprintRecord:
-    """A voiceprint, how like each member's profile it is (cosine, the likest first), and what people did to it."""
+    """A voiceprint, how like each member's profile it is (the likest first), and what people did to it."""
 
     summary: VoiceprintSummary
-    likeness: tuple[tuple[UUID, float], ...]
+    likeness: tuple[Likeness, ...]
     history: tuple[VoiceprintEvent, ...]
 
 
@@ -120,20 +130,23 @@ async def show(database: Database, call_id: UUID, workspace_id: UUID | None = No
             voice_centroids.c.kind == "profile",
         )
         alike = await connection.execute(
-            sa.select(voice_centroids.c.user_id, like)
+            sa.select(voice_centroids.c.user_id, members.c.name, like)
             .join(voiceprints, compared)
+            .outerjoin(members, _of_member(voice_centroids))
             .where(voiceprints.c.call_pk == row.call_pk)
-            .group_by(voice_centroids.c.user_id)
+            .group_by(voice_centroids.c.user_id, members.c.name)
             .order_by(like.desc(), voice_centroids.c.user_id)
         )
+        named = sa.and_(members.c.workspace_id == row.workspace_id, members.c.user_id == voiceprint_events.c.user_id)
         events = await connection.execute(
-            sa.select(voiceprint_events)
+            sa.select(voiceprint_events, members.c.name)
+            .outerjoin(members, named)
             .where(voiceprint_events.c.call_pk == row.call_pk)
             .order_by(voiceprint_events.c.id)
         )
         return VoiceprintRecord(
             _summary(row),
-            tuple((member, round(float(cosine), 4)) for member, cosine in alike),
+            tuple(Likeness(user_id, name, round(float(cosine), 4)) for user_id, name, cosine in alike),
             tuple(map(_event, events)),
         )
 
@@ -262,6 +275,10 @@ def _of(voiceprint: Voiceprint) -> dict[str, Any]:
     }
 
 
+def _of_member(table: sa.Table) -> sa.ColumnElement[bool]:
+    return sa.and_(members.c.workspace_id == table.c.workspace_id, members.c.user_id == table.c.user_id)
+
+
 _SUMMARY = (
     sa.select(
         *(voiceprints.c[name] for name in ("call_pk", "workspace_id", "user_id", "named_by", "standing", "reasons")),
@@ -271,10 +288,7 @@ _SUMMARY = (
         voice_profiles.approved().label("approved"),
     )
     .join(calls, calls.c.id == voiceprints.c.call_pk)
-    .outerjoin(
-        members,
-        sa.and_(members.c.workspace_id == voiceprints.c.workspace_id, members.c.user_id == voiceprints.c.user_id),
-    )
+    .outerjoin(members, _of_member(voiceprints))
 )
 
 

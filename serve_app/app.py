@@ -1,8 +1,10 @@
 """The system on one screen: which deployments there are, how they are bound, on what hardware.
 
-Two Serve applications, so that models can be exchanged while calls are taken in:
+Four Serve applications, so that models can be exchanged while calls are taken in, and reading keeps no call waiting:
 
     intake   Intake                                       HTTP, under `base_url`
+    api      Api                                          HTTP, under `base_url`/api/v1
+    console  Console                                      HTTP, under `base_url`/console
     calls    Conductor -> Transcriber, Diarizer           no HTTP: work comes from PostgreSQL
 
 Replicas read their settings from the environment of their node; nothing secret is passed as an argument, because
@@ -131,6 +133,42 @@ def build_intake(settings: Settings) -> Application:
     ).bind()
 
 
+def build_api(settings: Settings) -> Application:
+    """The application that results are read from."""
+    from serve_app.api.deployment import Api
+
+    scaling, options = settings.scaling.api, settings.api
+    return Api.options(
+        **replica_config(scaling, target_ongoing_requests=8),
+        ray_actor_options={"num_cpus": scaling.num_cpus},
+        max_ongoing_requests=options.concurrency + options.STREAMS + settings.limits.QUEUE,
+        max_queued_requests=settings.limits.QUEUE,
+        backpressure_config={"status_code": 503, "retry_after_s": options.RETRY_AFTER_SECONDS},
+        max_surge_percent=100,
+        health_check_period_s=1,
+        health_check_timeout_s=10,
+        graceful_shutdown_wait_loop_s=0.5,
+        graceful_shutdown_timeout_s=5,  # streams do not end by themselves
+    ).bind()
+
+
+def build_console(settings: Settings) -> Application:
+    """The application of the pages."""
+    from serve_app.console.deployment import Console
+
+    scaling = settings.scaling.console
+    return Console.options(
+        **replica_config(scaling, target_ongoing_requests=16),
+        ray_actor_options={"num_cpus": scaling.num_cpus},
+        max_ongoing_requests=64,
+        max_queued_requests=256,
+        max_surge_percent=100,
+        health_check_period_s=2,
+        health_check_timeout_s=30,
+        graceful_shutdown_wait_loop_s=0.5,
+    ).bind()
+
+
 def build_calls(settings: Settings) -> Application:
     """The application that works on calls."""
     cluster_gpus = ray.cluster_resources().get("GPU", 0.0) if ray.is_initialized() else 0.0
@@ -175,6 +213,16 @@ def _engine_options(
 def intake(args: dict[str, Any]) -> Application:
     """Builder for `serve deploy`; `args` as in `_settings`."""
     return build_intake(_settings(args))
+
+
+def api(args: dict[str, Any]) -> Application:
+    """Builder for `serve deploy`; `args` as in `_settings`."""
+    return build_api(_settings(args))
+
+
+def console(args: dict[str, Any]) -> Application:
+    """Builder for `serve deploy`; `args` as in `_settings`."""
+    return build_console(_settings(args))
 
 
 def calls(args: dict[str, Any]) -> Application:

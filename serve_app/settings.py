@@ -46,6 +46,7 @@ from pipeline.diarization.engine import DiarizationOptions
 from pipeline.engines import EngineOptions
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.speakers.roles import RoleOptions
+from serve_app.api.options import ApiOptions
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.intake.limits import LimitOptions
 from serve_app.scaling.policy import ScalingOptions
@@ -68,8 +69,12 @@ class Environment(EnvSettingsSource):
         if not field or get_origin(field.annotation) not in (tuple, list):
             return super().decode_complex_value(field_name, field, value)
         text = str(value).strip()
-        if text.startswith("[") and ('"' in text or text == "[]"):  # not [fd00::1]:8080
-            return super().decode_complex_value(field_name, field, text)
+        if text.startswith("["):
+            try:
+                return super().decode_complex_value(field_name, field, text)
+            except ValueError:
+                if '"' in text:  # no address: [fd00::1]:8080
+                    raise
         return [part.strip() for part in text.split(",") if part.strip()]
 
 
@@ -141,6 +146,7 @@ class Settings(BaseSettings):
     )
     http: HttpOptions = Field(default_factory=HttpOptions)
     limits: LimitOptions = Field(default_factory=LimitOptions)
+    api: ApiOptions = Field(default_factory=ApiOptions)
     processing: ProcessingOptions = Field(default_factory=ProcessingOptions)
     scaling: ScalingOptions = Field(default_factory=ScalingOptions)
     webhooks: WebhookOptions = Field(default_factory=WebhookOptions)
@@ -204,6 +210,16 @@ class Settings(BaseSettings):
         """Where senders on this machine find the service."""
         host = "127.0.0.1" if self.http.host in ("0.0.0.0", "::") else self.http.host  # noqa: S104 (compared only)
         return f"http://{host}:{self.http.port}{self.route_prefix.rstrip('/')}"
+
+    @property
+    def console_path(self) -> str:
+        """The path under which the pages are served."""
+        return f"{self.route_prefix.rstrip('/')}/console"
+
+    @property
+    def console_url(self) -> str:
+        """Where people on this machine find the pages."""
+        return f"{self.base_url}/console"
 
     @property
     def storage_url(self) -> str:

@@ -10,4 +10,4 @@ RECOGNITION = FOLDER / "recognition"
 DIARIZATION = FOLDER / "diarization"
 
 CALIBRATIONS = Path(__file__).resolve().parent / "fixtures" / "calibrations"
-"""For models that tests invent: "m" and "other"."""
+"""For models that tests invent, "m" and "other", and for the synthetic pipeline, by pieces too."""

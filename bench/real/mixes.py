@@ -112,15 +112,15 @@ class Piece:
     offset: float
 
 
-def pieces_of(sound: Sound, rng: random.Random) -> list[Piece]:
-    """Turns of `TURNS` seconds, cut where it is quietest within their bounds."""
+def pieces_of(sound: Sound, rng: random.Random, bounds: tuple[float, float] = TURNS) -> list[Piece]:
+    """Turns of so many seconds, a second apart at least, cut where it is quietest within their bounds."""
     decibel = energy(sound)
     loud = decibel > max(np.quantile(decibel, 0.95) - 35, np.quantile(decibel, 0.05) + 8)
     quiet = np.convolve(decibel, np.ones(10) / 10, "same")  # 0.1 s
     found, first = [], 0  # frames of 10 ms
-    while len(decibel) - first > TURNS[0] * 100:
-        low = first + round(TURNS[0] * 100)
-        high = min(len(quiet), first + round(rng.uniform(TURNS[0] + 1, TURNS[1]) * 100))
+    while len(decibel) - first > bounds[0] * 100:
+        low = first + round(bounds[0] * 100)
+        high = min(len(quiet), first + round(rng.uniform(bounds[0] + 1, bounds[1]) * 100))
         last = low + int(np.argmin(quiet[low:high])) if high > low else len(decibel)
         if len(decibel) - last < 100:
             last = len(decibel)

@@ -46,6 +46,7 @@ class Switchboard:
         )
         options = voices.DiarizationOptions(pipeline=diarization, device="cpu", threads=1)
         self._workers = _metered(lambda: asr.load(recognition), lambda: voices.load(options))
+        self.recorded: dict[str, Any] = {}  # what the stages of the last call gave
 
     def __call__(self, *paths: Path, terms: Sequence[str] = ()) -> Output:
         """The output for a recording of one or two channels, or one of each party; `terms` are the workspace's."""
@@ -65,10 +66,12 @@ class Switchboard:
         async def recall(stage: str) -> Any:
             return recordings if stage == "fetch" else NOT_RECORDED
 
-        async def record(_: str, __: Any) -> None: ...
+        async def record(stage: str, result: Any) -> None:
+            self.recorded[stage] = result
 
         asyncio.run(self._workers.load())
         self._workers.seconds.clear()
+        self.recorded.clear()
         call = Call(uuid.uuid4(), "anonymous", "anonymous", datetime.now(UTC))
         roster = Roster(terms=tuple(terms))
         before = time.process_time()

@@ -58,7 +58,7 @@ def run(half: Half, sources: Sources, pipeline: str) -> Iterator[Row]:
             for (part, kind), sound in pieces.items():
                 made = engine.voiceprint(sound)
                 if made is not None and (line == OVER[0] or "voice" not in kind):
-                    yield {"speaker": name, "part": part, "line": line, "kind": kind} | _written(made)
+                    yield {"speaker": name, "part": part, "line": line, "kind": kind} | written(made)
 
 
 def spoken(half: Half, sources: Sources) -> dict[str, tuple[Sound, Sound]]:
@@ -89,12 +89,12 @@ def on_line(sound: Sound, line: str, seed: str) -> Sound:
     return LINES[line](level(sound + beneath, rng.uniform(-32, -16)))
 
 
-def _written(made: Voiceprint) -> Row:
+def written(made: Voiceprint) -> Row:
     packed = base64.b64encode(np.asarray(made.vector, "<f2").tobytes()).decode()
     return {"seconds": made.speech_seconds, "agreement": made.agreement, "model": made.model, "vector": packed}
 
 
-def _read(row: Row) -> Voiceprint:
+def read(row: Row) -> Voiceprint:
     vector = np.frombuffer(base64.b64decode(row["vector"]), "<f2").astype(np.float64)
     vector /= np.linalg.norm(vector)
     return Voiceprint(tuple(vector.tolist()), row["model"], row["seconds"], row["agreement"])
@@ -102,7 +102,7 @@ def _read(row: Row) -> Voiceprint:
 
 def figures(rows: Sequence[Row], calibration: VoiceCalibration) -> dict[str, dict[str, float]]:
     """Every table by its title."""
-    prints = [(row, _read(row)) for row in rows if row["kind"] in ("whole", "short")]
+    prints = [(row, read(row)) for row in rows if row["kind"] in ("whole", "short")]
     found: dict[str, dict[str, float]] = {}
     for kind in ("whole", "short"):
         own = [(row, made) for row, made in prints if row["kind"] == kind]

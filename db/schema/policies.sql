@@ -32,6 +32,14 @@ CREATE TRIGGER webhook_attempts_of_own_workspace BEFORE INSERT OR UPDATE OF deli
 CREATE TRIGGER call_contacts_of_own_workspace BEFORE INSERT OR UPDATE ON call_contacts
     FOR EACH ROW EXECUTE FUNCTION refuse_contacts_of_others();
 
+CREATE TRIGGER call_search_of_own_calls BEFORE INSERT ON call_search
+    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
+-- Of every version's nodes: `calls.complete` sets analyzed_at when transcript and findings are written.
+CREATE TRIGGER calls_indexed AFTER UPDATE OF analyzed_at, start_time ON calls FOR EACH ROW
+    WHEN (NEW.state = 'completed' AND (NEW.analyzed_at, NEW.start_time) IS DISTINCT FROM (OLD.analyzed_at, OLD.start_time))
+    EXECUTE FUNCTION index_completed_call();
+
 CREATE TRIGGER jobs_placed BEFORE INSERT ON jobs FOR EACH ROW EXECUTE FUNCTION place_job();
 
 CREATE TRIGGER calls_jobs_follow
@@ -75,12 +83,45 @@ END $$;
 SELECT isolate('workspaces', 'id = (SELECT switchboard_workspace())', 'id');
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id') FROM unnest(ARRAY[
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
-    'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials']) AS name;
+    'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
+    'console_links', 'console_sessions']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
-FROM unnest(ARRAY['voiceprints', 'events']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
-    'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'tasks', 'call_contacts',
-    'voiceprint_events']) AS name;
+    'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'call_contacts',
+    'voiceprint_events', 'task_marks', 'waveforms']) AS name;
+
+-- OFFSET 0: each row's call is looked up by its id. Tasks are read a few at a time from an index over all of them, for which
+-- PostgreSQL would make a table of all calls first.
+SELECT isolate('tasks', 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk OFFSET 0)', 'call_pk');
 
 -- These belong to no workspace: only the service and its operators see them.
 SELECT isolate('turns', 'false', 'team_id'), isolate('paces', 'false', 'stage'), isolate('engines', 'false', 'name');
+
+-- A transaction that is bound to a team (`switchboard.team`) sees that team's rows: whatever belongs to a call by the
+-- call's team, and of the directory what teams share.
+CREATE OR REPLACE FUNCTION isolate_team(isolated regclass, mine text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE POLICY team ON %s AS RESTRICTIVE USING ((SELECT switchboard_team()) IS NULL OR %s)', isolated, mine);
+END $$;
+
+-- On the way of a submission the setting is read once for a table: where no team is set, each row is compared with itself.
+CREATE POLICY team ON calls AS RESTRICTIVE USING (team_id = coalesce((SELECT switchboard_team()), team_id));
+CREATE POLICY team ON teams AS RESTRICTIVE USING (id = coalesce((SELECT switchboard_team()), id));
+CREATE POLICY team ON api_keys AS RESTRICTIVE
+    USING (team_id IS NOT DISTINCT FROM coalesce((SELECT switchboard_team()), team_id));
+CREATE POLICY team ON webhook_endpoints AS RESTRICTIVE
+    USING (team_id IS NOT DISTINCT FROM coalesce((SELECT switchboard_team()), team_id));
+SELECT isolate_team(name::regclass, 'team_id = (SELECT switchboard_team())')
+FROM unnest(ARRAY['console_links', 'console_sessions']) AS name;
+SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
+SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)$$);
+SELECT isolate_team(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)')
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'webhook_deliveries']) AS name;
+SELECT isolate_team('webhook_attempts', 'EXISTS (SELECT FROM webhook_deliveries d WHERE d.id = delivery_id)');
+SELECT isolate_team('reads', 'EXISTS (SELECT FROM calls c WHERE c.call_id = reads.call_id AND c.workspace_id = reads.workspace_id)');
+SELECT isolate_team(name::regclass, 'false') FROM unnest(ARRAY['voice_centroids', 'host_credentials']) AS name;
+
+-- `search_calls` alone reads call_search past the policies, as the tables' owner: PostgreSQL uses no text search index under a
+-- policy, for a match could tell something about rows that the policy hides. It narrows to the scope itself, and says ids.
+CREATE POLICY search ON call_search FOR SELECT TO CURRENT_USER USING (true);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asterisk: an AGI script that the hangup handler in extensions.conf runs. submit.py sends what it writes.
+"""Asterisk: an AGI script that extensions.conf runs when a call begins and ends. submit.py sends what it writes.
 
 Environment of Asterisk's service: RECORDINGS_URL (where RECORDINGS is served), and, if they differ from the defaults
 below, RECORDINGS, SPOOL and PBX (a name for this Asterisk: a UNIQUEID is unique on one system only).
@@ -46,22 +46,20 @@ def recording(unique_id: str, side: str) -> str | None:
 def main() -> None:
     agi = read_environment()
     unique_id, outgoing, start = agi["agi_uniqueid"], variable("SB_OUTGOING") == "true", int(variable("SB_START"))
-    caller, called = recording(unique_id, "caller"), recording(unique_id, "called")
-    rep, customer = (caller, called) if outgoing else (called, caller)  # the rep's file comes first
-    both = rep and customer
-    put(
-        SPOOL,
-        {
-            "callId": call_id(f"asterisk://{PBX}/{unique_id}"),
-            "from": agi["agi_callerid"],
-            "to": variable("SB_TO"),
-            "startTime": datetime.fromtimestamp(start, UTC).isoformat(),
-            "outgoing": outgoing,
-            "duration": int(time.time()) - start,
-            "recordingUrl": rep or customer,
-            "recordingUrl2": customer if both else None,
-        },
-    )
+    submission = {
+        "callId": call_id(f"asterisk://{PBX}/{unique_id}"),
+        "from": agi["agi_callerid"],
+        "to": variable("SB_TO"),
+        "startTime": datetime.fromtimestamp(start, UTC).isoformat(),
+        "outgoing": outgoing,
+    }
+    if agi.get("agi_arg_1") != "begins":
+        caller, called = recording(unique_id, "caller"), recording(unique_id, "called")
+        rep, customer = (caller, called) if outgoing else (called, caller)  # the rep's file comes first
+        submission["duration"] = int(time.time()) - start
+        submission["recordingUrl"] = rep or customer
+        submission["recordingUrl2"] = customer if rep and customer else None
+    put(SPOOL, submission)
 
 
 if __name__ == "__main__":

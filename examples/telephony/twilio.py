@@ -7,6 +7,8 @@ The address that you give Twilio as recordingStatusCallback says what the callba
 
     https://hooks.example.com/recorded?from=%2B4930123456&to=%2B4940987654&outgoing=false&first=customer
 
+With recordingStatusCallbackEvent="in-progress completed" a call is announced when its recording begins.
+
 `first` is the party of the call that is recorded (Twilio's parent call). Calls are written to SPOOL/rep-first and to
 SPOOL/customer-first: run a submit.py for each, the second one with a key that was made with --channels-swapped.
 """
@@ -32,16 +34,17 @@ def signature(token: str, url: str, parameters: list[tuple[str, str]]) -> str:
 
 
 def submission(query: dict[str, str], form: dict[str, str]) -> dict:
-    dual = "?RequestedChannels=2" if form["RecordingChannels"] == "2" else ""
-    return {
+    call = {
         "callId": call_id(f"twilio://{form['CallSid']}"),
         "from": query["from"],
         "to": query["to"],
         "startTime": parsedate_to_datetime(form["RecordingStartTime"]).isoformat(),
         "outgoing": query["outgoing"] == "true",
-        "duration": int(form["RecordingDuration"]),
-        "recordingUrl": f"{form['RecordingUrl']}.wav{dual}",
     }
+    if form["RecordingStatus"] == "in-progress":
+        return call
+    dual = "?RequestedChannels=2" if form["RecordingChannels"] == "2" else ""
+    return call | {"duration": int(form["RecordingDuration"]), "recordingUrl": f"{form['RecordingUrl']}.wav{dual}"}
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -54,7 +57,7 @@ class Receiver(BaseHTTPRequestHandler):
         form, query = dict(parameters), dict(parse_qsl(urlsplit(self.path).query))
         if not query.keys() >= {"from", "to", "outgoing"} or query.get("first") not in ("customer", "rep"):
             return self.reply(400)
-        if form.get("RecordingStatus") == "completed":
+        if form.get("RecordingStatus") in ("in-progress", "completed"):
             put(SPOOL / f"{query['first']}-first", submission(query, form))
         return self.reply(204)
 

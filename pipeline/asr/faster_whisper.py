@@ -132,14 +132,15 @@ class FasterWhisper:
             GPU_AT_ONCE if device == "cuda" else min(CPU_AT_ONCE, threads)
         )
         each = max(1, threads // self.batches_at_once)
-        self._model = WhisperModel(
-            str(checkpoint.folder),
-            device=device,
-            compute_type=compute_type,
-            cpu_threads=each if options.cpu_threads else min(each, THREADS_EACH),
-            num_workers=self.batches_at_once,
-            local_files_only=True,
-        )
+        with checkpoints.loading(checkpoint.folder):
+            self._model = WhisperModel(
+                str(checkpoint.folder),
+                device=device,
+                compute_type=compute_type,
+                cpu_threads=each if options.cpu_threads else min(each, THREADS_EACH),
+                num_workers=self.batches_at_once,
+                local_files_only=True,
+            )
         # Measured on a CPU only; on a GPU each further length would take a pass of the decoder more.
         self._padded = () if device == "cuda" else PADDED_ON_CPU
         self._device = threading.BoundedSemaphore(self.batches_at_once)

@@ -103,7 +103,7 @@ class Pyannote:
         checkpoint = checkpoints.resolve(options.pipeline, CHECKPOINTS, device, store)
         batch = GPU_BATCH if device == "cuda" else CPU_BATCH
         self.name = self.name_of(checkpoint.name)
-        with weights_only(checkpoint.name, options.trust_checkpoint):
+        with checkpoints.loading(checkpoint.folder), weights_only(checkpoint.name, options.trust_checkpoint):
             self._pipeline = _load(checkpoint, self.name, torch.device(device))
         self._pipeline.segmentation_batch_size = self.batch_size = options.segmentation_batch_size or batch
         self._pipeline.embedding_batch_size = options.embedding_batch_size or batch

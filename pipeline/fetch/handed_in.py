@@ -7,11 +7,13 @@ file, nor a copy whose token they do not know; and a copy is for one call. Redir
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 from dataclasses import asdict
@@ -30,7 +32,14 @@ HOST = "handed-in.invalid"
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 TAKEN = ".taken"  # follows the name of a copy that is in the store now: where, for a job that is retried
 KEPT_SECONDS = 30 * 86400.0  # for which the service may be down before a copy is dropped
+UNFINISHED_SECONDS = 86400.0  # after which what a command that was killed left of a copy is dropped
 PIECE_BYTES = 1 << 20
+ROOM_BYTES = 256 << 20  # that stay free on the folder's disk, where the embedded PostgreSQL may be as well
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class NoRoom(Exception):
+    """A file does not fit on the disk of the folder; the message says what to do. Nothing of it is left there."""
 
 
 def make_private(folder: Path) -> Path:
@@ -43,9 +52,12 @@ def make_private(folder: Path) -> Path:
 def hand_in(folder: Path, file: Path, call_id: UUID) -> str:
     """Copy `file` for one call; return the URL to submit. The same content has the same URL, but for its token.
 
-    Raises `OSError`.
+    Raises `NoRoom` and `OSError`. A file needs its size twice: the service stores it before the copy is removed.
     """
     _sweep(folder)
+    size, free = file.stat().st_size, shutil.disk_usage(folder).free
+    if 2 * size + ROOM_BYTES > free:
+        raise _no_room(folder, size, free)
     token = secrets.token_urlsafe(32)
     copy, digest = folder / f"{call_id}.{token}", hashlib.sha256()
     unfinished = folder / f"{copy.name}.part"
@@ -58,10 +70,19 @@ def hand_in(folder: Path, file: Path, call_id: UUID) -> str:
             target.flush()
             os.fsync(target.fileno())
         unfinished.rename(copy)
-    except BaseException:
+    except BaseException as error:
         unfinished.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise _no_room(folder, size, shutil.disk_usage(folder).free) from error
         raise
     return f"https://{HOST}/{digest.hexdigest()[:16]}/{quote(file.name)}?token={token}"
+
+
+def _no_room(folder: Path, size: int, free: int) -> NoRoom:
+    return NoRoom(
+        f"It takes {(2 * size + ROOM_BYTES) / 1e6:.0f} MB in {folder} until it is stored, and {free / 1e6:.0f} MB are "
+        "free. Free some, or wait until the service has taken what was handed in before, and submit it again."
+    )
 
 
 def withdraw(folder: Path, url: str, call_id: UUID) -> None:
@@ -185,8 +206,8 @@ def _gone() -> RecordingGone:
 
 
 def _sweep(folder: Path) -> None:
-    oldest = time.time() - KEPT_SECONDS
+    now = time.time()
     for left in folder.iterdir():
         with contextlib.suppress(OSError):
-            if left.lstat().st_mtime < oldest:
+            if left.lstat().st_mtime < now - (UNFINISHED_SECONDS if left.suffix == ".part" else KEPT_SECONDS):
                 left.unlink()

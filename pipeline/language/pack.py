@@ -46,6 +46,10 @@ class Pack:
         """A list of patterns, compiled, with its placeholders filled in."""
         return _patterns(self, section, key)
 
+    def rewrites(self, section: str, key: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+        """A list of pairs: what is found, compiled, and the template that takes its place."""
+        return _rewrites(self.language, section, key)
+
     def compile(self, pattern: str) -> re.Pattern[str]:
         for name, text in self.placeholders.items():
             pattern = pattern.replace(f"%{name}%", text)
@@ -168,6 +172,12 @@ def _words(pack: Pack, section: str, key: str) -> frozenset[str]:
         listed = pack.get(section, key, "")
         _split[at] = frozenset(listed.split() if isinstance(listed, str) else listed)
     return _split[at]
+
+
+@cache
+def _rewrites(language: str | None, section: str, key: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    held = pack(language)
+    return tuple((held.compile(found), straighten(told)) for found, told in held.get(section, key, []))
 
 
 def available() -> tuple[str, ...]:

@@ -49,7 +49,7 @@ REQUIRED: dict[str, str] = {
 OPTIONAL = {
     "numbers": "short_one ordinal_suffix other_ordinals upto",
     "dates": "other_weekdays",
-    "tasks": "present open verb_last listener listener_is",
+    "tasks": "present open verb_last clitics listener listener_is",
 }
 """Keys for what only some languages have."""
 TABLES = {
@@ -61,7 +61,7 @@ TABLES = {
     "tasks": "listener_is",
 }
 FLAGS = {"people": "answers_by_surname", "contact": "number_first", "tasks": "verb_last", "topics": "capitals"}
-PAIRS = {"dates": "rules times", "tasks": "endings"}
+PAIRS = {"dates": "rules times", "tasks": "endings listener"}
 LENGTHS = {("dates", "weekdays"): 7, ("dates", "months"): 12}
 DATE_RULES = """
     offset next_morning offset_week offset_fortnight weekday weekday_after next_weekday this_week_weekday

@@ -72,7 +72,15 @@ class Replica:
         except (CheckpointMissing, CheckpointDamaged) as error:
             self._problem = error.message
             log.error("no model for %s: %s", self.STAGE, error.message)
-        self._tried_at = time.monotonic()
+        finally:
+            self._tried_at = time.monotonic()
+
+    def _look_again(self) -> None:
+        try:
+            self._load_engine()
+        except Exception as error:  # of the device, or ours: at the start it ends the process, and Serve starts another
+            self._problem = f"{self.STAGE} could not be loaded: {error}"
+            log.exception("the model for %s is there and could not be loaded", self.STAGE)
 
     async def problem(self) -> str | None:
         """Return why there is no engine, for operators; None if there is one."""
@@ -84,7 +92,7 @@ class Replica:
             return self._exclusive
         idle = self._loading is None or self._loading.done()
         if idle and time.monotonic() - self._tried_at > LOAD_AGAIN_SECONDS:
-            self._loading = asyncio.create_task(asyncio.to_thread(self._load_engine))
+            self._loading = asyncio.create_task(asyncio.to_thread(self._look_again))
         raise EngineUnavailable(f"The service has no model for {self.STAGE}. Its operator has to bring it.")
 
     async def check_health(self) -> None:

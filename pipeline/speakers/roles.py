@@ -99,7 +99,7 @@ def assign(
     words = _words_by_speaker(said)
     parties = _parties(words)
     talk = {label: judge([turn for turn in said if turn.speaker == label], names) for label in parties}
-    recognized = _recognized(parties, voiceprints, roster, user_id, options)
+    recognized = member_by_voice(parties, voiceprints, roster, user_id, options)
     decided = {speaker.label: speaker for speaker in _decided(parties, talk, recognized, user_id)}
     return tuple(decided.get(label) or _no_party(label, words) for label in labels)
 
@@ -155,7 +155,7 @@ def _habit(turns: Sequence[Turn]) -> float:
     return sum(weight * min(MOST_HABIT, 100 * counts[kind] / total) for kind, weight in HABITS.items())
 
 
-def _recognized(
+def member_by_voice(
     labels: Sequence[str],
     voiceprints: Mapping[str, Voiceprint],
     roster: Roster,

@@ -40,6 +40,7 @@ COMMANDS = (
         "process", "serve_app.cli.process:process", "Run the pipeline on files in this process: no service.", "Calls"
     ),
     Entry("keys", "serve_app.cli.keys:app", "API keys: create, list, rotate, revoke.", "Workspace"),
+    Entry("console", "serve_app.cli.sign_in:app", "The pages: sign-in links, open sessions.", "Workspace"),
     Entry(
         "credentials",
         "serve_app.cli.credentials:app",

@@ -117,7 +117,7 @@ def export(
 
       switchboard calls export 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --format vtt > call.vtt
     """
-    from serve_app.cli import export as formats
+    from serve_app import transcripts as formats
 
     record = load(call_id, workspace)
     if format_ is Format.JSON:

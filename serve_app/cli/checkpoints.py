@@ -69,14 +69,14 @@ def fetch(
     store = _store(folder)
     console = err()
     wanted = _configured() if configured else _known(names)
-    done = fetch_them(wanted, store, lambda line: console.print(line, style="dim", markup=False, soft_wrap=True))
+    done = fetch_them(wanted, store, lambda line: console.print(line, style="dim", markup=False))
     if json_:
         print_json(done)
         return
     for one in done:
         out().print(f"{one.name:18}{_outcome(one)}", markup=False)
     if done:
-        out().print(f"in {store}", markup=False, soft_wrap=True)
+        out().print(f"in {store}", markup=False)
     else:
         out().print("The settings name no model of the checkpoint store: nothing to fetch.")
 
@@ -103,7 +103,7 @@ def list_(folder: Folder = None, json_: Json = False) -> None:
     for one, here in found:
         lines.add_row(one.name, "yes" if here else "no", _size(one.size), one.license, " ".join(_models(one.name)))
     out().print(lines)
-    out().print(f"\nStore: {store}", markup=False, soft_wrap=True)
+    out().print(f"\nStore: {store}", markup=False)
 
 
 @app.command()
@@ -124,7 +124,7 @@ def verify(names: Names = None, folder: Folder = None, json_: Json = False) -> N
         print_json([{"name": name, "state": state, "fault": fault} for name, state, fault in rows])
     else:
         for name, state, fault in rows:
-            out().print(f"{name:18}{state}{': ' + fault if fault else ''}", markup=False, soft_wrap=True)
+            out().print(f"{name:18}{state}{': ' + fault if fault else ''}", markup=False)
     absent = [name for name, state, _ in rows if state == "missing"]
     if any(state == "damaged" for _, state, _ in rows) or (absent if names else len(absent) == len(rows)):
         err().print("`switchboard checkpoints fetch` brings what is missing or damaged.", style="yellow")

@@ -10,7 +10,7 @@ import typer
 from serve_app.cli import names
 from serve_app.cli.console import Json, command_group, err, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
-from serve_app.cli.workspaces import given
+from serve_app.cli.managed import given, say_changed, say_made, say_one_removed
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -67,10 +67,7 @@ def add(
             raise CommandError(f"{error}.", NUMBERS, USAGE) from error
 
     made = names.run(workspace, work, writes=True)
-    if json_:
-        print_json(made)
-    else:
-        out().print(f"Created contact {name!r}: {made.contact_id}", markup=False, soft_wrap=True)
+    say_made("contact", made, made.contact_id, json_)
 
 
 Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The contact.")]
@@ -106,11 +103,8 @@ def update(
             raise CommandError(f"{error}.", NUMBERS, USAGE) from error
 
     changed = names.run(workspace, work, writes=True)
-    if json_:
-        print_json(changed)
-    else:
-        told = ", ".join(str(value) for value in _fields(changed).values() if value)
-        out().print(f"Contact {changed.contact_id}: {told}", markup=False, soft_wrap=True)
+    told = ", ".join(value for value in (changed.company, changed.email, changed.phone) if value)
+    say_changed("contact", changed, f": {told}" if told else "", json_)
 
 
 @app.command()
@@ -130,10 +124,7 @@ def remove(contact: Named, workspace: names.Workspace = None, json_: Json = Fals
         return found
 
     gone = names.run(workspace, work, writes=True)
-    if json_:
-        print_json({"removed": gone})
-    else:
-        out().print(f"Removed contact {gone.name!r}.", markup=False, soft_wrap=True)
+    say_one_removed("contact", gone, json_)
 
 
 @app.command("list")
@@ -198,7 +189,7 @@ def import_(
     else:
         out().print(f"{added} added, {skipped} known already, {len(refused)} refused.")
         for fault in refused:
-            err().print(fault, style="red", markup=False, soft_wrap=True)
+            err().print(fault, style="red", markup=False)
     if refused:
         raise typer.Exit(FAILED)
 

@@ -158,7 +158,7 @@ def _fetch_checkpoints(settings: "Settings") -> None:
     diarizers = diarization.engine_class(settings.diarization).CHECKPOINTS
     parts = [*recognizers.stored[RECOGNITION].values(), *diarizers.stored[DIARIZATION].values()]
     folder = settings.checkpoints or store.default_folder()
-    fetch(parts, folder, lambda line: err().print(line, style="dim", markup=False, soft_wrap=True))
+    fetch(parts, folder, lambda line: err().print(line, style="dim", markup=False))
 
 
 async def _prepare_workspace(database_url: str) -> str:
@@ -175,6 +175,18 @@ async def _prepare_workspace(database_url: str) -> str:
             await directory.add_contact(database, workspace.workspace_id, name)
         _, secret = await keys.create(database, workspace.workspace_id, team.team_id, ["submit"], "demo")
         return secret
+
+
+async def _issue_link(endpoints: "Endpoints") -> str:
+    """A link that opens the console once, for the demo's workspace."""
+    from db import console_sessions, directory
+    from db.database import Database
+    from serve_app.cli.sign_in import link_url
+
+    async with await Database.open(endpoints.database_url, pool_size=2) as database:
+        workspace = (await directory.list_workspaces(database))[-1]
+        secret, _ = await console_sessions.issue_link(database, workspace.workspace_id, None, "demo")
+        return link_url(endpoints.console_url, secret)
 
 
 def _submit(samples: "list[Sample]", files: "FileServer", submit_url: str, key: str) -> list[Played]:
@@ -274,7 +286,7 @@ def _show(samples: "list[Sample]", records: "dict[str, CallRecord]", report: dic
     console.print(ATTRIBUTION, style="dim")
     console.print(
         "\nNext:\n"
-        "  switchboard demo --keep       leave it running and send calls yourself\n"
+        "  switchboard demo --keep       leave it running: the calls as pages, and calls of your own\n"
         "  switchboard process FILE      the pipeline on a recording of yours\n"
         "  switchboard doctor            what this machine lacks for larger models\n"
         "  docs/operating.md             your PostgreSQL, larger models, ray up"
@@ -301,6 +313,10 @@ def _summary(calls: list[dict[str, Any]]) -> Table:
 
 def _keep_running(endpoints: "Endpoints", key: str, data_dir: Path) -> None:
     console = err()
+    link = asyncio.run(_issue_link(endpoints))
+    console.print(
+        f"\n[bold]The calls as pages[/bold] (this link opens them once):\n  [green]{link}[/green]", soft_wrap=True
+    )
     console.print(f"\nStill running. Send calls to {endpoints.submit_url} with this key (of the demo only):\n  {key}")
     console.print(f"Read them with: SWITCHBOARD_DATA_DIR={data_dir} switchboard calls list\nCtrl-C ends it.")
     try:

@@ -43,7 +43,7 @@ def down(
     for facts in running:
         _stop(facts, seconds)
     if not _stop_database(settings) and not running:
-        out().print(f"Nothing runs in {settings.data_dir}.", markup=False, soft_wrap=True)
+        out().print(f"Nothing runs in {settings.data_dir}.", markup=False)
 
 
 def _stop(facts: dict[str, Any], seconds: float) -> None:
@@ -67,7 +67,7 @@ def _stop(facts: dict[str, Any], seconds: float) -> None:
                 )
             status.update(f"Stopping {what}: {duration(waited)} ...")
             time.sleep(0.2)
-    out().print(f"Stopped {what} after {time.monotonic() - started:.1f} s.", markup=False, soft_wrap=True)
+    out().print(f"Stopped {what} after {time.monotonic() - started:.1f} s.", markup=False)
 
 
 def _stop_database(settings: "Settings") -> bool:
@@ -77,5 +77,5 @@ def _stop_database(settings: "Settings") -> bool:
     if settings.database_url is not None or embedded.postmaster(settings.data_dir) is None:
         return False
     embedded.stop(settings.data_dir)
-    out().print(f"Stopped the embedded PostgreSQL in {settings.data_dir}.", markup=False, soft_wrap=True)
+    out().print(f"Stopped the embedded PostgreSQL in {settings.data_dir}.", markup=False)
     return True

@@ -99,7 +99,7 @@ def report(error: Exception) -> int:
 
     explanation = explain(error)
     console = err()
-    console.print(Text.assemble(("Error: ", "bold red"), explanation.sentence), soft_wrap=True)
+    console.print(Text.assemble(("Error: ", "bold red"), explanation.sentence))
     if explanation.advice:
-        console.print(Text(explanation.advice, style="yellow"), soft_wrap=True)
+        console.print(Text(explanation.advice, style="yellow"))
     return explanation.exit_code

@@ -106,7 +106,7 @@ class _Progress:
             line = self._line(record)
             if self._told.get(str(record.call.call_id)) != line:
                 self._told[str(record.call.call_id)] = line
-                self._console.print(line, markup=False, soft_wrap=True)
+                self._console.print(line, markup=False)
 
     def unfinished(self, records: "Sequence[CallRecord]") -> list[str]:
         """Return a line for each call that has not ended: where it stands, and why it waits."""

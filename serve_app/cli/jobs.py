@@ -1,7 +1,8 @@
 """`switchboard jobs`: the queue as an operator sees it, and what failed."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
@@ -16,10 +17,10 @@ from serve_app.cli.table import table
 
 if TYPE_CHECKING:
     from db.database import Database
-    from db.failed import FailedJob, Retried
+    from db.retries import FailedJob, Retried, WaitingJob
     from db.views import JobSummary
-    from db.waiting import WaitingJob
 
+T = TypeVar("T")
 STYLES = {
     "fetching": "cyan",
     "queued": "cyan",
@@ -131,7 +132,7 @@ def failed_(
             Text(job.message),
         ),
         "No job failed.",
-        [{**_fields(job), "advice": advice(job.code)} for job in found],
+        [{**fields(job), "advice": advice(job.code)} for job in found],
     )
     for name, count in () if json_ else Counter(job.code for job in found).most_common():
         out().print(Text.assemble((f"\n{name} ({count}): ", "bold"), advice(name)))
@@ -216,45 +217,42 @@ def show(
 def _failed(
     workspace: str | None, code: str | None, since: str | None, ids: list[UUID] | None, limit: int | None
 ) -> "list[FailedJob]":
+    from db import retries
+
+    return _found(retries.failed, workspace, since, code=code, ids=ids, limit=limit)
+
+
+def _waiting(workspace: str | None, code: str | None, since: str | None, ids: list[UUID] | None) -> "list[WaitingJob]":
+    from db import retries
+
+    return _found(retries.waiting, workspace, since, code=code, ids=ids)
+
+
+def _found(ask: Callable[..., Awaitable[T]], workspace: str | None, since: str | None, **which: Any) -> T:
     asked = told(since)
 
-    async def work(database: "Database") -> "list[FailedJob]":
-        from db import failed
-
+    async def work(database: "Database") -> T:
         home, earliest = await names.workspace_id(database, workspace), await moment_of(database, asked)
-        return await failed.failed(database, home, code, earliest, ids, limit)
+        return await ask(database, home, since=earliest, **which)
 
     return state.run(work)
 
 
 def _retry(job_ids: list[UUID]) -> "list[Retried]":
     async def work(database: "Database") -> "list[Retried]":
-        from db import failed
+        from db import retries
 
-        done = [await failed.retry(database, job_id) for job_id in job_ids]
+        done = [await retries.retry(database, job_id) for job_id in job_ids]
         return [one for one in done if one is not None]
 
     return state.run(work, writes=True)
 
 
-def _waiting(workspace: str | None, code: str | None, since: str | None, ids: list[UUID] | None) -> "list[WaitingJob]":
-    asked = told(since)
-
-    async def work(database: "Database") -> "list[WaitingJob]":
-        from db import waiting
-
-        home = await names.workspace(database, workspace) if workspace else None
-        earliest = await moment_of(database, asked)
-        return await waiting.waiting(database, home.workspace_id if home else None, code, earliest, ids)
-
-    return state.run(work)
-
-
 def _try_now(due: "list[WaitingJob]") -> set[UUID]:
     async def work(database: "Database") -> set[UUID]:
-        from db import waiting
+        from db import retries
 
-        return {job.job_id for job in due if await waiting.try_now(database, job.job_id)}
+        return {job.job_id for job in due if await retries.try_now(database, job.job_id)}
 
     return state.run(work, writes=True)
 
@@ -266,30 +264,26 @@ def _tell_tried(due: "list[WaitingJob]", tried: set[UUID], dry_run: bool, json_:
     for job in due:
         what = f"call {job.call_id} ({job.kind}, {job.code}), attempt {job.attempts + 1}"
         if dry_run:
-            out().print(f"would be tried now: {what}, due {moment(job.next_try)}", soft_wrap=True)
+            out().print(f"would be tried now: {what}, due {moment(job.next_try)}")
         elif job.job_id in tried:
-            out().print(f"tried now: {what}", soft_wrap=True)
+            out().print(f"tried now: {what}")
         else:
-            out().print(f"left alone: {what}: it no longer waits", soft_wrap=True)
+            out().print(f"left alone: {what}: it no longer waits")
     err().print(f"{len(due)} would be tried now." if dry_run else f"{len(tried)} of {len(due)} are tried now.")
 
 
 def _tell_retried(found: "list[FailedJob]", done: "list[Retried]", dry_run: bool, json_: bool) -> None:
     new = {one.job_id: one.new_job_id for one in done}
     if json_:
-        print_json([{**_fields(job), "new_job_id": new.get(job.job_id)} for job in found])
+        print_json([{**fields(job), "new_job_id": new.get(job.job_id)} for job in found])
         return
     for job in found:
         what = f"call {job.call_id} ({job.kind}, {job.code})"
         if dry_run:
-            out().print(f"would try again: {what}", soft_wrap=True)
+            out().print(f"would try again: {what}")
         elif new.get(job.job_id):
-            out().print(f"tried again: {what}, new job {new[job.job_id]}", soft_wrap=True)
+            out().print(f"tried again: {what}, new job {new[job.job_id]}")
         else:
-            out().print(f"left alone: {what}: something else was begun meanwhile", soft_wrap=True)
+            out().print(f"left alone: {what}: something else was begun meanwhile")
     begun = sum(value is not None for value in new.values())
     err().print(f"{len(found)} would be tried again." if dry_run else f"{begun} of {len(found)} are tried again.")
-
-
-def _fields(job: "FailedJob") -> dict[str, object]:
-    return {name: getattr(job, name) for name in job.__dataclass_fields__}

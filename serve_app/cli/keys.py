@@ -68,6 +68,8 @@ def create(
       switchboard keys create --workspace acme
 
       switchboard keys create --workspace acme --team support --expires 90d
+
+      switchboard keys create --workspace acme --scope read --name reports
     """
     ends = _future(expires)
     scopes = tuple(dict.fromkeys(scope or DEFAULT_SCOPES))
@@ -90,22 +92,21 @@ def create(
         return info, secret, home, example.team_id
 
     info, secret, home, example_team = state.run(work, writes=True)
-    line = curl(secret, example_team) if "submit" in scopes else None
+    line = curl(secret, example_team) if "submit" in scopes else reading(secret)
     if json_:
         print_json({"key": info, "secret": secret, "curl": line})
         return
     console = out()
-    console.print(f"Key {info.key_id} ({', '.join(scopes)}) of workspace {home.name!r}", markup=False, soft_wrap=True)
+    console.print(f"Key {info.key_id} ({', '.join(scopes)}) of workspace {home.name!r}", markup=False)
     _show_secret(secret)
     if info.expires_at:
         console.print(f"It expires at {moment(info.expires_at)}.")
-    if line:
-        console.print("\nTry it (the service must be up):\n")
-        console.print(line, markup=False, soft_wrap=True)
+    console.print("\nTry it (the service must be up):\n")
+    console.print(line, markup=False, soft_wrap=True)
 
 
 def _show_secret(secret: str) -> None:
-    out().print(f"\n  {secret}\n", style="bold green", soft_wrap=True)
+    out().print(f"\n  {secret}\n", style="bold green")
     out().print("Only its hash is stored: keep it now, it cannot be shown again.")
 
 
@@ -115,6 +116,14 @@ def _future(text: str | None) -> datetime | timedelta | None:
     if isinstance(ends, datetime) and ends <= datetime.now(UTC):
         raise CommandError(f"{text} is over.", "Say 12h, 90d or a time to come.", USAGE)
     return ends
+
+
+def reading(secret: str) -> str:
+    """A line that lists calls with the key."""
+    from serve_app.cli import this_machine
+    from serve_app.settings import Settings
+
+    return f"curl -H 'Authorization: Bearer {secret}' {this_machine.url_of(Settings())}/api/v1/calls"
 
 
 def curl(secret: str, team_id: UUID | None) -> str:
@@ -129,10 +138,12 @@ def curl(secret: str, team_id: UUID | None) -> str:
         "startTime": datetime.now(UTC).isoformat(timespec="seconds"),
         **({"teamId": str(team_id)} if team_id else {}),
     }
+    fields = ",\n       ".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in body.items())
     return (
         f"curl -i {this_machine.url_of(Settings())}/submit \\\n"
-        f"  -H 'Authorization: Bearer {secret}' -H 'Content-Type: application/json' \\\n"
-        f"  -d '{json.dumps(body)}'"
+        f"  -H 'Authorization: Bearer {secret}' \\\n"
+        f"  -H 'Content-Type: application/json' \\\n"
+        f"  -d '{{{fields}}}'"
     )
 
 
@@ -215,7 +226,7 @@ def rotate(
     if json_:
         print_json({"key": new, "secret": secret, "old": old})
         return
-    out().print(f"Key {new.key_id} takes the place of {old.key_id}.", soft_wrap=True)
+    out().print(f"Key {new.key_id} takes the place of {old.key_id}.")
     _show_secret(secret)
     ends = "has ended" if now else f"works until {moment(old.expires_at)}"
     out().print(f"The old secret {ends}.")
@@ -252,7 +263,7 @@ def update(
         print_json(changed)
         return
     how = {None: "as the team says", True: "swapped: the customer comes first", False: "as sent: the rep comes first"}
-    out().print(f"Key {changed.key_id}: channels {how[changed.channels_swapped]}", soft_wrap=True)
+    out().print(f"Key {changed.key_id}: channels {how[changed.channels_swapped]}")
 
 
 @app.command()

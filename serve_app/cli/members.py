@@ -1,13 +1,14 @@
 """`switchboard members`: the people who handle calls."""
 
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, print_list
 from serve_app.cli.errors import USAGE, CommandError
-from serve_app.cli.workspaces import given, say_made
+from serve_app.cli.managed import given, say_changed, say_made, say_one_removed
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -79,21 +80,19 @@ def update(
         raise CommandError("--alias and --no-alias, --team and --no-team exclude each other.", "", USAGE)
     changes = given(name=name, aliases=[] if no_alias else alias or None, team_id=team or no_team or None)
 
-    async def work(database: "Database", home: "Workspace") -> "DirectoryMember":
+    async def work(database: "Database", home: "Workspace") -> "tuple[DirectoryMember, dict[UUID, str]]":
         from db import directory
 
         found = await names.member(database, home.workspace_id, member)
         if "team_id" in changes:
             changes["team_id"] = await names.team_id(database, home.workspace_id, team)
-        return await directory.update_member(database, found, changes)
+        changed = await directory.update_member(database, found, changes)
+        return changed, await names.of_teams(database, home.workspace_id)
 
-    changed = names.run(workspace, work, writes=True)
-    if json_:
-        print_json(changed)
-    else:
-        called = f", also called {', '.join(changed.aliases)}" if changed.aliases else ""
-        team_ = f", team {changed.team_id}" if changed.team_id else ", in no team"
-        out().print(f"Member {changed.name!r}{called}{team_}", markup=False, soft_wrap=True)
+    changed, teams = names.run(workspace, work, writes=True)
+    called = f", also called {', '.join(changed.aliases)}" if changed.aliases else ""
+    team_ = f", team {teams[changed.team_id]!r}" if changed.team_id else ", in no team"
+    say_changed("member", changed, f"{called}{team_}", json_)
 
 
 @app.command("remove")
@@ -113,12 +112,7 @@ def remove(member: Named, workspace: names.Workspace = None, json_: Json = False
         return found
 
     gone = names.run(workspace, work, writes=True)
-    if json_:
-        print_json({"removed": gone})
-    else:
-        out().print(
-            f"Removed member {gone.name!r}; calls keep the userId {gone.user_id}.", markup=False, soft_wrap=True
-        )
+    say_one_removed("member", gone, json_, f"; calls keep the userId {gone.user_id}")
 
 
 @app.command("list")
@@ -130,18 +124,17 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
       switchboard members list --json
     """
 
-    async def work(database: "Database", home: "Workspace") -> "tuple[list[DirectoryMember], dict[object, str]]":
+    async def work(database: "Database", home: "Workspace") -> "tuple[list[DirectoryMember], dict[UUID, str]]":
         from db import directory
 
-        teams = await directory.list_teams(database, home.workspace_id)
         found = await directory.list_members(database, home.workspace_id)
-        return found, {one.team_id: one.name for one in teams}
+        return found, await names.of_teams(database, home.workspace_id)
 
     found, teams = names.run(workspace, work)
     print_list(
         found,
         json_,
         ("name", "!user id", "also called", "team"),
-        lambda one: (one.name, str(one.user_id), ", ".join(one.aliases), teams.get(one.team_id, "")),
+        lambda one: (one.name, str(one.user_id), ", ".join(one.aliases), teams[one.team_id] if one.team_id else ""),
         "No members yet: `switchboard members add NAME` adds one.",
     )

@@ -17,4 +17,4 @@ def migrate() -> None:
     settings = Settings()
     state.database_url(settings, writes=True)
     which = "SWITCHBOARD_DATABASE_URL" if settings.database_url else f"embedded in {settings.data_dir}"
-    out().print(f"The database is up to date ({which}).", markup=False, soft_wrap=True)
+    out().print(f"The database is up to date ({which}).", markup=False)

@@ -98,6 +98,13 @@ async def team_id(database: "Database", home: UUID, named: str | None) -> UUID |
     return (await team(database, home, named)).team_id if named else None
 
 
+async def of_teams(database: "Database", workspace_id: UUID) -> dict[UUID, str]:
+    """The names of a workspace's teams by their ids."""
+    from db import directory
+
+    return {one.team_id: one.name for one in await directory.list_teams(database, workspace_id)}
+
+
 async def member(database: "Database", workspace_id: UUID, named: str) -> "directory.DirectoryMember":
     """The member called `named` in a workspace, or with that user id."""
     from db import directory

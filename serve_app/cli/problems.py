@@ -49,12 +49,10 @@ def read_problem(status: int, headers: Any, body: bytes) -> Problem:
 
 def show_problem(problem: Problem, name: str, console: Console) -> None:
     """`name` is what was submitted, as the person called it."""
-    console.print(
-        Text.assemble((f"{name}: refused ", "bold red"), f"({problem.status}) {problem.title}"), soft_wrap=True
-    )
+    console.print(Text.assemble((f"{name}: refused ", "bold red"), f"({problem.status}) {problem.title}"))
     if problem.detail and problem.detail != problem.title:
-        console.print(Text(f"  {problem.detail}"), soft_wrap=True)
+        console.print(Text(f"  {problem.detail}"))
     for pointer, detail in problem.faults:
-        console.print(Text.assemble("  - ", (pointer or "body", "bold"), f": {detail}"), soft_wrap=True)
+        console.print(Text.assemble("  - ", (pointer or "body", "bold"), f": {detail}"))
     if problem.advice:
-        console.print(Text(f"  {problem.advice}", style="yellow"), soft_wrap=True)
+        console.print(Text(f"  {problem.advice}", style="yellow"))

@@ -84,7 +84,6 @@ def process(
         f"Recognition: {settings.asr.model} ({settings.asr.engine}), diarization: {settings.diarization.pipeline}",
         style="dim",
         markup=False,
-        soft_wrap=True,
     )
 
     def describe() -> Call:
@@ -118,7 +117,7 @@ async def _process_all(
             outcome = await _process_one(describe(), recordings, workers, roster, settings)
         except CallError as error:
             told = explain(error)
-            err().print(Text.assemble((f"{file}: ", "bold red"), told.sentence), soft_wrap=True)
+            err().print(Text.assemble((f"{file}: ", "bold red"), told.sentence))
             results.append({"file": str(file), "error": {"code": error.code, "message": error.message}})
             continue
         if not quiet:
@@ -143,7 +142,7 @@ async def _process_one(
 
     async def record(stage: Stage, result: Any) -> None:
         line = f"  {time.monotonic() - started:6.1f} s  {stage.display_name:<14} {summary(stage, result)}"
-        console.print(line, style="dim", markup=False, soft_wrap=True)
+        console.print(line, style="dim", markup=False)
 
     options = settings.process_options()
     with (

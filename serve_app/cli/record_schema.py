@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from db.views import CallRecord
-from serve_app.cli.console import camel
 from serve_app.cli.expected import Expected
+from serve_app.written import renamed
 
 SCHEMA_FILE = Path(__file__).with_name("record.schema.json")
 
@@ -30,21 +30,8 @@ def schema() -> dict[str, Any]:
         "anyOf": [expected, {"type": "null"}],
         "description": "When a call on its way will be done; not in an export.",
     }
-    named: dict[str, Any] = _renamed({**record, "$defs": parts, "title": "Record of a call"})
+    named: dict[str, Any] = renamed({**record, "$defs": parts, "title": "Record of a call"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **named}
-
-
-def _renamed(part: Any) -> Any:
-    """The same schema with the names of properties in camelCase."""
-    if isinstance(part, list):
-        return [_renamed(one) for one in part]
-    if not isinstance(part, dict):
-        return part
-    made = {key: _renamed(value) for key, value in part.items()}
-    if isinstance(part.get("properties"), dict):
-        made["properties"] = {camel(name): value for name, value in made["properties"].items()}
-        made["required"] = [camel(name) for name in part.get("required", ())]
-    return made
 
 
 if __name__ == "__main__":

@@ -108,7 +108,6 @@ def _start(settings: "Settings") -> str:
     err().print(
         f"Starting the embedded PostgreSQL in {settings.data_dir}. It keeps running; `switchboard down` stops it.",
         markup=False,
-        soft_wrap=True,
     )
     return embedded.start(settings.data_dir)
 

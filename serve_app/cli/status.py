@@ -153,4 +153,4 @@ def _show(found: Status, settings: "Settings") -> None:
         lines.add_row("elsewhere", one)
     out().print(lines)
     if found.service == "down":
-        err().print(data_folder.forgotten(settings) or "`switchboard up` starts it.", markup=False, soft_wrap=True)
+        err().print(data_folder.forgotten(settings) or "`switchboard up` starts it.", markup=False)

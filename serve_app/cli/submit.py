@@ -175,24 +175,54 @@ def _bodies(
     described: dict[str, Any],
     way: FileServer | Path | None,
 ) -> list[tuple[str, dict[str, Any]]]:
-    """The name and body of each submission; without a recording, of one announcement. `way`: of local files."""
+    """The name and body of each submission; without a recording, of one announcement. `way`: of local files.
+
+    In a body for a file to be handed in stands its path.
+    """
     bodies = []
     for name in names or (None,):
         own = call_id or str(uuid4())
-        body = {"callId": own, "recordingUrl": _address(name, own, way), "recordingUrl2": _address(second, own, way)}
+        body = {"callId": own, "recordingUrl": _address(name, way), "recordingUrl2": _address(second, way)}
         body |= described
         bodies.append((name or "announcement", {field: value for field, value in body.items() if value is not None}))
     return bodies
 
 
 def _submit(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]], folder: Path | None) -> list[Sent]:
-    """As `send`; what was handed in to `folder` for a submission that was refused is removed again."""
-    sent = send(url, key, bodies)
-    for one in sent:
+    """As `send`; with `folder`, files are handed in one by one, each just before its submission."""
+    if folder is None:
+        return send(url, key, bodies)
+    return [_hand_in(url, key, name, body, folder) for name, body in bodies]
+
+
+def _hand_in(url: str, key: str, name: str, body: dict[str, Any], folder: Path) -> Sent:
+    """As `send`, for one call; nothing stays in `folder` of one that was refused or never arrived."""
+    call = UUID(body["callId"])
+    sent = dict(body)
+    accepted = False
+    try:
         for field in ("recordingUrl", "recordingUrl2"):
-            if folder is not None and one.problem and handed_in.is_handed_in(one.body.get(field, "")):
-                handed_in.withdraw(folder, one.body[field], UUID(one.call_id))
-    return sent
+            if isinstance(body.get(field), Path):
+                sent[field] = handed_in.hand_in(folder, body[field], call)
+        (one,) = send(url, key, [(name, sent)])
+        accepted = one.problem is None
+        return one
+    except handed_in.NoRoom as error:
+        return Sent(name, str(call), body, None, Problem(507, "No room for the file", str(error)))
+    except CommandError as error:
+        accepted = not _never_arrived(error)
+        raise
+    finally:
+        for field in () if accepted else ("recordingUrl", "recordingUrl2"):
+            if handed_in.is_handed_in(str(sent.get(field, ""))):
+                handed_in.withdraw(folder, sent[field], call)
+
+
+def _never_arrived(error: CommandError) -> bool:
+    """Whether no connection was made. After one, the service may have accepted what it did not answer."""
+    import httpx
+
+    return isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL)
 
 
 def send(url: str, key: str, bodies: Sequence[tuple[str, dict[str, Any]]]) -> list[Sent]:
@@ -229,9 +259,7 @@ def show(sent: Sequence[Sent]) -> None:
             show_problem(one.problem, one.name, err())
         elif one.reply:
             job = f"  jobId {one.reply['jobId']}" if "jobId" in one.reply else ""
-            console.print(
-                f"{one.name}: {one.reply['status']}  callId {one.reply['callId']}{job}", soft_wrap=True, markup=False
-            )
+            console.print(f"{one.name}: {one.reply['status']}  callId {one.reply['callId']}{job}", markup=False)
 
 
 def _stay(
@@ -284,7 +312,6 @@ def _warn_of_guard(file_server: FileServer) -> None:
             f"[yellow]The service fetches from {file_server.host} only if its settings allow it: inside your own "
             f"network it fetches from named hosts only. Start it with\n"
             f"  SWITCHBOARD_FETCH__ALLOWED_HOSTS={file_server.host} switchboard up[/]",
-            soft_wrap=True,
         )
 
 
@@ -304,13 +331,13 @@ def _check_files(names: Sequence[str]) -> None:
         raise CommandError(f"No such file: {', '.join(absent)}", "A recording is a file or a URL (https://...).", USAGE)
 
 
-def _address(name: str | None, call_id: str, way: FileServer | Path | None) -> str | None:
-    """The URL of a recording; of a local file, the one under which it is handed in or served."""
+def _address(name: str | None, way: FileServer | Path | None) -> str | Path | None:
+    """The URL of a recording; of a local file the one under which it is served, or its path if it is handed in."""
     if name is None or _is_url(name):
         return name
     file = Path(name).resolve()
     if isinstance(way, Path):
-        return handed_in.hand_in(way, file, UUID(call_id))
+        return file
     assert way is not None
     return way.add(file)
 

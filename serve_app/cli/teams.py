@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, out, print_json, print_list
-from serve_app.cli.workspaces import Yes, confirm, given, say_made, say_removed
+from serve_app.cli.console import Json, command_group, print_list
+from serve_app.cli.managed import Yes, confirm, given, say_changed, say_made, say_removed
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -76,11 +76,8 @@ def update(
         return await directory.update_team(database, await names.team(database, home.workspace_id, team), changes)
 
     changed = names.run(workspace, work, writes=True)
-    if json_:
-        print_json(changed)
-        return
     swapped = "swapped: the customer comes first" if changed.channels_swapped else "as sent: the rep comes first"
-    out().print(f"Team {changed.name!r}: channels {swapped}", markup=False, soft_wrap=True)
+    say_changed("team", changed, f": channels {swapped}", json_)
 
 
 @app.command("remove")

@@ -111,6 +111,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
         _event(
             event="ready",
             submit_url=endpoints.submit_url,
+            console_url=endpoints.console_url,
             ray_address=endpoints.ray_address,
             haproxy=endpoints.haproxy,
             logs=endpoints.logs,
@@ -123,6 +124,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     lines = table("!what", "value")
     lines.show_header = False
     lines.add_row("submit calls to", endpoints.submit_url)
+    lines.add_row("read them at", f"{endpoints.console_url}   (sign in: switchboard console link)")
     lines.add_row("ingress", "HAProxy" if endpoints.haproxy else "Ray Serve proxy (HAProxy is not installed)")
     token = os.environ.get("RAY_AUTH_TOKEN_PATH", "the token")
     lines.add_row("Ray", f"{endpoints.ray_address}, for who has {token}")
@@ -139,8 +141,8 @@ def _say_engines(problems: dict[str, str], settings: Any) -> None:
     if there := [model for name, model in models.items() if name not in problems]:
         err().print(f"[green]Engines ready[/green]: {', '.join(there)}")
     for name, problem in problems.items():
-        err().print(Text.assemble((f"The {name} has no model. ", "bold red"), problem), soft_wrap=True)
-        err().print(f"{WITHOUT[name]} The model is looked for again while calls wait for it.", soft_wrap=True)
+        err().print(Text.assemble((f"The {name} has no model. ", "bold red"), problem))
+        err().print(f"{WITHOUT[name]} The model is looked for again while calls wait for it.")
 
 
 def _event(**facts: Any) -> None:

@@ -95,10 +95,10 @@ def show(call_id: CallId, workspace: names.Workspace = None, json_: Json = False
         print_json(record)
         return
     _print(record.summary)
-    for member, cosine in record.likeness:
-        out().print(f"  {cosine:5.2f} like member {member}", markup=False)
+    for one in record.likeness:
+        out().print(f"  {one.cosine:5.2f} like {one.name or one.user_id}", markup=False)
     for event in record.history:
-        to = f" to {event.user_id}" if event.user_id else ""
+        to = f" to {event.name or event.user_id}" if event.user_id else ""
         out().print(f"  {moment(event.at)} {event.action}{to} by {event.who}", markup=False)
 
 
@@ -190,8 +190,8 @@ def calibrate(
     except CannotCalibrate as error:
         raise CommandError(str(error), f"{folder} holds SPEAKER/*.wav.") from error
     file.write_text(as_toml(found), encoding="utf-8")
-    out().print(f"{file}: {found.basis}", markup=False, soft_wrap=True)
-    out().print(f"Set SWITCHBOARD_ROLES__CALIBRATION={file.absolute()}", markup=False, soft_wrap=True)
+    out().print(f"{file}: {found.basis}", markup=False)
+    out().print(f"Set SWITCHBOARD_ROLES__CALIBRATION={file.absolute()}", markup=False)
 
 
 def _change(action: str, call_id: str, workspace: str | None, json_: bool, member: UUID | None = None) -> None:

@@ -1,14 +1,14 @@
 """`switchboard workspaces`: whose calls they are, and what holds for all of them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, command_group, err, fields, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, out, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
+from serve_app.cli.managed import Yes, confirm, given, say_changed, say_made, say_removed
 from serve_app.cli.places import check_place
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ app = command_group("""Workspaces: each has its own calls, teams, members, conta
 
       switchboard workspaces update acme --time-zone America/New_York
 """)
-
-
-Yes = Annotated[bool, typer.Option("--yes", help="Remove it; this cannot be undone.")]
 
 
 @app.command("create")
@@ -86,11 +83,8 @@ def update_workspace(
         return await directory.update_workspace(database, home.workspace_id, changes)
 
     changed = names.run(workspace, work, writes=True)
-    if json_:
-        print_json(changed)
-    else:
-        place = f"country {changed.default_country or 'not set'}, time zone {changed.time_zone}"
-        out().print(f"Workspace {changed.name!r}: {place}", markup=False, soft_wrap=True)
+    place = f"country {changed.default_country or 'not set'}, time zone {changed.time_zone}"
+    say_changed("workspace", changed, f": {place}", json_)
 
 
 @app.command("remove")
@@ -331,56 +325,3 @@ def _check_terms(terms: Sequence[str]) -> None:
 def _shortened(terms: Sequence[str], shown: int = 5) -> str:
     more = f" and {len(terms) - shown} more" if len(terms) > shown else ""
     return ", ".join(terms[:shown]) + more
-
-
-def say_made(kind: str, one: Any, identity: UUID, json_: bool) -> None:
-    """Print what was created."""
-    if json_:
-        print_json(one)
-    else:
-        out().print(f"Created {kind} {one.name!r}: {identity}", markup=False, soft_wrap=True)
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """The options that were given. Raises `CommandError` where there is none."""
-    found = {name: value for name, value in options.items() if value is not None}
-    if not found:
-        raise CommandError("Say what to change.", "`--help` lists the options.", USAGE)
-    return found
-
-
-def confirm(what: str, going: "Contents", yes: bool) -> None:
-    """Refuse to remove without --yes what takes anything along. Raises `CommandError` that says what goes."""
-    if yes:
-        return
-    has = f"has {all_of_it}, which go with it" if (all_of_it := told(going)) else "is empty"
-    raise CommandError(f"{what} {has}.", "Nothing was removed. --yes removes it; that cannot be undone.", USAGE)
-
-
-def told(going: "Contents") -> str:
-    """What goes with a workspace or team, in words."""
-    counts = (
-        (going.calls, "call with all that was found in it", "calls with all that was found in them"),
-        (going.teams, "team", "teams"),
-        (going.contacts, "contact", "contacts"),
-        (going.keys, "key", "keys"),
-        (going.endpoints, "endpoint", "endpoints"),
-        (going.credentials, "credential", "credentials"),
-    )
-    parts = [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
-    if going.members:
-        parts.append(
-            f"{going.members} member{'s' if going.members > 1 else ''}" + ("" if going.teams else " (not removed)")
-        )
-    if going.recordings:
-        parts.append(f"{going.recordings} stored recordings (the files stay)")
-    return ", ".join(parts)
-
-
-def say_removed(kind: str, name: str, going: "Contents", json_: bool) -> None:
-    """Print what went."""
-    along = f" with {all_of_it}" if (all_of_it := told(going)) else ""
-    if json_:
-        print_json({"removed": name, **fields(going)})
-    else:
-        out().print(f"Removed {kind} {name!r}{along}.", markup=False, soft_wrap=True)

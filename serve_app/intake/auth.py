@@ -12,7 +12,7 @@ from serve_app.intake.errors import NotAuthenticated, ScopeMissing, Unavailable
 
 T = TypeVar("T")
 
-SUBMIT = "submit"
+SUBMIT, READ = "submit", "read"
 Find = Callable[[str], Awaitable[Sender | None]]
 
 _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,256}=*) *", re.ASCII | re.IGNORECASE)
@@ -90,7 +90,7 @@ class Authenticator:
         """
         sender = await self._sender(_secret(headers), source)
         if scope not in sender.scopes:
-            raise ScopeMissing
+            raise ScopeMissing(None if scope == SUBMIT else f"The API key does not have the scope {scope!r}.")
         return sender
 
     def forget(self, sender: Sender) -> None:

@@ -22,7 +22,7 @@ import json
 import logging
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar
@@ -202,8 +202,14 @@ def answer(refusal: Refusal) -> Response:
     return Response(json.dumps(problem), refusal.status, refusal.headers, PROBLEM)
 
 
-def install(api: FastAPI, stamp: bool = True) -> None:
+def install(
+    api: FastAPI,
+    stamp: bool = True,
+    no_such_route: Callable[[], Refusal] = NoSuchRoute,
+    method_not_allowed: Callable[[], Refusal] = MethodNotAllowed,
+) -> None:
     """Every answer of `api` that is not a success becomes problem details; `stamp`: see `RequestIds`."""
+    unrouted = {404: no_such_route, 405: method_not_allowed}
 
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
@@ -215,7 +221,7 @@ def install(api: FastAPI, stamp: bool = True) -> None:
 
     async def not_routed(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return answer({404: NoSuchRoute, 405: MethodNotAllowed}.get(error.status_code, Broken)())
+        return answer(unrouted.get(error.status_code, Broken)())
 
     api.add_exception_handler(Refusal, refused)
     api.add_exception_handler(InvalidBody, body_refused)

@@ -14,6 +14,7 @@ from starlette.middleware import Middleware
 HAPROXY = Path(__file__).parents[1] / "deploy" / "haproxy.sh"  # RAY_SERVE_HAPROXY_BINARY_PATH
 SOURCE_HEADER = "x-switchboard-source"  # in which HAProxy tells the sender's address, whatever the sender says in it
 RETRY_AFTER = b"2"
+OURS = (b"application/problem+json", b"text/html")  # kinds of a 404 of the applications
 STARTING = json.dumps(
     {
         "type": "urn:switchboard:problem:unavailable",
@@ -30,7 +31,7 @@ def middlewares() -> list[Middleware]:
 
 
 class StartingIsNoNotFound:
-    """ASGI: a plain-text 404 below `prefix` is the proxy's own, for Intake's are problem+json."""
+    """ASGI: a plain-text 404 below `prefix` is the proxy's own, for ours are problem+json, or pages."""
 
     def __init__(self, app: Any, prefix: str) -> None:
         self._app = app
@@ -46,7 +47,7 @@ class StartingIsNoNotFound:
             nonlocal replaced
             if message["type"] == "http.response.start" and message["status"] == 404:
                 kinds = [value for name, value in message["headers"] if name.lower() == b"content-type"]
-                if not any(kind.startswith(b"application/problem+json") for kind in kinds):
+                if not any(kind.startswith(OURS) for kind in kinds):
                     replaced = True
                     await _starting(send)
             if not replaced:

@@ -57,6 +57,8 @@ class ScalingOptions(BaseModel):
     POLL_SECONDS: ClassVar[float] = 2.0  # how often the scaling policies read the queue
 
     intake: Replicas = Field(default_factory=Replicas)
+    api: Replicas = Field(default_factory=Replicas)
+    console: Replicas = Field(default_factory=Replicas)
     conductor: PricedReplicas = Field(default_factory=PricedReplicas)
     transcriber: EngineReplicas = Field(default_factory=EngineReplicas)
     diarizer: EngineReplicas = Field(default_factory=EngineReplicas)

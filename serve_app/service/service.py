@@ -27,7 +27,7 @@ from serve_app.service.state import State
 from serve_app.settings import Settings
 
 VITAL = ("gcs_server", "raylet")
-INTAKE, CALLS = "intake", "calls"  # names of the Serve applications
+INTAKE, API, CONSOLE, CALLS = "intake", "api", "console", "calls"  # names of the Serve applications
 ENGINES = ("Transcriber", "Diarizer")
 PROBLEM_SECONDS = 30.0  # for an engine's replica to say whether it has its model
 OBJECT_STORE_BYTES = 400 * 2**20  # decoded audio of a few calls; Ray spills to disk beyond it
@@ -42,6 +42,7 @@ class Endpoints:
     ray_address: str
     haproxy: bool
     seconds: float  # from start() until POST /submit was answered
+    console_url: str = ""  # of the pages, in a browser on this machine
     logs: str | None = None  # folder of the logs of replicas; None: another Ray's
 
 
@@ -113,6 +114,7 @@ class Service:
             ray_address,
             os.environ["RAY_SERVE_ENABLE_HA_PROXY"] == "1",
             time.monotonic() - started,
+            self._settings.console_url,
             f"{own().path}/ray/session_latest/logs/serve" if self._owns_ray else None,
         )
 
@@ -145,7 +147,7 @@ class Service:
                 self._on_step("Draining")
                 if self._owns_ray:
                     # Deleting an application drains its replicas; Ray then takes controller and proxy with it.
-                    for application in (INTAKE, CALLS):
+                    for application in (INTAKE, API, CONSOLE, CALLS):
                         with contextlib.suppress(Exception):
                             serve.delete(application)
                 self._ending.set()
@@ -215,7 +217,8 @@ class Service:
         """Returns the URL of POST /submit once it answers."""
         from ray import serve
 
-        from serve_app.app import build_calls, build_intake
+        from serve_app.api.deployment import PATH
+        from serve_app.app import build_api, build_calls, build_console, build_intake
 
         # on_step tells what people need to know. Not before the import, which sets a level of its own.
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
@@ -233,8 +236,11 @@ class Service:
             started.result()
         submit_url = f"{settings.base_url}/submit"
         self._wait_for(submit_url)
+        self._deploy(serve.RunTarget(build_console(settings), name=CONSOLE, route_prefix=settings.console_path))
         # Only now: loading models would take the cores from what answers the first call.
         self._on_step("Loading the engines")
+        read_path = settings.route_prefix.rstrip("/") + PATH
+        self._deploy(serve.RunTarget(build_api(settings), name=API, route_prefix=read_path))
         self._deploy(serve.RunTarget(build_calls(settings), name=CALLS, route_prefix=None))
         return submit_url
 

@@ -88,4 +88,4 @@ class State:
         from db import embedded
 
         self._on_step(step)
-        return embedded.start(self._settings.data_dir)
+        return embedded.start(self._settings.data_dir, outlives=False)

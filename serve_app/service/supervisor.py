@@ -2,9 +2,11 @@
 
 Two processes. The supervisor, which people start and signal, holds the data folder and PostgreSQL, and becomes the
 parent of every process of the service that loses its own. Its child, the worker, starts Ray and Serve, and is started
-again when it or Ray dies. Where the supervisor is killed the worker notices, ends everything, and goes.
+again when it or Ray dies. Where the supervisor is killed the worker notices, ends everything, and goes. Where both are
+killed Ray's processes end by themselves, and the kernel tells PostgreSQL.
 """
 
+import contextlib
 import mmap
 import os
 import signal
@@ -147,7 +149,8 @@ def _end_with_supervisor(alive: int, state: State, folder: Path) -> None:
     """
     os.read(alive, 1)
     try:
-        state.stop()
+        with contextlib.suppress(Exception):  # whatever it is: the others have to go all the same
+            state.stop()
         # Those that had lost their parents went to the supervisor, and now have no owner: their environment tells.
         children.end(only=lambda: children.descendants() | children.with_variable(MARK, str(folder)))
     finally:

@@ -40,7 +40,7 @@ class RunningService:
     extra: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
     ready: dict[str, Any] = field(default_factory=dict)
-    deployments: tuple[str, ...] = ("Intake", "Conductor", "Transcriber", "Diarizer")
+    deployments: tuple[str, ...] = ("Intake", "Api", "Conductor", "Transcriber", "Diarizer")
     problems: dict[str, str] = field(default_factory=dict)  # deployment -> why it has no model
     _events: "queue.Queue[dict[str, Any]]" = field(default_factory=queue.Queue)
 

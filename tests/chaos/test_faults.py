@@ -59,7 +59,7 @@ async def test_who_wakes_up_behind_its_successor_writes_nothing_and_works_on(
     assert before == {table: [row for row in after[table] if row in before[table]] for table in TABLES}
 
 
-@pytest.mark.parametrize(("acknowledging", "answer_seconds"), [(False, None), (True, 1.0)])
+@pytest.mark.parametrize(("acknowledging", "answer_seconds"), [(False, None), (True, 5.0)])
 async def test_a_silent_database_is_an_outage_and_is_used_again_when_it_answers(
     acknowledging: bool, answer_seconds: float | None, postgres_url: str, wire: Wire
 ) -> None:
@@ -69,12 +69,12 @@ async def test_a_silent_database_is_an_outage_and_is_used_again_when_it_answers(
         await ask(database)
         wire.silence([os.getpid()], acknowledging)
         with pytest.raises(OUTAGES):
-            async with asyncio.timeout(18):
+            async with asyncio.timeout(30):
                 await ask(database)
         wire.heal()
         started = time.monotonic()
         await ask(database)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
     finally:
         await database.close()
 

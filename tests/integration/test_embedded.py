@@ -42,8 +42,46 @@ def folder(one_folder: Path) -> Iterator[Path]:
     embedded.stop(one_folder)
 
 
+BOUND = """
+import pathlib, sys, time
+from db import embedded
+print(embedded.start(pathlib.Path(sys.argv[1]), outlives=False), flush=True)
+time.sleep(600)
+"""
+
+
 def postmaster(folder: Path) -> psutil.Process:
     return psutil.Process(int((folder / "cluster" / "postmaster.pid").read_text().split("\n")[0]))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal at a parent's death is Linux's")
+def test_a_server_that_does_not_outlive_its_starter_ends_with_it_and_keeps_what_it_was_told(folder: Path) -> None:
+    starter = subprocess.Popen(
+        [sys.executable, "-c", BOUND, str(folder)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert starter.stdout is not None
+    url = starter.stdout.readline().strip()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE told (word text)")
+        connection.execute("INSERT INTO told VALUES ('kept')")
+    server = postmaster(folder)
+    family = [server, *server.children(recursive=True)]
+    starter.kill()
+    starter.wait()
+    starter.stdout.close()
+    assert not psutil.wait_procs(family, 30)[1]
+    assert "database system is shut down" in (folder / "postgres.log").read_text()
+    with psycopg.connect(embedded.start(folder)) as connection:
+        assert connection.execute("SELECT word FROM told").fetchone() == ("kept",)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="see above")
+def test_a_server_that_cannot_start_says_why_also_where_it_would_not_outlive_its_starter(folder: Path) -> None:
+    with pytest.raises(embedded.EmbeddedPostgresError, match="no_such_setting"):
+        embedded.start(folder, {"no_such_setting": "1"}, outlives=False)
 
 
 def test_two_processes_that_start_at_once_share_one_server(folder: Path) -> None:

@@ -75,6 +75,16 @@ _FULL = (
     "INSERT INTO webhook_endpoints (workspace_id, url, events, secret)"
     " VALUES (:workspace, 'https://hooks.example', '{call.failed}', 'sealed')",
     "UPDATE calls SET state = 'failed', failure_code = 'c' WHERE call_id = :call",  # writes an event and a delivery
+    f"INSERT INTO task_marks (call_pk, task_id, done_by) SELECT call_pk, gen_random_uuid(), 'me' FROM ({_JOB}) AS j",
+    "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"
+    f" SELECT call_pk, :workspace, now(), 'english', 'eve', to_tsvector('invoice') FROM ({_JOB}) AS j",
+    "INSERT INTO reads (workspace_id, key_id, call_id, what) VALUES (:workspace, gen_random_uuid(), :call, 'audio')",
+    "INSERT INTO console_links (workspace_id, name, secret_sha256, expires_at)"
+    " VALUES (:workspace, 'n', sha256(gen_random_uuid()::text::bytea), now())",
+    "INSERT INTO console_sessions (workspace_id, name, secret_sha256, expires_at)"
+    " VALUES (:workspace, 'n', sha256(gen_random_uuid()::text::bytea), now())",
+    "INSERT INTO waveforms (call_pk, job_id, channels, seconds, peaks)"
+    f" SELECT call_pk, job_id, 1, 1, '\\x00' FROM ({_JOB}) AS j",
     "INSERT INTO webhook_attempts (delivery_id, number, workspace_id, at, seconds, outcome)"
     " SELECT id, 1, workspace_id, now(), 1, 'o' FROM webhook_deliveries WHERE workspace_id = :workspace",
 )
@@ -171,6 +181,16 @@ _INSERTS = (
     "INSERT INTO findings (call_pk, step, version, position, value) VALUES (:pk, 'mine', 1, 0, '{}')",
     "INSERT INTO tasks (call_pk, position, title, owner, kind, confidence, evidence)"
     " VALUES (:pk, 9, 't', 'o', 'k', 1, '{}')",
+    "INSERT INTO task_marks (call_pk, task_id, done_by) VALUES (:pk, gen_random_uuid(), 'me')",
+    "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"
+    " VALUES (:pk, :workspace, now(), 'english', '', '')",
+    "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"
+    " VALUES (:pk, :mine, now(), 'english', '', '')",
+    "INSERT INTO reads (workspace_id, key_id, call_id, what) VALUES (:workspace, :workspace, :workspace, 'audio')",
+    "INSERT INTO console_links (workspace_id, name, secret_sha256, expires_at)"
+    " VALUES (:workspace, 'n', sha256('link'), now())",
+    "INSERT INTO console_sessions (workspace_id, name, secret_sha256, expires_at)"
+    " VALUES (:workspace, 'n', sha256('session'), now())",
     "INSERT INTO call_contacts VALUES (:pk, gen_random_uuid())",
     "INSERT INTO voiceprint_events (call_pk, who, action) VALUES (:pk, 'me', 'removed')",
     "INSERT INTO voiceprints (call_pk, workspace_id, model, vector, speech_seconds)"
@@ -402,3 +422,17 @@ async def test_a_workspace_goes_with_all_that_is_its_own(acme: World, umbrella: 
         await connection.execute(sa.text("DELETE FROM calls"))
         await connection.execute(sa.text("DELETE FROM workspaces"))
     assert await counts(acme) == {name: rows // 2 for name, rows in before.items()}
+
+
+async def test_every_table_of_workspaces_is_narrowed_to_a_team(world: World) -> None:
+    """By a policy of its own, or by that of the call that its rows belong to."""
+    rows = await world.rows("""
+        SELECT relname FROM pg_class c
+        WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relrowsecurity AND NOT EXISTS (
+            SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND (
+                (p.polname = 'team' AND NOT p.polpermissive)
+                OR (p.polname = 'isolation' AND pg_get_expr(p.polqual, p.polrelid) LIKE '%calls.id = %call_pk%')
+            )
+        )
+    """)
+    assert {row["relname"] for row in rows} == OF_THE_SERVICE | {"workspaces"}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -343,6 +344,9 @@ async def test_the_command_line_lists_shows_removes_restores_and_assigns(
     assert (await run("assign", str(unassigned), str(bo), "--json"))["name"] == "Bo"
     shown = await run("show", str(made[0]), "--json")
     assert [event["action"] for event in shown["history"]] == ["removed", "restored"]
-    assert shown["likeness"][0][0] == str(ana)
+    assert (shown["likeness"][0]["userId"], shown["likeness"][0]["name"]) == (str(ana), "Ana")
+    told = await run("show", str(unassigned))
+    assert re.search(r"^ +[\d.]+ like Ana$", told, re.M) and re.search(r"assigned to Bo by \w+$", told, re.M), told
+    assert str(ana) not in told and str(bo) not in told
     unknown = await asyncio.to_thread(CliRunner().invoke, app, ["voiceprints", "show", str(uuid4())])
     assert unknown.exit_code == 1 and "no voiceprint" in unknown.output

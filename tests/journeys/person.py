@@ -40,7 +40,8 @@ class Person:
         }
 
     def types(self, command: str, exits: int = 0, **variables: str) -> str:
-        """What a command prints on stdout. Nothing else may speak on the terminal, and nothing be wider than it."""
+        """What a command prints on stdout; printed with the seconds it took. No library may speak on the terminal."""
+        started = time.monotonic()
         done = subprocess.run(
             ["bash", "-c", command.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")],
             cwd=self.folder,
@@ -50,7 +51,7 @@ class Person:
             timeout=SECONDS,
             check=False,
         )
-        told = f"$ {command}\n{done.stdout}{done.stderr}"
+        told = f"$ {command}  # {time.monotonic() - started:.1f} s\n{done.stdout}{done.stderr}"
         print(told)
         assert done.returncode == exits, told
         assert not FOREIGN.search(done.stdout + done.stderr), told
@@ -67,10 +68,11 @@ class Person:
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
-        deadline = time.monotonic() + SECONDS
+        started = time.monotonic()
         while "Engines ready" not in path.read_text():
-            assert self._up.poll() is None and time.monotonic() < deadline, path.read_text()
+            assert self._up.poll() is None and time.monotonic() - started < SECONDS, path.read_text()
             time.sleep(0.5)
+        print(f"$ {command}  # ready after {time.monotonic() - started:.1f} s\n{path.read_text()}")
 
     def has_ended(self) -> str:
         """What the command that was left running said in the end; it has to end by itself, with 0."""

@@ -11,7 +11,7 @@ import pytest
 
 from serve_app.cli.file_server import FileServer
 from tests.journeys.pages import ROOT, below, named, typed
-from tests.journeys.person import Person, lines_wider_than
+from tests.journeys.person import SECONDS, Person, lines_wider_than
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 RECORDING = ROOT / "tests/fixtures/calls/01_invoice_stereo/call.flac"
@@ -90,7 +90,7 @@ def test_an_operator_runs_the_service_on_their_own_postgresql_and_restarts_it(
 
 
 def until_completed(engineer: Person, call_id: str) -> str:
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + SECONDS
     while True:
         shown = engineer.types(f"switchboard calls show {call_id}")
         if f"{call_id}  completed" in shown:

@@ -16,7 +16,7 @@ from pipeline.asr.safety import REASONS
 from pipeline.domain.call import CallState
 from pipeline.domain.insight import Contact, Finding
 from pipeline.domain.speech import Bleed, Doubt, Label, LabelKind, LanguageStretch, Role, Speaker, Transcript, Word
-from serve_app.cli import export
+from serve_app import transcripts as export
 from serve_app.cli.console import plain
 from serve_app.cli.render.call import clock, render_call, render_outcome, speaker_styles
 from serve_app.cli.render.findings import PARTY_FIGURES, render_finding

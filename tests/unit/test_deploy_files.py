@@ -14,7 +14,12 @@ ROOT = Path(__file__).parents[2]
 SERVE = ROOT / "serve_app/deploy/serve.yaml"
 DEPLOY = ROOT / "serve_app/deploy"
 EXAMPLE = DEPLOY / "deploy.env.example"
-GROUPS = {"intake": ("Intake",), "calls": ("Conductor", "Transcriber", "Diarizer")}
+GROUPS = {
+    "intake": ("Intake",),
+    "api": ("Api",),
+    "console": ("Console",),
+    "calls": ("Conductor", "Transcriber", "Diarizer"),
+}
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:
@@ -127,7 +132,7 @@ def test_the_policy_the_environment_and_the_bounds_reach_serve(application: str,
         }
         assert {key: actor.get(key, 0) for key in bounds} == bounds
         policy = scaling["policy"]
-        if name == "Intake":
+        if name in ("Intake", "Api", "Console"):
             assert "QueuedAudio" not in str(policy)
         else:
             assert policy["policy_function"].endswith("QueuedAudio")
@@ -142,7 +147,7 @@ def test_the_conductor_is_told_the_bounds_that_it_reports_to_operators() -> None
 
 def test_a_block_that_replaces_our_options_would_be_found() -> None:
     data = yaml.safe_load(SERVE.read_text())
-    data["applications"][1]["deployments"] = [
+    data["applications"][3]["deployments"] = [
         {"name": "Transcriber", "autoscaling_config": {"min_replicas": 1, "max_replicas": 4}}
     ]
     text = yaml.safe_dump(data)

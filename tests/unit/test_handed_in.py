@@ -117,6 +117,11 @@ def test_what_was_refused_is_withdrawn_and_what_nobody_took_is_dropped_in_the_en
     os.utime(old, (then, then))
     hand_in(folder, file, call_id)
     assert old not in folder.iterdir()
+    half = folder / f"{call_id}.{'A' * 43}.part"
+    half.write_bytes(b"RIFF")
+    os.utime(half, (then, time.time() - handed_in.UNFINISHED_SECONDS - 60))
+    hand_in(folder, file, call_id)
+    assert not half.exists()
 
 
 def test_a_file_that_cannot_be_read_leaves_nothing(folder: Path, tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ async def test_where_nobody_speaks_no_engine_is_asked(kind: LayoutKind, channels
     """Not even for the sound: there is none to be had here."""
     silence = AudioAnalysis(Layout(kind, channels, channels, 1.0, {}, "by hand"), 8.0, ((),) * channels, ())
     known = {"fetch": (Recording(0, "file:///nowhere", "00" * 32, 1),), "audio": silence}
-    outcome = await process(call().call, LocalWorkers(transcriber, None), Roster(), recall=recalling(known))
+    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), recall=recalling(known))
     assert not outcome.transcript.turns
     assert outcome.spoken.recognized.engine == transcriber.name
     assert outcome.spoken.voiceprint is None
@@ -306,7 +306,11 @@ async def test_with_a_channel_for_each_party_no_diarizer_is_needed(transcriber: 
 
     found = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), record, recall)
     assert {turn.speaker for turn in found.transcript.turns} >= {"rep", "customer"}
-    assert found.warnings == ("The voice of the rep was not compared: No diarization pipeline here.",)
+    # "One moment, please." may stand alone or not: the pause behind it lies on the bound, and is read from word times.
+    by_words = "Announcements were told from people by their words alone: No diarization pipeline here."
+    assert [told for told in found.warnings if told != by_words] == [
+        "The voice of the rep was not compared: No diarization pipeline here."
+    ]
     assert Stage.VOICEPRINT not in recorded  # the next job of the call tries again
 
 
@@ -364,7 +368,7 @@ async def test_speech_that_was_cut_for_another_model_is_cut_anew(
     heard = analyze.analyze_audio(analyze.load(recordings, DecodeOptions()), SpeechOptions(), longest, packing)
     assert any(chunk.seconds > transcriber.max_chunk_seconds or chunk.pieces for chunk in heard.chunks)
     known = {"fetch": recordings, "audio": heard, "voiceprint": None}
-    outcome = await process(call().call, LocalWorkers(transcriber, None), Roster(), recall=recalling(known))
+    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), recall=recalling(known))
     chunks = [text.chunk for text in outcome.spoken.recognized.texts]
     assert max(chunk.duration for chunk in chunks) < transcriber.max_chunk_seconds + 0.1
     assert not any(chunk.pieces for chunk in chunks)
@@ -376,7 +380,7 @@ async def test_words_of_chunks_without_their_pauses_lie_where_somebody_speaks(
     monkeypatch.setattr(transcriber, "packing", True)
     recordings = stored("01_invoice_stereo")
     known = {"fetch": recordings, "voiceprint": None}
-    outcome = await process(call().call, LocalWorkers(transcriber, None), Roster(), recall=recalling(known))
+    outcome = await process(call().call, LocalWorkers(transcriber, no_model), Roster(), recall=recalling(known))
     texts = outcome.spoken.recognized.texts
     assert any(text.chunk.pieces for text in texts)
     for text in texts:

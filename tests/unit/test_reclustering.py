@@ -51,6 +51,24 @@ def test_a_cluster_of_few_seconds_is_a_voice_only_if_it_is_unlike_all_others() -
     assert speakers([(5, 0), (2, 100), (4, 10)], "AAA")[0] == "ABA"
 
 
+def test_a_cluster_of_few_seconds_is_a_voice_if_the_diarizer_hears_a_voice_of_its_own_in_it() -> None:
+    assert speakers([(5, 0), (2, 70), (4, 10)], "ABA")[0] == "ABA"
+    assert speakers([(5, 0), (2, 70), (4, 10), (2, -70)], "ABAA")[0] == "ABAA", "the last has no label of its own"
+
+
+def test_short_pieces_count_for_a_voiceprint_too() -> None:
+    made = speakers([(4, 0), (2, 100), (1.2, 110), (4, 10)], "ABBA")[1].voiceprints
+    assert {label: one.speech_seconds for label, one in made.items()} == {"A": 8, "B": 3.2}
+    assert np.dot(made["B"].vector, voice(103.6).vector) > 0.999, "each by its seconds"
+    assert "B" not in speakers([(4, 0), (2, 100), (0.9, 110), (4, 10)], "ABBA")[1].voiceprints, "less than 3 s"
+
+
+def test_a_speaker_whose_pieces_are_not_like_one_voice_has_no_voiceprint() -> None:
+    found, diarization = speakers([(2.5, 0), (1.2, 110), (1.2, 115)], "AAA")
+    assert (found, diarization.voiceprints) == ("AAA", {})
+    assert speakers([(2.5, 0), (1.2, 40), (1.2, 45)], "AAA")[1].voiceprints["A"].speech_seconds == 4.9
+
+
 def test_a_short_piece_founds_no_voice_and_is_the_nearest_ones() -> None:
     talk = [(5.0, 0.0), (5.0, 90.0)]
     assert speakers([*talk, (0.8, 20)], "ABB")[0] == "ABA"
@@ -69,6 +87,14 @@ def test_a_voice_of_the_diarizer_is_dissolved_only_by_enough_that_can_be_judged(
     assert speakers(talk, "ABBBBA")[0] == "ABBBBA", "5.2 s of another, 1.6 s of them to judge by: the diarizer's word"
     assert speakers([*talk, long], "ABBBBAB")[0] == "AAAAAAA"
     assert speakers([(5.0, 0.0), short, (4.0, 5.0)], "ABA")[0] == "AAA", "next to nothing was said by another"
+
+
+def test_a_voice_of_the_diarizer_that_is_unlike_all_others_is_not_dissolved_however_short_its_pieces() -> None:
+    def talk(angle: float) -> list[tuple[float, float | None]]:
+        return [(5.0, 0.0), (1.2, angle), (1.2, angle + 5), (4.0, 5.0)]
+
+    assert speakers(talk(75), "ABBA")[0] == "ABBA"
+    assert speakers(talk(30), "ABBA")[0] == "AAAA"
 
 
 def test_without_a_piece_to_cluster_the_diarization_stays() -> None:

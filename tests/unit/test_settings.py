@@ -111,6 +111,14 @@ def test_every_list_may_be_written_with_commas(monkeypatch: pytest.MonkeyPatch) 
     assert (found.fetch.ports, found.webhooks.retry_seconds) == (("443", "8000-9000"), (1.0, 2.5))
 
 
+def test_every_list_may_be_written_as_its_default_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = Settings()
+    for one in documented():
+        if one.default.startswith("["):
+            monkeypatch.setenv(one.variable, one.default)
+    assert Settings() == expected
+
+
 def test_a_list_or_a_group_that_cannot_be_read_is_told_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", '["hush')
     with pytest.raises(SettingsError) as raised:

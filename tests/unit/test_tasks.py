@@ -58,13 +58,63 @@ def test_one_task_said_twice_is_one():
         ("customer", "en", "I will send you the form tomorrow.", "Send the rep the form"),
         ("rep", "en", "I will send the form you asked for.", "Send the form you asked for"),
         ("rep", "de", "Ich schicke Ihnen morgen die Rechnung.", "Ich schicke dem Kunden die Rechnung"),
+        ("rep", "de", "Ich rufe Sie morgen zurück.", "Ich rufe den Kunden zurück"),
+        ("rep", "de", "Ich schicke dir morgen die Rechnung.", "Ich schicke dem Kunden die Rechnung"),
+        ("customer", "de", "Ich rufe dich morgen zurück.", "Ich rufe den Ansprechpartner zurück"),
+        ("rep", "es", "Le envío la factura mañana por correo.", "Le envío al cliente la factura por correo"),
+        ("rep", "es", "Te mando el enlace esta tarde.", "Le mando al cliente el enlace"),
+        ("rep", "es", "Le voy a mandar el contrato el viernes.", "Le voy a mandar al cliente el contrato"),
+        ("rep", "es", "Se la mando esta tarde por correo.", "Se la mando al cliente por correo"),
+        ("rep", "es", "Voy a mandártelo hoy mismo.", "Mandárselo al cliente hoy mismo"),
+        ("rep", "es", "Te llamo el lunes sin falta.", "Llamo al cliente sin falta"),
+        ("customer", "es", "Le hago llegar los papeles mañana.", "Le hago llegar al agente los papeles"),
+        ("rep", "es", "El viernes te tenemos listo el traje.", "Le tenemos listo al cliente el traje"),
+        (
+            "rep",
+            "es",
+            "Mi compañera se pondrá en contacto con usted el jueves.",
+            "Mi compañera se pondrá en contacto con el cliente",
+        ),
+        ("rep", "es", "Le paso el recado a mi jefa hoy mismo.", "Le paso el recado a mi jefa"),
+        ("rep", "es", "Se lo comento a mi supervisor esta tarde.", "Se lo comento a mi supervisor"),
+        ("A", "es", "Te mando el enlace esta tarde.", "Te mando el enlace"),
+        ("rep", "fr", "Je vous enverrai la facture demain.", "J'enverrai la facture au client"),
+        ("rep", "fr", "Je t'envoie le lien ce soir.", "J'envoie le lien au client"),
+        (
+            "rep",
+            "fr",
+            "Je vais vous renvoyer un nouveau code par courrier.",
+            "Renvoyer un nouveau code au client par courrier",
+        ),
+        ("rep", "fr", "Je vous le renvoie aujourd’hui.", "Je le renvoie au client aujourd'hui"),
+        ("rep", "fr", "Je te rappelle demain matin.", "Je rappelle le client demain matin"),
+        ("rep", "fr", "On vous rembourse la semaine prochaine.", "On rembourse le client la semaine prochaine"),
+        ("rep", "fr", "Je vous réserve la petite salle pour lundi.", "Je réserve la petite salle pour le client"),
+        ("rep", "fr", "Je vous fais parvenir le contrat lundi.", "Je fais parvenir le contrat au client"),
+        ("customer", "fr", "Je vous envoie les photos ce soir.", "J'envoie les photos au conseiller"),
+        ("rep", "fr", "Je passe chez vous mardi matin.", "Je passe chez le client"),
+        ("rep", "fr", "Vous recevrez le colis jeudi.", "Le client recevra le colis"),
+        ("rep", "fr", "Vous l’aurez lundi par courrier.", "Le client l'aura par courrier"),
+        ("rep", "fr", "Je lui transmets votre message ce soir.", "Je lui transmets votre message"),
+        ("A", "fr", "Je vous envoie la facture demain.", "Je vous envoie la facture"),
         ("A", "en", "I will send you the invoice tomorrow.", "Send you the invoice"),
     ],
 )
 def test_a_title_speaks_to_those_who_were_not_in_the_call(speaker, language, sentence, title):
     other = {"rep": "customer", "customer": "rep", "A": "B"}[speaker]
-    (task,) = tasks((speaker, sentence), (other, "Danke." if language == "de" else "Thank you."), language=language)
+    thanks = {"en": "Thank you.", "de": "Danke.", "es": "Gracias.", "fr": "Merci."}[language]
+    (task,) = tasks((speaker, sentence), (other, thanks), language=language)
     assert task["title"] == title
+
+
+def test_a_request_to_the_reader_keeps_its_verb():
+    """In French "vous" behind the verb of a question is its subject, and nothing to put another word for."""
+    (task,) = tasks(
+        ("rep", "Pourriez-vous photographier le compteur et nous l'adresser ce soir ?"),
+        ("customer", "Oui, d'accord."),
+        language="fr",
+    )
+    assert task["title"] == "Photographier le compteur et nous l'adresser"
 
 
 def test_a_speaker_without_a_role_owns_as_unknown():

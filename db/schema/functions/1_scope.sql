@@ -6,6 +6,10 @@ CREATE OR REPLACE FUNCTION switchboard_everywhere() RETURNS boolean LANGUAGE sql
 CREATE OR REPLACE FUNCTION switchboard_workspace() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE
     RETURN nullif(nullif(current_setting('switchboard.workspace', true), ''), '*')::uuid;
 
+-- The one team whose rows a transaction may see; null: all teams of its workspace.
+CREATE OR REPLACE FUNCTION switchboard_team() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN nullif(current_setting('switchboard.team', true), '')::uuid;
+
 -- Whom a secret speaks for. The asker has no scope yet; it is open for this one statement, which needs the secret.
 -- (`SET switchboard.workspace` as a part of the function takes a superuser.) Its use is noted once a minute, by whom
 -- nobody keeps waiting.

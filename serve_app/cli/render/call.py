@@ -26,8 +26,8 @@ from serve_app.cli.render.sound import (
     render_languages,
     render_layout,
     render_said,
-    who,
 )
+from serve_app.transcripts import who
 
 if TYPE_CHECKING:
     from db.views import CallRecord, CallSummary, Failure

@@ -79,13 +79,18 @@ def beside_speech(transcript: Transcript) -> list[tuple[float, str]]:
 
     Labels of one kind that only a short silence divides are one stretch: rings, keys of a number.
     """
-    found = [
-        (stretch[0].start, _beside(stretch))
-        for labels in transcript.labels
+    return sorted(
+        (stretch[0].start, _beside(stretch)) for labels in transcript.labels for stretch in beside_stretches(labels)
+    )
+
+
+def beside_stretches(labels: Sequence[Label]) -> list[list[Label]]:
+    """The stretches of one channel's hold music, tones and keys, in order: labels of one kind, see `beside_speech`."""
+    return [
+        stretch
         for stretch in _stretches(labels)
         if stretch[0].kind in MOMENTS or stretch[-1].end - stretch[0].start >= SHORTEST
     ]
-    return sorted(found)
 
 
 def _stretches(labels: Sequence[Label]) -> Iterator[list[Label]]:
@@ -153,11 +158,6 @@ def render_said(turn: Turn) -> Text:
 def _word(word: Word) -> Text:
     style = "underline" if word.doubtful else "dim" if word.confidence < UNSURE else ""
     return Text(word.text, style=style)
-
-
-def who(turn: Turn) -> str:
-    """The speaker's label, and that it is a machine that speaks."""
-    return f"{turn.speaker} (machine)" if turn.machine else turn.speaker
 
 
 def render_doubts(transcript: Transcript) -> list[RenderableType]:

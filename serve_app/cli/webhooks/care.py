@@ -123,9 +123,9 @@ def test(endpoint: Id, json_: Json = False) -> None:
         print_json({"webhook_id": message_id, "taken": taken} | fields(attempt))
     else:
         told = "taken" if taken else "not taken"
-        out().print(f"{message_id}: {told}, {attempt.outcome}, {attempt.seconds:.2f} s", markup=False, soft_wrap=True)
+        out().print(f"{message_id}: {told}, {attempt.outcome}, {attempt.seconds:.2f} s", markup=False)
         if attempt.answer:
-            out().print(f"  {attempt.answer}", markup=False, soft_wrap=True)
+            out().print(f"  {attempt.answer}", markup=False)
     if not taken:
         raise typer.Exit(FAILED)
 

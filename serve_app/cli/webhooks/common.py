@@ -56,7 +56,7 @@ def new_secret() -> str:
 
 
 def show_secret(secret: str) -> None:
-    out().print(f"\n  {secret}\n", style="bold green", soft_wrap=True)
+    out().print(f"\n  {secret}\n", style="bold green")
     out().print("The receiver verifies with it: give it to them now, it cannot be shown again.")
 
 

@@ -94,9 +94,9 @@ def add(
     if json_:
         print_json({"endpoint": made, "secret": secret})
         return
-    out().print(f"Endpoint {made.endpoint_id}: {', '.join(made.events)} to {made.url}", markup=False, soft_wrap=True)
+    out().print(f"Endpoint {made.endpoint_id}: {', '.join(made.events)} to {made.url}", markup=False)
     show_secret(secret)
-    out().print(f"See whether events arrive: switchboard webhooks test {made.endpoint_id}", soft_wrap=True)
+    out().print(f"See whether events arrive: `switchboard webhooks test {made.endpoint_id}`")
 
 
 @app.command("list")

@@ -32,7 +32,7 @@ def title(candidate: Candidate) -> str:
     whole = candidate.form in ("present", "third", "passive", "receive", "appointment", FREE) or words.get(
         "tasks", "verb_last"
     )
-    first = _clause_start(candidate) if whole else candidate.match.start("verb")
+    first = _clause_start(candidate) if whole else _verb_start(candidate)
     kept = text[first : candidate.last]
     if due and first <= due.first < due.last <= candidate.last:
         bare = text[first : due.first] + text[due.last : candidate.last]
@@ -52,9 +52,9 @@ def for_readers(text: str, speaker: Role, words: Pack) -> str:
     In languages whose pack has no `listener` it stays, and where the speaker's role is not known.
     """
     listener = words.get("tasks", "listener_is", {}).get(speaker.value)
-    for pattern in words.patterns("tasks", "listener") if listener else ():
-        text = pattern.sub(listener, text)
-    return text
+    for pattern, told in words.rewrites("tasks", "listener") if listener else ():
+        text = pattern.sub(told.replace("{listener}", listener), text)
+    return text[:1].upper() + text[1:]
 
 
 def _to_the_verb(text: str, form: str) -> str:
@@ -68,6 +68,13 @@ def _clause_start(candidate: Candidate) -> int:
     """Where the clause begins; where much comes before the form, the form itself."""
     start = candidate.match.start()
     return candidate.first if len(candidate.text[candidate.first : start].split()) <= 6 else start
+
+
+def _verb_start(candidate: Candidate) -> int:
+    """Where the verb begins, with the pronouns before it that belong to it ("vous l'enverrai")."""
+    start = candidate.match.start("verb")
+    found = (one.search(candidate.text, candidate.first, start) for one in candidate.words.patterns("tasks", "clitics"))
+    return next((match.start() for match in found if match), start)
 
 
 def _without_tail(text: str, words: Pack) -> str:

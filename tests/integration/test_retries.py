@@ -1,4 +1,4 @@
-"""Failed work is listed, explained, and begun anew."""
+"""Failed work is listed, explained, and retried."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pipeline.errors
-from db import calls, failed, jobs
+from db import calls, jobs, retries
 from pipeline.domain.speech import Layout, LayoutKind, Transcript
 from pipeline.errors import CallError, EngineError, NotAudio, RecordingGone
 from serve_app.cli import app
@@ -31,22 +31,22 @@ async def fail(world: World, error: CallError) -> UUID:
 
 async def test_failed_work_is_listed_by_reason_and_time_until_it_is_begun_anew(world: World) -> None:
     gone, broken = await fail(world, RecordingGone()), await fail(world, EngineError("It broke."))
-    found = await failed.failed(world.database)
+    found = await retries.failed(world.database)
     assert [(one.job_id, one.code, one.workspace) for one in found] == [
         (broken, "engine_error", "Acme"),
         (gone, "recording_gone", "Acme"),
     ]
-    assert [one.job_id for one in await failed.failed(world.database, code="recording_gone")] == [gone]
-    assert [one.job_id for one in await failed.failed(world.database, ids=[world.call_id])] == [broken]
-    assert await failed.failed(world.database, since=datetime.now(UTC) + timedelta(minutes=1)) == []
-    assert await failed.failed(world.database, workspace_id=uuid4()) == []
-    await failed.retry(world.database, broken)
-    assert [one.job_id for one in await failed.failed(world.database)] == [gone]
+    assert [one.job_id for one in await retries.failed(world.database, code="recording_gone")] == [gone]
+    assert [one.job_id for one in await retries.failed(world.database, ids=[world.call_id])] == [broken]
+    assert await retries.failed(world.database, since=datetime.now(UTC) + timedelta(minutes=1)) == []
+    assert await retries.failed(world.database, workspace_id=uuid4()) == []
+    await retries.retry(world.database, broken)
+    assert [one.job_id for one in await retries.failed(world.database)] == [gone]
 
 
 async def test_a_failed_call_tried_again_has_a_new_job_as_if_its_recording_had_come_again(world: World) -> None:
     old = await fail(world, NotAudio("It is a web page."))
-    done = await failed.retry(world.database, old)
+    done = await retries.retry(world.database, old)
     assert done is not None
     row = await world.row()
     assert (row["state"], row["job_id"], row["failure_code"], row["failed_at"]) == (
@@ -66,9 +66,9 @@ async def test_a_failed_call_tried_again_has_a_new_job_as_if_its_recording_had_c
 async def test_what_was_begun_meanwhile_is_left_alone(world: World) -> None:
     old = await fail(world, NotAudio())
     again = await world.submit(recording_url=A)
-    assert await failed.retry(world.database, old) == failed.Retried(old, world.call_id, None)
+    assert await retries.retry(world.database, old) == retries.Retried(old, world.call_id, None)
     assert (await world.row())["job_id"] == again.job_id
-    assert await failed.retry(world.database, uuid4()) is None
+    assert await retries.retry(world.database, uuid4()) is None
 
 
 async def test_a_failed_analysis_is_tried_again_and_its_call_stays_completed(world: World) -> None:
@@ -78,7 +78,7 @@ async def test_a_failed_analysis_is_tried_again_and_its_call_stays_completed(wor
     analysis = await world.one()
     await jobs.fail(world.database, analysis, EngineError("It broke."))
     assert (await world.row())["analysis_warnings"]
-    done = await failed.retry(world.database, analysis.job.job_id)
+    done = await retries.retry(world.database, analysis.job.job_id)
     assert done is not None
     assert done.new_job_id is not None
     row = await world.row()

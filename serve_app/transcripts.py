@@ -3,9 +3,13 @@
 from collections.abc import Callable
 
 from pipeline.domain.speech import Transcript, Turn, Word, text_of
-from serve_app.cli.render.sound import who
 
 LINE_SECONDS, LINE_CHARACTERS = 6.0, 80  # of one subtitle
+
+
+def who(turn: Turn) -> str:
+    """The speaker's label, and that it is a machine that speaks."""
+    return f"{turn.speaker} (machine)" if turn.machine else turn.speaker
 
 
 def text(transcript: Transcript) -> str:

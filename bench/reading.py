@@ -1,0 +1,281 @@
+"""How long do people wait for a list of calls or a search, with many calls stored, and how large is the index?
+
+    python bench/reading.py [--calls 100000] [--teams 10] [--texts 2000] [--rounds 20] [--json FILE]
+
+Completed calls of one workspace over a year, in five-minute steps: --texts different talks of 250 words, drawn from
+20,000 words by their rank as in a language (Zipf), each stored many times; beside them each call has a word, numbers
+and a contact's name of its own. What calls are found by is written as the completing transaction writes it, but for the
+talks, whose tsvector is made once each. Milliseconds are a reader's: the whole of `db.call_list.list_calls`, a page of
+50 (25 of a search) with all that a line shows, after a round that is not counted; half of them a reader of one team.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import sqlalchemy as sa
+
+from db import directory, embedded, migrate
+from db.call_list import CallFilter, list_calls
+from db.database import EVERY_WORKSPACE, Database, Reader
+from db.rows import dump_json
+from db.task_list import TaskFilter, list_tasks
+from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
+
+WORDS, TALK, BATCH = 20_000, 250, 5_000
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "zu", "shen")
+CALLS = """
+    INSERT INTO calls (workspace_id, call_id, team_id, user_id, from_number, to_number, from_e164, to_e164, start_time,
+        outgoing, duration, state, created_at, updated_at, completed_at)
+    SELECT :workspace, gen_random_uuid(), (CAST(:teams AS uuid[]))[1 + n % cardinality(CAST(:teams AS uuid[]))],
+        (CAST(:members AS uuid[]))[1 + n % cardinality(CAST(:members AS uuid[]))],
+        number, '+4930100', number, '+4930100',
+        at, n % 2 = 0, 180, CASE WHEN n % 200 = 0 THEN 'failed' ELSE 'completed' END, at, at, at
+    FROM generate_series(CAST(:first AS int), CAST(:last AS int)) AS n,
+        LATERAL (SELECT '+49171' || lpad((n * 7919 % 10000000)::text, 7, '0'), CAST(:now AS timestamptz) - n * :step)
+            AS made (number, at)
+"""
+REST = (
+    """INSERT INTO jobs (call_pk, kind, state, attempts)
+        SELECT id, 'process', 'done', 1 FROM calls WHERE id BETWEEN :first AND :last""",
+    """UPDATE calls SET job_id = jobs.id FROM jobs
+        WHERE jobs.call_pk = calls.id AND calls.id BETWEEN :first AND :last""",
+    """INSERT INTO transcripts (call_pk, job_id, language, duration, engine, content)
+        SELECT c.id, c.job_id, t.language, 180, 'bench', t.content FROM calls c JOIN talks t ON t.id = c.id % :texts
+        WHERE c.id BETWEEN :first AND :last AND c.state = 'completed'""",
+    """INSERT INTO findings (call_pk, step, version, position, value)
+        SELECT id, 'summary', 1, 0, '{"text": "They talked about what had been agreed, and about the price."}'
+        FROM calls WHERE id BETWEEN :first AND :last AND state = 'completed'""",
+    """INSERT INTO tasks (call_pk, position, title, owner, kind, due_date, confidence, evidence)
+        SELECT id, 0, 'Send the offer ' || id, CASE WHEN id % 3 = 0 THEN 'customer' ELSE 'rep' END, 'commitment',
+            CASE WHEN id % 4 > 0 THEN (start_time + interval '5 days')::date END, 0.9,
+            '{"turn": 0, "start": 0, "end": 1, "quote": "I will send it."}'
+        FROM calls WHERE id BETWEEN :first AND :last AND state = 'completed' AND id % 2 = 0""",
+    """INSERT INTO task_marks (call_pk, task_id, done_by) SELECT call_pk, task_id(call_pk, title, evidence), 'bench'
+        FROM tasks WHERE call_pk BETWEEN :first AND :last AND call_pk % 10 > 0""",
+    """INSERT INTO call_search (call_pk, workspace_id, start_time, config, tone, names, terms)
+        SELECT c.id, c.workspace_id, c.start_time, search_config(t.language),
+            CASE WHEN c.id % 50 = 0 THEN 'negative' WHEN c.id % 3 = 0 THEN 'positive' ELSE 'neutral' END,
+            names, t.terms || to_tsvector('simple', 'ticket' || c.id) || array_to_tsvector(search_grams(names))
+        FROM calls c JOIN talks t ON t.id = c.id % :texts,
+            LATERAL (SELECT lower(concat_ws(' ', substr(c.from_e164, 2), '4930100',
+                (CAST(:syllables AS text[]))[1 + c.id % 16] || (CAST(:syllables AS text[]))[1 + c.id / 16 % 16]
+                    || (CAST(:syllables AS text[]))[1 + c.id / 256 % 16] || 'son'))) AS made (names)
+        WHERE c.id BETWEEN :first AND :last AND c.state = 'completed'""",
+)
+
+
+def word(rank: int) -> str:
+    """A word that no stemmer shortens to another's."""
+    text = ""
+    while True:
+        rank, at = divmod(rank, len(SYLLABLES))
+        text += SYLLABLES[at]
+        if not rank:
+            return text + "k"
+
+
+def talk(chance: random.Random, weights: list[float]) -> Transcript:
+    ranks = chance.choices(range(WORDS), cum_weights=weights, k=TALK)
+    words = [Word(round(0.7 * n, 2), round(0.7 * n + 0.5, 2), word(rank), 0.93) for n, rank in enumerate(ranks)]
+    turns = tuple(
+        Turn(
+            at,
+            "rep" if at % 2 else "customer",
+            words[n].start,
+            words[min(n + 9, TALK - 1)].end,
+            tuple(words[n : n + 10]),
+            "en",
+        )
+        for at, n in enumerate(range(0, TALK, 10))
+    )
+    people = (Speaker("rep", Role.REP, 1.0, "channel"), Speaker("customer", Role.CUSTOMER, 1.0, "channel"))
+    return Transcript("en", 0.99, 180.0, people, turns, Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, ""), "bench")
+
+
+async def filled(url: str, given: argparse.Namespace) -> tuple[Database, UUID, list[UUID], list[UUID]]:
+    """A database with calls; its workspace, teams and members."""
+    database = await Database.open(url, answer_seconds=None)
+    home = (await directory.create_workspace(database, "bench", default_country="DE")).workspace_id
+    teams = [(await directory.create_team(database, home, f"team {n}")).team_id for n in range(given.teams)]
+    members = [(await directory.add_member(database, home, f"Member {n}")).user_id for n in range(100)]
+    chance = random.Random(7)
+    weights = list(statistics_of_ranks())
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(sa.text("SET LOCAL ROLE NONE"))
+        await connection.execute(
+            sa.text("CREATE TABLE talks (id bigint, language text, content jsonb, terms tsvector)")
+        )
+        add = sa.text(
+            "INSERT INTO talks SELECT :id, 'en', CAST(:content AS jsonb), to_tsvector('english', CAST(:said AS text))"
+        )
+        for at in range(given.texts):
+            made = talk(chance, weights)
+            said = " ".join(turn.text for turn in made.turns)
+            await connection.execute(add, {"id": at, "content": dump_json(made), "said": said})
+    shared = {"workspace": home, "teams": teams, "members": members, "now": NOW, "syllables": list(SYLLABLES)}
+    shared |= {"texts": given.texts, "step": timedelta(days=365) / given.calls}
+    for first in range(1, given.calls + 1, BATCH):
+        values = shared | {"first": first, "last": min(first + BATCH - 1, given.calls)}
+        async with database.transaction(EVERY_WORKSPACE) as connection:
+            await connection.execute(sa.text("SET LOCAL ROLE NONE"))
+            for statement in (CALLS, *REST):
+                used = {name: value for name, value in values.items() if f":{name}" in statement}
+                await connection.execute(sa.text(statement), used)
+    async with database.engine.connect() as connection:
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        await connection.execute(sa.text("RESET ROLE"))
+        await connection.execute(sa.text("VACUUM ANALYZE"))
+        await connection.invalidate()
+    return database, home, teams, members
+
+
+def statistics_of_ranks() -> list[float]:
+    """Cumulated weights of words by rank."""
+    total, found = 0.0, []
+    for rank in range(WORDS):
+        total += 1 / (rank + 3)
+        found.append(total)
+    return found
+
+
+def questions(chance: random.Random, given: argparse.Namespace, members: list[UUID]) -> dict[str, dict[str, Any]]:
+    """One round of questions, by name."""
+    some = chance.randrange(1, given.calls)
+    since = NOW - timedelta(days=chance.randrange(1, 300))
+    common, usual, rare = (
+        word(chance.randrange(3)),
+        word(chance.randrange(60, 200)),
+        word(chance.randrange(2_000, 9_000)),
+    )
+    return {
+        "list: all": {},
+        "list: since a day": {"started_before": since},
+        "list: failed": {"states": ("failed",)},
+        "list: a member": {"user_id": chance.choice(members)},
+        "list: a number": {"number": f"+49171{some * 7919 % 10000000:07}"},
+        "list: negative": {"tone": "negative"},
+        "list: open tasks": {"open_tasks": True},
+        "list: outgoing, German": {"outgoing": True, "language": "de"},
+        "search: word of one call": {"text": f"ticket{some}"},
+        "search: rare word": {"text": rare},
+        "search: usual word": {"text": usual},
+        "search: word of most calls": {"text": common},
+        "search: two usual words": {"text": f"{usual} {word(chance.randrange(60, 200))}"},
+        "search: phrase": {"text": f'"{common} {usual}"'},
+        "search: usual word, negative": {"text": usual, "tone": "negative"},
+        "search: name": {
+            "name": SYLLABLES[some % 16] + SYLLABLES[some // 16 % 16] + SYLLABLES[some // 256 % 16] + "son"
+        },
+        "search: name with a wrong letter": {"name": SYLLABLES[some % 16] + SYLLABLES[some // 16 % 16] + "xason"},
+        "search: part of a number": {"name": f"{some * 7919 % 10000000:07}"[:6]},
+    }
+
+
+async def asked(
+    database: Database, home: UUID, teams: list[UUID], members: list[UUID], given: argparse.Namespace
+) -> dict[str, list[float]]:
+    """Milliseconds of each question, by its name."""
+    chance = random.Random(11)
+    took: dict[str, list[float]] = {}
+
+    async def timed(name: str, question: Callable[[], Awaitable[Any]], counts: bool) -> Any:
+        began = time.perf_counter()
+        found = await question()
+        if counts:
+            took.setdefault(name, []).append(1000 * (time.perf_counter() - began))
+        return found
+
+    cursor = None
+    for number in range(given.rounds + 1):
+        reader = Reader(home, chance.choice(teams) if number % 2 else None, seconds=30)
+        counts = number > 0
+        for name, wanted in questions(chance, given, members).items():
+            size = 25 if name.startswith("search") else 50
+            filter_ = CallFilter(**wanted)
+            page = await timed(name, lambda f=filter_, s=size, r=reader: list_calls(database, r, f, None, s), counts)
+            if page.next and name in ("list: all", "search: usual word"):
+                for _ in range(5):
+                    cursor = page.next or cursor
+                    page = await timed(
+                        f"{name}, next page",
+                        lambda f=filter_, s=size, r=reader, c=cursor: list_calls(database, r, f, c, s),
+                        counts,
+                    )
+        tasks = TaskFilter(done=False, due_from=NOW.date() - timedelta(days=30))
+        await timed("tasks: open, due", lambda t=tasks, r=reader: list_tasks(database, r, t), counts)
+    return took
+
+
+async def sizes(database: Database, calls: int) -> dict[str, float]:
+    """Bytes for each call: of the index over what was said and named, of its table, of the indexes of lists."""
+    query = sa.text("""
+        SELECT pg_relation_size('call_search_terms_idx'), pg_table_size('call_search'), (
+            SELECT sum(pg_relation_size(indexrelid)) FROM pg_index
+            WHERE indexrelid::regclass::text = ANY ('{calls_started_idx,calls_team_started_idx,calls_updated_idx,
+                calls_member_idx,tasks_due_idx,call_search_started_idx,call_search_pkey}')
+        )
+    """)
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        terms, table, lists = (await connection.execute(query)).one()
+    return {"terms_index": terms / calls, "search_table": table / calls, "list_indexes": float(lists) / calls}
+
+
+def p95(values: list[float]) -> float:
+    return statistics.quantiles(values, n=20, method="inclusive")[18] if len(values) > 1 else values[0]
+
+
+async def measured(url: str, given: argparse.Namespace) -> dict[str, Any]:
+    began = time.perf_counter()
+    database, home, teams, members = await filled(url, given)
+    print(f"{given.calls} calls in {time.perf_counter() - began:.0f} s")
+    took = await asked(database, home, teams, members, given)
+    rows = {name: {"p50": statistics.median(ms), "p95": p95(ms), "times": len(ms)} for name, ms in took.items()}
+    for kind in ("list", "search", "tasks"):
+        every = [ms for name, some in took.items() if name.startswith(kind) for ms in some]
+        rows[f"{kind}, all of these"] = {"p50": statistics.median(every), "p95": p95(every), "times": len(every)}
+    for name, row in rows.items():
+        print(f"{name:36} p50 {row['p50']:7.1f} ms   p95 {row['p95']:7.1f} ms   {row['times']} times")
+    bytes_ = await sizes(database, given.calls)
+    for name, size in bytes_.items():
+        print(f"{name:36} {size:8.0f} bytes a call")
+    await database.close()
+    return {"calls": given.calls, "milliseconds": rows, "bytes_a_call": bytes_}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=100_000, help="completed calls")
+    parser.add_argument("--teams", type=int, default=10, help="teams that have them")
+    parser.add_argument("--texts", type=int, default=2_000, help="different talks")
+    parser.add_argument("--rounds", type=int, default=20, help="how often each question is asked")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="swb-reading-"))
+    try:
+        url = embedded.start(folder)
+        migrate.migrate(url)
+        found = asyncio.run(measured(url, given))
+    finally:
+        embedded.stop(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

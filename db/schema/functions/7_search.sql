@@ -1,0 +1,94 @@
+-- What calls are found by.
+
+-- PostgreSQL's configuration for a language (ISO 639-1): those with a language pack; words of others are taken as they are.
+CREATE OR REPLACE FUNCTION search_config(language text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE language
+        WHEN 'en' THEN 'english' WHEN 'de' THEN 'german' WHEN 'es' THEN 'spanish' WHEN 'fr' THEN 'french' ELSE 'simple'
+    END
+$$;
+
+-- The trigrams of the words of a text, each with ~ before it; a shorter word as it is.
+CREATE OR REPLACE FUNCTION search_grams(names text) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT coalesce(array_agg(DISTINCT '~' || substr(word, at, 3)), '{}')
+    FROM regexp_split_to_table(lower(names), '[^[:alnum:]]+') AS word, generate_series(1, greatest(length(word) - 2, 1)) AS at
+    WHERE word <> ''
+$$;
+
+-- Write what a call is found by, as its transcript, findings and contact are now.
+CREATE OR REPLACE FUNCTION index_call(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO call_search (call_pk, workspace_id, start_time, config, tone, user_id, names, terms)
+    SELECT c.id, c.workspace_id, c.start_time, search_config(t.language), tone ->> 'label', member.user_id, names.found,
+        to_tsvector(search_config(t.language)::regconfig, said.words) || array_to_tsvector(search_grams(names.found))
+    FROM calls c JOIN transcripts t ON t.call_pk = c.id AND t.job_id = c.job_id,
+        LATERAL (SELECT event_finding(c.id, 'tone') -> 'overall', event_finding(c.id, 'agent'),
+            event_finding(c.id, 'contacts') -> 'heard') AS findings (tone, agent, heard),
+        LATERAL (SELECT CASE WHEN c.user_id IS NULL AND agent ->> 'user_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+            THEN (agent ->> 'user_id')::uuid END) AS member (user_id),
+        LATERAL (SELECT lower(concat_ws(' ',
+            regexp_replace(c.from_number, '\D', '', 'g'), regexp_replace(c.to_number, '\D', '', 'g'), c.from_e164, c.to_e164,
+            agent ->> 'name', agent ->> 'spoken_name', heard -> 'name' ->> 'value', heard -> 'company' ->> 'value',
+            heard -> 'email' ->> 'value',
+            (SELECT m.name FROM members m WHERE m.workspace_id = c.workspace_id AND m.user_id = coalesce(c.user_id, member.user_id)),
+            (SELECT string_agg(concat_ws(' ', k.name, k.company, k.email, k.phone), ' ')
+                FROM call_contacts l JOIN contacts k ON k.id = l.contact_id WHERE l.call_pk = c.id)
+        ))) AS names (found),
+        LATERAL (
+            SELECT coalesce(string_agg(CASE WHEN word ->> 'joined' = 'true' THEN '' ELSE ' ' END || (word ->> 'text'), ''
+                ORDER BY n, w), '')
+            FROM jsonb_array_elements(t.content -> 'turns') WITH ORDINALITY AS turns (turn, n),
+                jsonb_array_elements(turn -> 'words') WITH ORDINALITY AS words (word, w)
+        ) AS said (words)
+    WHERE c.id = p_call
+    ON CONFLICT (call_pk) DO UPDATE SET
+        start_time = excluded.start_time, config = excluded.config, tone = excluded.tone, user_id = excluded.user_id,
+        names = excluded.names, terms = excluded.terms;
+EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
+    RAISE WARNING 'call % cannot be searched for: %', p_call, SQLERRM;  -- no reason to withhold its record
+END $$;
+
+CREATE OR REPLACE FUNCTION index_completed_call() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM index_call(NEW.id);
+    RETURN NULL;
+END $$;
+
+-- At most p_limit completed calls of the transaction's scope that match all that is given, the latest first, after the
+-- place (p_before, p_before_call). p_words: as people write it into a search box ("a phrase" -without); p_config: of one
+-- language only; p_names: trigrams of names, a tsquery. See the policy `search`.
+CREATE OR REPLACE FUNCTION search_calls(
+    p_config text, p_words text, p_names tsquery, p_from timestamptz, p_until timestamptz,
+    p_before timestamptz, p_before_call bigint, p_limit integer
+) RETURNS TABLE (call_pk bigint, start_time timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    wanted text := 's.workspace_id = $1';
+    languages text;
+BEGIN
+    IF switchboard_team() IS NOT NULL THEN
+        wanted := wanted || ' AND EXISTS (SELECT FROM calls c WHERE c.id = s.call_pk AND c.team_id = switchboard_team())';
+    END IF;
+    IF p_words IS NOT NULL THEN
+        SELECT string_agg(format('s.config = %L AND s.terms @@ websearch_to_tsquery(%L, $2)', config, config), ' OR ')
+            INTO languages
+            FROM unnest(ARRAY['english', 'german', 'spanish', 'french', 'simple']) AS config
+            WHERE coalesce(config = p_config, true) AND numnode(websearch_to_tsquery(config::regconfig, p_words)) > 0;
+        IF languages IS NULL THEN
+            RETURN;  -- nothing but words that every call has
+        END IF;
+        wanted := wanted || ' AND (' || languages || ')';
+    END IF;
+    wanted := wanted
+        || CASE WHEN p_names IS NOT NULL THEN ' AND s.terms @@ $3' ELSE '' END
+        || CASE WHEN p_from IS NOT NULL THEN ' AND s.start_time >= $4' ELSE '' END
+        || CASE WHEN p_until IS NOT NULL THEN ' AND s.start_time < $5' ELSE '' END
+        || CASE WHEN p_before IS NOT NULL THEN ' AND (s.start_time, s.call_pk) < ($6, $7)' ELSE '' END;
+    RETURN QUERY EXECUTE 'SELECT s.call_pk, s.start_time FROM call_search s WHERE ' || wanted
+        || ' ORDER BY s.start_time DESC, s.call_pk DESC LIMIT $8'
+        USING switchboard_workspace(), p_words, p_names, p_from, p_until, p_before, p_before_call, p_limit;
+END $$;
+
+-- A task by what it is, whatever its place in the list: the next analysis gives it the same id.
+CREATE OR REPLACE FUNCTION task_id(p_call bigint, title text, evidence jsonb) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT md5(p_call || ' ' || title || ' ' || coalesce(evidence ->> 'quote', ''))::uuid
+$$;

@@ -1,0 +1,150 @@
+"""Tasks across calls, the earliest due first."""
+
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from db.call_list import TASK_ID
+from db.database import Database, Reader
+from db.reading import Page, Place, gather
+from db.rows import read
+from db.tables import calls, task_marks, tasks, transcripts
+from pipeline.domain.insight import Evidence
+
+UNDATED = "infinity"  # a task without a date comes last
+POSITIONS = 10_000  # more tasks than a call has
+_EVIDENCE = TypeAdapter(Evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """Which tasks: those for which all that is given holds."""
+
+    done: bool | None = None
+    owner: str | None = None  # rep, customer, other, unknown
+    owner_user_id: UUID | None = None
+    kind: str | None = None  # commitment, request, follow-up, appointment
+    due_from: date | None = None
+    due_before: date | None = None
+    team_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLine:
+    """A task with its call. `task_id` stays what it is when the call is analyzed again and finds it again."""
+
+    task_id: UUID
+    call_id: UUID
+    team_id: UUID
+    user_id: UUID | None  # of the call
+    start_time: datetime  # of the call
+    title: str
+    owner: str
+    kind: str
+    owner_user_id: str | None
+    beneficiary: str | None
+    due_expression: str | None
+    due_date: date | None
+    due_time: time | None
+    confidence: float
+    evidence: Evidence
+    done_at: datetime | None
+    done_by: str | None
+
+
+EVERY_TASK = TaskFilter()
+
+
+async def list_tasks(
+    database: Database, reader: Reader, wanted: TaskFilter = EVERY_TASK, cursor: str | None = None, limit: int = 50
+) -> Page[TaskLine]:
+    """Tasks of calls whose present recording they are from. Raises `reading.InvalidCursor`."""
+    place = Place.decode(cursor, wanted, _due)
+    of_task, of_call = _conditions(reader, wanted)
+    async with database.transaction(reader, snapshot=True) as connection:
+
+        async def candidates(behind: Place | None, count: int) -> list[Place]:
+            rows = await connection.execute(_behind(behind).where(*of_task).limit(count))
+            return [_place(row) for row in rows]
+
+        async def kept(ids: list[int]) -> set[int]:
+            rows = await connection.execute(_of(ids).where(*of_call))
+            lines.update({int(_place(row).row): _line(row) for row in rows})
+            return lines.keys() & set(ids)
+
+        lines: dict[int, TaskLine] = {}
+        found, following = await gather(candidates, kept, place, limit)
+    return Page(tuple(lines[one] for one in found), None if following is None else following.encode(wanted))
+
+
+_BY_DUE = sa.func.coalesce(tasks.c.due_date, sa.literal_column(f"'{UNDATED}'"))
+_ORDER = (_BY_DUE, tasks.c.call_pk, tasks.c.position)
+_TASKS = (
+    sa.select(
+        *tasks.c,
+        TASK_ID.label("task_id"),
+        *(calls.c[name] for name in ("call_id", "team_id", "user_id", "start_time")),
+        *(task_marks.c[name] for name in ("done_at", "done_by")),
+    )
+    .join(calls, calls.c.id == tasks.c.call_pk)
+    .join(transcripts, sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id))
+    .outerjoin(task_marks, sa.and_(task_marks.c.call_pk == tasks.c.call_pk, task_marks.c.task_id == TASK_ID))
+)
+
+
+def _behind(place: Place | None) -> sa.Select[Any]:
+    """Tasks behind a place, the earliest due first."""
+    query = sa.select(tasks.c.call_pk, tasks.c.position, tasks.c.due_date).order_by(*_ORDER)
+    if place is None:
+        return query
+    call_pk, position = divmod(int(place.row), POSITIONS)
+    here = (sa.cast(place.key, sa.Date), sa.cast(call_pk, sa.BigInteger), sa.cast(position, sa.Integer))
+    return query.where(sa.tuple_(*_ORDER) > sa.tuple_(*here))
+
+
+def _of(ids: list[int]) -> sa.Select[Any]:
+    """These tasks."""
+    numbers = sa.func.unnest(sa.cast([one // POSITIONS for one in ids], ARRAY(sa.BigInteger)))
+    chosen = sa.select(numbers.label("call_pk")).distinct().subquery()
+    return _TASKS.join(chosen, chosen.c.call_pk == tasks.c.call_pk)
+
+
+def _conditions(
+    reader: Reader, wanted: TaskFilter
+) -> tuple[list[sa.ColumnElement[bool]], list[sa.ColumnElement[bool]]]:
+    """Those on tasks, which the walk through their index knows, and those on what belongs to them."""
+    of_task: dict[Any, Any] = {
+        tasks.c.owner: wanted.owner,
+        tasks.c.kind: wanted.kind,
+        tasks.c.owner_user_id: wanted.owner_user_id and str(wanted.owner_user_id),
+    }
+    found = [column == value for column, value in of_task.items() if value is not None]
+    if wanted.due_from is not None:
+        found += [wanted.due_from <= _BY_DUE, tasks.c.due_date.is_not(None)]
+    if wanted.due_before is not None:
+        found.append(wanted.due_before > _BY_DUE)
+    of_call = [calls.c.workspace_id == reader.workspace_id]
+    if team_id := wanted.team_id or reader.team_id:
+        of_call.append(calls.c.team_id == team_id)
+    if wanted.done is not None:
+        of_call.append(task_marks.c.done_at.is_not(None) if wanted.done else task_marks.c.done_at.is_(None))
+    return found, of_call
+
+
+def _due(key: str) -> None:
+    if key != UNDATED:
+        date.fromisoformat(key)
+
+
+def _place(row: Any) -> Place:
+    key = UNDATED if row.due_date is None else row.due_date.isoformat()
+    return Place(key, row.call_pk * POSITIONS + row.position)
+
+
+def _line(row: Any) -> TaskLine:
+    return read(TaskLine, row, evidence=_EVIDENCE.validate_python(row.evidence))

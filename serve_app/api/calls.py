@@ -1,0 +1,112 @@
+"""Handlers: lists and single calls as JSON and text."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import sqlalchemy as sa
+from starlette.responses import Response
+
+from db import call_list, people_list, queue_view, task_list, views
+from db.call_list import CallLine
+from db.database import ANSWER_SECONDS
+from db.reading import Page
+from db.views import CallRecord
+from serve_app import transcripts
+from serve_app.api.access import Reading, json_answer, tagged
+from serve_app.api.errors import NoSuchCall, NotThereYet
+from serve_app.api.queries import CallListQuery, ContactListQuery, MemberListQuery, NoQuery, TaskListQuery
+
+TEXT_TYPES: Final = {"txt": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
+
+
+@dataclass(frozen=True, slots=True)
+class CallListPage:
+    """A page of calls. `as_of`: pass it as `updatedAfter` later, and no change is missed."""
+
+    items: tuple[CallLine, ...]
+    next: str | None
+    as_of: datetime
+
+
+async def list_calls(reading: Reading[CallListQuery]) -> Response:
+    """Calls, the latest first."""
+    query = reading.query
+    # No transaction that was under way at that moment lasts any longer, and so changes nothing from before it.
+    as_of = await now(reading) - timedelta(seconds=ANSWER_SECONDS)
+    page = await call_list.list_calls(reading.database, reading.reader, query.wanted(), query.cursor, query.limit)
+    quoted = [line.call.call_id for line in page.items if line.hits]
+    await reading.note("search", quoted)
+    return json_answer(reading, CallListPage(page.items, page.next, as_of), same=page)
+
+
+async def now(reading: Reading[Any]) -> datetime:
+    """The database's time."""
+    async with reading.database.transaction(reading.reader) as connection:
+        at: datetime = (await connection.execute(sa.select(sa.func.now()))).scalar_one()
+        return at
+
+
+async def record(reading: Reading[Any]) -> CallRecord:
+    """The record of the path's call. Raises `NoSuchCall`."""
+    async with reading.database.transaction(reading.reader, snapshot=True) as connection:
+        found = await views.read_call(connection, reading.call_id)
+    if found is None:
+        raise NoSuchCall
+    return found
+
+
+async def show_call(reading: Reading[NoQuery]) -> Response:
+    """Everything known of a call."""
+    found = await record(reading)
+    if found.transcript is not None:
+        await reading.note("record", [reading.call_id])
+    return json_answer(reading, found)
+
+
+async def show_transcript(reading: Reading[NoQuery]) -> Response:
+    """What was said, as JSON, plain text or subtitles."""
+    form = reading.request.url.path.rpartition(".")[2]
+    found = (await record(reading)).transcript
+    if found is None:
+        raise NotThereYet
+    await reading.note("transcript", [reading.call_id], form)
+    if form == "json":
+        return json_answer(reading, found)
+    body = transcripts.FORMATS[form](found).encode("utf-8", "replace")
+    headers = {
+        "Content-Disposition": f'inline; filename="{reading.call_id}.{form}"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    return tagged(reading, body, f"{TEXT_TYPES[form]}; charset=utf-8", headers)
+
+
+async def show_events(reading: Reading[NoQuery]) -> Response:
+    """What happened to a call, the earliest first."""
+    return json_answer(reading, Page((await record(reading)).timeline))
+
+
+async def list_tasks(reading: Reading[TaskListQuery]) -> Response:
+    """Tasks across calls, the earliest due first."""
+    query = reading.query
+    page = await task_list.list_tasks(reading.database, reading.reader, query.wanted(), query.cursor, query.limit)
+    return json_answer(reading, page)
+
+
+async def list_contacts(reading: Reading[ContactListQuery]) -> Response:
+    """Contacts by name."""
+    query = reading.query
+    page = await people_list.list_contacts(reading.database, reading.reader, query.text, query.cursor, query.limit)
+    return json_answer(reading, page)
+
+
+async def list_members(reading: Reading[MemberListQuery]) -> Response:
+    """Members by name."""
+    query = reading.query
+    page = await people_list.list_members(reading.database, reading.reader, query.team_id, query.cursor, query.limit)
+    return json_answer(reading, page)
+
+
+async def show_queue(reading: Reading[NoQuery]) -> Response:
+    """What waits and runs, by team."""
+    return json_answer(reading, Page(tuple(await queue_view.team_queues(reading.database, reading.reader))))

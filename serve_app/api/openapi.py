@@ -1,0 +1,207 @@
+"""The read API as an OpenAPI 3.1 document, from its routes, queries and what they answer.
+
+`python -m serve_app.api.openapi` writes openapi.json; a test keeps it true.
+"""
+
+import json
+from typing import Any, get_args
+
+from pydantic import TypeAdapter
+
+from serve_app.api.app import ROUTES, Route
+from serve_app.api.errors import (
+    REFUSALS,
+    InvalidQuery,
+    NoSuchCall,
+    NoSuchRange,
+    NotThereYet,
+    TooManyReads,
+)
+from serve_app.api.openapi_file import FILE
+from serve_app.api.queries import Query
+from serve_app.intake import errors
+from serve_app.intake.errors import Refusal, problem_type
+from serve_app.intake.schemas import Problem
+from serve_app.intake.wire import Fault
+from serve_app.written import renamed
+
+VERSION = "1.0.0"  # of the contract
+_REF = "#/components/schemas/{model}"
+_TEXT = {"type": "string"}
+_HEADERS = {
+    "ETag": "Names this answer: send it in If-None-Match, and 304 says that nothing has changed.",
+    "RateLimit": "What is left to the key, `r`, and the seconds `t` until it is whole again.",
+    "RateLimit-Policy": "The key's quota `q` in a window of `w` seconds.",
+}
+
+
+def document() -> dict[str, Any]:
+    """The whole document."""
+    schemas: dict[str, Any] = {}
+    refused: dict[str, Any] = {}
+    paths = {_path(route): {"get": _operation(route, schemas, refused)} for route in ROUTES}
+    schemas["Problem"] = _problem()
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Switchboard: read calls",
+            "version": VERSION,
+            "description": "Calls, what was said in them and what is to be done, for programs. Lists come in pages: "
+            "`next` is the `cursor` of the page behind, which stays where it is while calls come in. A key of a team "
+            "reads that team's calls, a key of the workspace reads all of them.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [
+            {
+                "url": "{base_url}/api/v1",
+                "variables": {"base_url": {"default": "http://127.0.0.1:8000", "description": "host and path prefix"}},
+            }
+        ],
+        "security": [{"apiKey": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "apiKey": {"type": "http", "scheme": "bearer", "description": "An API key with the scope `read`."}
+            },
+            "responses": refused,
+            "schemas": dict(sorted(schemas.items())),
+        },
+    }
+
+
+def _path(route: Route) -> str:
+    return route.path.replace("{call_id:uuid}", "{callId}")
+
+
+def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {media: {"schema": _binary(media)} for media in route.media}
+    if route.answer is not None:
+        content["application/json"] = {"schema": _schema(route.answer, schemas)}
+    responses: dict[str, Any] = {"200": {"description": route.summary + ".", "headers": _headers(), "content": content}}
+    if route.name == "playCall":
+        responses["206"] = {**responses["200"], "description": "The bytes that Range asks for."}
+    if not route.lasts:
+        responses["304"] = {"description": "Nothing has changed."}
+    return {
+        "operationId": route.name,
+        "summary": route.summary,
+        "parameters": [*_path_parameters(route), *_parameters(route.query, schemas)],
+        "responses": responses | _refusals(route, refused),
+    }
+
+
+def _binary(media: str) -> dict[str, Any]:
+    return {} if media.startswith(("audio", "application/octet")) else dict(_TEXT)
+
+
+def _headers() -> dict[str, Any]:
+    return {name: {"schema": _TEXT, "description": told} for name, told in _HEADERS.items()}
+
+
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    if "call_id" not in route.path:
+        return []
+    schema = {"type": "string", "format": "uuid"}
+    return [{"name": "callId", "in": "path", "required": True, "schema": schema, "description": "The sender's callId."}]
+
+
+def _parameters(model: type[Query], schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    made = model.model_json_schema(ref_template=_REF)
+    schemas.update(made.get("$defs", {}))
+    found = []
+    for name, schema in made["properties"].items():
+        kept = _not_null(schema)
+        parameter = {"name": name, "in": "query", "required": False, "schema": kept}
+        if kept.get("type") == "array":
+            parameter |= {"style": "form", "explode": False}
+        found.append(parameter | {"description": schema["description"]} if "description" in schema else parameter)
+    return found
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that is left out is null; one that is there is not."""
+    kept = {key: value for key, value in schema.items() if key not in ("anyOf", "title", "description")}
+    others = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    if others:
+        kept.pop("default", None)
+        kept |= others[0]
+    if kept.get("type") == "string" and "format" not in kept and "enum" not in kept and "const" not in kept:
+        kept.setdefault("minLength", 1)
+    return kept
+
+
+def _schema(answer: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    made = renamed(TypeAdapter(answer).json_schema(mode="serialization", ref_template=_REF))
+    schemas.update(made.pop("$defs", {}))
+    if "$ref" in made:
+        return dict(made)
+    of = "Of".join(one.__name__ for one in get_args(answer))  # a page is of something
+    name = str(made["title"]) + (f"Of{of}" if of else "")
+    schemas[name] = made
+    return {"$ref": _REF.format(model=name)}
+
+
+def _refusals(route: Route, refused: dict[str, Any]) -> dict[str, Any]:
+    """References to what is refused by status, each described once in `refused`."""
+    of_calls = "call_id" in route.path
+    left_out: set[type[Refusal]] = set() if of_calls else {NoSuchCall, NotThereYet}
+    if route.name != "playCall":
+        left_out.add(NoSuchRange)
+    by_status: dict[str, list[type[Refusal]]] = {}
+    for kind in REFUSALS:
+        if kind not in left_out:
+            by_status.setdefault(str(kind.status), []).append(kind)
+    found = {}
+    for status, kinds in sorted(by_status.items()):
+        name = "_or_".join(kind.__name__ for kind in kinds)
+        refused.setdefault(name, _refused(kinds))
+        found[status] = {"$ref": f"#/components/responses/{name}"}
+    return found
+
+
+def _refused(kinds: list[type[Refusal]]) -> dict[str, Any]:
+    samples = {kind.kind: _sample(kind) for kind in kinds}
+    headers = {name: {"schema": _TEXT} for one in samples.values() for name in one.headers}
+    return {
+        "description": " ".join(one.detail for one in samples.values()),
+        "headers": {"X-Request-Id": {"schema": _TEXT, "description": "Names this request in the log."}, **headers},
+        "content": {
+            errors.PROBLEM: {
+                "schema": {"$ref": _REF.format(model="Problem")},
+                "examples": {
+                    name: {"value": json.loads(bytes(errors.answer(one).body))} for name, one in samples.items()
+                },
+            }
+        },
+    }
+
+
+def _sample(kind: type[Refusal]) -> Refusal:
+    if kind is InvalidQuery:
+        return InvalidQuery([Fault("/limit", "limit: Input should be less than or equal to 200.")])
+    if kind is NoSuchRange:
+        return NoSuchRange(4096)
+    if kind is TooManyReads:
+        return TooManyReads({"Retry-After": "1", "RateLimit": '"key";r=0;t=1', "RateLimit-Policy": '"key";q=300;w=15'})
+    if kind.status == 503:
+        made: Refusal = kind(5)  # type: ignore[arg-type]
+        return made
+    return kind()
+
+
+def _problem() -> dict[str, Any]:
+    made = Problem.model_json_schema(ref_template=_REF)
+    fault = made.pop("$defs")["BodyFault"]
+    properties = made["properties"]
+    properties["type"]["enum"] = sorted({problem_type(kind) for kind in REFUSALS})
+    properties["errors"] = {"type": "array", "items": fault, "description": "Every fault of the parameters."}
+    return dict(made)
+
+
+def text() -> str:
+    """openapi.json."""
+    return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")

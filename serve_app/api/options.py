@@ -1,0 +1,28 @@
+"""Limits of the read API."""
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ApiOptions(BaseModel):
+    """Limits of the read API. Rates and numbers at once count for each replica by itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    RETRY_AFTER_SECONDS: ClassVar[int] = 5  # Retry-After of a 503
+    UNKNOWN_KEYS_PER_SECOND: ClassVar[float] = 50.0  # as for submissions
+    STREAMS: ClassVar[int] = 128  # of events and exports at once; more get 503
+    STREAM_SECONDS: ClassVar[float] = 600.0  # a stream of events then ends, and its reader begins where it ended
+    POLL_SECONDS: ClassVar[float] = 1.0  # between two looks for what changed
+    SOUND_WAIT_SECONDS: ClassVar[float] = 15.0  # that a request waits for decoded sound; then 503, and it is decoded on
+    DECODERS: ClassVar[int] = 2  # recordings decoded at once
+
+    per_minute: float = Field(1200.0, gt=0, description="Requests to the read API a minute for one key; more get 429.")
+    burst: int = Field(300, ge=1, description="Requests to the read API that an idle key may send at once.")
+    concurrency: int = Field(32, ge=1, description="Requests read at once in a replica; more get 503.")
+    query_seconds: float = Field(5.0, gt=0, description="Longest time of one query; then 503.")
+    pool_size: int = Field(4, ge=1, description="Connections to PostgreSQL that a replica of the read API keeps.")
+    sound_bytes: int = Field(
+        2 << 30, ge=0, description="Disk space of a replica for decoded sound, as channels are listened to one by one."
+    )

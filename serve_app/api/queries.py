@@ -1,0 +1,179 @@
+"""The parameters of requests: one model for each list, read strictly, every fault at once."""
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Annotated, Any, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+from starlette.datastructures import QueryParams
+
+from db.call_list import CallFilter
+from db.reading import MOST
+from db.task_list import TaskFilter
+from pipeline.domain.call import CallState
+from serve_app.api.errors import InvalidQuery
+from serve_app.intake.wire import Fault
+
+Q = TypeVar("Q", bound="Query")
+
+Text = Annotated[str, Field(min_length=1, max_length=200)]
+Limit = Annotated[int, Field(ge=1, le=MOST, description=f"Most items of the page, 1 to {MOST}.")]
+Cursor = Annotated[str, Field(min_length=1, max_length=1000)]
+Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
+
+
+def _with_commas(value: Any) -> Any:
+    return value.split(",") if isinstance(value, str) else value
+
+
+class Query(BaseModel):
+    """No parameter but these, each at most once."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+
+
+class NoQuery(Query):
+    """No parameters."""
+
+
+class CallQuery(Query):
+    """Which calls."""
+
+    state: Annotated[tuple[CallState, ...], BeforeValidator(_with_commas)] = Field(
+        (), description="States, with commas: received, transcribing, completed, failed."
+    )
+    started_from: AwareDatetime | None = Field(None, description="Calls that started then or later.")
+    started_before: AwareDatetime | None = Field(None, description="Calls that started before.")
+    updated_after: AwareDatetime | None = Field(
+        None,
+        description="Calls that changed after this moment, in the order in which they changed. Pass the `asOf` of an "
+        "earlier answer to miss nothing; a call may come again.",
+    )
+    outgoing: bool | None = Field(None, description="true: calls that we placed; false: calls that we were given.")
+    team_id: UUID | None = Field(None, description="Calls of this team.")
+    user_id: UUID | None = Field(None, description="Calls of this member, as the sender said or the call told.")
+    contact_id: UUID | None = Field(None, description="Calls with this contact.")
+    number: Text | None = Field(None, description="Calls from or to this number, in any writing.")
+    language: Language | None = Field(None, description="ISO 639-1 code of the language spoken.")
+    tone: Literal["negative", "neutral", "positive"] | None = Field(None, description="Overall tone.")
+    open_tasks: bool | None = Field(None, description="true: with a task that is not done; false: without any.")
+    text: Text | None = Field(
+        None, description='What was said, in the forms of its language: words, "a phrase", or, -without.'
+    )
+    name: Text | None = Field(
+        None, description="Part of a name, company, e-mail address or number; one letter of six may be wrong."
+    )
+
+    def wanted(self) -> CallFilter:
+        """The filter."""
+        same = (name for name in CallFilter.__dataclass_fields__ if name != "states")
+        return CallFilter(states=tuple(map(str, self.state)), **{name: getattr(self, name) for name in same})
+
+
+class CallListQuery(CallQuery):
+    """A page of calls."""
+
+    limit: Limit = 50
+    cursor: Cursor | None = Field(None, description="`next` of the page before.")
+
+
+class ExportQuery(CallQuery):
+    """All calls."""
+
+    format: Literal["ndjson", "csv"] = Field("ndjson", description="A JSON object a line, or comma-separated values.")
+    include: Literal["transcript"] | None = Field(None, description="transcript: with what was said (of ndjson).")
+
+
+class TaskListQuery(Query):
+    """A page of tasks."""
+
+    done: bool | None = Field(None, description="true: ticked off; false: still to be done.")
+    owner: Literal["rep", "customer", "other", "unknown"] | None = Field(None, description="Whose task it is.")
+    owner_user_id: UUID | None = Field(None, description="The member whose task it is.")
+    kind: Literal["commitment", "request", "follow-up", "appointment"] | None = Field(None, description="What it is.")
+    due_from: date | None = Field(None, description="Due on this day or later.")
+    due_before: date | None = Field(None, description="Due before this day.")
+    team_id: UUID | None = Field(None, description="Tasks of this team's calls.")
+    limit: Limit = 50
+    cursor: Cursor | None = Field(None, description="`next` of the page before.")
+
+    def wanted(self) -> TaskFilter:
+        """The filter."""
+        return TaskFilter(**{name: getattr(self, name) for name in TaskFilter.__dataclass_fields__})
+
+
+class ContactListQuery(Query):
+    """A page of contacts."""
+
+    text: Text | None = Field(None, description="Part of a name, company, e-mail address or number.")
+    limit: Limit = 50
+    cursor: Cursor | None = Field(None, description="`next` of the page before.")
+
+
+class MemberListQuery(Query):
+    """A page of members."""
+
+    team_id: UUID | None = Field(None, description="Members of this team.")
+    limit: Limit = 50
+    cursor: Cursor | None = Field(None, description="`next` of the page before.")
+
+
+class AudioQuery(Query):
+    """Which sound of a call."""
+
+    channel: Literal["original", "mixed", "rep", "customer"] | None = Field(
+        None,
+        description="original: the file as it was fetched; mixed, rep, customer: WAV, 16 kHz, 16 bits, mono. "
+        "Unset: the original, or mixed where there are two files.",
+    )
+
+
+class StreamQuery(Query):
+    """Since when."""
+
+    since: AwareDatetime | None = Field(None, description="Changes after this moment; unset: from now on.")
+
+
+def read_query(parameters: QueryParams, model: type[Q]) -> Q:
+    """The parameters of a request. Raises `InvalidQuery` with every fault."""
+    items = parameters.multi_items()
+    faults = [
+        Fault(f"/{name}", f"{name} is given more than once.")
+        for name in dict.fromkeys(name for name, _ in items)
+        if len(parameters.getlist(name)) > 1 and name in _names(model)
+    ]
+    try:
+        found = model.model_validate({name: _clean(value) for name, value in items})
+    except ValidationError as error:
+        faults += [_fault(one, model) for one in error.errors(include_url=False, include_input=False)]
+    if faults:
+        raise InvalidQuery(list(dict.fromkeys(faults)))
+    return found
+
+
+def _names(model: type[Query]) -> Sequence[str]:
+    return [str(field.alias) for field in model.model_fields.values()]
+
+
+def _clean(value: str) -> str:
+    """PostgreSQL keeps neither a NUL nor half of a surrogate pair, and so finds neither."""
+    return value.replace("\x00", "").encode("utf-8", "ignore").decode()
+
+
+def _fault(error: Any, model: type[Query]) -> Fault:
+    if error["type"] == "extra_forbidden":
+        known = ", ".join(_names(model)) or "none"
+        return Fault("", f"A parameter is not one of this path's. Those are: {known}.")
+    name = str(error["loc"][0])
+    return Fault(f"/{name}", f"{name}: {error['msg']}.")
+
+
+def asked_for_time(text: str) -> datetime | None:
+    """A moment in ISO 8601 with its offset; None where it is none."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else None

@@ -1,0 +1,180 @@
+"""Handlers whose answers last: changes of calls as server-sent events, and exports."""
+
+import asyncio
+import csv
+import io
+import re
+import time
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from starlette.responses import Response, StreamingResponse
+
+from db import call_list, changes, views
+from db.call_list import CallLine
+from db.reading import MOST
+from serve_app.api.access import UNAVAILABLE, Reading, to_json
+from serve_app.api.calls import now
+from serve_app.api.errors import InvalidQuery
+from serve_app.api.queries import ExportQuery, StreamQuery, asked_for_time
+from serve_app.intake.wire import Fault
+from serve_app.written import written
+
+BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)  # nothing is older
+OVERLAP = timedelta(seconds=10)  # a transaction that began so long ago may end now, with the time at which it began
+HEARTBEAT_SECONDS = 15.0
+EXPORT_PAGE = 100
+KEY_SECONDS = 10.0  # between two looks whether the key is still in use
+_NUMBER = re.compile(r"[+-]?[0-9][0-9 .]*")
+COLUMNS = (
+    *("call_id", "team_id", "user_id", "from_number", "to_number", "start_time", "outgoing", "duration", "state"),
+    *("language", "failure", "agent", "contact", "company", "tone", "summary", "tasks", "open_tasks"),
+    *("created_at", "updated_at", "completed_at"),
+)
+
+
+async def stream_events(reading: Reading[StreamQuery]) -> Response:
+    """Changes of calls as they happen."""
+    told = reading.request.headers.get("last-event-id")
+    since = reading.query.since
+    if told is not None:
+        last = asked_for_time(told)
+        if last is None:
+            raise InvalidQuery([Fault("", "Last-Event-ID is not an id of this stream: leave it out to begin now.")])
+        since = max(last, BEGINNING) - OVERLAP
+    began = await now(reading)
+    return StreamingResponse(
+        _changes(reading, began if since is None else max(since, BEGINNING)),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _changes(reading: Reading[StreamQuery], since: datetime) -> AsyncIterator[bytes]:
+    """Each change once, in the order in which they are seen. The overlap finds what was committed late."""
+    sent: dict[UUID, datetime] = {}
+    ends = time.monotonic() + reading.options.STREAM_SECONDS
+    quiet_since = key_checked = time.monotonic()
+    yield b"retry: 2000\n\n"
+    latest = begin = since
+    while time.monotonic() < ends:
+        if time.monotonic() - key_checked > KEY_SECONDS:
+            key_checked = time.monotonic()
+            if not await reading.may_still_read():
+                return
+        try:
+            found = await changes.since(reading.database, reading.reader, begin)
+        except UNAVAILABLE:
+            return  # the reader connects again, and begins where this ended
+        fresh = [one for one in found if sent.get(one.call_id) != one.updated_at]
+        for one in fresh:
+            sent[one.call_id] = one.updated_at
+            latest = max(latest, one.updated_at)
+            yield f"id: {one.updated_at.isoformat()}\nevent: call\ndata: ".encode() + to_json(one) + b"\n\n"
+        sent = {call_id: at for call_id, at in sent.items() if at > latest - 2 * OVERLAP}
+        if fresh:
+            quiet_since = time.monotonic()
+        elif time.monotonic() - quiet_since > HEARTBEAT_SECONDS:
+            quiet_since = time.monotonic()
+            yield b": still here\n\n"
+        if len(found) == changes.MOST_CHANGES:
+            begin = found[-1].updated_at
+        else:
+            begin = max(latest - OVERLAP, since)
+            await asyncio.sleep(reading.options.POLL_SECONDS)
+
+
+async def export(reading: Reading[ExportQuery]) -> Response:
+    """All calls of a filter, page by page: no more than a page is ever held."""
+    query = reading.query
+    pages = _pages(reading)
+    first = await anext(pages)  # what is wrong is told before the answer begins
+    if query.format == "csv":
+        body, media_type = _csv(reading, first, pages), "text/csv; charset=utf-8"
+    else:
+        body, media_type = _ndjson(reading, first, pages), "application/x-ndjson"
+    name = f'attachment; filename="calls.{query.format}"'
+    return StreamingResponse(
+        body, media_type=media_type, headers={"Content-Disposition": name, "Cache-Control": "no-store"}
+    )
+
+
+async def _pages(reading: Reading[ExportQuery]) -> AsyncIterator[tuple[CallLine, ...]]:
+    """Lines of calls, at least one page of them, each read in a transaction of its own."""
+    wanted = reading.query.wanted()
+    cursor: str | None = None
+    while True:
+        page = await call_list.list_calls(reading.database, reading.reader, wanted, cursor, min(EXPORT_PAGE, MOST))
+        quoted = [line.call.call_id for line in page.items if line.hits]
+        await reading.note("export", quoted, "hits")
+        yield page.items
+        cursor = page.next
+        if cursor is None:
+            return
+
+
+async def _ndjson(
+    reading: Reading[ExportQuery], first: tuple[CallLine, ...], pages: AsyncIterator[tuple[CallLine, ...]]
+) -> AsyncIterator[bytes]:
+    page: tuple[CallLine, ...] | None = first
+    while page is not None:
+        said = await _transcripts(reading, page) if reading.query.include else {}
+        lines = []
+        for line in page:
+            data = written(line)
+            if reading.query.include:
+                data["transcript"] = said.get(line.call.call_id)
+            lines.append(to_json(data) + b"\n")
+        yield b"".join(lines)
+        page = await anext(pages, None)
+
+
+async def _transcripts(reading: Reading[ExportQuery], lines: Iterable[CallLine]) -> dict[UUID, Any]:
+    """What was said in calls, by call id; noted before it is given."""
+    found: dict[UUID, Any] = {}
+    async with reading.database.transaction(reading.reader, snapshot=True) as connection:
+        for call_id, transcript in await views.transcripts_of(connection, [line.call.call_id for line in lines]):
+            found[call_id] = written(transcript)
+    await reading.note("export", list(found), "transcript")
+    return found
+
+
+async def _csv(
+    reading: Reading[ExportQuery], first: tuple[CallLine, ...], pages: AsyncIterator[tuple[CallLine, ...]]
+) -> AsyncIterator[bytes]:
+    yield _rows([dict.fromkeys(COLUMNS)], header=True)
+    page: tuple[CallLine, ...] | None = first
+    while page is not None:
+        yield _rows([_flat(line) for line in page])
+        page = await anext(pages, None)
+
+
+def _rows(rows: list[dict[str, Any]], header: bool = False) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    for row in rows:
+        writer.writerow(written(dict.fromkeys(row)).keys() if header else [_cell(value) for value in row.values()])
+    return text.getvalue().encode("utf-8", "replace")
+
+
+def _flat(line: CallLine) -> dict[str, Any]:
+    contact = line.contact
+    more = {
+        "failure": line.call.failure and line.call.failure.code,
+        "contact": contact and contact.name,
+        "company": contact and contact.company,
+    }
+    held = {name: getattr(line.call, name, getattr(line, name, None)) for name in COLUMNS}
+    return held | more
+
+
+def _cell(value: Any) -> Any:
+    """As text. What a spreadsheet would take for a formula gets an apostrophe before it."""
+    shown = written(value)
+    if isinstance(shown, bool):
+        return "true" if shown else "false"
+    if isinstance(shown, str) and shown[:1] in ("=", "+", "-", "@", "\t", "\r") and not _NUMBER.fullmatch(shown):
+        return f"'{shown}"
+    return "" if shown is None else shown

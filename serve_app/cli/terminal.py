@@ -1,0 +1,57 @@
+"""Sentences on a terminal: wrapped between words, never inside an id, an address, a path or a command to be copied."""
+
+import re
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+_UNIT = re.compile(r"(?:`[^`\n]*`|[^\s`]|`)+[^\S\n]*|\n[^\S\n]*")  # what stays whole, and the space behind it
+_INDENT = re.compile(r"[^\S\n]*(?:- )?")
+
+
+class Terminal(Console):
+    """A console that wraps a sentence as `wrapped` does. Without a terminal, sentences stay on one line."""
+
+    def __init__(self, *, wraps: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self._wraps = wraps
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich's; with `soft_wrap=True` a text is printed as it is, for lines that are data."""
+        if len(objects) == 1 and isinstance(objects[0], str | Text) and "soft_wrap" not in options:
+            text = objects[0]
+            if isinstance(text, str):
+                text = self.render_str(text, markup=options.pop("markup", None), highlight=False)
+            objects = (wrapped(text, self.width) if self._wraps else text,)
+            options["soft_wrap"] = True
+        super().print(*objects, **options)
+
+
+def wrapped(text: Text, width: int) -> Text:
+    """Return `text` in lines of at most `width` columns, with the indentation of its line before each further one.
+
+    What stands between backquotes, and a word that is wider than a line, stays whole.
+    """
+    plain = text.plain
+    first = _INDENT.match(plain)
+    column = len(first.group()) if first else 0
+    indent, breaks = " " * column, []
+    for unit in _UNIT.finditer(plain, column):
+        if unit.group()[0] == "\n":
+            column = len(unit.group()) - 1
+            indent = " " * column
+            continue
+        if column > len(indent) and column + cell_len(unit.group().rstrip()) > width:
+            breaks.append((unit.start(), indent))
+            column = len(indent)
+        column += cell_len(unit.group())
+    parts = text.divide([at for at, _ in breaks])
+    lines = Text(style=text.style, end=text.end)
+    for part, before in zip(parts, ["", *(indent for _, indent in breaks)], strict=True):
+        if lines:
+            lines.rstrip()
+            lines.append("\n" + before)
+        lines.append_text(part)
+    return lines

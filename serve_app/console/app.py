@@ -1,0 +1,77 @@
+"""The console as an ASGI application: its routes on one screen. Nothing of Ray in here."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from db.database import Database
+from serve_app.api.sound import SoundFolder
+from serve_app.console import call, calls, outline, problems, queue, sign_in, sound, tasks, trends, workspace
+from serve_app.console.guard import Guard
+from serve_app.console.outline import Outliner
+from serve_app.console.site import STATIC, Site
+from serve_app.settings import Settings
+
+POOL_SIZE = 4
+
+
+def routes(site: Site) -> list[BaseRoute]:
+    """Every page. All but those of signing in are for who is signed in."""
+    return [
+        site.open_route("/sign-in", sign_in.sign_in),
+        site.open_route("/sign-in", sign_in.open_session, "POST"),
+        site.open_route("/language", sign_in.set_language, "POST"),
+        site.route("/sign-out", sign_in.close_session, "POST"),
+        site.route("/sessions", sign_in.sessions),
+        site.route("/sessions/{id}/revoke", sign_in.revoke_session, "POST"),
+        site.route("/", calls.home),
+        site.route("/calls", calls.calls),
+        site.route("/calls/{id}", call.call),
+        site.route("/calls/{id}/turns/{part:int}", call.turns),
+        site.route("/tasks", tasks.tasks),
+        site.route("/trends", trends.trends),
+        site.route("/queue", queue.queue),
+        site.route("/workspace", workspace.workspace),
+        site.route("/calls/{id}/audio", sound.audio),
+        site.route("/calls/{id}/outline", outline.outline),
+        Mount("/static", Files(directory=STATIC), name="static"),
+    ]
+
+
+class Files(StaticFiles):
+    """Static files; one that is asked for by its content may be kept for ever."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        if response.status_code == 200:
+            kept = b"v=" in scope.get("query_string", b"")
+            response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if kept else "no-cache"
+        return response
+
+
+def build_console(settings: Settings, source_header: str | None = None) -> FastAPI:
+    """The application. `source_header`: the header in which our own proxy, and nobody else, tells the sender's address;
+    None: it is the connection's."""
+    site = Site(settings, source_header)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        site.outliner = Outliner(settings.process_options().scratch_folder, settings.decode)
+        site.sounds = SoundFolder(settings.decode, settings.api.sound_bytes, settings.api.DECODERS)
+        try:
+            async with await Database.open(settings.require_database_url(), pool_size=POOL_SIZE) as database:
+                site.database = database
+                yield
+        finally:
+            await site.sounds.close()
+
+    console = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    console.router.routes.extend(routes(site))
+    console.add_middleware(Guard)
+    problems.install(console, site)
+    return console

@@ -1,0 +1,138 @@
+"""One call: what was said, what follows from it, and why the service thinks so."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from starlette.responses import Response
+
+from db import audit, directory, views
+from db.views import CallRecord
+from pipeline.asr.verdicts import REASONS
+from pipeline.domain.insight import Finding
+from pipeline.domain.speech import Doubt
+from serve_app.cli.advice import advice, waiting_advice
+from serve_app.console import charts
+from serve_app.console.conversation import Conversation, finding
+from serve_app.console.site import NotFound, NotUnderstood, Visit, etag_of
+
+SHOWN_DOUBTS = 200  # in the panel; more are marked in the text only
+UNSURE_ONLY = ("unsure",)  # doubts of single words: marked where they stand
+
+
+async def call(visit: Visit) -> Response:
+    """The page. A call that is still worked on looks for news by itself."""
+    record = await read(visit, "record")
+    conversation = Conversation.of(record)
+    team = next(
+        (
+            one.name
+            for one in await directory.list_teams(visit.database, visit.viewer.workspace_id)
+            if one.team_id == record.call.team_id
+        ),
+        None,
+    )
+    page = visit.page(
+        "call.html",
+        record=record,
+        call=record.call,
+        team=team,
+        conversation=conversation,
+        part=conversation.parts[0] if conversation and conversation.parts else None,
+        waiting=conversation.parts[1:] if conversation else (),
+        found={one.step: one for one in record.findings},
+        lanes=lanes_of(conversation) if conversation else [],
+        doubts=list(_doubts(conversation)) if conversation else [],
+        tone=charts.tone_over_time(conversation) if conversation else None,
+        share=charts.talk_share(finding(record.findings, "statistics"), conversation) if conversation else [],
+        work=list(_work(record)),
+        reasons=REASONS,
+        advice=_advice(record),
+        live=record.call.state in ("received", "transcribing"),
+    )
+    if visit.request.headers.get("hx-request"):
+        etag = etag_of(bytes(page.body).decode().replace(visit.request.state.nonce, ""))
+        page.headers["ETag"] = etag
+        return visit.unchanged(etag) or page
+    return page
+
+
+async def turns(visit: Visit) -> Response:
+    """One part of the conversation, for a page that has scrolled to it."""
+    record = await read(visit, "transcript")
+    conversation = Conversation.of(record)
+    number = visit.request.path_params["part"]
+    if conversation is None or number >= len(conversation.parts):
+        raise NotUnderstood
+    part = conversation.parts[number]
+    return visit.page("_turns.html", conversation=conversation, part=part, reasons=REASONS, call=record.call)
+
+
+async def read(visit: Visit, what: str | None) -> CallRecord:
+    """The call in the path, and a note of who read what of it; None: nothing that was said. Raises `NotFound`."""
+    call_id = visit.id()
+    async with visit.database.transaction(visit.reader, snapshot=True) as connection:
+        record = await views.read_call(connection, call_id)
+    if record is None:
+        raise NotFound
+    if what is not None and record.transcript is not None:
+        await note(visit, call_id, what)
+    return record
+
+
+async def note(visit: Visit, call_id: UUID, what: str, detail: str = "console") -> None:
+    """Note who reads or hears a call: the session's key, or the session that a link opened."""
+    who = visit.viewer.key_id or visit.viewer.session_id
+    await audit.note(visit.database, visit.reader, who, [call_id], what, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One line of the waveform: the sound of a channel, or of a speaker of a mixed recording."""
+
+    name: str
+    side: str
+
+
+def lanes_of(conversation: Conversation) -> list[Lane]:
+    """One for each party: of separated channels the rep's first; of a mixed recording one for each speaker."""
+    say = {"rep": "Rep", "customer": "Customer"}
+    by_side = {conversation.sides[label]: name for label, name in conversation.names.items()}
+    if conversation.transcript.layout.kind.separated:
+        return [Lane(by_side.get(side, say[side]), side) for side in ("rep", "customer")]
+    speakers = conversation.transcript.speakers[:3]
+    return [Lane(conversation.names.get(one.label, one.label), conversation.sides[one.label]) for one in speakers] or [
+        Lane("", "other")
+    ]
+
+
+def _doubts(conversation: Conversation) -> Iterator[Doubt]:
+    """What is worth a line of its own: stretches, and text that was taken out."""
+    worth = (one for one in conversation.transcript.doubts if one.reasons != UNSURE_ONLY or not one.kept)
+    for number, one in enumerate(sorted(worth, key=lambda doubt: doubt.start)):
+        if number == SHOWN_DOUBTS:
+            return
+        yield one
+
+
+def _work(record: CallRecord) -> Iterator[Mapping[str, Any]]:
+    """What was done for the call: each job with its seconds."""
+    for job in record.jobs:
+        ran = job.finished_at and job.started_at and (job.finished_at - job.started_at).total_seconds()
+        yield {"job": job, "seconds": ran}
+
+
+def _advice(record: CallRecord) -> str | None:
+    """What can be done where a call failed, or waits because of a failure."""
+    call_ = record.call
+    if call_.failure is not None:
+        return advice(call_.failure.code, call_.call_id)
+    if call_.state == "transcribing" and call_.last_error is not None and call_.next_try is not None:
+        return waiting_advice(call_.call_id)
+    return None
+
+
+def evidence_of(findings: Sequence[Finding], step: str) -> Sequence[Any]:
+    one = finding(findings, step)
+    return one.evidence if one else ()

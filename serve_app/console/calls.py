@@ -1,0 +1,148 @@
+"""The list of calls: filters in the URL, live, in pages."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from itertools import groupby
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from starlette.responses import HTMLResponse, Response
+
+from db import call_list, directory
+from db.call_list import CallFilter, CallLine
+from db.directory import DirectoryMember, Team
+from db.reading import InvalidCursor
+from pipeline.domain.call import CallState
+from serve_app.console import labels
+from serve_app.console.site import NotUnderstood, Visit, etag_of
+
+ROWS = 50
+LIVE_SECONDS, QUIET_SECONDS = 2, 10  # between two looks, while calls are worked on and while none is
+LONGEST = 200  # characters of a search
+FIELDS = ("q", "who", "state", "direction", "tone", "language", "tasks", "team", "member", "from", "to")
+
+
+async def home(visit: Visit) -> Response:
+    return visit.go("/calls")
+
+
+async def calls(visit: Visit) -> Response:
+    """The page, or its list alone where a page that is open asks for it."""
+    form = {name: visit.request.query_params.get(name, "").strip()[:LONGEST] for name in FIELDS}
+    cursor = visit.request.query_params.get("cursor") or None
+    try:
+        wanted = filter_of(form, visit.wording.zone)
+        page = await call_list.list_calls(visit.database, visit.reader, wanted, cursor, ROWS)
+    except (ValueError, InvalidCursor):
+        raise NotUnderstood from None
+    asked = {name: value for name, value in form.items() if value}
+    listed: dict[str, Any] = {
+        "days": list(days_of(page.items, visit.wording.zone)),
+        "query": urlencode(asked),
+        "asked": bool(asked),
+        "cursor": cursor,
+        "following": page.next and urlencode(asked | {"cursor": page.next}),
+        "seconds": LIVE_SECONDS if any(_moves(line) for line in page.items) else QUIET_SECONDS,
+        "searched": form["q"],
+        "submit_url": f"{visit.site.settings.base_url}/submit",
+    }
+    if visit.request.headers.get("hx-request") and not visit.request.headers.get("hx-history-restore-request"):
+        return _part(visit, listed)
+    teams = [] if visit.viewer.team_id else await directory.list_teams(visit.database, visit.viewer.workspace_id)
+    members = await directory.list_members(visit.database, visit.viewer.workspace_id)
+    members = [one for one in members if visit.viewer.team_id in (None, one.team_id) or one.team_id is None]
+    chips = list(_chips(visit, form, teams, members))
+    return visit.page("calls.html", form=form, teams=teams, members=members, chips=chips, **listed)
+
+
+def _part(visit: Visit, listed: Mapping[str, Any]) -> Response:
+    """The list, with a mark of its content: a look that finds nothing new costs the browser nothing."""
+    body = bytes(visit.page("_calls.html", **listed).body).decode()
+    etag = etag_of(body)
+    return visit.unchanged(etag) or HTMLResponse(body, headers={"ETag": etag})
+
+
+def filter_of(form: Mapping[str, str], zone: tzinfo) -> CallFilter:
+    """What a form asks for; days are the viewer's. Raises ValueError."""
+    if form["state"] and form["state"] not in labels.STATES:
+        raise ValueError("no such state")
+    last = _midnight(form["to"], zone)
+    return CallFilter(
+        states=(form["state"],) if form["state"] else (),
+        started_from=_midnight(form["from"], zone),
+        started_before=last and last + timedelta(days=1),
+        outgoing={"out": True, "in": False}.get(form["direction"]),
+        team_id=UUID(form["team"]) if form["team"] else None,
+        user_id=UUID(form["member"]) if form["member"] else None,
+        language=form["language"] or None,
+        tone=form["tone"] or None,
+        open_tasks=True if form["tasks"] == "open" else None,
+        text=form["q"] or None,
+        name=form["who"] or None,
+    )
+
+
+def _midnight(day: str, zone: tzinfo) -> datetime | None:
+    return datetime.combine(date.fromisoformat(day), time(), zone) if day else None
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """Calls that started on one day of the viewer's."""
+
+    day: date
+    lines: tuple[CallLine, ...]
+
+
+def days_of(lines: tuple[CallLine, ...], zone: tzinfo) -> Iterator[Day]:
+    """In the order of the lines."""
+    for day, own in groupby(lines, key=lambda line: line.call.start_time.astimezone(zone).date()):
+        yield Day(day, tuple(own))
+
+
+def _moves(line: CallLine) -> bool:
+    """Whether a call may change within seconds."""
+    call = line.call
+    waits = call.next_try is not None and call.next_try > datetime.now(UTC) + timedelta(minutes=1)
+    return call.state == CallState.TRANSCRIBING and not waits
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A filter that is on, and the query without it."""
+
+    label: str
+    value: str
+    without: str
+
+
+def _chips(visit: Visit, form: Mapping[str, str], teams: list[Team], members: list[DirectoryMember]) -> Iterator[Chip]:
+    say = visit.wording.say
+    known = {
+        "state": labels.STATES,
+        "tone": labels.TONES,
+        "direction": {"in": "Incoming", "out": "Outgoing"},
+        "tasks": {"open": "Open"},
+    }
+    names = {"team": {str(one.team_id): one.name for one in teams}}
+    names["member"] = {str(one.user_id): one.name for one in members}
+    for field, label in CHIPS.items():
+        if value := form[field]:
+            shown = say(known[field].get(value, value)) if field in known else names.get(field, {}).get(value, value)
+            others = {name: other for name, other in form.items() if other and name != field}
+            yield Chip(say(label), shown, urlencode(others))
+
+
+CHIPS = {
+    "state": "State",
+    "direction": "Direction",
+    "tone": "Tone",
+    "language": "Language",
+    "tasks": "Tasks",
+    "team": "Team",
+    "member": "Member",
+    "from": "From",
+    "to": "To",
+}

@@ -1,0 +1,88 @@
+"""What things are called on the pages: states, stages, kinds of sound, findings. In English; `wording` translates."""
+
+from collections.abc import Mapping
+
+import phonenumbers
+
+from pipeline.domain.speech import LabelKind
+from pipeline.domain.stage import Stage
+
+STATES: Mapping[str, str] = {
+    "received": "Awaiting recording",
+    "transcribing": "In progress",
+    "completed": "Completed",
+    "failed": "Failed",
+}
+TONES: Mapping[str, str] = {"positive": "Positive", "neutral": "Neutral", "negative": "Negative"}
+SIDES: Mapping[str, str] = {"rep": "Rep", "customer": "Customer", "other": "Speaker", "machine": "Recorded voice"}
+OWNERS: Mapping[str, str] = {"rep": "Us", "customer": "Customer", "other": "Someone else", "unknown": "Not said"}
+TASK_KINDS: Mapping[str, str] = {
+    "commitment": "Commitment",
+    "request": "Request",
+    "follow-up": "Follow-up",
+    "appointment": "Appointment",
+}
+OUTCOMES: Mapping[str, str] = {
+    "voicemail": "Voicemail",
+    "wrong_number": "Wrong number",
+    "follow_up": "Follow-up agreed",
+    "refused": "Refused",
+    "resolved": "Resolved",
+    "no_speech": "Nobody spoke",
+}
+SOUNDS: Mapping[LabelKind, str] = {
+    LabelKind.RINGBACK: "Ringing",
+    LabelKind.BUSY: "Busy tone",
+    LabelKind.DTMF: "Keys pressed",
+    LabelKind.MUSIC: "Hold music",
+    LabelKind.ANNOUNCEMENT: "Announcement",
+    LabelKind.VOICEMAIL: "Voicemail greeting",
+    LabelKind.BEEP: "Beep",
+    LabelKind.GAP: "Missing from the recording",
+}
+LAYOUTS: Mapping[str, str] = {
+    "mono": "One channel; speakers separated by voice",
+    "identical": "Two identical channels; speakers separated by voice",
+    "one_sided": "Only one channel carries sound; speakers separated by voice",
+    "stereo": "One channel for each party",
+    "two_files": "One file for each party",
+}
+DIRECTION_SOURCES: Mapping[str, str] = {
+    "sender": "as the phone system said",
+    "talk": "from what was said",
+    "numbers": "from the numbers",
+}
+AGENT_SOURCES: Mapping[str, str] = {
+    "sender": "as the phone system said",
+    "voice": "by voice",
+    "greeting": "by the greeting",
+    "talk": "from what was said",
+}
+MATCHES: Mapping[str, str] = {
+    "number": "known by the number",
+    "name": "known by the name",
+    "email": "known by the e-mail address",
+    "company": "known by the company",
+}
+FACTS: Mapping[str, str] = {
+    "name": "Name",
+    "company": "Company",
+    "email": "E-mail",
+    "phone": "Phone",
+    "address": "Address",
+}
+
+
+def stage(name: str | None) -> str:
+    """The stage of a running job as people read it; empty for none."""
+    return Stage.display_name_of(name).capitalize() if name else ""
+
+
+def phone(number: str) -> str:
+    """A number as it is written internationally; as it came where it is none."""
+    if not number.startswith("+"):
+        return number
+    try:
+        return phonenumbers.format_number(phonenumbers.parse(number), phonenumbers.PhoneNumberFormat.INTERNATIONAL)
+    except phonenumbers.NumberParseException:
+        return number

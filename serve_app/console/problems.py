@@ -1,0 +1,61 @@
+"""What is said in place of a page that cannot be shown."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from db.database import OUTAGES
+from serve_app.console import sentences
+from serve_app.console.forms import FormRefused
+from serve_app.console.site import RETRY_SECONDS, NotFound, NotUnderstood, SignInNeeded, Site, Unavailable, Visitor
+
+log = logging.getLogger("switchboard.console")
+
+Handler = Callable[[Request, Exception], Awaitable[Response]]
+
+
+def install(console: FastAPI, site: Site) -> None:
+    """Every answer of `console` that is not a success becomes a page, in the viewer's language."""
+
+    def page(request: Request, status: int, said: tuple[str, str]) -> Response:
+        visitor = Visitor(site, request, site.wording(request))
+        return visitor.page("problem.html", status, title=said[0], advice=said[1])
+
+    def always(status: int, said: tuple[str, str]) -> Handler:
+        async def answer(request: Request, _: Exception) -> Response:
+            return page(request, status, said)
+
+        return answer
+
+    async def sign_in_needed(request: Request, _: Exception) -> Response:
+        return site.to_sign_in(request)
+
+    async def unavailable(request: Request, error: Exception) -> Response:
+        if not isinstance(error, Unavailable):
+            log.warning("PostgreSQL cannot answer: %s", type(error).__name__)
+        response = page(request, 503, sentences.UNAVAILABLE)
+        response.headers["Retry-After"] = str(RETRY_SECONDS)
+        return response
+
+    async def other(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        root = str(request.scope.get("root_path", ""))
+        if root and request.url.path == root:  # without the slash at its end
+            return RedirectResponse(f"{root}/calls", 303)
+        return page(request, error.status_code, sentences.NOT_FOUND if error.status_code == 404 else sentences.REFUSED)
+
+    handlers: dict[type[Exception], Handler] = {
+        SignInNeeded: sign_in_needed,
+        NotFound: always(404, sentences.NOT_FOUND),
+        NotUnderstood: always(400, sentences.NOT_UNDERSTOOD),
+        FormRefused: always(400, sentences.NOT_UNDERSTOOD),
+        **dict.fromkeys((Unavailable, *OUTAGES), unavailable),
+        HTTPException: other,
+        Exception: always(500, sentences.CRASHED),
+    }
+    for kind, handler in handlers.items():
+        console.add_exception_handler(kind, handler)

@@ -1,0 +1,36 @@
+"""Texts of the pages that stand in no template: what labels and problems say."""
+
+from collections.abc import Iterator
+
+from pipeline.asr.verdicts import REASONS
+from pipeline.domain.stage import Stage
+from serve_app.console import labels
+
+NOT_A_KEY = "That is not a valid key: it may be mistyped, revoked or expired."
+NOT_FOR_READING = "This key may submit calls, not read them. Sign in with a key of scope read."
+LINK_USED = "This link was used before, or it has expired. Ask for another one, or sign in with a key."
+
+NOT_FOUND = ("There is no such page", "It may have been removed, or belong to another team.")
+NOT_UNDERSTOOD = ("That cannot be shown", "The address holds something that cannot be. Start over.")
+UNAVAILABLE = ("This cannot be shown now", "Try again in a moment.")
+CRASHED = ("This page failed", "It is our fault. The log of the Console has the reason.")
+REFUSED = ("That cannot be done", "Go back and start over.")
+
+DAYS = ("Today", "Yesterday", "Tomorrow")
+DUE = ("Overdue", "Today", "Tomorrow", "Within a week", "Later", "Without a date")
+
+
+def all_of_them() -> Iterator[str]:
+    """Every one, for the catalogs."""
+    yield from (NOT_A_KEY, NOT_FOR_READING, LINK_USED, *DAYS, *DUE)
+    for problem in (NOT_FOUND, NOT_UNDERSTOOD, UNAVAILABLE, CRASHED, REFUSED):
+        yield from problem
+    for names in (labels.STATES, labels.TONES, labels.SIDES, labels.OWNERS, labels.TASK_KINDS, labels.OUTCOMES):
+        yield from names.values()
+    for more in (labels.LAYOUTS, labels.DIRECTION_SOURCES, labels.AGENT_SOURCES, labels.FACTS, labels.MATCHES):
+        yield from more.values()
+    yield from labels.SOUNDS.values()
+    yield from REASONS.values()
+    yield from (labels.stage(stage.value) for stage in Stage)
+    yield from ("Calls", "Tasks", "Trends", "Queue", "State", "Direction", "Tone", "Language", "Team", "Member")
+    yield from ("From", "To", "Open", "Incoming", "Outgoing", "Rep", "Customer")

@@ -1,0 +1,67 @@
+"""A call's recording to listen to. Files, ranges and decoding are the read API's (`serve_app.api`)."""
+
+import asyncio
+import struct
+
+import fsspec
+from starlette.responses import Response
+
+from db.views import CallRecord
+from pipeline.errors import RecordingError, StorageError
+from serve_app.api.audio import Stored, answer
+from serve_app.api.errors import NoSuchRange
+from serve_app.api.sound import CHANNELS, Wanted
+from serve_app.console.call import note, read
+from serve_app.console.site import NotFound, NotUnderstood, Visit
+
+_PLAIN = 1  # WAVE_FORMAT_PCM
+MIXED = "mixed"
+
+
+async def audio(visit: Visit) -> Response:
+    """The recording, whole or by range; `channel`: rep or customer alone, of separated ones."""
+    channel = visit.request.query_params.get("channel", MIXED)
+    if channel not in (MIXED, *CHANNELS):
+        raise NotUnderstood
+    record = await read(visit, None)
+    if not record.recordings or record.layout is None:
+        raise NotFound
+    if channel != MIXED and not record.layout.kind.separated:
+        raise NotFound
+    await note(visit, record.call.call_id, "audio", channel)
+    try:
+        stored = await _stored(visit, record, channel)
+        if stored is None:  # being decoded; the player asks again
+            return Response(status_code=503, headers={"Retry-After": "2"})
+        return await answer(visit.request, stored)
+    except NoSuchRange as error:
+        return Response(status_code=416, headers=error.headers)
+    except (RecordingError, StorageError, OSError):
+        raise NotFound from None
+
+
+async def _stored(visit: Visit, record: CallRecord, channel: str) -> Stored | None:
+    call_id = record.call.call_id
+    if channel == MIXED and len(record.recordings) == 1:
+        (one,) = record.recordings
+        if await asyncio.to_thread(_plays, one.uri):
+            return Stored(one.uri, f'"{one.sha256}"', str(call_id))
+    assert record.layout is not None
+    wanted = Wanted(record.recordings, record.layout, channel)
+    path = await visit.site.sounds.get(wanted, visit.site.settings.api.SOUND_WAIT_SECONDS)
+    return None if path is None else Stored(path.as_uri(), f'"{wanted.name}"', f"{call_id}-{channel}")
+
+
+def _plays(uri: str) -> bool:
+    """Whether every browser plays a stored file: PCM in WAV of one or two channels, or FLAC.
+
+    Compressed files keep time less exactly, and words are to be highlighted when they are heard: those are decoded.
+    Raises OSError where it is gone.
+    """
+    fs, path = fsspec.core.url_to_fs(uri)
+    head, size = bytes(fs.cat_file(path, 0, 64)), int(fs.size(path))
+    if head[:4] == b"RIFF" and head[8:16] == b"WAVEfmt " and len(head) >= 36:
+        declared, form, channels, _, _, _, bits = struct.unpack_from("<IHHIIHH", head, 16)
+        whole = struct.unpack_from("<I", head, 4)[0] + 8 <= size  # a header that promises more misleads the player
+        return form == _PLAIN and channels in (1, 2) and bits in (8, 16) and declared in (16, 18) and whole
+    return head.startswith(b"fLaC")

@@ -1,0 +1,245 @@
+// The player: waveform, the word that is heard, and every time on the page a way to its second.
+"use strict";
+
+(() => {
+  const player = document.getElementById("player");
+  if (!player || !window.WaveSurfer) return;
+  const { audio: source, outline, seconds: told } = player.dataset;
+  const seconds = Number(told);
+  const audio = document.getElementById("audio");
+  const button = document.getElementById("play");
+  const now = document.getElementById("now");
+  const seek = document.getElementById("seek");
+  const follow = document.getElementById("follow");
+  const conversation = document.getElementById("conversation");
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => {
+    const probe = document.createElement("span");
+    probe.style.color = `var(--${name})`;
+    document.body.append(probe);
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  };
+  const faint = (paint, share) => `color-mix(in srgb, ${paint} ${share}%, transparent)`;
+
+  const clock = (at) => {
+    const whole = Math.floor(at), hours = Math.floor(whole / 3600), minutes = Math.floor(whole / 60) % 60;
+    const rest = String(whole % 60).padStart(2, "0");
+    return hours ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
+  };
+
+  // Sound. Nothing of it is loaded before somebody wants to hear it.
+  let wanted = null;
+  const load = () => {
+    if (!audio.src) audio.src = source;
+  };
+  const jump = (at, play = true) => {
+    const to = Math.min(Math.max(0, at), seconds);
+    load();
+    if (audio.readyState > 0) audio.currentTime = to;
+    else wanted = to;
+    if (play) audio.play().catch(() => {});
+    show(to, true);
+  };
+  audio.addEventListener("loadedmetadata", () => {
+    if (wanted !== null) audio.currentTime = wanted;
+    wanted = null;
+  });
+  // Sound that has to be decoded first may take longer than one request may.
+  let tries = 0;
+  audio.addEventListener("error", () => {
+    if (++tries > 8) { document.getElementById("audio-problem").hidden = false; return; }
+    wanted ??= Number(seek.value);
+    setTimeout(() => { audio.load(); audio.play().catch(() => {}); }, 2000);
+  });
+  audio.addEventListener("playing", () => { tries = 0; });
+  const toggle = () => {
+    load();
+    if (audio.paused) audio.play().catch(() => {});
+    else audio.pause();
+  };
+  const reflect = () => {
+    button.classList.toggle("playing", !audio.paused);
+    button.setAttribute("aria-label", audio.paused ? button.dataset.play : button.dataset.pause);
+  };
+  for (const name of ["play", "pause", "ended"]) audio.addEventListener(name, reflect);
+  button.addEventListener("click", toggle);
+  seek.addEventListener("input", () => { scrolled = -Infinity; jump(Number(seek.value), !audio.paused); });
+  document.getElementById("speed").addEventListener("change", (event) => {
+    audio.playbackRate = Number(event.target.value);
+  });
+  document.getElementById("channel")?.addEventListener("change", (event) => {
+    const at = audio.currentTime, playing = !audio.paused;
+    audio.src = event.target.value ? `${source}?channel=${event.target.value}` : source;
+    wanted = at;
+    if (playing) audio.play().catch(() => {});
+  });
+
+  // The word that is heard. Turns are found by their times, those of later parts once they are loaded.
+  let turns = [], lit = [];
+  const collect = () => {
+    turns = Array.from(conversation.querySelectorAll(".turn"), (turn) => ({
+      turn, start: Number(turn.dataset.s), end: Number(turn.dataset.e), words: null,
+    }));
+  };
+  const words = (entry) => {
+    entry.words ??= Array.from(entry.turn.querySelectorAll(".w"), (word) => [Number(word.dataset.t), word]);
+    return entry.words;
+  };
+  const last = (list, at, key) => {
+    let low = 0, high = list.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (key(list[middle]) <= at) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1;
+  };
+  const part = (at) => Array.from(conversation.querySelectorAll(".part.later")).find(
+    (one) => Number(one.dataset.s) <= at + 0.5 && at <= Number(one.dataset.e));
+  const need = (at) => {
+    const missing = part(at);
+    if (missing && !missing.dataset.asked) {
+      missing.dataset.asked = "yes";
+      window.htmx.trigger(missing, "need");
+    }
+    return missing;
+  };
+  let scrolled = -Infinity, place = 0, awaited = false; // where the page stands; whether it jumped to a part that is not here yet
+  const show = (at, jumped = false) => {
+    place = at;
+    awaited = jumped && part(at) !== undefined;
+    now.textContent = clock(at);
+    seek.value = at;
+    seek.setAttribute("aria-valuetext", clock(at));
+    need(at);
+    need(at + 60);
+    const found = [];
+    const newest = last(turns, at + 0.02, (one) => one.start);
+    for (let n = newest; n >= 0 && newest - n < 8; n--) {
+      const entry = turns[n];
+      // In a pause the word before it stays lit: nobody has to look for the place.
+      if (entry.end + 0.25 < at && (n < newest || part(at))) continue;
+      const index = last(words(entry), at + 0.02, ([start]) => start);
+      if (index >= 0) found.push([entry.turn, entry.words[index][1]]);
+    }
+    for (const [turn, word] of lit) { turn.classList.remove("current"); word.classList.remove("now"); }
+    for (const [turn, word] of found) { turn.classList.add("current"); word.classList.add("now"); }
+    const changed = found.length && found[0][0] !== lit[0]?.[0];
+    lit = found;
+    if (found.length && follow.checked && (jumped || changed) && performance.now() - scrolled > 2500) {
+      const box = found[0][1].getBoundingClientRect(), top = player.getBoundingClientRect().bottom;
+      const seen = box.top >= top + 8 && box.bottom <= innerHeight - 60;
+      if (!seen && jumped) {
+        const word = found[0][1];
+        word.scrollIntoView({ block: "center" });
+        requestAnimationFrame(() => word.scrollIntoView({ block: "center" })); // parts between were only estimated
+      } else if (!seen) {
+        scrollTo({ top: scrollY + box.top - top - (innerHeight - top) * 0.3, behavior: "smooth" });
+      }
+    }
+  };
+  // Who scrolls by hand is left alone for a moment.
+  for (const name of ["wheel", "touchmove"]) {
+    addEventListener(name, () => { scrolled = performance.now(); }, { passive: true });
+  }
+  collect();
+  conversation.addEventListener("htmx:afterSwap", (event) => {
+    event.target.classList.remove("later");
+    collect();
+    show(place, awaited);
+  });
+  const frame = () => {
+    if (!audio.paused) { show(audio.currentTime); wave?.setTime(audio.currentTime); }
+    requestAnimationFrame(frame);
+  };
+
+  // Every time on the page leads to its second: words, evidence, charts.
+  const to = (at, play) => {
+    scrolled = -Infinity;
+    jump(at, play);
+    wave?.setTime(at);
+  };
+  document.addEventListener("click", (event) => {
+    const target = event.target.closest("[data-t]");
+    if (!target || getSelection()?.toString()) return;
+    event.preventDefault();
+    history.replaceState(null, "", `#t=${target.dataset.t}`);
+    to(Number(target.dataset.t), true);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (event.target.matches("input:not([type=range]):not([type=checkbox]), select, textarea")) return;
+    const turn = event.target.closest(".turn");
+    if (event.key === " " && !event.target.matches("button, a, summary, input")) { event.preventDefault(); toggle(); }
+    else if (event.key === "ArrowLeft" && !event.target.matches("input")) to((audio.currentTime || 0) - 5, !audio.paused);
+    else if (event.key === "ArrowRight" && !event.target.matches("input")) to((audio.currentTime || 0) + 5, !audio.paused);
+    else if (event.key === "Enter" && event.target === turn) to(Number(turn.dataset.s), true);
+  });
+
+  // The waveform: outlines come from the server, so that nothing is decoded here.
+  let wave = null;
+  const draw = async () => {
+    const answer = await fetch(outline, { headers: { Accept: "application/octet-stream" } });
+    if (answer.status === 202) { setTimeout(draw, 1500); return; }
+    const box = document.getElementById("wave");
+    const waits = box.querySelector(".wait");
+    if (!answer.ok) { waits.textContent = "–"; return; }
+    const sides = box.dataset.sides.split(" ");
+    const bytes = new Uint8Array(await answer.arrayBuffer());
+    const size = Math.floor(bytes.length / sides.length);
+    const peaks = sides.map((_, n) => Float32Array.from(bytes.subarray(n * size, (n + 1) * size), (one) => one / 255));
+    waits.remove();
+    const narrow = matchMedia("(max-width: 40rem)").matches;
+    const lane = narrow ? Math.floor(72 / sides.length) : Math.max(30, Math.floor(104 / sides.length));
+    const regions = window.WaveSurfer.Regions.create();
+    wave = window.WaveSurfer.create({
+      container: box,
+      height: lane,
+      peaks,
+      duration: seconds,
+      cspNonce: document.querySelector("meta[name=nonce]").content,
+      cursorColor: color("ink"),
+      cursorWidth: 1,
+      barWidth: 2,
+      barGap: 1,
+      barRadius: 1,
+      normalize: true,
+      interact: true,
+      hideScrollbar: true,
+      splitChannels: sides.map((side) => {
+        const paint = color(side);
+        return { waveColor: faint(paint, 55), progressColor: paint };
+      }),
+      plugins: [regions],
+    });
+    wave.on("interaction", (at) => to(at, !audio.paused));
+    wave.on("ready", () => {
+      for (const mark of box.querySelectorAll("[data-region]")) {
+        const channel = Number(mark.dataset.lane);
+        const start = Number(mark.dataset.s), end = Math.max(Number(mark.dataset.e), start + 0.2);
+        const wide = ((end - start) / seconds) * box.clientWidth > mark.textContent.length * 6 + 8;
+        const region = regions.addRegion({
+          start, end, drag: false, resize: false,
+          channelIdx: channel >= 0 ? channel : undefined,
+          content: wide ? label(mark.textContent) : undefined,
+          color: faint(color("quiet"), 22),
+        });
+        if (region.element) region.element.title = `${mark.textContent}, ${clock(start)}`;
+      }
+      wave.setTime(audio.currentTime || 0);
+    });
+  };
+  const label = (text) => {
+    const made = document.createElement("span");
+    made.textContent = text;
+    Object.assign(made.style, { font: "11px system-ui", color: color("quiet"), padding: "1px 4px", display: "block", whiteSpace: "nowrap" });
+    return made;
+  };
+
+  requestAnimationFrame(frame);
+  draw();
+  const asked = /^#t=([\d.]+)$/.exec(location.hash);
+  if (asked) to(Number(asked[1]), false);
+})();

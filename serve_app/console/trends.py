@@ -1,0 +1,89 @@
+"""Volume, tone and talk ratio by team and week, as charts."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from starlette.responses import Response
+
+from db import directory
+from db.trends import TeamWeek, team_weeks
+from serve_app.console.site import Visit
+
+WEEKS = 12
+WIDTH, HEIGHT, GAP = 480.0, 120.0, 6.0  # of a chart, in its own units
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One piece of a week's column. `kind`: its class; `x`, `y`, `width`, `height` in the chart's units."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    kind: str
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class TeamTrend:
+    """One team's charts. `most`: calls of its fullest week, the height of the chart."""
+
+    name: str
+    weeks: tuple[TeamWeek | None, ...]
+    most: int
+    volume: tuple[Bar, ...]
+    tone: tuple[Bar, ...]
+    talk: tuple[Bar, ...]
+
+
+async def trends(visit: Visit) -> Response:
+    """The last weeks of each team that the viewer may see."""
+    zone = str(getattr(visit.wording.zone, "key", "UTC"))
+    found = await team_weeks(visit.database, visit.reader, zone, WEEKS)
+    names = {one.team_id: one.name for one in await directory.list_teams(visit.database, visit.viewer.workspace_id)}
+    today = datetime.now(visit.wording.zone).date()
+    last = max((one.week for one in found), default=today - timedelta(days=today.weekday()))
+    first = last - timedelta(weeks=WEEKS - 1)
+    mondays = [first + timedelta(weeks=at) for at in range(WEEKS)]
+    teams = [
+        trend(names.get(team, ""), [one for one in found if one.team_id == team], mondays)
+        for team in sorted({one.team_id for one in found}, key=lambda team: names.get(team, ""))
+    ]
+    return visit.page("trends.html", teams=teams, mondays=mondays, width=WIDTH, height=HEIGHT)
+
+
+def trend(name: str, found: Sequence[TeamWeek], mondays: Sequence[date]) -> TeamTrend:
+    """The charts of one team's weeks."""
+    by_week = {one.week: one for one in found}
+    weeks = tuple(by_week.get(monday) for monday in mondays)
+    most = max((one.calls for one in found), default=1)
+    return TeamTrend(
+        name,
+        weeks,
+        most,
+        tuple(_columns(weeks, lambda one: [("volume", one.calls / most, one.calls)])),
+        tuple(_columns(weeks, _tones)),
+        tuple(_columns(weeks, lambda one: [("volume", one.talk_ratio or 0.0, round((one.talk_ratio or 0) * 100))])),
+    )
+
+
+def _tones(week: TeamWeek) -> list[tuple[str, float, int]]:
+    """Shares of the calls whose tone is known, negative ones at the bottom."""
+    known = week.positive + week.neutral + week.negative or 1
+    parts = (("negative", week.negative), ("neutral", week.neutral), ("positive", week.positive))
+    return [(kind, count / known, count) for kind, count in parts]
+
+
+def _columns(
+    weeks: Sequence[TeamWeek | None], parts_of: Callable[[TeamWeek], list[tuple[str, float, int]]]
+) -> Iterator[Bar]:
+    step = WIDTH / len(weeks)
+    for at, week in enumerate(weeks):
+        below = 0.0
+        for kind, share, figure in parts_of(week) if week else ():
+            height = share * HEIGHT
+            x, y = at * step + GAP / 2, HEIGHT - below - height
+            yield Bar(round(x, 1), round(y, 1), round(step - GAP, 1), round(height, 1), kind, str(figure))
+            below += height

@@ -1,0 +1,135 @@
+"""The words of the pages in the viewer's language, and figures and times as they are written there.
+
+The source text is English; `locale/LANGUAGE.po` has another language's (one `msgid`, one `msgstr` each).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import cache, cached_property
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from babel import Locale
+from babel.core import UnknownLocaleError, negotiate_locale
+from babel.dates import format_date, format_datetime, format_time, format_timedelta
+from babel.messages.pofile import read_po
+from babel.numbers import format_decimal, format_percent
+
+FOLDER = Path(__file__).with_name("locale")
+SOURCE = "en"
+
+
+@cache
+def languages() -> tuple[str, ...]:
+    """English, and what there is a catalog for."""
+    return (SOURCE, *sorted(path.stem for path in FOLDER.glob("*.po")))
+
+
+def choose_language(chosen: str | None, accepted: str) -> str:
+    """The language that was chosen, or else the first that the browser accepts (an Accept-Language header)."""
+    if chosen in languages():
+        return str(chosen)
+    wanted = [part.partition(";")[0].strip() for part in accepted.split(",") if part.strip()]
+    try:
+        return negotiate_locale(wanted, list(languages()), sep="-") or SOURCE
+    except (UnknownLocaleError, ValueError):
+        return SOURCE
+
+
+def choose_zone(named: str | None, otherwise: str) -> tzinfo:
+    """The time zone called `named`, or else the other one, or else UTC."""
+    for name in (named, otherwise):
+        try:
+            if name and len(name) < 64:
+                return ZoneInfo(name)
+        except (ValueError, OSError):  # also ZoneInfoNotFoundError, which is a KeyError on some versions
+            continue
+        except KeyError:
+            continue
+    return UTC
+
+
+@cache
+def _catalog(language: str) -> dict[str, str]:
+    if language == SOURCE:
+        return {}
+    with (FOLDER / f"{language}.po").open("rb") as file:
+        return {str(message.id): str(message.string) for message in read_po(file) if message.id and message.string}
+
+
+@dataclass(frozen=True)
+class Wording:
+    """One viewer's language and time zone."""
+
+    language: str
+    zone: tzinfo
+
+    @cached_property
+    def locale(self) -> Locale:
+        return Locale.parse("en_US" if self.language == SOURCE else self.language)
+
+    def say(self, text: str, **facts: object) -> str:
+        """The text in the viewer's language; `{name}` in it is replaced by a fact."""
+        found = _catalog(self.language).get(text, text)
+        return found.format(**facts) if facts else found
+
+    def count(self, number: int, one: str, many: str) -> str:
+        """`one` or `many`, each with `{n}` in it."""
+        return self.say(one if number == 1 else many, n=self.number(number))
+
+    def number(self, value: float, digits: int = 0) -> str:
+        return str(format_decimal(round(value, digits), locale=self.locale))
+
+    def percent(self, share: float) -> str:
+        return str(format_percent(share, locale=self.locale))
+
+    def moment(self, at: datetime, length: str = "medium") -> str:
+        """Date and time on the viewer's clock."""
+        return str(format_datetime(at, length, tzinfo=self.zone, locale=self.locale))
+
+    def start(self, at: datetime) -> str:
+        """Date and time of day on the viewer's clock, to the minute."""
+        day = format_date(at.astimezone(self.zone).date(), "medium", locale=self.locale)
+        return f"{day}, {self.time(at)}"
+
+    def time(self, at: datetime) -> str:
+        return str(format_time(at, "short", tzinfo=self.zone, locale=self.locale))
+
+    def day(self, at: datetime | date) -> str:
+        """A day as people name it: today, yesterday, or with its weekday."""
+        on = at.astimezone(self.zone).date() if isinstance(at, datetime) else at
+        today = datetime.now(self.zone).date()
+        near = {0: "Today", -1: "Yesterday", 1: "Tomorrow"}.get((on - today).days)
+        if near:
+            return self.say(near)
+        pattern = "EEE d MMM" if on.year == today.year else "d MMM y"
+        if self.locale.language == SOURCE:
+            pattern = "EEE, MMM d" if on.year == today.year else "MMM d, y"
+        return str(format_date(on, pattern, locale=self.locale))
+
+    def short_day(self, on: date) -> str:
+        pattern = "MMM d" if self.locale.language == SOURCE else "d. MMM"
+        return str(format_date(on, pattern, locale=self.locale))
+
+    def language_name(self, code: str) -> str:
+        """A language as the viewer calls it; the code of an unknown one."""
+        return str(self.locale.languages.get(code, code)).capitalize()
+
+    def span(self, seconds: float) -> str:
+        """A length in the largest unit that fits, such as "3 minutes"."""
+        return str(format_timedelta(timedelta(seconds=seconds), threshold=1.2, locale=self.locale))
+
+
+def clock(seconds: float | None) -> str:
+    """Seconds as m:ss, or h:mm:ss from an hour on; "–" for none."""
+    if seconds is None:
+        return "–"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def missing(language: str, texts: Iterable[str]) -> list[str]:
+    """Those that a catalog lacks."""
+    return sorted(set(texts) - _catalog(language).keys())

@@ -1,0 +1,82 @@
+"""Results are read over HTTP from the running service, beside the endpoint that took them in."""
+
+import asyncio
+import io
+import json
+import time
+import wave
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import srt
+
+from db import audit, keys
+from db.database import EVERY_WORKSPACE
+from serve_app.cli.file_server import FileServer
+from tests.acceptance.running import Client, RunningService
+from tests.synthetic_calls import synthetic_calls
+
+SHORT = "08_flite_voices_stereo"
+
+
+@asynccontextmanager
+async def reading(service: RunningService, client: Client) -> AsyncIterator[httpx.AsyncClient]:
+    """A reader of the client's workspace, once the API answers."""
+    _, secret = await keys.create(client.database, client.workspace_id, None, ["read"], "reader")
+    base = service.submit_url.removesuffix("/submit") + "/api/v1"
+    headers = {"Authorization": f"Bearer {secret}"}
+    async with httpx.AsyncClient(base_url=base, headers=headers, timeout=60, trust_env=False) as reader:
+        deadline = time.monotonic() + 120
+        while (await reader.get("/calls")).status_code != 200:
+            assert time.monotonic() < deadline, "the read API does not answer"
+            await asyncio.sleep(0.2)
+        yield reader
+
+
+async def test_a_call_is_listed_read_and_heard_over_http(
+    service: RunningService, client: Client, files: FileServer
+) -> None:
+    (sample,) = [one for one in synthetic_calls() if one.name == SHORT]
+    *_, body = sample.submissions(files.add)
+    call_id = body["callId"]
+    async with reading(service, client) as reader:
+        changes = asyncio.create_task(states(reader, call_id))
+        await asyncio.sleep(1.0)
+        await client.accepted(body)
+        assert [line["call"]["callId"] for line in (await reader.get("/calls")).json()["items"]] == [call_id]
+        assert (await asyncio.wait_for(changes, 240))[-1] == "completed"
+        record = (await reader.get(f"/calls/{call_id}")).json()
+        words = [word["text"] for turn in record["transcript"]["turns"] for word in turn["words"]]
+        subtitles = list(srt.parse((await reader.get(f"/calls/{call_id}/transcript.srt")).text))
+        assert " ".join(cue.content.partition(": ")[2] for cue in subtitles) == " ".join(words)
+        stored = await reader.get(f"/calls/{call_id}/audio", headers={"Range": "bytes=0-3"})
+        assert (stored.status_code, stored.content) == (206, b"fLaC")
+        party = await reader.get(f"/calls/{call_id}/audio", params={"channel": "customer"})
+        with wave.open(io.BytesIO(party.content)) as sound:
+            assert abs(sound.getnframes() / 16_000 - record["transcript"]["duration"]) < 0.1
+        longest = max((word.strip(".,?!") for word in words if word.isalpha()), key=len)
+        (line,) = (await reader.get("/calls", params={"text": longest})).json()["items"]
+        assert line["hits"] and line["call"]["callId"] == call_id
+    kept = await audit.list_reads(client.database, EVERY_WORKSPACE, record["call"]["callId"])
+    assert {one.what for one in kept} == {"record", "transcript", "audio", "search"}
+    assert (await client.post({**body, "callId": call_id})).status_code == 202
+
+
+async def states(reader: httpx.AsyncClient, call_id: str) -> list[str]:
+    """The states of a call as the stream tells them, until it has ended. Streams that end are opened again."""
+    seen: list[str] = []
+    last: dict[str, str] = {}
+    while True:
+        async with reader.stream("GET", "/events/stream", headers=last) as stream:
+            assert stream.status_code == 200
+            try:
+                async for line in stream.aiter_lines():
+                    if line.startswith("id: "):
+                        last = {"Last-Event-ID": line.removeprefix("id: ")}
+                    if line.startswith("data: ") and (change := json.loads(line[6:]))["callId"] == call_id:
+                        seen.append(change["state"])
+                        if change["state"] in ("completed", "failed"):
+                            return seen
+            except httpx.RemoteProtocolError:
+                continue

@@ -1,0 +1,178 @@
+"""Files handed in when their disk is full, and more at once than it holds: each is whole, or refused in words."""
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from db import directory, keys
+from db.database import Database
+from pipeline.errors import StorageError
+from pipeline.fetch import handed_in
+from pipeline.fetch.fetcher import FetchOptions
+from pipeline.fetch.handed_in import NoRoom, hand_in, make_private, take
+from pipeline.fetch.storage import flaw_of
+from serve_app.cli.submit import _submit, show
+from tests.integration.test_submit_over_http import served
+from tests.unit.test_fetch import AUDIO
+
+MB = 1 << 20
+DISK, FILE, ROOM = 32 * MB, 3 * MB, 2 * MB
+LIMIT = FetchOptions().max_bytes
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file system of its own, of 32 MB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a small disk")
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", str(place)], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {made.stderr.strip()}")
+    monkeypatch.setattr(handed_in, "ROOM_BYTES", ROOM)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = tmp_path / "call.wav"
+    made.write_bytes((AUDIO * (FILE // len(AUDIO) + 1))[:FILE])
+    return made
+
+
+def fill(disk: Path, leave: int) -> Path:
+    filler = disk / "filler"
+    filler.write_bytes(b"x" * (os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - leave))
+    return filler
+
+
+def test_a_file_for_which_there_is_no_room_is_refused_in_words_and_nothing_of_it_stays(disk: Path, file: Path) -> None:
+    folder = make_private(disk / "handed-in")
+    filler = fill(disk, 2 * FILE + ROOM - MB)
+    with pytest.raises(NoRoom, match=r"takes 8 MB in .* and 7 MB are free\. Free some, or wait"):
+        hand_in(folder, file, uuid4())
+    assert list(folder.iterdir()) == []
+    filler.unlink()
+    assert hand_in(folder, file, uuid4())
+
+
+def test_a_disk_that_fills_up_during_the_copy_leaves_no_half_of_it(
+    disk: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was free when it began is taken by others: PostgreSQL, or a second command."""
+    folder = make_private(disk / "handed-in")
+    fill(disk, MB)
+    monkeypatch.setattr(handed_in, "ROOM_BYTES", -2 * DISK)
+    with pytest.raises(NoRoom):
+        hand_in(folder, file, uuid4())
+    assert list(folder.iterdir()) == []
+
+
+async def test_what_was_accepted_before_the_disk_was_full_waits_and_is_stored_when_there_is_room(
+    disk: Path, file: Path
+) -> None:
+    folder, call_id = make_private(disk / "handed-in"), uuid4()
+    url = hand_in(folder, file, call_id)
+    storage = (disk / "recordings").as_uri()
+    filler = fill(disk, MB)
+    with pytest.raises(StorageError) as full:
+        await take(url, call_id, 0, storage, folder, LIMIT)
+    assert full.value.retryable
+    assert [one.stat().st_size for one in folder.iterdir()] == [FILE], "the copy is whole"
+    assert sum(one.stat().st_size for one in (disk / "recordings").rglob("*") if one.is_file()) == 0
+    filler.unlink()
+    recording = await take(url, call_id, 0, storage, folder, LIMIT)
+    assert flaw_of(recording) is None
+
+
+def test_more_files_at_once_than_the_disk_holds_are_each_whole_or_refused(disk: Path, file: Path) -> None:
+    """Twice what fits, by commands that run at once; each looks at the same free space."""
+    folder = make_private(disk / "handed-in")
+    commands = 2 * DISK // FILE
+    forked = multiprocessing.get_context("fork")
+    answers: Any = forked.Queue()
+    running = [forked.Process(target=_hand_in, args=(folder, file, answers)) for _ in range(commands)]
+    for process in running:
+        process.start()
+    said = [answers.get(timeout=60) for _ in running]
+    for process in running:
+        process.join(60)
+    accepted = [one for one in said if one.startswith("https://")]
+    assert accepted and len(accepted) < commands
+    assert all("MB are free" in one for one in said if one not in accepted), said
+    assert [one.stat().st_size for one in folder.iterdir()] == [FILE] * len(accepted)
+
+
+def _hand_in(folder: Path, file: Path, answers: Any) -> None:
+    try:
+        answers.put(hand_in(folder, file, uuid4()))
+    except NoRoom as error:
+        answers.put(str(error))
+
+
+def test_a_large_file_does_not_lie_in_memory(tmp_path: Path) -> None:
+    large = tmp_path / "day.wav"
+    with large.open("wb") as made:
+        made.truncate(128 * MB)
+    forked = multiprocessing.get_context("fork")
+    answers: Any = forked.Queue()
+    process = forked.Process(target=_measured, args=(make_private(tmp_path / "handed-in"), large, answers))
+    process.start()
+    grown = answers.get(timeout=120)
+    process.join(60)
+    assert grown < 32 * MB
+
+
+def _measured(folder: Path, file: Path, answers: Any) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    hand_in(folder, file, uuid4())
+    answers.put((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+
+
+async def test_of_many_files_in_one_command_those_that_fit_are_accepted_and_the_others_refused(
+    disk: Path, file: Path, database: Database, postgres_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = (await directory.create_workspace(database, "Acme")).workspace_id
+    team = (await directory.create_team(database, workspace, "Sales")).team_id
+    _, key = await keys.create(database, workspace, team, {"submit"}, "this machine")
+    folder = make_private(disk / "handed-in")
+    call = {"from": "+1", "to": "+2", "startTime": "2026-11-20T09:30:00+00:00", "recordingUrl": file}
+    many = [(f"{number}.wav", {**call, "callId": str(uuid4())}) for number in range(2 * DISK // FILE)]
+    with served(postgres_url) as url:
+        sent = await asyncio.to_thread(_submit, url, key, many, folder)
+        wrong = [("wrong.wav", {**call, "callId": str(uuid4()), "from": ""})]
+        for one in folder.iterdir():
+            one.unlink()
+        (refused,) = await asyncio.to_thread(_submit, url, key, wrong, folder)
+        assert refused.problem and refused.problem.status == 400 and not list(folder.iterdir())
+        again = await asyncio.to_thread(_submit, url, key, many[-1:], folder)
+    accepted = [one for one in sent if one.reply]
+    assert [one.name for one in accepted] == [name for name, _ in many[: len(accepted)]]
+    assert 0 < len(accepted) < len(many)
+    assert {one.problem.status for one in sent if one.problem} == {507}
+    assert again[0].reply, "what was refused can be submitted when there is room"
+    show(sent[-1:])
+    assert "No room for the file" in capsys.readouterr().err
+
+
+async def test_without_a_service_nothing_stays_behind(tmp_path: Path, file: Path) -> None:
+    folder = make_private(tmp_path / "handed-in")
+    body = {"callId": str(UUID(int=1)), "recordingUrl": file}
+    with contextlib.suppress(Exception):
+        await asyncio.to_thread(_submit, "http://127.0.0.1:9", "sb_x", [("call.wav", body)], folder)
+    assert list(folder.iterdir()) == []

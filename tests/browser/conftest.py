@@ -1,0 +1,94 @@
+"""Debian's Chromium in front of the whole service, with the synthetic calls worked on."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+
+from db import console_sessions, keys
+from tests.acceptance.conftest import files, service, state_folder  # noqa: F401 (fixtures)
+from tests.acceptance.running import Client, RunningService
+from tests.synthetic_calls import synthetic_calls
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+
+
+@dataclass
+class Console:
+    """The console of a workspace with completed calls. `calls`: their ids by the names of the samples."""
+
+    url: str
+    client: Client
+    calls: dict[str, str] = field(default_factory=dict)
+
+    async def link(self) -> str:
+        """A link that opens it once."""
+        secret, _ = await console_sessions.issue_link(self.client.database, self.client.workspace_id, None, "test")
+        return f"{self.url}/sign-in#link={secret}"
+
+    async def key(self) -> str:
+        _, secret = await keys.create(self.client.database, self.client.workspace_id, None, ["read"], "test")
+        return secret
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def console(service: RunningService, files: object) -> AsyncIterator[Console]:  # noqa: F811
+    client = await Client.of(service, "Acme")
+    made = Console(str(service.ready["consoleUrl"]), client)
+    for sample in synthetic_calls():
+        for body in sample.submissions(files.add):  # type: ignore[attr-defined]
+            await client.accepted(body)
+        made.calls[sample.name] = body["callId"]
+    await client.ended(made.calls.values(), 240)
+    yield made
+    await client.close()
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def chromium() -> AsyncIterator[Browser]:
+    if CHROMIUM is None:
+        pytest.fail("Chromium is not installed: apt-get install chromium, or set CHROMIUM.")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@dataclass
+class Watched:
+    """A page, and what went wrong on it."""
+
+    page: Page
+    faults: list[str] = field(default_factory=list)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def context(chromium: Browser) -> AsyncIterator[BrowserContext]:
+    made = await chromium.new_context(
+        viewport={"width": 1360, "height": 900}, locale="en-US", timezone_id="Europe/Berlin"
+    )
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def watched(context: BrowserContext, console: Console) -> AsyncIterator[Watched]:
+    """A page that is signed in; whatever its console complains of fails the test."""
+    page = await context.new_page()
+    found = Watched(page)
+    page.on("console", lambda one: found.faults.append(one.text) if one.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: found.faults.append(str(error)))
+    page.on("response", lambda one: found.faults.append(f"{one.status} {one.url}") if one.status >= 500 else None)
+    await page.goto(await console.link())
+    await page.wait_for_url("**/calls")
+    yield found
+    assert found.faults == []
+
+
+@pytest.fixture
+def page(watched: Watched) -> Iterator[Page]:
+    yield watched.page

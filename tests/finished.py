@@ -1,0 +1,107 @@
+"""Calls that are there to be read: submitted, claimed and completed as the service does it, with words of our own."""
+
+from dataclasses import asdict, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+
+from db import calls, jobs
+from db.database import EVERY_WORKSPACE
+from pipeline.domain.call import Sender
+from pipeline.domain.insight import Evidence, Finding, Task
+from pipeline.domain.speech import Layout, LayoutKind, Transcript
+from tests.postgres import World
+from tests.unit.calls_by_hand import speakers, turn
+
+START = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
+LAYOUT = Layout(LayoutKind.STEREO, 2, 2, 1.0, {}, "by hand")
+TALK = (
+    ("rep", "Good morning, Acme service desk, this is Ana."),
+    ("customer", "Hello Ana, my invoice is wrong, the amount is too high."),
+    ("rep", "I am sorry. I will send you a corrected invoice tomorrow."),
+)
+
+
+def transcript(*talk: tuple[str, str], language: str = "en") -> Transcript:
+    turns = tuple(turn(at, who, at * 3.5, at * 3.5 + 3, text, language) for at, (who, text) in enumerate(talk))
+    labels = dict.fromkeys(who for who, _ in talk)
+    return Transcript(language, 0.99, len(talk) * 3.5, speakers(*labels), turns, LAYOUT, "by hand")
+
+
+def task(title: str, due: date | None = None, owner: str = "rep") -> Task:
+    return Task(title, owner, "commitment", Evidence(0, 0.0, 3.0, title), 0.9, due_date=due)
+
+
+def findings(
+    tone: str | None = None,
+    tasks: tuple[Task, ...] = (),
+    heard: dict[str, str] | None = None,
+    agent: UUID | None = None,
+) -> list[Finding]:
+    found = [Finding("summary", 1, {"text": "They talked."})]
+    if agent is not None:
+        found.append(
+            Finding("agent", 1, {"user_id": str(agent), "name": "Ana", "spoken_name": None, "source": "voice"})
+        )
+    if tone is not None:
+        found.append(Finding("tone", 1, {"overall": {"label": tone, "score": 0.0}}))
+    if heard is not None:
+        facts = {field: {"value": value} for field, value in heard.items() if field != "number"}
+        found.append(Finding("contacts", 1, {"match": "new", "number": heard.get("number"), "heard": facts}))
+    found.append(Finding("tasks", 1, {"tasks": [asdict(one) for one in tasks]}))
+    return found
+
+
+async def finished(
+    world: World,
+    *talk: tuple[str, str],
+    sender: Sender | None = None,
+    minutes: float = 0.0,
+    language: str = "en",
+    found: list[Finding] | None = None,
+    **fields: Any,
+) -> UUID:
+    """A completed call that started `minutes` after `START`; returns its call id."""
+    call_id = fields.pop("call_id", None) or uuid4()
+    plain = {
+        "call_id": call_id,
+        "start_time": START + timedelta(minutes=minutes),
+        "recording_url": "https://s.example/a",
+    }
+    await world.submit(sender, **(plain | fields))
+    lease = await claimed(world, call_id)
+    said = transcript(*(talk or TALK), language=language)
+    assert await calls.complete(world.database, lease, said, found or findings(), None, []) is None
+    return call_id
+
+
+async def claimed(world: World, call_id: UUID) -> jobs.Lease:
+    """The lease of one call's job."""
+    for lease in await world.claim(50):
+        if lease.call.call_id == call_id:
+            return lease
+    raise AssertionError(f"no job of {call_id} was there to be claimed")
+
+
+async def received(world: World, minutes: float = 0.0, sender: Sender | None = None, **fields: Any) -> UUID:
+    """A call that has only started."""
+    call_id = uuid4()
+    await world.submit(sender, **({"call_id": call_id, "start_time": START + timedelta(minutes=minutes)} | fields))
+    return call_id
+
+
+async def mark_done(world: World, title: str) -> None:
+    """Tick a task off."""
+    async with world.database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(
+            sa.text(
+                "INSERT INTO task_marks (call_pk, task_id, done_by)"
+                " SELECT call_pk, task_id(call_pk, title, evidence), 'a person' FROM tasks WHERE title = :title"
+            ),
+            {"title": title},
+        )
+
+
+__all__ = ["findings", "finished", "mark_done", "received", "replace", "task", "transcript"]

@@ -1,0 +1,584 @@
+"""The read API over HTTP with PostgreSQL behind it: what a program sees, and what it never sees."""
+
+import csv
+import html
+import io
+import json
+import os
+import struct
+import subprocess
+import threading
+import wave
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import jsonschema
+import numpy as np
+import pytest
+import pytest_asyncio
+import schemathesis
+import srt
+import webvtt
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from db import audit, directory, keys
+from db.call_list import CallFilter
+from db.database import EVERY_WORKSPACE, Reader
+from db.reading import Place
+from db.task_list import TaskFilter
+from serve_app.api import openapi
+from serve_app.api.app import ROUTES, Route
+from serve_app.api.options import ApiOptions
+from tests.finished import START, findings, finished, received, task
+from tests.postgres import World, new_world
+from tests.reading_api import UNLIMITED, served
+
+PROBLEM = "application/problem+json"
+
+
+@dataclass
+class Api:
+    """A running API and a world behind it, with keys that may read."""
+
+    base: str
+    world: World
+    wide: str
+    team: str
+    other_team: str
+    client: httpx.Client
+
+    def get(self, path: str, key: str | None = None, **parameters: Any) -> httpx.Response:
+        headers = parameters.pop("headers", {}) | {"Authorization": f"Bearer {key or self.wide}"}
+        return self.client.get(f"{self.base}{path}", params=parameters, headers=headers)
+
+    def ids(self, path: str = "/calls", key: str | None = None, **parameters: Any) -> list[str]:
+        answer = self.get(path, key, **parameters)
+        assert answer.status_code == 200, answer.text
+        return [line["call"]["callId"] for line in answer.json()["items"]]
+
+
+async def reading_key(world: World, team_id: UUID | None = None, **more: Any) -> str:
+    _, secret = await keys.create(world.database, world.workspace_id, team_id, ["read"], "reader", **more)
+    return secret
+
+
+@pytest.fixture
+def base(postgres_url: str) -> Iterator[str]:
+    with served(postgres_url) as url:
+        yield url
+
+
+@pytest_asyncio.fixture
+async def api(base: str, world: World) -> AsyncIterator[Api]:
+    secrets = [await reading_key(world, team) for team in (None, world.team_id, world.other_team_id)]
+    with httpx.Client(timeout=20) as client:
+        yield Api(base, world, *secrets, client)
+
+
+def path_of(route: Route, call_id: UUID) -> str:
+    return route.path.replace("{call_id:uuid}", str(call_id))
+
+
+def store(folder: Path, seconds: float = 2.0, channels: int = 2) -> Path:
+    """A stored recording: 200 Hz on the first channel, 800 Hz on the second, 8 kHz."""
+    path = folder / f"{uuid4().hex}.wav"
+    at = np.arange(int(8000 * seconds)) / 8000
+    tones = [np.sin(2 * np.pi * hertz * at) * 12_000 for hertz in (200, 800)[:channels]]
+    with wave.open(str(path), "wb") as file:
+        file.setparams((channels, 2, 8000, 0, "NONE", "none"))
+        file.writeframes(np.stack(tones, axis=1).astype("<i2").tobytes())
+    return path
+
+
+async def with_sound(world: World, path: Path, **more: Any) -> UUID:
+    call_id = await finished(world, **more)
+    await world.execute(
+        "INSERT INTO recordings (call_pk, job_id, channel, uri, sha256, size_bytes)"
+        " SELECT id, job_id, 0, :uri, :sha, :size FROM calls WHERE call_id = :call",
+        uri=path.as_uri(),
+        sha=uuid4().hex * 2,
+        size=path.stat().st_size,
+        call=call_id,
+    )
+    return call_id
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+async def test_no_route_answers_without_a_key_that_may_read(api: Api, route: Route) -> None:
+    """Missing, made up, of another scope, expired, revoked: and the routes are those of the application."""
+    world = api.world
+    path = path_of(route, await finished(world))
+    _, submits = await keys.create(world.database, world.workspace_id, None, ["submit"], "pbx")
+    expired = await reading_key(world, expires=timedelta(seconds=-1))
+    revoked = await reading_key(world)
+    (shown,) = [key for key in await keys.list_keys(world.database) if key.prefix == revoked[: keys.PREFIX_LENGTH]]
+    assert api.get("/calls", revoked).status_code == 200
+    assert await keys.revoke(world.database, shown.key_id)
+    assert api.client.get(api.base + path).status_code == 401
+    for key, status in ((submits, 403), (expired, 401), (revoked, 401), ("sb_" + "x" * 49, 401), ("nonsense", 401)):
+        answer = api.get(path, key)
+        assert (answer.status_code, answer.headers["content-type"]) == (status, PROBLEM), key
+        assert answer.json()["detail"]
+    assert api.client.post(api.base + path).status_code == 405
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+async def test_no_route_shows_anything_of_another_team_or_workspace(
+    api: Api, route: Route, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything of the others holds a word that must not occur in any answer."""
+    monkeypatch.setattr(ApiOptions, "STREAM_SECONDS", 0.5)
+    umbrella, empty = await new_world(api.world.database), await new_world(api.world.database)
+    others = [
+        (api.world, api.world.other_scoped, api.team),
+        (umbrella, umbrella.scoped, await reading_key(empty)),
+        (umbrella, umbrella.scoped, api.team),
+    ]
+    for world, sender, key in others:
+        heard = {"name": "Secretperson", "number": "+4917612345"}
+        found = findings("negative", (task("Secrettask", date(2026, 11, 9)),), heard)
+        hidden = await with_sound(world, store(tmp_path), sender=sender, found=found)
+        team = await directory.create_team(world.database, world.workspace_id, "Secretteam")
+        await directory.add_member(world.database, world.workspace_id, "Secretmember", team_id=team.team_id)
+        since = {"since": START.isoformat()} if route.name == "streamChanges" else {}
+        assert api.get(path_of(route, hidden), await reading_key(world), **since).status_code == 200
+        if "call_id" in route.path:
+            answer = api.get(path_of(route, hidden), key)
+            assert (answer.status_code, answer.json()["type"]) == (404, "urn:switchboard:problem:no-such-call")
+            unknown = api.get(path_of(route, uuid4()), key)
+            assert answer.content == unknown.content, "nothing says whether it is there"
+            continue
+        for parameters in ({}, {"text": "invoice"}, {"name": "Secretperson"}, {"teamId": str(team.team_id)}):
+            some = {name: value for name, value in parameters.items() if name in _names(route)}
+            answer = api.get(path_of(route, hidden), key, **some, **since)
+            assert answer.status_code == 200
+            assert "Secret" not in answer.text and str(hidden) not in answer.text
+
+
+def _names(route: Route) -> list[str]:
+    return [str(field.alias) for field in route.query.model_fields.values()]
+
+
+async def test_a_call_with_all_that_is_known_of_it(api: Api) -> None:
+    call_id = await finished(api.world, found=findings("positive", (task("Send the offer"),)))
+    answer = api.get(f"/calls/{call_id}")
+    record = answer.json()
+    assert (record["call"]["callId"], record["call"]["state"]) == (str(call_id), "completed")
+    assert record["transcript"]["turns"][1]["words"][3]["text"] == "invoice"
+    assert [one["title"] for one in record["tasks"]] == ["Send the offer"]
+    assert answer.headers["cache-control"] == "private, no-cache"
+    schema = {**openapi.document(), "$ref": "#/components/schemas/CallRecord"}
+    jsonschema.Draft202012Validator(schema).validate(record)
+    moments = api.get(f"/calls/{call_id}/events").json()["items"]
+    assert {"submitted", "process queued", "completed"} <= {one["what"] for one in moments}
+    assert [one["at"] for one in moments] == sorted(one["at"] for one in moments)
+
+
+async def test_an_etag_spares_what_the_reader_has(api: Api) -> None:
+    call_id = await received(api.world)
+    first = api.get(f"/calls/{call_id}")
+    tag = first.headers["etag"]
+    for told in (tag, f'W/{tag}, "other"', "*"):
+        again = api.get(f"/calls/{call_id}", headers={"If-None-Match": told})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    listed = api.get("/calls").headers["etag"]
+    assert api.get("/calls", headers={"If-None-Match": listed}).status_code == 304
+    await api.world.submit(call_id=call_id, duration=60)
+    assert api.get("/calls", headers={"If-None-Match": listed}).status_code == 200
+    assert api.get(f"/calls/{call_id}", headers={"If-None-Match": tag}).status_code == 200
+
+
+async def test_a_cursor_that_somebody_made_is_refused(api: Api) -> None:
+    await received(api.world)
+    made = {
+        "/calls": [
+            (START.isoformat(), str(uuid4())),
+            ("2026-11-20", 1),
+            (START.isoformat(), -1),
+            ("0001-01-01T00:00+14:00", 2**63),
+        ],
+        "/tasks": [("soon", 1), ("2026-11-20", "x"), ("infinity", str(uuid4()))],
+        "/contacts": [("a", 1), ("a", "x")],
+    }
+    of = {"/calls": CallFilter(), "/tasks": TaskFilter(), "/contacts": ("contacts", None)}
+    for path, places in made.items():
+        for key, row in places:
+            answer = api.get(path, cursor=Place(key, row).encode(of[path]))
+            assert answer.status_code == 400, (path, key, row)
+    fits = Place("0001-01-01T00:00:00+14:00", 5).encode(CallFilter())
+    assert api.get("/calls", cursor=fits).json()["items"] == []
+    assert api.get("/contacts", cursor=Place("a\x00", str(uuid4())).encode(("contacts", None))).status_code == 200
+
+
+async def test_the_head_of_an_answer_may_be_asked_for_alone(api: Api, tmp_path: Path) -> None:
+    call_id = await with_sound(api.world, store(tmp_path))
+    headers = {"Authorization": f"Bearer {api.wide}"}
+    for path in ("/calls", f"/calls/{call_id}/audio", "/export", "/events/stream"):
+        head = api.client.head(api.base + path, headers=headers)
+        assert (head.status_code, head.content) == (200, b""), path
+        assert head.headers["x-content-type-options"] == "nosniff"
+    whole = api.get(f"/calls/{call_id}/audio")
+    head = api.client.head(f"{api.base}/calls/{call_id}/audio", headers=headers)
+    assert head.headers["content-length"] == str(len(whole.content))
+
+
+async def test_pages_and_filters_over_http(api: Api) -> None:
+    made = [await received(api.world, minutes=at, outgoing=at % 2 == 0) for at in range(5)]
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = api.get("/calls", limit=2, **cursor).json()
+        seen += [line["call"]["callId"] for line in page["items"]]
+        await received(api.world, minutes=90)
+        if page["next"] is None:
+            break
+        cursor = {"cursor": page["next"]}
+    assert seen == [str(one) for one in reversed(made)]
+    assert api.ids(outgoing="false", startedBefore=(START + timedelta(minutes=60)).isoformat()) == [
+        str(made[3]),
+        str(made[1]),
+    ]
+    as_of = api.get("/calls").json()["asOf"]
+    await api.world.submit(call_id=made[0], duration=5)
+    assert str(made[0]) in api.ids(updatedAfter=as_of)
+
+
+async def test_a_search_says_the_words_and_their_second(api: Api) -> None:
+    call_id = await finished(api.world)
+    (line,) = api.get("/calls", text="invoices").json()["items"]
+    assert line["call"]["callId"] == str(call_id)
+    assert {hit["words"] for hit in line["hits"]} == {"invoice"}
+    assert line["hits"][0]["start"] == pytest.approx(3.5 + 3 * 3 / 11)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "pointer"),
+    [
+        ({"limit": "0"}, "/limit"),
+        ({"limit": "201"}, "/limit"),
+        ({"state": "lost"}, "/state"),
+        ({"startedFrom": "yesterday"}, "/startedFrom"),
+        ({"startedFrom": "2026-11-20T09:30:00"}, "/startedFrom"),
+        ({"teamId": "x"}, "/teamId"),
+        ({"cursor": "x"}, "/cursor"),
+        ({"colour": "blue"}, ""),
+        ({"limit": ["1", "2"]}, "/limit"),
+        ({"text": ""}, "/text"),
+    ],
+)
+async def test_what_is_wrong_with_the_parameters_is_said(api: Api, parameters: dict[str, Any], pointer: str) -> None:
+    answer = api.get("/calls", **parameters)
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:switchboard:problem:invalid-query")
+    assert pointer in [one["pointer"] for one in answer.json()["errors"]]
+
+
+async def test_subtitles_read_by_other_libraries_are_the_transcript(api: Api) -> None:
+    talk = (("rep", "Is 3 < 4 & 5 > 4? --> yes"), ("customer", " ".join(f"word{at}" for at in range(60))))
+    call_id = await finished(api.world, *talk)
+    turns = api.get(f"/calls/{call_id}/transcript.json").json()["turns"]
+    words = [word for turn in turns for word in turn["words"]]
+    subrip = list(srt.parse(api.get(f"/calls/{call_id}/transcript.srt").text, ignore_errors=False))
+    spoken = [cue.content.partition(": ") for cue in subrip]
+    assert " ".join(said for _, _, said in spoken) == " ".join(word["text"] for word in words)
+    assert spoken[0][0] == "rep" and {who for who, _, _ in spoken[1:]} == {"customer"}
+    assert subrip[0].start.total_seconds() == pytest.approx(words[0]["start"], abs=0.001)
+    assert subrip[-1].end.total_seconds() == pytest.approx(words[-1]["end"], abs=0.001)
+    captions = webvtt.from_string(api.get(f"/calls/{call_id}/transcript.vtt").text)
+    said = html.unescape(" ".join(caption.text for caption in captions))  # the library leaves &lt; as it is
+    assert said.split() == " ".join(word["text"] for word in words).split()
+    assert captions[0].voice == "rep"
+    assert [caption.end.replace(".", ",") for caption in captions] == [
+        srt.timedelta_to_srt_timestamp(cue.end) for cue in subrip
+    ]
+    text = api.get(f"/calls/{call_id}/transcript.txt")
+    assert text.text.splitlines()[0] == "[00:00:00] rep: Is 3 < 4 & 5 > 4? --> yes"
+    waiting = await received(api.world)
+    assert api.get(f"/calls/{waiting}/transcript.srt").json()["type"] == "urn:switchboard:problem:not-there-yet"
+
+
+async def test_ranges_of_the_stored_recording(api: Api, tmp_path: Path) -> None:
+    path = store(tmp_path)
+    call_id = await with_sound(api.world, path)
+    whole = path.read_bytes()
+    full = api.get(f"/calls/{call_id}/audio")
+    assert (full.content, full.headers["content-type"]) == (whole, "audio/wav")
+    assert full.headers["x-content-type-options"] == "nosniff" and "sandbox" in full.headers["content-security-policy"]
+    size = len(whole)
+    expected = {
+        "bytes=0-99": (206, whole[:100]),
+        "bytes=100-": (206, whole[100:]),
+        "bytes=-10": (206, whole[-10:]),
+        f"bytes={size - 1}-{size + 99}": (206, whole[-1:]),
+        "bytes=5-2": (200, whole),
+        "bytes=0-1,4-5": (200, whole),
+        "lines=1-2": (200, whole),
+        "bytes=-": (200, whole),
+    }
+    for asked, (status, content) in expected.items():
+        part = api.get(f"/calls/{call_id}/audio", headers={"Range": asked})
+        assert (part.status_code, part.content) == (status, content), asked
+    beyond = api.get(f"/calls/{call_id}/audio", headers={"Range": f"bytes={size}-"})
+    assert (beyond.status_code, beyond.headers["content-range"]) == (416, f"bytes */{size}")
+    tag = full.headers["etag"]
+    assert api.get(f"/calls/{call_id}/audio", headers={"If-None-Match": tag}).status_code == 304
+    changed = api.get(f"/calls/{call_id}/audio", headers={"Range": "bytes=0-9", "If-Range": '"another"'})
+    assert changed.status_code == 200
+    same = api.get(f"/calls/{call_id}/audio", headers={"Range": "bytes=0-9", "If-Range": tag})
+    assert (same.status_code, same.headers["content-range"]) == (206, f"bytes 0-9/{size}")
+
+
+async def test_each_party_is_heard_by_itself_and_both_mixed(api: Api, tmp_path: Path) -> None:
+    call_id = await with_sound(api.world, store(tmp_path))
+    heard = {
+        channel: _tones(api.get(f"/calls/{call_id}/audio", channel=channel)) for channel in ("rep", "customer", "mixed")
+    }
+    assert heard == {"rep": {200}, "customer": {800}, "mixed": {200, 800}}
+    part = api.get(f"/calls/{call_id}/audio", channel="rep", headers={"Range": "bytes=0-3"})
+    assert (part.status_code, part.content) == (206, b"RIFF")
+
+
+def _tones(answer: httpx.Response) -> set[int]:
+    """Which of the two tones a mono WAV of 16 kHz holds."""
+    assert answer.status_code == 200, answer.text
+    with wave.open(io.BytesIO(answer.content)) as file:
+        assert (file.getnchannels(), file.getframerate()) == (1, 16_000)
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(float)
+    assert len(samples) == pytest.approx(32_000, abs=800)
+    spectrum = np.abs(np.fft.rfft(samples[:32_000]))
+    frequencies = np.fft.rfftfreq(len(samples[:32_000]), 1 / 16_000)
+    levels = {hertz: spectrum[np.abs(frequencies - hertz) < 5].max() for hertz in (200, 800)}
+    return {hertz for hertz, level in levels.items() if level > 0.1 * max(levels.values())}
+
+
+async def test_two_files_are_laid_where_each_leg_began(api: Api, tmp_path: Path) -> None:
+    call_id = await with_sound(api.world, store(tmp_path, channels=1))
+    row = (
+        "SELECT id, job_id, 1, uri, 'cd', size_bytes FROM calls JOIN recordings r USING (job_id) WHERE call_id = :call"
+    )
+    await api.world.execute(
+        f"INSERT INTO recordings (call_pk, job_id, channel, uri, sha256, size_bytes) {row}", call=call_id
+    )
+    layout = {"kind": "two_files", "starts": [0.0, 1.0], "swapped": False}
+    await api.world.execute(
+        "UPDATE transcripts"
+        " SET content = jsonb_set(content, '{layout}', content -> 'layout' || CAST(:layout AS jsonb))",
+        layout=json.dumps(layout),
+    )
+    assert api.get(f"/calls/{call_id}/audio", channel="original").status_code == 404
+    with wave.open(io.BytesIO(api.get(f"/calls/{call_id}/audio").content)) as mixed:
+        assert mixed.getnframes() / 16_000 == pytest.approx(3.0, abs=0.05)
+    with wave.open(io.BytesIO(api.get(f"/calls/{call_id}/audio", channel="customer").content)) as late:
+        samples = np.frombuffer(late.readframes(late.getnframes()), "<i2")
+    assert np.abs(samples[:15_000]).max() == 0 and np.abs(samples[17_000:]).max() > 1000
+
+
+async def test_a_recording_that_is_no_sound_or_is_gone_is_no_fault_of_the_reader(api: Api, tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    page.write_bytes(b"<html><script>alert(1)</script>" + struct.pack("<40x"))
+    call_id = await with_sound(api.world, page)
+    shown = api.get(f"/calls/{call_id}/audio")
+    assert (shown.status_code, shown.headers["content-type"]) == (200, "application/octet-stream")
+    refused = api.get(f"/calls/{call_id}/audio", channel="mixed")
+    assert (refused.status_code, refused.json()["type"]) == (404, "urn:switchboard:problem:not-there-yet")
+    page.unlink()
+    assert api.get(f"/calls/{call_id}/audio").status_code == 503
+    assert api.get(f"/calls/{await received(api.world)}/audio").status_code == 404
+
+
+async def test_every_read_of_words_or_sound_is_kept(api: Api, tmp_path: Path) -> None:
+    call_id = await with_sound(api.world, store(tmp_path))
+    for path, parameters in (
+        ("", {}),
+        ("/transcript.json", {}),
+        ("/transcript.srt", {}),
+        ("/audio", {}),
+        ("/audio", {"channel": "mixed"}),
+    ):
+        assert api.get(f"/calls/{call_id}{path}", api.team, **parameters).status_code == 200
+    api.get("/export", include="transcript")
+    api.get("/calls", text="invoice")
+    api.get("/calls")  # no words of the call
+    kept = await audit.list_reads(api.world.database, Reader(api.world.workspace_id), call_id)
+    assert [(one.what, one.detail) for one in reversed(kept)] == [
+        ("record", ""),
+        ("transcript", "json"),
+        ("transcript", "srt"),
+        ("audio", "original"),
+        ("audio", "mixed"),
+        ("export", "transcript"),
+        ("search", ""),
+    ]
+    assert len({one.key_id for one in kept}) == 2 and all(one.request_id for one in kept)
+    other = await received(api.world)
+    assert api.get(f"/calls/{other}").status_code == 200
+    assert await audit.list_reads(api.world.database, EVERY_WORKSPACE, other) == []
+
+
+async def test_tasks_contacts_members_and_the_queue(api: Api) -> None:
+    await finished(
+        api.world, found=findings(tasks=(task("Pay", date(2026, 11, 9)),), heard={"name": "Eve", "number": "+4930"})
+    )
+    await directory.add_member(api.world.database, api.world.workspace_id, "Ana", team_id=api.world.team_id)
+    (one,) = api.get("/tasks", done="false", owner="rep").json()["items"]
+    assert (one["title"], one["dueDate"], one["doneAt"]) == ("Pay", "2026-11-09", None)
+    assert api.get("/tasks", dueBefore="2026-11-09").json()["items"] == []
+    assert [c["name"] for c in api.get("/contacts", text="ev").json()["items"]] == ["Eve"]
+    assert [m["name"] for m in api.get("/members").json()["items"]] == ["Ana"]
+    assert [q["team"] for q in api.get("/queue", api.team).json()["items"]] == ["Sales"]
+
+
+async def test_an_export_holds_every_call_once(api: Api) -> None:
+    made = [await received(api.world, minutes=at) for at in range(230)]
+    spoken = await finished(
+        api.world, ("rep", "=1+1"), minutes=500, found=findings(heard={"name": "=cmd()", "number": "+4930123456"})
+    )
+    lines = [json.loads(line) for line in api.get("/export", include="transcript").text.splitlines()]
+    assert [line["call"]["callId"] for line in lines] == [str(one) for one in (spoken, *reversed(made))]
+    assert lines[0]["transcript"]["turns"][0]["speaker"] == "rep" and lines[1]["transcript"] is None
+    answer = api.get("/export", format="csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["callId"] for row in rows] == [line["call"]["callId"] for line in lines]
+    assert (rows[0]["contact"], rows[0]["fromNumber"], rows[0]["state"]) == ("'=cmd()", "+49301234567", "completed")
+    assert len(api.get("/export", state="completed").text.splitlines()) == 1
+    assert api.get("/export", format="parquet").status_code == 400
+
+
+async def test_changes_arrive_without_asking(api: Api) -> None:
+    seen: list[dict[str, Any]] = []
+    connected, enough = threading.Event(), threading.Event()
+
+    def listen() -> None:
+        headers = {"Authorization": f"Bearer {api.team}"}
+        with (
+            httpx.Client(timeout=30) as client,
+            client.stream("GET", f"{api.base}/events/stream", headers=headers) as stream,
+        ):
+            for line in stream.iter_lines():
+                connected.set()
+                if line.startswith("data: "):
+                    seen.append(json.loads(line.removeprefix("data: ")))
+                    if len(seen) == 3:
+                        enough.set()
+                        return
+
+    listening = threading.Thread(target=listen)
+    listening.start()
+    assert connected.wait(10)
+    await received(api.world, sender=api.world.other_scoped)  # of another team
+    call_id = await received(api.world)
+    while not seen:
+        await api.world.rows("SELECT pg_sleep(0.1)")
+    await api.world.submit(call_id=call_id, recording_url="https://s.example/a")
+    while len(seen) < 2:
+        await api.world.rows("SELECT pg_sleep(0.1)")
+    await finished(api.world, call_id=call_id, recording_url="https://s.example/a")
+    assert enough.wait(20)
+    listening.join(10)
+    assert {one["callId"] for one in seen} == {str(call_id)}
+    assert [one["state"] for one in seen] == ["received", "transcribing", "completed"]
+
+
+async def test_a_stream_is_resumed_where_it_ended_and_closed_for_a_revoked_key(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serve_app.api.stream.KEY_SECONDS", 0.5)
+    call_id = await received(api.world)
+    (row,) = await api.world.rows("SELECT updated_at FROM calls")
+    secret = await reading_key(api.world)
+    headers = {"Authorization": f"Bearer {secret}", "Last-Event-ID": row["updated_at"].isoformat()}
+    with api.client.stream("GET", f"{api.base}/events/stream", headers=headers) as stream:
+        lines = stream.iter_lines()
+        assert next(line for line in lines if line.startswith("data: ")).find(str(call_id)) > 0
+        (key,) = [one for one in await keys.list_keys(api.world.database) if one.prefix == secret[: keys.PREFIX_LENGTH]]
+        await keys.revoke(api.world.database, key.key_id)
+        assert not [line for line in lines if line.startswith("data: ")]  # it ends
+    bad = api.get("/events/stream", headers={"Last-Event-ID": "7"})
+    assert bad.status_code == 400
+
+
+async def test_a_key_has_its_rate_and_a_slow_query_its_end(postgres_url: str, world: World) -> None:
+    secret = await reading_key(world)
+    headers = {"Authorization": f"Bearer {secret}"}
+    with served(postgres_url, ApiOptions(per_minute=60, burst=2)) as url, httpx.Client(headers=headers) as client:
+        answers = [client.get(f"{url}/queue") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert int(answers[2].headers["retry-after"]) >= 1 and "RateLimit" in answers[2].headers
+    with (
+        served(postgres_url, ApiOptions(query_seconds=0.5)) as url,
+        httpx.Client(headers=headers, timeout=20) as client,
+    ):
+        async with world.database.transaction(EVERY_WORKSPACE) as connection:
+            from sqlalchemy import text
+
+            await connection.execute(text("SET LOCAL ROLE NONE"))
+            await connection.execute(text("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE"))
+            answer = client.get(f"{url}/calls")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:switchboard:problem:too-slow")
+
+
+async def test_the_contract_is_served_and_other_paths_are_not(api: Api) -> None:
+    assert api.client.get(f"{api.base}/openapi.json").json() == openapi.document()
+    nothing = api.get("/nothing")
+    assert (nothing.status_code, nothing.json()["type"]) == (404, "urn:switchboard:problem:no-such-route")
+
+
+def test_the_file_is_what_the_code_says() -> None:
+    assert openapi.FILE.read_text(encoding="utf-8") == openapi.text(), "run: python -m serve_app.api.openapi"
+
+
+async def test_the_examples_of_the_page_run(api: Api, tmp_path: Path) -> None:
+    call_id = await with_sound(api.world, store(tmp_path))
+    page = (Path(openapi.FILE).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("curl ")]
+    assert len(lines) >= 9
+    names = {"BASE": api.base, "KEY": api.wide, "CALL": str(call_id), "PATH": os.environ["PATH"]}
+    for line in lines:
+        command = line.replace("curl -s", "curl --fail-with-body -S -s")
+        done = subprocess.run(
+            ["bash", "-c", command], env=names, cwd=tmp_path, capture_output=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+    assert (tmp_path / "call.wav").read_bytes().startswith(b"RIFF")
+    assert (tmp_path / "calls.csv").read_text().startswith("callId,")
+    assert str(call_id) in (tmp_path / "calls.ndjson").read_text()
+
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+async def test_nothing_that_fits_the_contract_or_breaks_it_gets_a_5xx(api: Api, tmp_path: Path) -> None:
+    call_id = await with_sound(api.world, store(tmp_path), found=findings("positive", (task("Pay"),)))
+    from hypothesis import HealthCheck, Phase, given, settings
+
+    schema = schemathesis.openapi.from_dict(openapi.document())
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        if operation.path == "/events/stream":
+            continue  # does not end
+
+        @settings(
+            max_examples=25,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy())
+        def fuzz(case: Any) -> None:
+            if "callId" in case.path_parameters and len(case.query) % 2 == 0:
+                case.path_parameters["callId"] = str(call_id)
+            answer = case.call(base_url=api.base, headers={"Authorization": f"Bearer {api.wide}"})
+            case.validate_response(answer, checks=CHECKS)
+
+        fuzz()
+    assert UNLIMITED.burst
