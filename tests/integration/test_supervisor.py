@@ -40,7 +40,10 @@ def worker(url, ready):
         ready()
     if kind == "embedded":  # as the real one, which dies with its Ray
         import threading, psutil
-        ray = [child for child in psutil.process_iter() if child.name() == "sleep" and child.environ().get(MARK)]
+        ray = []
+        while not ray:  # they are not yet called so, in the moment after their start
+            ray = [one for one in psutil.process_iter(["name", "environ"]) if one.info["name"] == "sleep"
+                   and (one.info["environ"] or {}).get(MARK) == str(folder)]
         threading.Thread(target=lambda: (psutil.wait_procs(ray[:1]), os._exit(AGAIN)), daemon=True).start()
     if kind == "stubborn":
         import signal
