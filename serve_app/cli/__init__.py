@@ -3,6 +3,8 @@
 `COMMANDS` is the table of contents. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 service or state not reachable.
 """
 
+import logging
+
 from serve_app.cli.lazy import Entry, make_app
 
 COMMANDS = (
@@ -70,5 +72,15 @@ COMMANDS = (
 app = make_app(COMMANDS)
 
 
+class LastResort(logging.Handler):
+    """Warnings of libraries and of our own that no other handler takes, as the command line tells everything else."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from serve_app.cli.console import err
+
+        err().print(self.format(record), markup=False)
+
+
 def main() -> None:
+    logging.lastResort = LastResort(logging.WARNING)
     app(prog_name="switchboard")

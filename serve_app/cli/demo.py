@@ -177,16 +177,16 @@ async def _prepare_workspace(database_url: str) -> str:
         return secret
 
 
-async def _issue_link(endpoints: "Endpoints") -> str:
+async def _issue_link(database_url: str, console_url: str) -> str:
     """A link that opens the console once, for the demo's workspace."""
     from db import console_sessions, directory
     from db.database import Database
     from serve_app.cli.sign_in import link_url
 
-    async with await Database.open(endpoints.database_url, pool_size=2) as database:
+    async with await Database.open(database_url, pool_size=2) as database:
         workspace = (await directory.list_workspaces(database))[-1]
         secret, _ = await console_sessions.issue_link(database, workspace.workspace_id, None, "demo")
-        return link_url(endpoints.console_url, secret)
+        return link_url(console_url, secret)
 
 
 def _submit(samples: "list[Sample]", files: "FileServer", submit_url: str, key: str) -> list[Played]:
@@ -313,10 +313,11 @@ def _summary(calls: list[dict[str, Any]]) -> Table:
 
 def _keep_running(endpoints: "Endpoints", key: str, data_dir: Path) -> None:
     console = err()
-    link = asyncio.run(_issue_link(endpoints))
-    console.print(
-        f"\n[bold]The calls as pages[/bold] (this link opens them once):\n  [green]{link}[/green]", soft_wrap=True
-    )
+    if endpoints.console_url:
+        link = asyncio.run(_issue_link(endpoints.database_url, endpoints.console_url))
+        console.print(
+            f"\n[bold]The calls as pages[/bold] (this link opens them once):\n  [green]{link}[/green]", soft_wrap=True
+        )
     console.print(f"\nStill running. Send calls to {endpoints.submit_url} with this key (of the demo only):\n  {key}")
     console.print(f"Read them with: SWITCHBOARD_DATA_DIR={data_dir} switchboard calls list\nCtrl-C ends it.")
     try:

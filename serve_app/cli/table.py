@@ -1,15 +1,17 @@
-"""Tables that can be read at any width: ids, states, times and figures stay whole, only free text wraps.
+"""Tables that can be read at any width: only free text wraps, and no id, address or path in it is broken.
 
 Where the columns do not fit side by side, those that do stay a table, and the rest of a row follows below it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
+
+from serve_app.cli.terminal import units, wrapped
 
 GAP = 2  # spaces between columns, and before what follows below a row
 TEXT_WIDTH = 24  # columns of the terminal that free text gets at least: no code in it is longer
@@ -41,16 +43,16 @@ class Table:
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         width = options.max_width
-        widths = self._side_by_side(width)
-        if widths is not None:
-            yield self._grid(range(len(self.columns)), widths, self.rows, self.show_header)
-            return
-        beside = self._fitting(width)
+        beside = self._side_by_side(width) or self._fitting(width)
         below = [at for at in range(len(self.columns)) if at not in beside]
         for number, row in enumerate(self.rows):
-            yield self._grid(list(beside), list(beside.values()), [row], self.show_header and number == 0)
-            for line in self._details(row, below, width - GAP):
-                yield Padding(line, (0, 0, 0, GAP), expand=False)
+            # What has a path or an address that is wider than its column stands below too, where lines are longer.
+            broken = [at for at, given in beside.items() if at and self.columns[at].wraps and _unit(row[at]) > given]
+            shown = tuple(Text() if at in broken else cell for at, cell in enumerate(row))
+            yield self._grid(beside, shown, self.show_header and number == 0)
+            yield from self._details(row, sorted([*below, *broken]), width)
+        if not self.rows:
+            yield self._grid(beside, None, self.show_header)
 
     def _widest(self, at: int) -> int:
         """The width of a column whose cells are not wrapped."""
@@ -59,7 +61,7 @@ class Table:
     def _heading(self, at: int) -> str:
         return self.columns[at].name if self.show_header else ""
 
-    def _side_by_side(self, width: int) -> list[int] | None:
+    def _side_by_side(self, width: int) -> dict[int, int] | None:
         """The widths of all columns, or None where they do not fit; text shares what the others leave."""
         whole = [self._widest(at) for at in range(len(self.columns))]
         widths = [
@@ -73,7 +75,7 @@ class Table:
             for at in short[:spare]:
                 widths[at] += 1
                 spare -= 1
-        return widths
+        return dict(enumerate(widths))
 
     def _fitting(self, width: int) -> dict[int, int]:
         """The widths of the first column, and of those others that do not wrap and fit beside it."""
@@ -88,34 +90,34 @@ class Table:
         found[0] = min(first, found[0] + left)
         return found
 
-    def _grid(
-        self, chosen: Sequence[int], widths: Sequence[int], rows: Sequence[tuple[Text, ...]], header: bool
-    ) -> RichTable:
+    def _grid(self, widths: Mapping[int, int], row: Sequence[Text] | None, header: bool) -> RichTable:
         grid = RichTable(
             box=None, pad_edge=False, show_header=header, header_style="bold", padding=(0, GAP, 0, 0), expand=False
         )
-        for at, width in zip(chosen, widths, strict=True):
+        for at, width in widths.items():
             column = self.columns[at]
-            grid.add_column(
-                column.name, width=width, overflow="fold", justify="right" if column.figure else "left", no_wrap=False
+            grid.add_column(column.name, width=width, overflow="fold", justify="right" if column.figure else "left")
+        if row is not None:
+            grid.add_row(
+                *(wrapped(row[at], width) if self.columns[at].wraps else row[at] for at, width in widths.items())
             )
-        for row in rows:
-            grid.add_row(*(row[at] for at in chosen))
         return grid
 
     def _details(self, row: Sequence[Text], below: Sequence[int], width: int) -> Iterator[Text]:
         """The cells that stand below a row, with their names: several to a line while they fit."""
-        line = Text()
+        margin = Text(" " * GAP, no_wrap=True, overflow="ignore")
+        line = margin.copy()
         for at in below:
             if not row[at]:
                 continue
             named = Text.assemble((f"{self.columns[at].name}: " if self._heading(at) else "", "dim"), row[at])
-            if line and _width(line) + GAP + _width(named) > width:
-                yield line
-                line = Text()
-            line = Text.assemble(line, " " * GAP if line else "", named)
-        if line:
-            yield line
+            if len(line) > GAP and _width(line) + GAP + _width(named) > width:
+                yield wrapped(line, width)
+                line = margin.copy()
+            line.append(" " * GAP if len(line) > GAP else "")
+            line.append_text(Text("\n" + margin.plain).join(named.split("\n")))
+        if len(line) > GAP:
+            yield wrapped(line, width)
 
 
 def table(*columns: str) -> Table:
@@ -125,3 +127,8 @@ def table(*columns: str) -> Table:
 
 def _width(text: Text) -> int:
     return max((line.cell_len for line in text.split("\n")), default=0)
+
+
+def _unit(text: Text) -> int:
+    """The width of the widest part that stays whole."""
+    return max((cell_len(unit) for unit in units(text.plain)), default=0)

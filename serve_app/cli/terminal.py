@@ -26,7 +26,12 @@ class Terminal(Console):
                 text = self.render_str(text, markup=options.pop("markup", None), highlight=False)
             objects = (wrapped(text, self.width) if self._wraps else text,)
             options["soft_wrap"] = True
-        super().print(*objects, **options)
+        super().print(*objects, **{"crop": False} | options)
+
+
+def units(plain: str) -> list[str]:
+    """What stays whole: words, and what stands between backquotes."""
+    return [unit.strip() for unit in _UNIT.findall(plain)]
 
 
 def wrapped(text: Text, width: int) -> Text:
@@ -48,7 +53,7 @@ def wrapped(text: Text, width: int) -> Text:
             column = len(indent)
         column += cell_len(unit.group())
     parts = text.divide([at for at, _ in breaks])
-    lines = Text(style=text.style, end=text.end)
+    lines = text.blank_copy()
     for part, before in zip(parts, ["", *(indent for _, indent in breaks)], strict=True):
         if lines:
             lines.rstrip()

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.padding import Padding
 from rich.text import Text
 
 from serve_app.cli.console import Json, err, out, written
@@ -124,7 +123,8 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     lines = table("!what", "value")
     lines.show_header = False
     lines.add_row("submit calls to", endpoints.submit_url)
-    lines.add_row("read them at", f"{endpoints.console_url}   (sign in: switchboard console link)")
+    if endpoints.console_url:
+        lines.add_row("read them at", f"{endpoints.console_url}   (sign in: switchboard console link)")
     lines.add_row("ingress", "HAProxy" if endpoints.haproxy else "Ray Serve proxy (HAProxy is not installed)")
     token = os.environ.get("RAY_AUTH_TOKEN_PATH", "the token")
     lines.add_row("Ray", f"{endpoints.ray_address}, for who has {token}")
@@ -133,7 +133,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     if endpoints.logs:
         lines.add_row("logs", str(endpoints.logs))
     lines.add_row("next", "switchboard submit FILE --wait   (senders: switchboard keys create)")
-    console.print(Padding(lines, (0, 0, 0, 2)))
+    console.print(lines)
 
 
 def _say_engines(problems: dict[str, str], settings: Any) -> None:

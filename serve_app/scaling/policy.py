@@ -29,6 +29,20 @@ class Replicas(BaseModel):
         return self
 
 
+class ReaderReplicas(Replicas):
+    """Replicas that results are read from. Where none may run, the deployment is left out."""
+
+    max_replicas: int = Field(1, ge=0, description="Most replicas that may run; 0 leaves the deployment out.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none_at_all(cls, given: Any) -> Any:
+        """With 0 at most, 1 at least is no contradiction where nobody asked for it."""
+        if isinstance(given, Mapping) and str(given.get("max_replicas")) == "0":
+            return {"min_replicas": 0, **given}
+        return given
+
+
 class PricedReplicas(Replicas):
     """Replicas whose cost `switchboard queue` shows."""
 
@@ -57,8 +71,8 @@ class ScalingOptions(BaseModel):
     POLL_SECONDS: ClassVar[float] = 2.0  # how often the scaling policies read the queue
 
     intake: Replicas = Field(default_factory=Replicas)
-    api: Replicas = Field(default_factory=Replicas)
-    console: Replicas = Field(default_factory=Replicas)
+    api: ReaderReplicas = Field(default_factory=ReaderReplicas)
+    console: ReaderReplicas = Field(default_factory=ReaderReplicas)
     conductor: PricedReplicas = Field(default_factory=PricedReplicas)
     transcriber: EngineReplicas = Field(default_factory=EngineReplicas)
     diarizer: EngineReplicas = Field(default_factory=EngineReplicas)

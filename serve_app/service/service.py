@@ -42,7 +42,7 @@ class Endpoints:
     ray_address: str
     haproxy: bool
     seconds: float  # from start() until POST /submit was answered
-    console_url: str = ""  # of the pages, in a browser on this machine
+    console_url: str | None = None  # of the pages, in a browser on this machine; None: they are left out
     logs: str | None = None  # folder of the logs of replicas; None: another Ray's
 
 
@@ -114,26 +114,29 @@ class Service:
             ray_address,
             os.environ["RAY_SERVE_ENABLE_HA_PROXY"] == "1",
             time.monotonic() - started,
-            self._settings.console_url,
+            self._settings.console_url if self._settings.scaling.console.max_replicas else None,
             f"{own().path}/ray/session_latest/logs/serve" if self._owns_ray else None,
         )
 
     def wait_for_engines(self, timeout: float = 1800.0) -> dict[str, str]:
-        """Return when the Conductor and both engines run: why an engine has no model, by its deployment.
+        """Return when the Conductor, both engines and the readers run: why an engine has no model, by its deployment.
 
         Raises `ServiceError` with Serve's reason if they cannot run.
         """
         from ray import serve
 
+        scaling = self._settings.scaling
+        readers = [name for name, one in ((API, scaling.api), (CONSOLE, scaling.console)) if one.max_replicas]
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            application = serve.status().applications.get(CALLS)
-            if application is not None and application.status == "RUNNING":
+            applications = serve.status().applications
+            for name in (CALLS, *readers):
+                if name in applications and applications[name].status == "DEPLOY_FAILED":
+                    raise ServiceError(_reason(applications[name]))
+            if all(name in applications and applications[name].status == "RUNNING" for name in (CALLS, *readers)):
                 problems = _problems()
                 own().tell(engines="ready", problems=problems)
                 return problems
-            if application is not None and application.status == "DEPLOY_FAILED":
-                raise ServiceError(_reason(application))
             time.sleep(0.3)
         raise ServiceError(f"The engines were not ready within {timeout:.0f} s.")
 
@@ -217,8 +220,7 @@ class Service:
         """Returns the URL of POST /submit once it answers."""
         from ray import serve
 
-        from serve_app.api.deployment import PATH
-        from serve_app.app import build_api, build_calls, build_console, build_intake
+        from serve_app.app import build_calls, build_intake
 
         # on_step tells what people need to know. Not before the import, which sets a level of its own.
         logging.getLogger("ray.serve").setLevel(logging.WARNING)
@@ -236,13 +238,25 @@ class Service:
             started.result()
         submit_url = f"{settings.base_url}/submit"
         self._wait_for(submit_url)
-        self._deploy(serve.RunTarget(build_console(settings), name=CONSOLE, route_prefix=settings.console_path))
         # Only now: loading models would take the cores from what answers the first call.
         self._on_step("Loading the engines")
-        read_path = settings.route_prefix.rstrip("/") + PATH
-        self._deploy(serve.RunTarget(build_api(settings), name=API, route_prefix=read_path))
         self._deploy(serve.RunTarget(build_calls(settings), name=CALLS, route_prefix=None))
+        self._start_readers()
         return submit_url
+
+    def _start_readers(self) -> None:
+        """What results are read from, as far as the settings want it."""
+        from ray import serve
+
+        from serve_app.api.deployment import PATH
+        from serve_app.app import build_api, build_console
+
+        settings = self._settings
+        if settings.scaling.console.max_replicas:
+            self._deploy(serve.RunTarget(build_console(settings), name=CONSOLE, route_prefix=settings.console_path))
+        if settings.scaling.api.max_replicas:
+            read_path = settings.route_prefix.rstrip("/") + PATH
+            self._deploy(serve.RunTarget(build_api(settings), name=API, route_prefix=read_path))
 
     def _wait_for_controller(self, started: "Future[None]") -> None:
         import ray

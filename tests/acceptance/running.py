@@ -76,9 +76,13 @@ class RunningService:
                 text=True,
             )
         threading.Thread(target=_read_events, args=(self.process, self._events), daemon=True).start()
-        self.ready = self._event("ready", 240)
-        if wait_for_engines:
-            self.wait_for_engines()
+        try:
+            self.ready = self._event("ready", 240)
+            if wait_for_engines:
+                self.wait_for_engines()
+        except BaseException:
+            self.stop()
+            raise
 
     def wait_for_engines(self) -> None:
         self.problems = self._event("engines_ready", 240).get("problems", {})

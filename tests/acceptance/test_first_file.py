@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.acceptance.conftest import free_port
@@ -22,7 +23,11 @@ ELSEWHERE = "another folder"
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """A service with the embedded PostgreSQL that fetches from no address of this machine."""
     made = RunningService("", tmp_path_factory.mktemp("own"), free_port())
-    made.extra = {"SWITCHBOARD_FETCH__ALLOWED_HOSTS": "[]"}
+    made.extra = {
+        "SWITCHBOARD_FETCH__ALLOWED_HOSTS": "[]",
+        "SWITCHBOARD_SCALING__API__MAX_REPLICAS": "0",  # nobody reads here: as in a cluster that only takes calls in
+        "SWITCHBOARD_SCALING__CONSOLE__MAX_REPLICAS": "0",
+    }
     made.start()
     yield made
     assert made.process is not None
@@ -55,6 +60,14 @@ def test_a_file_becomes_a_record_without_key_team_host_or_restart(own: RunningSe
     shown = switchboard(own, "calls", "show", sent["callId"])
     assert shown.returncode == 0
     assert "token=" not in shown.stdout
+
+
+def test_without_readers_there_are_no_pages_and_nothing_says_so(own: RunningService) -> None:
+    assert own.ready["consoleUrl"] is None
+    assert not own.pids("Api")
+    assert not own.pids("Console")
+    with httpx.Client(base_url=f"http://127.0.0.1:{own.port}", trust_env=False) as client:
+        assert {client.get(path).status_code for path in ("/console", "/api/v1/calls")} == {404}
 
 
 def test_a_made_key_works_for_a_file_too(own: RunningService) -> None:

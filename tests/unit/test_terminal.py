@@ -1,4 +1,5 @@
 import io
+import logging
 import re
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
+from serve_app import cli
 from serve_app.cli.terminal import Terminal, wrapped
 
 ID = "0c9d7a0e-5f0b-4d3c-9a43-7f1d8f0f2a11"
@@ -66,3 +68,24 @@ def test_nothing_is_lost_and_only_what_cannot_be_broken_is_wide(text, width):
     for line in lines.split("\n"):
         inner = re.sub(r"^\s*(?:- )?", "", line).rstrip()
         assert cell_len(line.rstrip()) <= width or " " not in re.sub(r"`[^`]*`", "", inner)
+
+
+def test_a_warning_that_is_logged_is_wrapped_as_everything_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = "/srv/recordings-of-the-telephony-gateway/checkpoints"
+    logger = logging.Logger("nobody handles it")
+
+    def command(prog_name: str) -> None:
+        logger.warning("Using the [synthetic] recognition model in %s. No use on real voices.", folder)
+
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(logging, "lastResort", None)
+    monkeypatch.setattr(cli, "app", command)
+    cli.main()
+    assert capsys.readouterr().err.splitlines() == [
+        "Using the [synthetic] recognition model",
+        "in",
+        f"{folder}.",
+        "No use on real voices.",
+    ]
