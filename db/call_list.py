@@ -9,16 +9,16 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db import search, views
+from db import edits, search, views
 from db.database import Database, Reader
 from db.identity import e164
 from db.reading import Page, Place, aware, gather
 from db.search import Hit
 from db.tables import (
-    call_contacts,
     call_search,
     calls,
     contacts,
+    corrections,
     findings,
     members,
     task_marks,
@@ -40,13 +40,14 @@ class CallFilter:
     updated_after: datetime | None = None  # the list is by time of change then, the oldest change first
     outgoing: bool | None = None
     team_id: UUID | None = None
-    user_id: UUID | None = None  # the member, as the sender said or the call told
+    user_id: UUID | None = None  # the member, as people, the sender or the call said
     contact_id: UUID | None = None
     number: str | None = None  # either party's, in any writing
     language: str | None = None  # ISO 639-1
     tone: str | None = None  # overall: negative, neutral, positive
     open_tasks: bool | None = None  # with a task that is not done; False: without any
     text: str | None = None  # what was said: words, "a phrase", -without
+    corrected: bool | None = None  # by people, ticks of tasks aside
     name: str | None = None  # names, companies, addresses, digits of numbers; one letter may be wrong
 
 
@@ -176,12 +177,11 @@ def _plain(reader: Reader, wanted: CallFilter) -> list[sa.ColumnElement[bool]]:
     if wanted.updated_after is not None:
         found.append(calls.c.updated_at > wanted.updated_after)
     if wanted.user_id is not None:
-        by_call = sa.select(call_search.c.call_pk).where(call_search.c.user_id == wanted.user_id)
-        said = sa.select(calls.c.id).where(calls.c.user_id == wanted.user_id).correlate(None)
-        found.append(calls.c.id.in_(sa.union_all(said, by_call)))
+        found.append(calls.c.id.in_(edits.calls_of_member(wanted.user_id)))
     if wanted.contact_id is not None:
-        linked = sa.select(call_contacts.c.call_pk).where(call_contacts.c.contact_id == wanted.contact_id)
-        found.append(calls.c.id.in_(linked))
+        found.append(calls.c.id.in_(edits.calls_of_contact(wanted.contact_id)))
+    if wanted.corrected is not None:
+        found.append(calls.c.id.in_(edits.WITH_EDITS) if wanted.corrected else calls.c.id.not_in(edits.WITH_EDITS))
     return found
 
 
@@ -252,8 +252,7 @@ def _of_call(kind: Any, *where: sa.ColumnElement[bool]) -> Any:
 
 _contact = (
     sa.select(contacts)
-    .join(call_contacts, call_contacts.c.contact_id == contacts.c.id)
-    .where(call_contacts.c.call_pk == calls.c.id)
+    .where(contacts.c.id.in_(edits.contact_ids(calls.c.id)))
     .order_by(contacts.c.name)
     .limit(1)
     .lateral("contact")
@@ -276,12 +275,7 @@ _FACTS = (
     )
     .select_from(calls)
     .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
-    .outerjoin(
-        members,
-        sa.and_(
-            members.c.workspace_id == calls.c.workspace_id,
-            members.c.user_id == sa.func.coalesce(calls.c.user_id, call_search.c.user_id),
-        ),
-    )
+    .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
+    .outerjoin(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == edits.AGENT))
     .outerjoin(_contact, sa.true())
 )

@@ -10,7 +10,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.types.json import Jsonb
 
-from db import jobs, record, results, voiceprints
+from db import edits, jobs, record, results, voiceprints
 from db.database import Database
 from db.identity import SIGNING_PARAMETERS, e164, recording_identity
 from db.jobs import Lease
@@ -171,6 +171,7 @@ async def complete(
         notes = await record.write_findings(connection, lease, findings)
         await voiceprints.keep(connection, lease, call.user_id, voiceprint, voices)
         await results.drop_voices(connection, lease, call, transcript)
+        await edits.follow(connection, lease.call_pk, reindex=False)
         await jobs.finish(connection, lease)
         await connection.execute(
             sa.update(calls).where(calls.c.id == lease.call_pk).values(_completed(lease, [*warnings, *notes]))

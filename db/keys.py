@@ -21,7 +21,7 @@ from db.tables import api_keys
 from pipeline.domain.call import Sender
 from pipeline.errors import UnknownTeam
 
-SCOPES = frozenset({"submit", "read"})
+SCOPES = frozenset({"submit", "read", "edit"})
 SECRET_BYTES = 32
 SECRET_LENGTH = 52  # "sb_", 43 characters of 32 random bytes, and 6 of a checksum over what stands before them
 PREFIX_LENGTH = 9  # of the secret, shown to recognize a key by: "sb_" and six characters

@@ -9,9 +9,10 @@ import sqlalchemy as sa
 
 from db.database import Database, Reader
 from db.directory import Team
+from db.edits import calls_of_contact
 from db.reading import Page, Place
 from db.rows import read
-from db.tables import call_contacts, calls, contacts, members, teams
+from db.tables import calls, contacts, members, teams
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,7 @@ async def list_contacts(
 
 
 def _calls_of_contact() -> tuple[Any, Any]:
-    linked = (
-        sa.select(calls.c.start_time)
-        .join(call_contacts, call_contacts.c.call_pk == calls.c.id)
-        .where(call_contacts.c.contact_id == contacts.c.id)
-        .correlate(contacts)
-    )
+    linked = sa.select(calls.c.start_time).where(calls.c.id.in_(calls_of_contact(contacts.c.id))).correlate(contacts)
     number = linked.with_only_columns(sa.func.count()).scalar_subquery()
     last = linked.with_only_columns(sa.func.max(calls.c.start_time)).scalar_subquery()
     return number.label("calls"), last.label("last_call")

@@ -16,7 +16,7 @@ from rapidfuzz import fuzz
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.reading import Place, gather
-from db.tables import call_search, calls, transcripts
+from db.tables import call_search, calls, corrections, transcripts
 from pipeline.domain.speech import Word, text_of
 
 LIKENESS = 80.0  # of a name with one that was asked for, 0..100: one letter of six
@@ -147,11 +147,18 @@ def _grams_query(word: str) -> str:
 
 async def hits(connection: AsyncConnection, call_pks: Sequence[int], text: str) -> dict[int, tuple[Hit, ...]]:
     """Where the words of `text` were said in calls, by the row's id: at most `HITS` of each, the fullest first."""
-    query = sa.select(
-        transcripts.c.call_pk,
-        sa.func.search_config(transcripts.c.language).label("config"),
-        transcripts.c.content["turns"].label("turns"),
-    ).where(transcripts.c.call_pk.in_(call_pks))
+    of_transcript = sa.and_(
+        corrections.c.call_pk == transcripts.c.call_pk, corrections.c.written_at == transcripts.c.written_at
+    )
+    query = (
+        sa.select(
+            transcripts.c.call_pk,
+            sa.func.search_config(transcripts.c.language).label("config"),
+            sa.func.coalesce(corrections.c.turns, transcripts.c.content["turns"]).label("turns"),
+        )
+        .outerjoin(corrections, of_transcript)
+        .where(transcripts.c.call_pk.in_(call_pks))
+    )
     spoken = {row.call_pk: (row.config, row.turns) for row in await connection.execute(query)}
     initials = {word[0] for word in _BETWEEN.split(text.lower()) if word}
     words = {

@@ -9,11 +9,13 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from db import edits
 from db.call_list import TASK_ID
 from db.database import Database, Reader
 from db.reading import Page, Place, gather
 from db.rows import read
-from db.tables import calls, task_marks, tasks, transcripts
+from db.tables import call_search, calls, corrections, task_marks, tasks, transcripts
+from pipeline.domain.edits import OTHER_PARTY, corrected_owner
 from pipeline.domain.insight import Evidence
 
 UNDATED = "infinity"  # a task without a date comes last
@@ -74,7 +76,8 @@ async def list_tasks(
 
         async def kept(ids: list[int]) -> set[int]:
             rows = await connection.execute(_of(ids).where(*of_call))
-            lines.update({int(_place(row).row): _line(row) for row in rows})
+            made = {int(_place(row).row): _line(row) for row in rows}
+            lines.update({row: line for row, line in made.items() if _is_theirs(line, wanted)})
             return lines.keys() & set(ids)
 
         lines: dict[int, TaskLine] = {}
@@ -88,11 +91,18 @@ _TASKS = (
     sa.select(
         *tasks.c,
         TASK_ID.label("task_id"),
-        *(calls.c[name] for name in ("call_id", "team_id", "user_id", "start_time")),
+        *(calls.c[name] for name in ("call_id", "team_id", "start_time")),
+        sa.case((corrections.c.agent_set, corrections.c.user_id), else_=calls.c.user_id).label("user_id"),
+        sa.func.coalesce(calls.c.user_id, call_search.c.user_id).label("machine_agent"),
+        corrections.c.swapped,
+        corrections.c.agent_set,
+        corrections.c.user_id.label("named"),
         *(task_marks.c[name] for name in ("done_at", "done_by")),
     )
     .join(calls, calls.c.id == tasks.c.call_pk)
     .join(transcripts, sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id))
+    .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
+    .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
     .outerjoin(task_marks, sa.and_(task_marks.c.call_pk == tasks.c.call_pk, task_marks.c.task_id == TASK_ID))
 )
 
@@ -117,13 +127,20 @@ def _of(ids: list[int]) -> sa.Select[Any]:
 def _conditions(
     reader: Reader, wanted: TaskFilter
 ) -> tuple[list[sa.ColumnElement[bool]], list[sa.ColumnElement[bool]]]:
-    """Those on tasks, which the walk through their index knows, and those on what belongs to them."""
-    of_task: dict[Any, Any] = {
-        tasks.c.owner: wanted.owner,
-        tasks.c.kind: wanted.kind,
-        tasks.c.owner_user_id: wanted.owner_user_id and str(wanted.owner_user_id),
-    }
-    found = [column == value for column, value in of_task.items() if value is not None]
+    """Those on tasks, which the walk through their index knows, and those on what belongs to them.
+
+    Where people said whose call or which party it is, owners are looked at one by one (`_is_theirs`).
+    """
+    found = [] if wanted.kind is None else [tasks.c.kind == wanted.kind]
+    corrected = sa.select(corrections.c.call_pk)
+    if wanted.owner is not None:
+        found.append(tasks.c.owner == wanted.owner)
+        if wanted.owner in OTHER_PARTY:
+            swapped = tasks.c.call_pk.in_(corrected.where(corrections.c.swapped))
+            found[-1] = sa.or_(found[-1], sa.and_(tasks.c.owner == OTHER_PARTY[wanted.owner], swapped))
+    if wanted.owner_user_id is not None:
+        named = tasks.c.call_pk.in_(corrected.where(corrections.c.user_id == wanted.owner_user_id))
+        found.append(sa.or_(tasks.c.owner_user_id == str(wanted.owner_user_id), named))
     if wanted.due_from is not None:
         found += [wanted.due_from <= _BY_DUE, tasks.c.due_date.is_not(None)]
     if wanted.due_before is not None:
@@ -147,4 +164,14 @@ def _place(row: Any) -> Place:
 
 
 def _line(row: Any) -> TaskLine:
-    return read(TaskLine, row, evidence=_EVIDENCE.validate_python(row.evidence))
+    fields = edits.fields_of(row.swapped, row.agent_set, row.named, row.machine_agent)
+    owner, owner_user_id = corrected_owner(row.owner, row.owner_user_id, fields)
+    evidence = _EVIDENCE.validate_python(row.evidence)
+    return read(TaskLine, row, evidence=evidence, owner=owner, owner_user_id=owner_user_id)
+
+
+def _is_theirs(line: TaskLine, wanted: TaskFilter) -> bool:
+    """Whether the owner is the one who was asked for, as people corrected it."""
+    if wanted.owner not in (None, line.owner):
+        return False
+    return wanted.owner_user_id is None or line.owner_user_id == str(wanted.owner_user_id)

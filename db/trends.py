@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from db.database import Database, Reader
 from db.rows import read
-from db.tables import call_search, calls, findings
+from db.tables import call_search, calls, corrections, findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,9 @@ async def team_weeks(database: Database, reader: Reader, zone: str, weeks: int =
     last = sa.func.date_trunc("week", sa.func.timezone(zone, latest))
     since = sa.func.timezone(zone, last - timedelta(weeks=weeks - 1))
     tone = call_search.c.tone
-    ratio: sa.ColumnElement[float] = sa.cast(findings.c.value["parties"]["rep"]["talk_ratio"].astext, sa.Double())
+    parties = findings.c.value["parties"]
+    of_rep = sa.case((corrections.c.swapped, parties["customer"]), else_=parties["rep"])
+    ratio: sa.ColumnElement[float] = sa.cast(of_rep["talk_ratio"].astext, sa.Double())
     query = (
         sa.select(
             calls.c.team_id,
@@ -49,6 +51,7 @@ async def team_weeks(database: Database, reader: Reader, zone: str, weeks: int =
             sa.func.avg(ratio).label("talk_ratio"),
         )
         .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
+        .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
         .outerjoin(findings, sa.and_(findings.c.call_pk == calls.c.id, findings.c.step == "statistics"))
         .where(*mine, calls.c.start_time >= since)
         .group_by(calls.c.team_id, sa.literal_column("2"))

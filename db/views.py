@@ -1,7 +1,7 @@
 """What people and programs may read: plain frozen dataclasses. Recording addresses come without their signatures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,12 +10,26 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db import changed_back
+from db import changed_back, edits
 from db.database import EVERY_WORKSPACE, Database
+from db.edits import CallEdit, EditedCall
 from db.recording_urls import shown
 from db.rows import read, within
-from db.tables import call_contacts, calls, contacts, findings, jobs, recordings, submissions, tasks, transcripts
+from db.tables import (
+    call_contacts,
+    calls,
+    contacts,
+    corrections,
+    findings,
+    jobs,
+    recordings,
+    submissions,
+    task_marks,
+    tasks,
+    transcripts,
+)
 from pipeline.domain.call import CallState
+from pipeline.domain.edits import corrected_finding, corrected_task
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
 from pipeline.domain.speech import Layout, Recording, Transcript
 
@@ -85,8 +99,20 @@ class CallMoment:
 
 
 @dataclass(frozen=True, slots=True)
+class CallTask(Task):
+    """A task of a call. `task_id` stays what it is when the call is analyzed again and finds it again."""
+
+    task_id: UUID | None = None
+    done_at: datetime | None = None
+    done_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CallRecord:
-    """Everything known of a call. What a recording gave is there only while it is the call's current recording."""
+    """Everything known of a call. What a recording gave is there only while it is the call's current recording.
+
+    It is as people corrected it, `edits` says where; or as the machine said, and then there are none.
+    """
 
     call: CallSummary
     job_id: UUID | None
@@ -97,13 +123,15 @@ class CallRecord:
     layout: Layout | None
     transcript: Transcript | None
     findings: tuple[Finding, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[CallTask, ...]
     contacts: tuple[Contact, ...]
     recordings: tuple[Recording, ...]
     warnings: tuple[str, ...]
     submissions: int
     jobs: tuple[JobSummary, ...]
     timeline: tuple[CallMoment, ...]
+    swapped: bool = False  # the parties, by a person
+    edits: tuple[CallEdit, ...] = ()  # in the order in which they were made; undone ones too
 
 
 async def list_calls(
@@ -149,10 +177,10 @@ async def show_call(database: Database, call_id: UUID | str, workspace_id: UUID 
         return None if row is None else await _record(connection, row)
 
 
-async def read_call(connection: AsyncConnection, call_id: UUID) -> CallRecord | None:
-    """The record of a call as the transaction's scope may see it, or None."""
+async def read_call(connection: AsyncConnection, call_id: UUID, machine: bool = False) -> CallRecord | None:
+    """The record of a call as the transaction's scope may see it, or None. `machine`: without what people corrected."""
     row = (await connection.execute(_SUMMARY.add_columns(*_MORE).where(calls.c.call_id == call_id))).one_or_none()
-    return None if row is None else await _record(connection, row)
+    return None if row is None else await _record(connection, row, machine)
 
 
 async def summaries(connection: AsyncConnection, call_pks: Sequence[int]) -> list[CallSummary]:
@@ -161,12 +189,29 @@ async def summaries(connection: AsyncConnection, call_pks: Sequence[int]) -> lis
     return [_summary(rows[call_pk]) for call_pk in call_pks if call_pk in rows]
 
 
-async def transcripts_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> list[tuple[UUID, Transcript]]:
+async def transcripts_of(
+    connection: AsyncConnection, call_ids: Sequence[UUID], machine: bool = False
+) -> list[tuple[UUID, Transcript]]:
     """The transcripts of calls, as far as they have one of their present recording and the scope may see it."""
     current = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
-    query = sa.select(calls.c.call_id, transcripts.c.content).join(transcripts, current)
-    rows = await connection.execute(query.where(calls.c.call_id.in_(call_ids)))
-    return [(row.call_id, _TRANSCRIPT.validate_python(row.content)) for row in rows]
+    query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).join(transcripts, current)
+    rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids)))).all()
+    heard = {row.id: _TRANSCRIPT.validate_python(row.content) for row in rows}
+    if machine:
+        return [(row.call_id, heard[row.id]) for row in rows]
+    edited = await edits.load_all(connection, {**heard})
+    return [(row.call_id, edited[row.id].transcript or heard[row.id]) for row in rows]
+
+
+async def edits_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dict[UUID, tuple[CallEdit, ...]]:
+    """The edits of calls, undone ones too."""
+    current = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
+    query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).outerjoin(transcripts, current)
+    corrected = sa.exists(sa.select(1).where(edits.EDITS.c.call_pk == calls.c.id))
+    rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids), corrected))).all()
+    machine = {row.id: None if row.content is None else _TRANSCRIPT.validate_python(row.content) for row in rows}
+    edited = await edits.load_all(connection, machine)
+    return {row.call_id: edited[row.id].edits for row in rows}
 
 
 _JOB_FIELDS = (
@@ -186,10 +231,9 @@ _latest_job = (
 )
 _SUMMARY = (
     sa.select(
-        *(
-            calls.c[name]
-            for name in ("id", "call_id", "workspace_id", "team_id", "user_id", "from_number", "to_number")
-        ),
+        *(calls.c[name] for name in ("id", "call_id", "workspace_id", "team_id", "from_number", "to_number")),
+        sa.case((corrections.c.agent_set, corrections.c.user_id), else_=calls.c.user_id).label("user_id"),
+        calls.c.user_id.label("sent_user_id"),
         *(calls.c[name] for name in ("start_time", "outgoing", "duration", "state", "created_at", "updated_at")),
         *(calls.c[name] for name in ("completed_at", "failure_code", "failure_message", "failure_retryable", "job_id")),
         _latest_job.c.stage,
@@ -203,6 +247,7 @@ _SUMMARY = (
     .select_from(calls)
     .outerjoin(_latest_job, sa.true())
     .outerjoin(transcripts, sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id))
+    .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
 )
 _MORE = (
     *(calls.c[name] for name in ("from_e164", "to_e164", "recording_identity", "recording_identity2")),
@@ -214,9 +259,12 @@ _TRANSCRIPT = TypeAdapter(Transcript)
 _EVIDENCE = TypeAdapter(Evidence)
 
 
-async def _record(connection: AsyncConnection, row: Any) -> CallRecord:
-    transcript = None if row.content is None else _TRANSCRIPT.validate_python(row.content)
-    heard = transcript is not None  # findings of a recording that has been replaced are not shown
+async def _record(connection: AsyncConnection, row: Any, machine: bool = False) -> CallRecord:
+    said = None if row.content is None else _TRANSCRIPT.validate_python(row.content)
+    heard = said is not None  # findings of a recording that has been replaced are not shown
+    edited = await edits.load(connection, row.id, said)
+    transcript = said if machine else edited.transcript
+    summary = _summary(row)
     of_call = await connection.execute(_JOBS.where(jobs.c.call_pk == row.id).order_by(jobs.c.created_at, jobs.c.id))
     all_jobs = tuple(_job(job) for job in of_call)
     columns = (submissions.c.received_at, submissions.c.job_id, submissions.c.body)
@@ -226,7 +274,7 @@ async def _record(connection: AsyncConnection, row: Any) -> CallRecord:
     bodies = sent.all()
     submitted = [CallMoment(at, "submitted", about) for at, about, _ in bodies]
     return CallRecord(
-        call=_summary(row),
+        call=replace(summary, user_id=row.sent_user_id) if machine else summary,
         job_id=row.job_id,
         from_e164=row.from_e164,
         to_e164=row.to_e164,
@@ -234,34 +282,50 @@ async def _record(connection: AsyncConnection, row: Any) -> CallRecord:
         recording_url2=row.recording_identity2 and shown(row.recording_identity2),
         layout=transcript.layout if transcript else None,
         transcript=transcript,
-        findings=await _findings(connection, row.id) if heard else (),
-        tasks=await _tasks(connection, row.id) if heard else (),
-        contacts=await _contacts(connection, row.id) if heard else (),
+        findings=await _findings(connection, row, None if machine else edited) if heard else (),
+        tasks=await _tasks(connection, row.id, None if machine else edited) if heard else (),
+        contacts=await _contacts(connection, row.id, machine) if heard or edited.contact_set else (),
         recordings=await _recordings(connection, row.job_id),
         warnings=(*row.warnings, *row.analysis_warnings, *changed_back.warnings((at, body) for at, _, body in bodies)),
         submissions=len(submitted),
         jobs=all_jobs,
         timeline=_timeline(row, submitted, all_jobs),
+        swapped=edited.swapped and not machine,
+        edits=() if machine else edited.edits,
     )
 
 
-async def _findings(connection: AsyncConnection, call_pk: int) -> tuple[Finding, ...]:
+async def _findings(connection: AsyncConnection, call: Any, edited: EditedCall | None) -> tuple[Finding, ...]:
     rows = await connection.execute(
-        sa.select(findings).where(findings.c.call_pk == call_pk).order_by(findings.c.position)
+        sa.select(findings).where(findings.c.call_pk == call.id).order_by(findings.c.position)
     )
-    return tuple(read(Finding, row, evidence=tuple(map(_EVIDENCE.validate_python, row.evidence))) for row in rows)
+    found = [read(Finding, row, evidence=tuple(map(_EVIDENCE.validate_python, row.evidence))) for row in rows]
+    if edited is None:
+        return tuple(found)
+    if edited.agent_set and not any(one.step == "agent" for one in found):
+        found.append(Finding("agent", 1, {}))
+    name = await edits.member_name(connection, call.workspace_id, edited.user_id)
+    return tuple(corrected_finding(one, edited.fields, name) for one in found)
 
 
-async def _tasks(connection: AsyncConnection, call_pk: int) -> tuple[Task, ...]:
-    rows = await connection.execute(sa.select(tasks).where(tasks.c.call_pk == call_pk).order_by(tasks.c.position))
-    return tuple(read(Task, row, evidence=_EVIDENCE.validate_python(row.evidence)) for row in rows)
+async def _tasks(connection: AsyncConnection, call_pk: int, edited: EditedCall | None) -> tuple[CallTask, ...]:
+    named = sa.func.task_id(tasks.c.call_pk, tasks.c.title, tasks.c.evidence, type_=sa.Uuid())
+    marked = sa.and_(task_marks.c.call_pk == tasks.c.call_pk, task_marks.c.task_id == named)
+    query: sa.Select[Any] = sa.select(*tasks.c, named.label("task_id"), task_marks.c.done_at, task_marks.c.done_by)
+    rows = await connection.execute(
+        query.outerjoin(task_marks, marked).where(tasks.c.call_pk == call_pk).order_by(tasks.c.position)
+    )
+    found = [read(CallTask, row, evidence=_EVIDENCE.validate_python(row.evidence)) for row in rows]
+    if edited is None:
+        return tuple(replace(one, done_at=None, done_by=None) for one in found)
+    return tuple(corrected_task(one, edited.fields) for one in found)
 
 
-async def _contacts(connection: AsyncConnection, call_pk: int) -> tuple[Contact, ...]:
+async def _contacts(connection: AsyncConnection, call_pk: int, machine: bool) -> tuple[Contact, ...]:
+    linked = sa.select(call_contacts.c.contact_id).where(call_contacts.c.call_pk == call_pk)
     rows = await connection.execute(
         sa.select(contacts)
-        .join(call_contacts, call_contacts.c.contact_id == contacts.c.id)
-        .where(call_contacts.c.call_pk == call_pk)
+        .where(contacts.c.id.in_(linked if machine else edits.contact_ids(call_pk)))
         .order_by(contacts.c.name)
     )
     return tuple(read(Contact, row, contact_id=str(row.id)) for row in rows)

@@ -13,7 +13,9 @@ def who(turn: Turn) -> str:
 
 
 def text(transcript: Transcript) -> str:
-    return "".join(f"[{_time(turn.start, '.')[:8]}] {who(turn)}: {turn.text}\n" for turn in transcript.turns)
+    return "".join(
+        f"[{_time(turn.start, '.')[:8]}] {who(turn)}: {turn.text}\n" for turn in transcript.turns if turn.words
+    )
 
 
 def srt(transcript: Transcript) -> str:

@@ -32,6 +32,14 @@ CREATE TRIGGER webhook_attempts_of_own_workspace BEFORE INSERT OR UPDATE OF deli
 CREATE TRIGGER call_contacts_of_own_workspace BEFORE INSERT OR UPDATE ON call_contacts
     FOR EACH ROW EXECUTE FUNCTION refuse_contacts_of_others();
 
+CREATE TRIGGER edits_append_only BEFORE UPDATE ON edits FOR EACH ROW EXECUTE FUNCTION refuse_rewriting_edits();
+
+CREATE TRIGGER corrections_of_own_calls BEFORE INSERT ON corrections
+    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
+CREATE TRIGGER corrections_of_own_contacts BEFORE INSERT OR UPDATE OF contact_id ON corrections
+    FOR EACH ROW WHEN (NEW.contact_id IS NOT NULL) EXECUTE FUNCTION refuse_contacts_of_others();
+
 CREATE TRIGGER call_search_of_own_calls BEFORE INSERT ON call_search
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
@@ -86,10 +94,10 @@ SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())'
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
     'console_links', 'console_sessions']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
     'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'call_contacts',
-    'voiceprint_events', 'task_marks', 'waveforms']) AS name;
+    'voiceprint_events', 'task_marks', 'edits', 'waveforms']) AS name;
 
 -- OFFSET 0: each row's call is looked up by its id. Tasks are read a few at a time from an index over all of them, for which
 -- PostgreSQL would make a table of all calls first.
@@ -115,9 +123,10 @@ CREATE POLICY team ON webhook_endpoints AS RESTRICTIVE
 SELECT isolate_team(name::regclass, 'team_id = (SELECT switchboard_team())')
 FROM unnest(ARRAY['console_links', 'console_sessions']) AS name;
 SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
-SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)$$);
+SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)
+    OR EXISTS (SELECT FROM corrections WHERE contact_id = contacts.id)$$);
 SELECT isolate_team(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'webhook_deliveries']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'webhook_deliveries']) AS name;
 SELECT isolate_team('webhook_attempts', 'EXISTS (SELECT FROM webhook_deliveries d WHERE d.id = delivery_id)');
 SELECT isolate_team('reads', 'EXISTS (SELECT FROM calls c WHERE c.call_id = reads.call_id AND c.workspace_id = reads.workspace_id)');
 SELECT isolate_team(name::regclass, 'false') FROM unnest(ARRAY['voice_centroids', 'host_credentials']) AS name;

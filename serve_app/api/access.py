@@ -1,4 +1,4 @@
-"""From a request to who reads: gate, key, rate, parameters; and from what was read to an answer."""
+"""From a request to who reads or writes: gate, key, rate, parameters; and from what was read to an answer."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[Q]):
-    """One request that may read: who reads what, and where from."""
+    """One request that may read, or write: who, what, and where from."""
 
     request: Request
     query: Q
@@ -82,10 +82,13 @@ class Door:
             is_no_key=keys.is_no_key,
         )
 
-    async def enter(self, request: Request, model: type[Query], handle: Handler, lasts: bool) -> Response:
-        """The answer of `handle`. `lasts`: its answer is a stream, and has a place of its own until it ends."""
+    async def enter(
+        self, request: Request, model: type[Query], handle: Handler, lasts: bool = False, scope: str = READ
+    ) -> Response:
+        """The answer of `handle`, to a key that has the scope. `lasts`: its answer is a stream, and has a place of its
+        own until it ends."""
         with self._gate.passage():
-            sender = await self._keys.sender(request.headers.getlist("authorization"), self._source(request), READ)
+            sender = await self._keys.sender(request.headers.getlist("authorization"), self._source(request), scope)
             try:
                 left = self._buckets.take(sender.key_id)
             except TooManyRequests as refused:

@@ -1,5 +1,6 @@
-"""The read API as an ASGI application: its routes on one screen. Nothing of Ray in here."""
+"""The read API, and what people write, as an ASGI application: its routes on one screen. Nothing of Ray in here."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -19,11 +20,12 @@ from db.task_list import TaskLine
 from db.views import CallMoment, CallRecord
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
-from serve_app.api import calls, openapi_file, stream
+from serve_app.api import calls, editing, openapi_file, stream
 from serve_app.api.access import Door, Handler, Reading
 from serve_app.api.audio import Audio
 from serve_app.api.calls import CallListPage
-from serve_app.api.errors import NoSuchPath, ReadOnly
+from serve_app.api.editing import CallEdit, EditBody, TaskMark
+from serve_app.api.errors import NoSuchPath, NotThisWay
 from serve_app.api.options import ApiOptions
 from serve_app.api.queries import (
     AudioQuery,
@@ -35,16 +37,21 @@ from serve_app.api.queries import (
     Query,
     StreamQuery,
     TaskListQuery,
+    VersionQuery,
 )
 from serve_app.api.sound import SoundFolder
 from serve_app.intake import errors
+from serve_app.intake.auth import EDIT, READ
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path that is read with GET. `answer`: what JSON it answers with; `media`: what else."""
+    """One path and method. `answer`: what JSON it answers with; `media`: what else; `body`: what JSON it takes.
+
+    What is read needs a key with the scope `read`, what is written one with `edit`.
+    """
 
     path: str
     name: str
@@ -53,18 +60,30 @@ class Route:
     answer: Any = None
     media: tuple[str, ...] = ()
     lasts: bool = False
+    method: str = "GET"
+    body: Any = None
+
+    @property
+    def scope(self) -> str:
+        """That a key needs."""
+        return READ if self.method == "GET" else EDIT
 
 
 CALL = "/calls/{call_id:uuid}"
+DONE = CALL + "/tasks/{task_id:uuid}/done"
 ROUTES = (
     Route("/calls", "listCalls", CallListQuery, "Calls, the latest first", CallListPage),
-    Route(CALL, "showCall", NoQuery, "Everything known of a call", CallRecord),
-    Route(f"{CALL}/transcript.json", "showTranscript", NoQuery, "What was said", Transcript),
+    Route(CALL, "showCall", VersionQuery, "Everything known of a call", CallRecord),
+    Route(f"{CALL}/transcript.json", "showTranscript", VersionQuery, "What was said", Transcript),
     Route(
-        f"{CALL}/transcript.txt", "showTranscriptText", NoQuery, "What was said, as plain text", media=("text/plain",)
+        f"{CALL}/transcript.txt",
+        "showTranscriptText",
+        VersionQuery,
+        "What was said, as plain text",
+        media=("text/plain",),
     ),
-    Route(f"{CALL}/transcript.srt", "showSubRip", NoQuery, "Subtitles, SubRip", media=("application/x-subrip",)),
-    Route(f"{CALL}/transcript.vtt", "showWebVtt", NoQuery, "Subtitles, WebVTT", media=("text/vtt",)),
+    Route(f"{CALL}/transcript.srt", "showSubRip", VersionQuery, "Subtitles, SubRip", media=("application/x-subrip",)),
+    Route(f"{CALL}/transcript.vtt", "showWebVtt", VersionQuery, "Subtitles, WebVTT", media=("text/vtt",)),
     Route(
         f"{CALL}/audio",
         "playCall",
@@ -73,6 +92,11 @@ ROUTES = (
         media=("audio/*", "application/octet-stream"),
     ),
     Route(f"{CALL}/events", "listCallEvents", NoQuery, "What happened to a call, the earliest first", Page[CallMoment]),
+    Route(f"{CALL}/edits", "listEdits", NoQuery, "What people corrected, the earliest first", Page[CallEdit]),
+    Route(f"{CALL}/edits", "editCall", NoQuery, "Correct a call", CallEdit, method="POST", body=EditBody),
+    Route(f"{CALL}/edits/{{edit_id:uuid}}", "undoEdit", NoQuery, "Take an edit back", CallEdit, method="DELETE"),
+    Route(DONE, "markTaskDone", NoQuery, "Tick a task off", TaskMark, method="PUT"),
+    Route(DONE, "unmarkTask", NoQuery, "A task is to be done after all", TaskMark, method="DELETE"),
     Route("/tasks", "listTasks", TaskListQuery, "Tasks across calls, the earliest due first", Page[TaskLine]),
     Route("/contacts", "listContacts", ContactListQuery, "Contacts by name", Page[ContactLine]),
     Route("/members", "listMembers", MemberListQuery, "Members by name", Page[MemberLine]),
@@ -104,6 +128,11 @@ def handlers(audio: Audio) -> dict[str, Handler]:
         "showCall": calls.show_call,
         "playCall": audio.show,
         "listCallEvents": calls.show_events,
+        "listEdits": editing.list_edits,
+        "editCall": editing.edit,
+        "undoEdit": editing.undo,
+        "markTaskDone": editing.tick,
+        "unmarkTask": editing.untick,
         "listTasks": calls.list_tasks,
         "listContacts": calls.list_contacts,
         "listMembers": calls.list_members,
@@ -135,20 +164,24 @@ def build_api(
             doors[:] = [Door(database, options, lambda request: source_of(request, source_header))]
             yield
 
-    def endpoint(route: Route) -> Callable[[Request], Awaitable[Response]]:
+    def endpoint(routes: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             (door,), (audio,) = doors, sounds
+            route = routes["GET" if request.method == "HEAD" else request.method]
             if route.lasts:
                 door.refuse_streams()
-            return await door.enter(request, route.query, handlers(audio)[route.name], route.lasts)
+            return await door.enter(request, route.query, handlers(audio)[route.name], route.lasts, route.scope)
 
         return answer
 
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    by_path: defaultdict[str, dict[str, Route]] = defaultdict(dict)
     for route in ROUTES:
-        api.router.add_route(route.path, endpoint(route), methods=["GET"], name=route.name)
+        by_path[route.path][route.method] = route
+    for path, routes in by_path.items():
+        api.router.add_route(path, endpoint(routes), methods=list(routes))
     api.router.add_route("/openapi.json", openapi_file.show, methods=["GET"], name="openapi")
-    errors.install(api, stamp, NoSuchPath, ReadOnly)
+    errors.install(api, stamp, NoSuchPath, NotThisWay)
     return api
 
 

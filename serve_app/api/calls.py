@@ -15,7 +15,7 @@ from db.views import CallRecord
 from serve_app import transcripts
 from serve_app.api.access import Reading, json_answer, tagged
 from serve_app.api.errors import NoSuchCall, NotThereYet
-from serve_app.api.queries import CallListQuery, ContactListQuery, MemberListQuery, NoQuery, TaskListQuery
+from serve_app.api.queries import CallListQuery, ContactListQuery, MemberListQuery, NoQuery, TaskListQuery, VersionQuery
 
 TEXT_TYPES: Final = {"txt": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
 
@@ -48,15 +48,16 @@ async def now(reading: Reading[Any]) -> datetime:
 
 
 async def record(reading: Reading[Any]) -> CallRecord:
-    """The record of the path's call. Raises `NoSuchCall`."""
+    """The record of the path's call, in the version that was asked for. Raises `NoSuchCall`."""
+    machine = getattr(reading.query, "version", None) == "machine"
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
-        found = await views.read_call(connection, reading.call_id)
+        found = await views.read_call(connection, reading.call_id, machine)
     if found is None:
         raise NoSuchCall
     return found
 
 
-async def show_call(reading: Reading[NoQuery]) -> Response:
+async def show_call(reading: Reading[VersionQuery]) -> Response:
     """Everything known of a call."""
     found = await record(reading)
     if found.transcript is not None:
@@ -64,7 +65,7 @@ async def show_call(reading: Reading[NoQuery]) -> Response:
     return json_answer(reading, found)
 
 
-async def show_transcript(reading: Reading[NoQuery]) -> Response:
+async def show_transcript(reading: Reading[VersionQuery]) -> Response:
     """What was said, as JSON, plain text or subtitles."""
     form = reading.request.url.path.rpartition(".")[2]
     found = (await record(reading)).transcript

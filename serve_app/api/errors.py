@@ -2,12 +2,19 @@
 
 Refusal
 ├── InvalidQuery         400   one entry in `errors` for every fault
+├── EditBodyRefused      400   likewise
 ├── NotAuthenticated     401   shared
 ├── ScopeMissing         403   shared
 ├── NoSuchPath           404
 ├── NoSuchCall           404   unknown, of another workspace or of another team: they read alike
 ├── NotThereYet          404   the call is there, what was asked for of it is not
-├── ReadOnly             405   with Allow
+├── NotThisWay           405   with Allow
+├── BodyTooSlow          408   shared
+├── EditIdUsed           409   another edit has this id
+├── SomethingElse        409   with `current`: what stands there now
+├── TooManyEdits         409
+├── BodyTooLarge         413   shared
+├── MediaTypeRefused     415   shared
 ├── NoSuchRange          416   with Content-Range
 ├── TooManyReads         429   with Retry-After, RateLimit and RateLimit-Policy
 ├── Broken               500   shared
@@ -15,8 +22,13 @@ Refusal
 └── Busy                 503   with Retry-After
 """
 
+from typing import Any
+
 from serve_app.intake.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
     Broken,
+    MediaTypeRefused,
     MethodNotAllowed,
     NoSuchRoute,
     NotAuthenticated,
@@ -38,6 +50,38 @@ class InvalidQuery(Refusal):
         self.faults = faults
 
 
+class EditBodyRefused(Refusal):
+    """The body is not an edit; every fault is listed under errors."""
+
+    status, kind, title = 400, "invalid-body", "The body is not an edit"
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__()
+        self.faults = faults
+
+
+class SomethingElse(Refusal):
+    """Something else than `old` stands there by now; nothing was changed. Look at `current`, and send another edit."""
+
+    status, kind, title = 409, "stale-edit", "Something else stands there now"
+
+    def __init__(self, more: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.more = more or {}
+
+
+class EditIdUsed(Refusal):
+    """Another edit of this call has this editId. Draw a new UUID for each edit."""
+
+    status, kind, title = 409, "edit-id-used", "The editId is used"
+
+
+class TooManyEdits(Refusal):
+    """The call has as many edits as are kept."""
+
+    status, kind, title = 409, "too-many-edits", "The call has too many edits"
+
+
 class NoSuchPath(NoSuchRoute):
     """There is nothing at this path. See openapi.json for what there is."""
 
@@ -57,11 +101,11 @@ class NotThereYet(Refusal):
     status, kind, title = 404, "not-there-yet", "The call does not have this"
 
 
-class ReadOnly(MethodNotAllowed):
-    """This path is read with GET."""
+class NotThisWay(MethodNotAllowed):
+    """This path does not take this method; Allow says which it takes."""
 
     def __init__(self) -> None:
-        Refusal.__init__(self, "This path is read with GET.", {"Allow": "GET, HEAD"})
+        Refusal.__init__(self, None, {"Allow": "GET, HEAD"})
 
 
 class NoSuchRange(Refusal):
@@ -100,12 +144,19 @@ class Busy(Unavailable):
 
 REFUSALS: tuple[type[Refusal], ...] = (
     InvalidQuery,
+    EditBodyRefused,
     NotAuthenticated,
     ScopeMissing,
     NoSuchPath,
     NoSuchCall,
     NotThereYet,
-    ReadOnly,
+    NotThisWay,
+    BodyTooSlow,
+    EditIdUsed,
+    SomethingElse,
+    TooManyEdits,
+    BodyTooLarge,
+    MediaTypeRefused,
     NoSuchRange,
     TooManyReads,
     Broken,

@@ -4,29 +4,36 @@
 """
 
 import json
+import re
 from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
+from db.editing import Current
 from serve_app.api.app import ROUTES, Route
 from serve_app.api.errors import (
     REFUSALS,
+    EditBodyRefused,
+    EditIdUsed,
     InvalidQuery,
     NoSuchCall,
     NoSuchRange,
     NotThereYet,
+    SomethingElse,
+    TooManyEdits,
     TooManyReads,
 )
 from serve_app.api.openapi_file import FILE
 from serve_app.api.queries import Query
 from serve_app.intake import errors
-from serve_app.intake.errors import Refusal, problem_type
+from serve_app.intake.errors import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, problem_type
 from serve_app.intake.schemas import Problem
 from serve_app.intake.wire import Fault
-from serve_app.written import renamed
+from serve_app.written import camel, renamed
 
 VERSION = "1.0.0"  # of the contract
 _REF = "#/components/schemas/{model}"
+OF_BODIES = {EditBodyRefused, SomethingElse, EditIdUsed, BodyTooSlow, BodyTooLarge, MediaTypeRefused}
 _TEXT = {"type": "string"}
 _HEADERS = {
     "ETag": "Names this answer: send it in If-None-Match, and 304 says that nothing has changed.",
@@ -39,12 +46,14 @@ def document() -> dict[str, Any]:
     """The whole document."""
     schemas: dict[str, Any] = {}
     refused: dict[str, Any] = {}
-    paths = {_path(route): {"get": _operation(route, schemas, refused)} for route in ROUTES}
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(_path(route), {})[route.method.lower()] = _operation(route, schemas, refused)
     schemas["Problem"] = _problem()
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Switchboard: read calls",
+            "title": "Switchboard: read and correct calls",
             "version": VERSION,
             "description": "Calls, what was said in them and what is to be done, for programs. Lists come in pages: "
             "`next` is the `cursor` of the page behind, which stays where it is while calls come in. A key of a team "
@@ -61,7 +70,11 @@ def document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "securitySchemes": {
-                "apiKey": {"type": "http", "scheme": "bearer", "description": "An API key with the scope `read`."}
+                "apiKey": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key with the scope `read`; with the scope `edit` for what is written.",
+                }
             },
             "responses": refused,
             "schemas": dict(sorted(schemas.items())),
@@ -70,7 +83,7 @@ def document() -> dict[str, Any]:
 
 
 def _path(route: Route) -> str:
-    return route.path.replace("{call_id:uuid}", "{callId}")
+    return re.sub(r"\{(\w+):uuid\}", lambda name: f"{{{camel(name[1])}}}", route.path)
 
 
 def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -> dict[str, Any]:
@@ -80,14 +93,24 @@ def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -
     responses: dict[str, Any] = {"200": {"description": route.summary + ".", "headers": _headers(), "content": content}}
     if route.name == "playCall":
         responses["206"] = {**responses["200"], "description": "The bytes that Range asks for."}
-    if not route.lasts:
+    if route.body is not None:
+        responses["201"] = {**responses["200"], "description": "It is kept. 200: this request had kept it before."}
+    if not route.lasts and route.method == "GET":
         responses["304"] = {"description": "Nothing has changed."}
+    taken = {} if route.body is None else {"requestBody": _body(route.body, schemas)}
     return {
         "operationId": route.name,
         "summary": route.summary,
         "parameters": [*_path_parameters(route), *_parameters(route.query, schemas)],
+        **taken,
         "responses": responses | _refusals(route, refused),
     }
+
+
+def _body(body: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    made = TypeAdapter(body).json_schema(ref_template=_REF)
+    schemas.update(made.pop("$defs", {}))
+    return {"required": True, "content": {"application/json": {"schema": made}}}
 
 
 def _binary(media: str) -> dict[str, Any]:
@@ -101,8 +124,13 @@ def _headers() -> dict[str, Any]:
 def _path_parameters(route: Route) -> list[dict[str, Any]]:
     if "call_id" not in route.path:
         return []
+    told = {"call_id": "The sender's callId.", "edit_id": "The edit.", "task_id": "The task."}
     schema = {"type": "string", "format": "uuid"}
-    return [{"name": "callId", "in": "path", "required": True, "schema": schema, "description": "The sender's callId."}]
+    return [
+        {"name": camel(name), "in": "path", "required": True, "schema": schema, "description": description}
+        for name, description in told.items()
+        if name in route.path
+    ]
 
 
 def _parameters(model: type[Query], schemas: dict[str, Any]) -> list[dict[str, Any]]:
@@ -147,6 +175,10 @@ def _refusals(route: Route, refused: dict[str, Any]) -> dict[str, Any]:
     left_out: set[type[Refusal]] = set() if of_calls else {NoSuchCall, NotThereYet}
     if route.name != "playCall":
         left_out.add(NoSuchRange)
+    if route.body is None:
+        left_out |= OF_BODIES
+    if route.method == "GET":
+        left_out.add(TooManyEdits)
     by_status: dict[str, list[type[Refusal]]] = {}
     for kind in REFUSALS:
         if kind not in left_out:
@@ -176,13 +208,20 @@ def _refused(kinds: list[type[Refusal]]) -> dict[str, Any]:
     }
 
 
+_NOW = {"value": "invoices", "turn": 1, "start": 3.5, "end": 4.1, "speaker": "customer"}
+_LIMITED = {"Retry-After": "1", "RateLimit": '"key";r=0;t=1', "RateLimit-Policy": '"key";q=300;w=15'}
+_SAMPLES: dict[type[Refusal], Refusal] = {
+    InvalidQuery: InvalidQuery([Fault("/limit", "limit: Input should be less than or equal to 200.")]),
+    EditBodyRefused: EditBodyRefused([Fault("/new", "new: Field required.")]),
+    SomethingElse: SomethingElse({"current": _NOW}),
+    NoSuchRange: NoSuchRange(4096),
+    TooManyReads: TooManyReads(_LIMITED),
+}
+
+
 def _sample(kind: type[Refusal]) -> Refusal:
-    if kind is InvalidQuery:
-        return InvalidQuery([Fault("/limit", "limit: Input should be less than or equal to 200.")])
-    if kind is NoSuchRange:
-        return NoSuchRange(4096)
-    if kind is TooManyReads:
-        return TooManyReads({"Retry-After": "1", "RateLimit": '"key";r=0;t=1', "RateLimit-Policy": '"key";q=300;w=15'})
+    if kind in _SAMPLES:
+        return _SAMPLES[kind]
     if kind.status == 503:
         made: Refusal = kind(5)  # type: ignore[arg-type]
         return made
@@ -194,6 +233,8 @@ def _problem() -> dict[str, Any]:
     fault = made.pop("$defs")["BodyFault"]
     properties = made["properties"]
     properties["type"]["enum"] = sorted({problem_type(kind) for kind in REFUSALS})
+    properties["current"] = renamed(TypeAdapter(Current).json_schema(mode="serialization"))
+    properties["current"]["type"] = ["object", "null"]
     properties["errors"] = {"type": "array", "items": fault, "description": "Every fault of the parameters."}
     return dict(made)
 

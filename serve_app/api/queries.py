@@ -53,12 +53,13 @@ class CallQuery(Query):
     )
     outgoing: bool | None = Field(None, description="true: calls that we placed; false: calls that we were given.")
     team_id: UUID | None = Field(None, description="Calls of this team.")
-    user_id: UUID | None = Field(None, description="Calls of this member, as the sender said or the call told.")
+    user_id: UUID | None = Field(None, description="Calls of this member, as people, the sender or the call said.")
     contact_id: UUID | None = Field(None, description="Calls with this contact.")
     number: Text | None = Field(None, description="Calls from or to this number, in any writing.")
     language: Language | None = Field(None, description="ISO 639-1 code of the language spoken.")
     tone: Literal["negative", "neutral", "positive"] | None = Field(None, description="Overall tone.")
     open_tasks: bool | None = Field(None, description="true: with a task that is not done; false: without any.")
+    corrected: bool | None = Field(None, description="true: calls that people corrected; false: others.")
     text: Text | None = Field(
         None, description='What was said, in the forms of its language: words, "a phrase", or, -without.'
     )
@@ -72,6 +73,18 @@ class CallQuery(Query):
         return CallFilter(states=tuple(map(str, self.state)), **{name: getattr(self, name) for name in same})
 
 
+Version = Annotated[
+    Literal["corrected", "machine"],
+    Field(description="corrected: with what people corrected; machine: as the machine said."),
+]
+
+
+class VersionQuery(Query):
+    """Whose words."""
+
+    version: Version = "corrected"
+
+
 class CallListQuery(CallQuery):
     """A page of calls."""
 
@@ -83,7 +96,12 @@ class ExportQuery(CallQuery):
     """All calls."""
 
     format: Literal["ndjson", "csv"] = Field("ndjson", description="A JSON object a line, or comma-separated values.")
-    include: Literal["transcript"] | None = Field(None, description="transcript: with what was said (of ndjson).")
+    include: Annotated[tuple[Literal["transcript", "edits"], ...], BeforeValidator(_with_commas)] = Field(
+        (),
+        description="With commas, of ndjson. transcript: with what was said; edits: with what people corrected, undone "
+        "edits too.",
+    )
+    version: Version = "corrected"
 
 
 class TaskListQuery(Query):

@@ -120,12 +120,16 @@ async def _ndjson(
 ) -> AsyncIterator[bytes]:
     page: tuple[CallLine, ...] | None = first
     while page is not None:
-        said = await _transcripts(reading, page) if reading.query.include else {}
+        include = reading.query.include
+        said = await _transcripts(reading, page) if "transcript" in include else {}
+        edited = await _edits(reading, page) if "edits" in include else {}
         lines = []
         for line in page:
             data = written(line)
-            if reading.query.include:
+            if "transcript" in include:
                 data["transcript"] = said.get(line.call.call_id)
+            if "edits" in include:
+                data["edits"] = edited.get(line.call.call_id, [])
             lines.append(to_json(data) + b"\n")
         yield b"".join(lines)
         page = await anext(pages, None)
@@ -135,10 +139,19 @@ async def _transcripts(reading: Reading[ExportQuery], lines: Iterable[CallLine])
     """What was said in calls, by call id; noted before it is given."""
     found: dict[UUID, Any] = {}
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
-        for call_id, transcript in await views.transcripts_of(connection, [line.call.call_id for line in lines]):
+        wanted, machine = [line.call.call_id for line in lines], reading.query.version == "machine"
+        for call_id, transcript in await views.transcripts_of(connection, wanted, machine):
             found[call_id] = written(transcript)
     await reading.note("export", list(found), "transcript")
     return found
+
+
+async def _edits(reading: Reading[ExportQuery], lines: Iterable[CallLine]) -> dict[UUID, Any]:
+    """What people corrected in calls, by call id; noted before it is given."""
+    async with reading.database.transaction(reading.reader, snapshot=True) as connection:
+        found = await views.edits_of(connection, [line.call.call_id for line in lines])
+    await reading.note("export", list(found), "edits")
+    return {call_id: written(some) for call_id, some in found.items()}
 
 
 async def _csv(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from db.directory import Workspace
     from db.keys import KeyInfo
 
-SCOPES = ("submit", "read")
+SCOPES = ("submit", "read", "edit")
 DEFAULT_SCOPES = ("submit",)  # what a telephony system needs
 SWAPPED = "The PBX records the customer on the left channel, or in the first file."
 
@@ -47,7 +47,7 @@ def create(
         ),
     ] = None,
     scope: Annotated[
-        list[str] | None, typer.Option(help="submit or read; may be repeated.", show_default="submit")
+        list[str] | None, typer.Option(help="submit, read or edit; may be repeated.", show_default="submit")
     ] = None,
     name: Annotated[str, typer.Option(help="What the key is for.")] = "command line",
     expires: Annotated[
@@ -70,12 +70,14 @@ def create(
       switchboard keys create --workspace acme --team support --expires 90d
 
       switchboard keys create --workspace acme --scope read --name reports
+
+      switchboard keys create --workspace acme --scope read --scope edit --name Ana
     """
     ends = _future(expires)
     scopes = tuple(dict.fromkeys(scope or DEFAULT_SCOPES))
     strange = [one for one in scopes if one not in SCOPES]
     if strange:
-        raise CommandError(f"No scope {strange[0]!r}.", f"Scopes are {' and '.join(SCOPES)}.", USAGE)
+        raise CommandError(f"No scope {strange[0]!r}.", f"Scopes are {', '.join(SCOPES)}.", USAGE)
 
     async def work(database: "Database") -> "tuple[KeyInfo, str, Workspace, UUID | None]":
         from db import directory, keys

@@ -12,7 +12,7 @@ from serve_app.intake.errors import NotAuthenticated, ScopeMissing, Unavailable
 
 T = TypeVar("T")
 
-SUBMIT, READ = "submit", "read"
+SUBMIT, READ, EDIT = "submit", "read", "edit"
 Find = Callable[[str], Awaitable[Sender | None]]
 
 _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,256}=*) *", re.ASCII | re.IGNORECASE)

@@ -25,7 +25,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from fastapi import FastAPI
@@ -53,6 +53,7 @@ class Refusal(Exception):
         super().__init__(self.detail)
         self.headers = headers or {}
         self.faults: list[Fault] = []
+        self.more: dict[str, Any] = {}  # further members of the problem
 
 
 class BodyRefused(Refusal):
@@ -199,7 +200,7 @@ def answer(refusal: Refusal) -> Response:
     }
     if refusal.faults:
         problem["errors"] = [{"pointer": fault.pointer, "detail": fault.detail} for fault in refusal.faults]
-    return Response(json.dumps(problem), refusal.status, refusal.headers, PROBLEM)
+    return Response(json.dumps(problem | refusal.more), refusal.status, refusal.headers, PROBLEM)
 
 
 def install(
@@ -221,7 +222,10 @@ def install(
 
     async def not_routed(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return answer(unrouted.get(error.status_code, Broken)())
+        refusal = unrouted.get(error.status_code, Broken)()
+        if allowed := (error.headers or {}).get("Allow"):
+            refusal.headers["Allow"] = ", ".join(sorted(part.strip() for part in allowed.split(",")))
+        return answer(refusal)
 
     api.add_exception_handler(Refusal, refused)
     api.add_exception_handler(InvalidBody, body_refused)

@@ -76,6 +76,9 @@ _FULL = (
     " VALUES (:workspace, 'https://hooks.example', '{call.failed}', 'sealed')",
     "UPDATE calls SET state = 'failed', failure_code = 'c' WHERE call_id = :call",  # writes an event and a delivery
     f"INSERT INTO task_marks (call_pk, task_id, done_by) SELECT call_pk, gen_random_uuid(), 'me' FROM ({_JOB}) AS j",
+    "INSERT INTO edits (call_pk, edit_id, kind, before, after, made_by)"
+    f" SELECT call_pk, gen_random_uuid(), 'roles', 'false', 'true', 'me' FROM ({_JOB}) AS j",
+    f"INSERT INTO corrections (call_pk, workspace_id, edits) SELECT call_pk, :workspace, 1 FROM ({_JOB}) AS j",
     "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"
     f" SELECT call_pk, :workspace, now(), 'english', 'eve', to_tsvector('invoice') FROM ({_JOB}) AS j",
     "INSERT INTO reads (workspace_id, key_id, call_id, what) VALUES (:workspace, gen_random_uuid(), :call, 'audio')",
@@ -182,6 +185,10 @@ _INSERTS = (
     "INSERT INTO tasks (call_pk, position, title, owner, kind, confidence, evidence)"
     " VALUES (:pk, 9, 't', 'o', 'k', 1, '{}')",
     "INSERT INTO task_marks (call_pk, task_id, done_by) VALUES (:pk, gen_random_uuid(), 'me')",
+    "INSERT INTO edits (call_pk, edit_id, kind, before, after, made_by)"
+    " VALUES (:pk, gen_random_uuid(), 'roles', 'false', 'true', 'me')",
+    "INSERT INTO corrections (call_pk, workspace_id, edits) VALUES (:pk, :workspace, 1)",
+    "INSERT INTO corrections (call_pk, workspace_id, edits) VALUES (:pk, :mine, 1)",
     "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"
     " VALUES (:pk, :workspace, now(), 'english', '', '')",
     "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"

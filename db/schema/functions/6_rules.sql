@@ -89,3 +89,14 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
+
+-- An edit is undone once, and nothing else of it changes.
+CREATE OR REPLACE FUNCTION refuse_rewriting_edits() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    free text[] := '{undone_at,undone_by,undone_key_id,undone_session_id,call_pk}';  -- a call's rows do not move anyway
+BEGIN
+    IF OLD.undone_at IS NOT NULL OR to_jsonb(OLD) - free IS DISTINCT FROM to_jsonb(NEW) - free THEN
+        RAISE EXCEPTION 'edits are append-only' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;

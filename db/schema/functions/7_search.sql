@@ -14,29 +14,33 @@ CREATE OR REPLACE FUNCTION search_grams(names text) RETURNS text[] LANGUAGE sql 
     WHERE word <> ''
 $$;
 
--- Write what a call is found by, as its transcript, findings and contact are now.
+-- Write what a call is found by, as its transcript, findings and contact are now, with what people corrected.
 CREATE OR REPLACE FUNCTION index_call(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO call_search (call_pk, workspace_id, start_time, config, tone, user_id, names, terms)
     SELECT c.id, c.workspace_id, c.start_time, search_config(t.language), tone ->> 'label', member.user_id, names.found,
         to_tsvector(search_config(t.language)::regconfig, said.words) || array_to_tsvector(search_grams(names.found))
-    FROM calls c JOIN transcripts t ON t.call_pk = c.id AND t.job_id = c.job_id,
+    FROM calls c JOIN transcripts t ON t.call_pk = c.id AND t.job_id = c.job_id LEFT JOIN corrections e ON e.call_pk = c.id,
         LATERAL (SELECT event_finding(c.id, 'tone') -> 'overall', event_finding(c.id, 'agent'),
             event_finding(c.id, 'contacts') -> 'heard') AS findings (tone, agent, heard),
         LATERAL (SELECT CASE WHEN c.user_id IS NULL AND agent ->> 'user_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
             THEN (agent ->> 'user_id')::uuid END) AS member (user_id),
         LATERAL (SELECT lower(concat_ws(' ',
             regexp_replace(c.from_number, '\D', '', 'g'), regexp_replace(c.to_number, '\D', '', 'g'), c.from_e164, c.to_e164,
-            agent ->> 'name', agent ->> 'spoken_name', heard -> 'name' ->> 'value', heard -> 'company' ->> 'value',
+            CASE WHEN e.agent_set THEN NULL ELSE agent ->> 'name' END, agent ->> 'spoken_name', heard -> 'name' ->> 'value', heard -> 'company' ->> 'value',
             heard -> 'email' ->> 'value',
-            (SELECT m.name FROM members m WHERE m.workspace_id = c.workspace_id AND m.user_id = coalesce(c.user_id, member.user_id)),
-            (SELECT string_agg(concat_ws(' ', k.name, k.company, k.email, k.phone), ' ')
-                FROM call_contacts l JOIN contacts k ON k.id = l.contact_id WHERE l.call_pk = c.id)
+            (SELECT m.name FROM members m WHERE m.workspace_id = c.workspace_id
+                AND m.user_id = CASE WHEN e.agent_set THEN e.user_id ELSE coalesce(c.user_id, member.user_id) END),
+            (SELECT string_agg(concat_ws(' ', k.name, k.company, k.email, k.phone), ' ') FROM (
+                SELECT e.contact_id WHERE e.contact_set UNION ALL
+                SELECT l.contact_id FROM call_contacts l WHERE l.call_pk = c.id AND e.contact_set IS NOT TRUE
+            ) AS linked JOIN contacts k ON k.id = linked.contact_id)
         ))) AS names (found),
         LATERAL (
             SELECT coalesce(string_agg(CASE WHEN word ->> 'joined' = 'true' THEN '' ELSE ' ' END || (word ->> 'text'), ''
                 ORDER BY n, w), '')
-            FROM jsonb_array_elements(t.content -> 'turns') WITH ORDINALITY AS turns (turn, n),
+            FROM jsonb_array_elements(CASE WHEN e.written_at = t.written_at THEN coalesce(e.turns, t.content -> 'turns')
+                ELSE t.content -> 'turns' END) WITH ORDINALITY AS turns (turn, n),
                 jsonb_array_elements(turn -> 'words') WITH ORDINALITY AS words (word, w)
         ) AS said (words)
     WHERE c.id = p_call

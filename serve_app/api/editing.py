@@ -1,0 +1,234 @@
+"""Handlers: what people write. An edit is made, listed and undone; a task is ticked off."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from db import editing
+from db.editing import Current, EditRefused, TaskMark, Wanted
+from db.edits import CallEdit, Editor
+from db.reading import Page
+from pipeline.domain.edits import EditKind
+from serve_app.api.access import Reading, json_answer, to_json
+from serve_app.api.errors import (
+    EditBodyRefused,
+    EditIdUsed,
+    NoSuchCall,
+    NotThereYet,
+    SomethingElse,
+    TooManyEdits,
+)
+from serve_app.api.queries import NoQuery
+from serve_app.intake.auth import READ
+from serve_app.intake.limits import LimitOptions, check_media_type, read_body
+from serve_app.intake.wire import Fault, InvalidBody, read_object
+from serve_app.written import written
+
+T = TypeVar("T")
+MOST_BYTES = 64 * 1024
+MOST_WORDS = 4_000  # characters of a text, old or new
+_LIMITS: Final = LimitOptions(body_bytes=MOST_BYTES)
+
+Words = Annotated[str, Field(max_length=MOST_WORDS)]
+Seconds = Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)]
+Label = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
+
+    edit_id: Annotated[UUID | None, Field(strict=False)] = Field(
+        None, description="A UUID of yours for this edit; sent again, it is answered with the edit it made."
+    )
+
+
+class _OfTurn(_Body):
+    turn: int = Field(ge=0, le=10**6, description="The turn's `index`.")
+    start: Seconds = Field(description="`start` of the first word, as it is shown.")
+    end: Seconds = Field(description="`end` of the last word, as it is shown.")
+
+
+class TextEdit(_OfTurn):
+    """One or several words of a turn."""
+
+    kind: Literal["text"]
+    old: Words = Field(description="The words as they are shown, single spaces between them.", min_length=1)
+    new: Words = Field(description="The words that were said; empty: nothing was.")
+
+
+class SpeakerEdit(_OfTurn):
+    """Who said a turn."""
+
+    kind: Literal["speaker"]
+    old: Label = Field(description="The turn's `speaker`.")
+    new: Label = Field(description="rep, customer, or another speaker's label.")
+
+
+class RolesEdit(_Body):
+    """Which party is the rep."""
+
+    kind: Literal["roles"]
+    old: bool = Field(description="The record's `swapped`.")
+    new: bool = Field(description="true: the parties are swapped against what the machine said.")
+
+
+class _Person(_Body):
+    old: Annotated[UUID | None, Field(strict=False)] = Field(description="As it is shown; null: nobody.")
+    new: Annotated[UUID | None, Field(strict=False)] = Field(description="Who it was; null: nobody that is known.")
+
+
+class AgentEdit(_Person):
+    """The member on our side, by `userId`."""
+
+    kind: Literal["agent"]
+
+
+class ContactEdit(_Person):
+    """The contact, by `contactId`."""
+
+    kind: Literal["contact"]
+
+
+EditBody = Annotated[TextEdit | SpeakerEdit | RolesEdit | AgentEdit | ContactEdit, Field(discriminator="kind")]
+EDIT_BODY: TypeAdapter[Any] = TypeAdapter(EditBody)
+_FIELDS = frozenset({"editId", "kind", "turn", "start", "end", "old", "new"})
+
+
+@dataclass(frozen=True, slots=True)
+class StaleEdit:
+    """What a 409 tells besides: what stands there now, for a key that may read; null: nothing."""
+
+    current: Current | None
+
+
+async def edit(writing: Reading[NoQuery]) -> Response:
+    """Keep an edit: 201; 200 where this request made it before."""
+    wanted = await _wanted(writing.request)
+    made = await _done(
+        writing, editing.make(writing.database, writing.reader, _editor(writing), _call(writing), wanted)
+    )
+    answer = _answer(writing, made.edit)
+    answer.status_code = 201 if made.created else 200
+    if made.created:
+        answer.headers["Location"] = f"{writing.request.url.path}/{made.edit.edit_id}"
+    return answer
+
+
+async def list_edits(reading: Reading[NoQuery]) -> Response:
+    """The edits of a call, undone ones too, in the order in which they were made."""
+    found = await _done(reading, editing.list_edits(reading.database, reading.reader, _call(reading)))
+    await reading.note("record", [reading.call_id] if found else [], "edits")
+    return json_answer(reading, Page(found))
+
+
+async def undo(writing: Reading[NoQuery]) -> Response:
+    """Take an edit back; it is kept, and shown as undone."""
+    edit_id: UUID = writing.request.path_params["edit_id"]
+    return _answer(
+        writing,
+        await _done(writing, editing.undo(writing.database, writing.reader, _editor(writing), _call(writing), edit_id)),
+    )
+
+
+async def tick(writing: Reading[NoQuery]) -> Response:
+    """Tick a task off."""
+    return await _mark(writing, editing.tick)
+
+
+async def untick(writing: Reading[NoQuery]) -> Response:
+    """Say that a task is to be done after all."""
+    return await _mark(writing, editing.untick)
+
+
+async def _mark(writing: Reading[NoQuery], change: Any) -> Response:
+    task_id: UUID = writing.request.path_params["task_id"]
+    mark: TaskMark = await _done(
+        writing, change(writing.database, writing.reader, _editor(writing), _call(writing), task_id)
+    )
+    if READ not in writing.sender.scopes:
+        mark = replace(mark, done_by=None)
+    return Response(to_json(mark), 200, media_type="application/json")
+
+
+def _call(writing: Reading[Any]) -> UUID:
+    return writing.call_id
+
+
+def _editor(writing: Reading[Any]) -> Editor:
+    return Editor(writing.sender.key_id)
+
+
+def _answer(writing: Reading[Any], made: CallEdit) -> Response:
+    """The edit; without what the machine said for a key that may not read."""
+    shown = written(made)
+    if READ not in writing.sender.scopes:
+        shown["machine"] = None
+    return Response(to_json(shown), 200, media_type="application/json")
+
+
+async def _done(writing: Reading[Any], work: Awaitable[T]) -> T:
+    """What was done, or the refusal that says why not."""
+    try:
+        return await work
+    except editing.NoSuch:
+        raise NoSuchCall("There is no such call, edit or task that the API key may see.") from None
+    except editing.NothingHeard:
+        raise NotThereYet from None
+    except editing.CannotBe as error:
+        raise EditBodyRefused([Fault(f"/{error.field}", str(error))]) from None
+    except editing.IdUsed:
+        raise EditIdUsed from None
+    except editing.TooMany:
+        raise TooManyEdits(f"The call has {editing.MOST_EDITS} edits, as many as are kept.") from None
+    except editing.Stale as error:
+        shown = READ in writing.sender.scopes
+        raise SomethingElse({"current": written(error.current)} if shown else {}) from None
+    except EditRefused as error:  # pragma: no cover: every kind is above
+        raise EditBodyRefused([Fault("", str(error))]) from None
+
+
+async def _wanted(request: Request) -> Wanted:
+    """The edit that the body asks for. Raises `EditBodyRefused` with every fault."""
+    check_media_type(request.headers.getlist("content-type"), request.headers.getlist("content-encoding"))
+    try:
+        body, faults = read_object(await read_body(request, _LIMITS), _FIELDS)
+    except InvalidBody as error:
+        raise EditBodyRefused(error.faults) from None
+    try:
+        found = EDIT_BODY.validate_python(body)
+    except ValidationError as error:
+        faults += [_fault(one) for one in error.errors(include_url=False, include_input=False, include_context=False)]
+    if faults:
+        raise EditBodyRefused(list(dict.fromkeys(faults)))
+    return wanted_of(found)
+
+
+def wanted_of(body: Any) -> Wanted:
+    """The edit that a body asks for, texts with single spaces."""
+    plain = body.model_dump()
+    kind = EditKind(plain.pop("kind"))
+    for name in ("old", "new"):
+        if isinstance(plain[name], UUID):
+            plain[name] = str(plain[name])
+        elif kind is EditKind.TEXT:
+            plain[name] = " ".join(plain[name].split())
+    return Wanted(kind, **plain)
+
+
+def _fault(error: Any) -> Fault:
+    """Never with what was sent: only names of ours are in it."""
+    name = next((one for one in reversed(error["loc"]) if one in _FIELDS), None)
+    if error["type"] == "extra_forbidden":
+        return Fault("", f"A key is not a field of this kind of edit. Fields are: {', '.join(sorted(_FIELDS))}.")
+    if error["type"].startswith("union_tag"):
+        return Fault("/kind", "kind: one of text, speaker, roles, agent, contact.")
+    return Fault(f"/{name}" if name else "", f"{name or 'The body'}: {error['msg']}.")
+
+
+__all__ = ["EDIT_BODY", "CallEdit", "EditBody", "TaskMark", "edit", "list_edits", "tick", "undo", "untick"]
