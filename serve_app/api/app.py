@@ -27,6 +27,7 @@ from serve_app.api.calls import CallListPage
 from serve_app.api.editing import CallEdit, EditBody, TaskMark
 from serve_app.api.errors import NoSuchPath, NotThisWay
 from serve_app.api.options import ApiOptions
+from serve_app.api.parquet import MEDIA_TYPE as PARQUET
 from serve_app.api.queries import (
     AudioQuery,
     CallListQuery,
@@ -106,7 +107,7 @@ ROUTES = (
         "exportCalls",
         ExportQuery,
         "All calls of a filter, as they are listed",
-        media=("application/x-ndjson", "text/csv"),
+        media=("application/x-ndjson", "text/csv", PARQUET),
         lasts=True,
     ),
     Route(

@@ -95,11 +95,13 @@ class CallListQuery(CallQuery):
 class ExportQuery(CallQuery):
     """All calls."""
 
-    format: Literal["ndjson", "csv"] = Field("ndjson", description="A JSON object a line, or comma-separated values.")
+    format: Literal["ndjson", "csv", "parquet"] = Field(
+        "ndjson", description="A JSON object a line, comma-separated values, or an Apache Parquet file."
+    )
     include: Annotated[tuple[Literal["transcript", "edits"], ...], BeforeValidator(_with_commas)] = Field(
         (),
-        description="With commas, of ndjson. transcript: with what was said; edits: with what people corrected, undone "
-        "edits too.",
+        description="With commas. transcript: with what was said, of ndjson and parquet; edits: with what people "
+        "corrected, undone edits too, of ndjson.",
     )
     version: Version = "corrected"
 

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +19,8 @@ from db.reading import MOST
 from serve_app.api.access import UNAVAILABLE, Reading, to_json
 from serve_app.api.calls import now
 from serve_app.api.errors import InvalidQuery
+from serve_app.api.parquet import MEDIA_TYPE as PARQUET
+from serve_app.api.parquet import parquet
 from serve_app.api.queries import ExportQuery, StreamQuery, asked_for_time
 from serve_app.intake.wire import Fault
 from serve_app.written import written
@@ -93,12 +96,23 @@ async def export(reading: Reading[ExportQuery]) -> Response:
     first = await anext(pages)  # what is wrong is told before the answer begins
     if query.format == "csv":
         body, media_type = _csv(reading, first, pages), "text/csv; charset=utf-8"
+    elif query.format == "parquet":
+        said = partial(_transcripts, reading) if "transcript" in query.include else None
+        body, media_type = parquet(COLUMNS, _with(first, pages), _flat, said), PARQUET
     else:
         body, media_type = _ndjson(reading, first, pages), "application/x-ndjson"
     name = f'attachment; filename="calls.{query.format}"'
     return StreamingResponse(
         body, media_type=media_type, headers={"Content-Disposition": name, "Cache-Control": "no-store"}
     )
+
+
+async def _with(
+    first: tuple[CallLine, ...], others: AsyncIterator[tuple[CallLine, ...]]
+) -> AsyncIterator[tuple[CallLine, ...]]:
+    yield first
+    async for page in others:
+        yield page
 
 
 async def _pages(reading: Reading[ExportQuery]) -> AsyncIterator[tuple[CallLine, ...]]:

@@ -11,7 +11,7 @@ import threading
 import wave
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -19,6 +19,8 @@ from uuid import UUID, uuid4
 import httpx
 import jsonschema
 import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import pytest_asyncio
 import schemathesis
@@ -36,7 +38,7 @@ from db.call_list import CallFilter
 from db.database import EVERY_WORKSPACE, Reader
 from db.reading import Place
 from db.task_list import TaskFilter
-from serve_app.api import openapi
+from serve_app.api import openapi, parquet
 from serve_app.api.app import ROUTES, Route
 from serve_app.api.options import ApiOptions
 from tests.finished import START, findings, finished, received, task
@@ -454,7 +456,28 @@ async def test_an_export_holds_every_call_once(api: Api) -> None:
     assert [row["callId"] for row in rows] == [line["call"]["callId"] for line in lines]
     assert (rows[0]["contact"], rows[0]["fromNumber"], rows[0]["state"]) == ("'=cmd()", "+49301234567", "completed")
     assert len(api.get("/export", state="completed").text.splitlines()) == 1
-    assert api.get("/export", format="parquet").status_code == 400
+    assert api.get("/export", format="xlsx").status_code == 400
+
+
+async def test_an_export_as_parquet_is_read_by_pandas(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "GROUP_ROWS", 100)
+    made = [await received(api.world, minutes=at) for at in range(120)]
+    spoken = await finished(api.world, ("rep", "=1+1 is two"), ("customer", "Grüße"), minutes=500)
+    answer = api.get("/export", format="parquet", include="transcript")
+    assert answer.headers["Content-Type"] == "application/vnd.apache.parquet"
+    assert pq.ParquetFile(io.BytesIO(answer.content)).metadata.num_row_groups == 2
+    table = pd.read_parquet(io.BytesIO(answer.content))
+    assert list(table.callId) == [str(one) for one in (spoken, *reversed(made))]
+    call = api.get(f"/calls/{spoken}").json()["call"]
+    assert table.startTime[0] == datetime.fromisoformat(call["startTime"])
+    assert (table.tasks[0], table.fromNumber[0], table.completedAt.notna().sum()) == (0, call["fromNumber"], 1)
+    assert [(word["speaker"], word["text"]) for word in table.words[0]] == [
+        *(("rep", word) for word in ("=1+1", "is", "two")),
+        ("customer", "Grüße"),
+    ]
+    assert table.words[1] is None
+    without = pq.read_table(io.BytesIO(api.get("/export", format="parquet", state="failed").content))
+    assert (without.num_rows, "words" in without.column_names) == (0, False)
 
 
 async def test_changes_arrive_without_asking(api: Api) -> None:

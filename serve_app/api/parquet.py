@@ -1,0 +1,105 @@
+"""An export as a Parquet file, written while it is read: one row group after another, and the footer at the end.
+
+A file whose stream was cut has no footer, so no reader takes it for a whole one.
+"""
+
+import io
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from db.call_list import CallLine
+from serve_app.written import camel, written
+
+MEDIA_TYPE = "application/vnd.apache.parquet"
+GROUP_ROWS = 1000  # in a row group; fewer make a file large and slow to read
+GROUP_WORDS = 200_000  # in a row group, so that one of long calls fits in memory
+
+_TIMES = ("start_time", "created_at", "updated_at", "completed_at")
+_TYPES = {
+    "outgoing": pa.bool_(),
+    "duration": pa.int32(),
+    "tasks": pa.int32(),
+    "open_tasks": pa.int32(),
+} | dict.fromkeys(_TIMES, pa.timestamp("us", tz="UTC"))
+_WORD = pa.struct(
+    {
+        "turn": pa.int32(),
+        "speaker": pa.string(),
+        "start": pa.float64(),  # seconds from the start of the recording
+        "end": pa.float64(),
+        "text": pa.string(),
+        "confidence": pa.float32(),
+        "doubtful": pa.bool_(),
+    }
+)
+
+Row = Mapping[str, Any]
+Transcripts = Callable[[Sequence[CallLine]], Awaitable[Mapping[UUID, Any]]]
+
+
+async def parquet(
+    columns: Sequence[str],
+    pages: AsyncIterator[tuple[CallLine, ...]],
+    flat: Callable[[CallLine], Row],
+    transcripts: Transcripts | None,
+) -> AsyncIterator[bytes]:
+    """Return the file piece by piece: a row for each call with `columns`, which are called in camelCase there.
+
+    `flat` makes a call's row. With `transcripts`, which says what was said in a page of calls as it is written to JSON,
+    there is a column `words` too: null for a call without a transcript.
+    """
+    sink = _Sink()
+    fields = [pa.field(camel(name), _TYPES.get(name, pa.string())) for name in columns]
+    schema = pa.schema([*fields, pa.field("words", pa.list_(_WORD))] if transcripts else fields)
+    rows: list[dict[str, Any]] = []
+    words = 0
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        async for page in pages:
+            said = await transcripts(page) if transcripts else {}
+            for line in page:
+                row = {camel(name): _cell(value) for name, value in flat(line).items()}
+                if (transcript := said.get(line.call.call_id)) is not None:
+                    row["words"] = list(_words(transcript))
+                    words += len(row["words"])
+                rows.append(row)
+            if len(rows) >= GROUP_ROWS or words >= GROUP_WORDS:
+                writer.write_table(pa.Table.from_pylist(rows, schema))
+                rows, words = [], 0
+                yield sink.taken()
+        if rows:
+            writer.write_table(pa.Table.from_pylist(rows, schema))
+    yield sink.taken()
+
+
+def _cell(value: Any) -> Any:
+    return value if isinstance(value, datetime) else written(value)
+
+
+def _words(transcript: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for turn in transcript["turns"]:
+        for word in turn["words"]:
+            told = {name: word[name] for name in ("start", "end", "text", "confidence", "doubtful")}
+            yield {"turn": turn["index"], "speaker": turn["speaker"], **told}
+
+
+class _Sink(io.RawIOBase):
+    """What the writer has written and nobody has taken yet."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, part: Any) -> int:
+        self._parts.append(bytes(part))
+        return len(self._parts[-1])
+
+    def taken(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
