@@ -1,14 +1,19 @@
-"""Workspaces, their teams, members and contacts."""
+"""Workspaces, their teams, members and contacts.
 
-from collections.abc import Iterable, Mapping
+What changes one says who does it (`by`; None: whose process this is), and is kept in the change log.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.exc import IntegrityError
 
+from db.admin_log import Actor, Changing, NotInDirectory, changing
 from db.database import EVERY_WORKSPACE, Database, Scope
 from db.identity import e164
 from db.rows import read, within
@@ -19,8 +24,8 @@ from pipeline.domain.stage import Stage
 MOST_TERMS, LONGEST_TERM = 500, 60  # recognition takes about fifty at a time, the most relevant first
 
 
-class NotInDirectory(LookupError):
-    """A workspace or team that does not exist, or a team of another workspace."""
+class AlreadyThere(ValueError):
+    """The id or the name is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +84,27 @@ async def create_workspace(
     time_zone: str = "UTC",
     workspace_id: UUID | None = None,
     terms: Iterable[str] = (),
+    by: Actor | None = None,
 ) -> Workspace:
     """A new workspace; `workspace_id` where it must have a given one. `terms` as `set_terms` takes them."""
     made = Workspace(workspace_id or uuid4(), name, default_country, time_zone, tidy_terms(terms))
     values = {"id": made.workspace_id, "name": name, "default_country": default_country, "time_zone": time_zone}
-    await _execute(database, made.workspace_id, sa.insert(workspaces).values(**values, terms=list(made.terms)))
+    async with changing(database, made.workspace_id, by, new=True) as change:
+        await change.run(sa.insert(workspaces).values(**values, terms=list(made.terms)))
+        await change.note("created", "workspace", made.workspace_id, name)
     return made
 
 
-async def update_workspace(database: Database, workspace_id: UUID, changes: Mapping[str, Any]) -> Workspace:
+async def update_workspace(
+    database: Database, workspace_id: UUID, changes: Mapping[str, Any], by: Actor | None = None
+) -> Workspace:
     """Change `name`, `default_country` or `time_zone`, for calls worked on from now on. Raises NotInDirectory."""
-    return await _set(database, workspace_id, **changes)
+    return await _set(database, workspace_id, by, **changes)
+
+
+async def find_workspace(database: Database, workspace_id: UUID) -> Workspace:
+    """Raises NotInDirectory."""
+    return _workspace(await _the_one(database, workspace_id, sa.select(workspaces)))
 
 
 async def list_workspaces(database: Database) -> list[Workspace]:
@@ -179,10 +194,8 @@ async def set_priority(
     if value is not None and team_id is None:
         await _set(database, workspace_id, priority=value)
     elif value is not None:
-        own = sa.and_(teams.c.id == team_id, teams.c.workspace_id == workspace_id)
-        update = sa.update(teams).where(own).values(priority=value).returning(teams.c.id)
-        if not await _execute(database, workspace_id, update):
-            raise NotInDirectory(f"there is no team {team_id} in the workspace")
+        async with changing(database, workspace_id) as change:
+            await _update(change, teams, _the_team(workspace_id, team_id), {"priority": value}, "team")
     home = await _the_one(database, workspace_id, sa.select(workspaces))
     of_it = sa.select(teams.c.name, teams.c.priority).where(teams.c.workspace_id == workspace_id).order_by(teams.c.name)
     shares = await _execute(database, workspace_id, of_it)
@@ -190,18 +203,26 @@ async def set_priority(
 
 
 async def create_team(
-    database: Database, workspace_id: UUID, name: str, team_id: UUID | None = None, channels_swapped: bool = False
+    database: Database,
+    workspace_id: UUID,
+    name: str,
+    team_id: UUID | None = None,
+    channels_swapped: bool = False,
+    by: Actor | None = None,
 ) -> Team:
-    """A new team; raises NotInDirectory for an unknown workspace."""
+    """A new team. Raises NotInDirectory for an unknown workspace, AlreadyThere where its id is taken."""
     made = Team(team_id or uuid4(), workspace_id, name, channels_swapped)
     values = {"id": made.team_id, "name": name, "channels_swapped": channels_swapped}
-    await _execute(database, workspace_id, sa.insert(teams).values(workspace_id=workspace_id, **values))
+    async with _changing(database, workspace_id, by) as change:
+        await _insert(change, insert(teams).values(workspace_id=workspace_id, **values))
+        await change.note("created", "team", made.team_id, name, team_id=made.team_id)
     return made
 
 
-async def update_team(database: Database, team: Team, changes: Mapping[str, Any]) -> Team:
+async def update_team(database: Database, team: Team, changes: Mapping[str, Any], by: Actor | None = None) -> Team:
     """Change `name` or `channels_swapped`, which is for recordings submitted from now on. Raises NotInDirectory."""
-    return _team(await _changed(database, team.workspace_id, teams, teams.c.id == team.team_id, changes))
+    async with _changing(database, team.workspace_id, by) as change:
+        return _team(await _update(change, teams, _the_team(team.workspace_id, team.team_id), changes, "team"))
 
 
 async def list_teams(database: Database, workspace_id: UUID | None = None) -> list[Team]:
@@ -218,31 +239,42 @@ async def add_member(
     user_id: UUID | None = None,
     team_id: UUID | None = None,
     aliases: Iterable[str] = (),
+    by: Actor | None = None,
+    new: bool = False,
 ) -> DirectoryMember:
-    """A member, or the new data of one whose `user_id` is known. Earlier calls with that userId are theirs at once."""
+    """A member, or the new data of one whose `user_id` is known. Earlier calls with that userId are theirs at once.
+
+    `new`: raise AlreadyThere where the `user_id` is known. Raises NotInDirectory for an unknown workspace or team.
+    """
     made = DirectoryMember(user_id or uuid4(), workspace_id, team_id, name, tuple(aliases))
     data = {"team_id": team_id, "name": name, "aliases": list(made.aliases)}
-    await _execute(
-        database,
-        workspace_id,
-        insert(members)
-        .values(workspace_id=workspace_id, user_id=made.user_id, **data)
-        .on_conflict_do_update(index_elements=["workspace_id", "user_id"], set_=data),
-    )
+    adding = insert(members).values(workspace_id=workspace_id, user_id=made.user_id, **data)
+    async with _changing(database, workspace_id, by) as change:
+        if new:
+            await _insert(change, adding)
+        else:
+            await change.run(adding.on_conflict_do_update(index_elements=["workspace_id", "user_id"], set_=data))
+        await change.note("created", "member", made.user_id, name, team_id=team_id)
     return made
 
 
-async def update_member(database: Database, member: DirectoryMember, changes: Mapping[str, Any]) -> DirectoryMember:
+async def update_member(
+    database: Database, member: DirectoryMember, changes: Mapping[str, Any], by: Actor | None = None
+) -> DirectoryMember:
     """Change `name`, `aliases` or `team_id` (None: in no team, known to all of them). Raises NotInDirectory."""
-    return _member(await _changed(database, member.workspace_id, members, _is(member), changes))
+    async with _changing(database, member.workspace_id, by) as change:
+        return _member(await _update(change, members, _is(member, by), changes, "member"))
 
 
-async def remove_member(database: Database, member: DirectoryMember) -> None:
-    """Calls keep the userId; what the member sounds like is forgotten."""
+async def remove_member(database: Database, member: DirectoryMember, by: Actor | None = None) -> None:
+    """Calls keep the userId; what the member sounds like is forgotten. Raises NotInDirectory."""
     own = (voice_centroids.c.workspace_id == member.workspace_id, voice_centroids.c.user_id == member.user_id)
-    async with database.transaction(member.workspace_id) as connection:
-        await connection.execute(sa.delete(voice_centroids).where(*own))
-        await connection.execute(sa.delete(members).where(_is(member)))
+    async with _changing(database, member.workspace_id, by) as change:
+        gone = await change.run(sa.delete(members).where(_is(member, by)).returning(members))
+        if not gone:
+            raise NotInDirectory("it was removed meanwhile")
+        await change.run(sa.delete(voice_centroids).where(*own))
+        await change.note("removed", "member", member.user_id, gone[0].name, team_id=gone[0].team_id)
 
 
 async def list_members(database: Database, workspace_id: UUID | None = None) -> list[DirectoryMember]:
@@ -259,28 +291,41 @@ async def add_contact(
     company: str | None = None,
     email: str | None = None,
     phone: str | None = None,
+    contact_id: UUID | None = None,
+    by: Actor | None = None,
 ) -> Contact:
-    """A contact. `phone` is kept in E.164; ValueError where it cannot be read as a number."""
+    """A contact. `phone` is kept in E.164; ValueError where it cannot be read as a number.
+
+    Raises NotInDirectory for an unknown workspace, AlreadyThere where the id is taken.
+    """
     number = await _number(database, workspace_id, phone)
-    made = uuid4()
+    made = contact_id or uuid4()
     data = {"name": name, "company": company, "email": email, "phone": number}
-    await _execute(database, workspace_id, sa.insert(contacts).values(id=made, workspace_id=workspace_id, **data))
+    async with _changing(database, workspace_id, by) as change:
+        await _insert(change, insert(contacts).values(id=made, workspace_id=workspace_id, **data))
+        await change.note("created", "contact", made)
     return Contact(str(made), name, company, email, number)
 
 
 async def update_contact(
-    database: Database, workspace_id: UUID, contact_id: UUID, changes: Mapping[str, Any]
+    database: Database, workspace_id: UUID, contact_id: UUID, changes: Mapping[str, Any], by: Actor | None = None
 ) -> Contact:
     """Change `name`, `company`, `email` or `phone`; None removes a value. Raises as `add_contact` does."""
-    values = dict(changes) | {"updated_at": sa.func.now()}
+    values = dict(changes)
     if "phone" in changes:
         values["phone"] = await _number(database, workspace_id, changes["phone"])
-    return _contact(await _changed(database, workspace_id, contacts, contacts.c.id == contact_id, values))
+    own = sa.and_(contacts.c.workspace_id == workspace_id, contacts.c.id == contact_id)
+    async with _changing(database, workspace_id, by) as change:
+        return _contact(await _update(change, contacts, own, values, "contact"))
 
 
-async def remove_contact(database: Database, workspace_id: UUID, contact_id: UUID) -> None:
-    """Calls keep what was said in them, and are no longer linked to the contact."""
-    await _execute(database, workspace_id, sa.delete(contacts).where(contacts.c.id == contact_id))
+async def remove_contact(database: Database, workspace_id: UUID, contact_id: UUID, by: Actor | None = None) -> None:
+    """Calls keep what was said in them, and are no longer linked to the contact. Raises NotInDirectory."""
+    own = sa.and_(contacts.c.workspace_id == workspace_id, contacts.c.id == contact_id)
+    async with _changing(database, workspace_id, by) as change:
+        if not await change.run(sa.delete(contacts).where(own).returning(contacts.c.id)):
+            raise NotInDirectory("it was removed meanwhile")
+        await change.note("removed", "contact", contact_id)
 
 
 async def list_contacts(database: Database, workspace_id: UUID | None = None) -> list[Contact]:
@@ -299,17 +344,48 @@ async def _number(database: Database, workspace_id: UUID, phone: str | None) -> 
     return number
 
 
-async def _changed(
-    database: Database, workspace_id: UUID, table: sa.Table, where: sa.ColumnElement[bool], changes: Mapping[str, Any]
+@asynccontextmanager
+async def _changing(database: Database, workspace_id: UUID, by: Actor | None) -> AsyncIterator[Changing]:
+    """As `admin_log.changing`; a team that is none of the workspace's raises NotInDirectory."""
+    try:
+        async with changing(database, workspace_id, by) as change:
+            yield change
+    except IntegrityError as error:
+        raise NotInDirectory("no such workspace, or no such team in it") from error
+
+
+async def _insert(change: Changing, statement: Insert) -> None:
+    if not await change.run(statement.on_conflict_do_nothing().returning(sa.literal(1))):
+        raise AlreadyThere("This id is taken.")
+
+
+_SHARED = {"contact": (), "member": ("name", "team_id"), "team": ("name", "id")}
+"""What the change log keeps beside the id: of contacts, who are customers, nothing; name and team of others."""
+
+
+async def _update(
+    change: Changing, table: sa.Table, where: sa.ColumnElement[bool], changes: Mapping[str, Any], kind: str
 ) -> sa.Row[Any]:
-    rows = await _execute(database, workspace_id, sa.update(table).where(where).values(**changes).returning(table))
+    """The row with what is changed, and a line in the change log. Raises NotInDirectory where there is none."""
+    values = dict(changes) | ({"updated_at": sa.func.now()} if "updated_at" in table.c else {})
+    rows = await change.run(sa.update(table).where(where).values(**values).returning(table))
     if not rows:
-        raise NotInDirectory("it was removed meanwhile")
+        raise NotInDirectory(f"there is no such {kind}")
+    row = rows[0]._mapping
+    name, team = (row[column] for column in _SHARED[kind]) if _SHARED[kind] else ("", None)
+    id_ = row["user_id"] if kind == "member" else row["id"]
+    await change.note("changed", kind, id_, name, ", ".join(changes), team)
     return rows[0]
 
 
-def _is(member: DirectoryMember) -> sa.ColumnElement[bool]:
-    return sa.and_(members.c.workspace_id == member.workspace_id, members.c.user_id == member.user_id)
+def _the_team(workspace_id: UUID, team_id: UUID | None) -> sa.ColumnElement[bool]:
+    return sa.and_(teams.c.id == team_id, teams.c.workspace_id == workspace_id)
+
+
+def _is(member: DirectoryMember, by: Actor | None) -> sa.ColumnElement[bool]:
+    """The member; for who is bound to a team, only while it is a member of that team."""
+    own = sa.and_(members.c.workspace_id == member.workspace_id, members.c.user_id == member.user_id)
+    return own if by is None or by.team_id is None else sa.and_(own, members.c.team_id == by.team_id)
 
 
 def _team(row: sa.Row[Any]) -> Team:
@@ -329,9 +405,12 @@ def _workspace(row: sa.Row[Any]) -> Workspace:
     return read(Workspace, row, workspace_id=row.id, **lists)
 
 
-async def _set(database: Database, workspace_id: UUID, **values: Any) -> Workspace:
-    changed = sa.update(workspaces).values(**values).returning(workspaces)
-    return _workspace(await _the_one(database, workspace_id, changed))
+async def _set(database: Database, workspace_id: UUID, by: Actor | None = None, **values: Any) -> Workspace:
+    statement = sa.update(workspaces).where(workspaces.c.id == workspace_id).values(**values)
+    async with changing(database, workspace_id, by) as change:
+        (row,) = await change.run(statement.returning(workspaces))
+        await change.note("changed", "workspace", workspace_id, row.name, ", ".join(values))
+    return _workspace(row)
 
 
 async def _the_one(database: Database, workspace_id: UUID, statement: Any) -> sa.Row[Any]:

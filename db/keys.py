@@ -5,7 +5,7 @@ the hash: how far a hash agrees with a stored one says nothing about how to chan
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -13,18 +13,32 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
+from db.admin_log import ADMIN, Actor, Changing, NotInDirectory, changing
 from db.database import EVERY_WORKSPACE, Database
 from db.rows import read, within
 from db.tables import api_keys
 from pipeline.domain.call import Sender
 from pipeline.errors import UnknownTeam
 
-SCOPES = frozenset({"submit", "read", "edit"})
+SCOPES = frozenset({"submit", "read", "edit", ADMIN})
 SECRET_BYTES = 32
 SECRET_LENGTH = 52  # "sb_", 43 characters of 32 random bytes, and 6 of a checksum over what stands before them
 PREFIX_LENGTH = 9  # of the secret, shown to recognize a key by: "sb_" and six characters
+
+
+class LastAdminKey(ValueError):
+    """Without this key no other of the workspace could make keys."""
+
+
+class OutlivesItsMaker(ValueError):
+    """A key with the scope `admin` ends no later than the key that makes it."""
+
+
+class KeyExists(ValueError):
+    """There is a key of this id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +66,14 @@ async def create(
     name: str,
     expires: datetime | timedelta | None = None,
     channels_swapped: bool | None = None,
+    by: Actor | None = None,
+    key_id: UUID | None = None,
 ) -> tuple[KeyInfo, str]:
     """A new key and its secret, which is shown this once.
 
     `expires`: when, or how long from now. `channels_swapped`: whether calls submitted with it have the customer on the
     first channel; None: as the team says. Raises ValueError for no or unknown scopes, UnknownTeam where the workspace
-    or its team does not exist.
+    or its team does not exist, OutlivesItsMaker, and KeyExists where there is a key `key_id`.
     """
     wanted = set(scopes)
     if not wanted or not wanted <= SCOPES:
@@ -71,36 +87,47 @@ async def create(
         "channels_swapped": channels_swapped,
         "expires_at": sa.func.now() + expires if isinstance(expires, timedelta) else expires,
     }
+    if key_id is not None:
+        values["id"] = key_id
     try:
-        async with database.transaction(workspace_id) as connection:
-            row = (await connection.execute(sa.insert(api_keys).values(**values).returning(*_SHOWN))).one()
-    except IntegrityError as error:
+        async with changing(database, workspace_id, by) as change:
+            made = insert(api_keys).values(**values).on_conflict_do_nothing(index_elements=["id"])
+            rows = await change.run(made.returning(*_SHOWN))
+            if not rows:
+                raise KeyExists
+            key = _info(rows[0])
+            if ADMIN in wanted:
+                await _check_end(change, key)
+            await _note(change, "created", key, f"scopes {', '.join(key.scopes)}")
+    except (IntegrityError, NotInDirectory) as error:
         raise UnknownTeam from error
-    return _info(row), secret
+    return key, secret
 
 
-async def rotate(database: Database, key_id: UUID, grace: timedelta) -> tuple[KeyInfo, KeyInfo, str] | None:
+async def rotate(
+    database: Database, key_id: UUID, grace: timedelta, by: Actor | None = None
+) -> tuple[KeyInfo, KeyInfo, str] | None:
     """The key as it ends, another one that can do the same, and its secret, shown this once; None: no such valid key.
 
     The old secret works for `grace` more, or until it expires anyway.
     """
-    valid = sa.and_(
-        api_keys.c.id == key_id,
-        api_keys.c.revoked_at.is_(None),
-        sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true()),
-    )
+    workspace_id = await _home(database, key_id)
+    if workspace_id is None:
+        return None
     ends = sa.func.least(api_keys.c.expires_at, sa.func.now() + grace)
     kept = ("workspace_id", "team_id", "name", "scopes", "channels_swapped")
     secret, stored = _drawn()
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        old = (
-            await connection.execute(sa.update(api_keys).where(valid).values(expires_at=ends).returning(*_SHOWN))
-        ).one_or_none()
-        if old is None:
+    async with changing(database, workspace_id, by) as change:
+        valid = sa.and_(api_keys.c.id == key_id, _IS_VALID)
+        rows = await change.run(sa.update(api_keys).where(valid).values(expires_at=ends).returning(*_SHOWN))
+        if not rows:
             return None
-        values = stored | {name: old._mapping[name] for name in kept}
-        new = (await connection.execute(sa.insert(api_keys).values(**values).returning(*_SHOWN))).one()
-    return _info(old), _info(new), secret
+        old = _info(rows[0])
+        values = stored | {name: rows[0]._mapping[name] for name in kept}
+        new = _info((await change.run(sa.insert(api_keys).values(**values).returning(*_SHOWN)))[0])
+        await _note(change, "rotated", old, f"by {new.key_id}")
+        await _note(change, "created", new, f"scopes {', '.join(new.scopes)}")
+    return old, new, secret
 
 
 def is_no_key(secret: str) -> bool:
@@ -132,12 +159,21 @@ async def refusal(database: Database, secret: str) -> str | None:
     return f"key {key_id} ({name}) {what}"
 
 
-async def set_channels_swapped(database: Database, key_id: UUID, swapped: bool | None) -> KeyInfo | None:
-    """Say for calls submitted from now on; see `create`. None where there is no such key."""
-    changed = sa.update(api_keys).where(api_keys.c.id == key_id).values(channels_swapped=swapped).returning(*_SHOWN)
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        row = (await connection.execute(changed)).one_or_none()
-    return None if row is None else _info(row)
+async def update(
+    database: Database, key_id: UUID, changes: Mapping[str, Any], by: Actor | None = None
+) -> KeyInfo | None:
+    """Change `name` or `channels_swapped`, for calls submitted from now on; see `create`. None: there is no such key.
+
+    What a key may do does not change: another key is made for that.
+    """
+    workspace_id = await _home(database, key_id)
+    if workspace_id is None:
+        return None
+    async with changing(database, workspace_id, by) as change:
+        changed = sa.update(api_keys).where(api_keys.c.id == key_id).values(**changes).returning(*_SHOWN)
+        key = _info((await change.run(changed))[0])
+        await _note(change, "changed", key, ", ".join(changes))
+    return key
 
 
 async def list_keys(database: Database, workspace_id: UUID | None = None) -> list[KeyInfo]:
@@ -147,17 +183,56 @@ async def list_keys(database: Database, workspace_id: UUID | None = None) -> lis
         return [_info(row) for row in await connection.execute(query)]
 
 
-async def revoke(database: Database, key_id: UUID, workspace_id: UUID | None = None) -> bool:
-    """No submission with this key is taken from now on. False where there is no such key, or it was revoked before.
+async def revoke(database: Database, key_id: UUID, workspace_id: UUID | None = None, by: Actor | None = None) -> bool:
+    """Nothing is done with this key from now on. False where there is no such key, or it was revoked before.
 
-    With a workspace, only a key of it.
+    With a workspace, only a key of it. Who has a key cannot take the last one of the workspace with the scope `admin`
+    away (LastAdminKey): without it, nobody but an operator could make another one.
     """
-    live = sa.and_(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
-    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        done = await connection.execute(sa.update(api_keys).where(live).values(revoked_at=sa.func.now()))
-    return done.rowcount == 1
+    home = await _home(database, key_id)
+    if home is None or workspace_id not in (None, home):
+        return False
+    async with changing(database, home, by) as change:
+        live = sa.and_(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
+        rows = await change.run(sa.update(api_keys).where(live).values(revoked_at=sa.func.now()).returning(*_SHOWN))
+        if not rows:
+            return False
+        key = _info(rows[0])
+        if ADMIN in key.scopes and key.team_id is None and change.by.key_id is not None:
+            await _refuse_the_last(change)
+        await _note(change, "revoked", key)
+    return True
 
 
+async def _refuse_the_last(change: Changing) -> None:
+    wide = sa.and_(api_keys.c.workspace_id == change.workspace_id, api_keys.c.team_id.is_(None))
+    others = sa.select(api_keys.c.id).where(wide, sa.any_(api_keys.c.scopes) == ADMIN, _IS_VALID).limit(1)
+    if not await change.run(others):
+        raise LastAdminKey
+
+
+async def _check_end(change: Changing, key: KeyInfo) -> None:
+    """A key that ends makes none that could go on making others."""
+    if change.by.key_id is None:
+        return
+    (maker,) = await change.run(sa.select(api_keys.c.expires_at).where(api_keys.c.id == change.by.key_id))
+    if maker.expires_at is not None and (key.expires_at is None or key.expires_at > maker.expires_at):
+        raise OutlivesItsMaker
+
+
+async def _note(change: Changing, action: str, key: KeyInfo, detail: str = "") -> None:
+    await change.note(action, "key", key.key_id, key.name, detail, key.team_id)
+
+
+async def _home(database: Database, key_id: UUID) -> UUID | None:
+    """The workspace of a key."""
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        query = sa.select(api_keys.c.workspace_id).where(api_keys.c.id == key_id)
+        found: UUID | None = (await connection.execute(query)).scalar()
+        return found
+
+
+_IS_VALID = sa.and_(api_keys.c.revoked_at.is_(None), sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true()))
 _SHOWN = (
     api_keys.c.id.label("key_id"),
     *(api_keys.c[name] for name in KeyInfo.__dataclass_fields__ if name != "key_id"),

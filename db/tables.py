@@ -38,6 +38,7 @@ metadata = sa.MetaData()
 for _name, _body in _TABLE.findall((SCHEMA / "tables.sql").read_text(encoding="utf-8")):
     sa.Table(_name, metadata, *(sa.Column(column, TYPES[kind]) for column, kind in _COLUMN.findall(_body)))
 
+admin_changes = metadata.tables["admin_changes"]
 api_keys = metadata.tables["api_keys"]
 call_contacts = metadata.tables["call_contacts"]
 call_search = metadata.tables["call_search"]

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from db import event_upkeep, events
+from db.admin_log import NotInDirectory
 from db.database import EVERY_WORKSPACE, Database
-from db.directory import NotInDirectory
 from db.event_types import PARTS, type_names
 from db.rows import read, within
 from db.sealing import Sealer

@@ -10,6 +10,7 @@ import typer
 from serve_app.cli import names, state
 from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
+from serve_app.cli.managed import given
 from serve_app.cli.since import told
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from db.directory import Workspace
     from db.keys import KeyInfo
 
-SCOPES = ("submit", "read", "edit")
+SCOPES = ("submit", "read", "edit", "admin")
 DEFAULT_SCOPES = ("submit",)  # what a telephony system needs
 SWAPPED = "The PBX records the customer on the left channel, or in the first file."
 
@@ -47,7 +48,7 @@ def create(
         ),
     ] = None,
     scope: Annotated[
-        list[str] | None, typer.Option(help="submit, read or edit; may be repeated.", show_default="submit")
+        list[str] | None, typer.Option(help="submit, read, edit, admin; may be repeated.", show_default="submit")
     ] = None,
     name: Annotated[str, typer.Option(help="What the key is for.")] = "command line",
     expires: Annotated[
@@ -72,6 +73,8 @@ def create(
       switchboard keys create --workspace acme --scope read --name reports
 
       switchboard keys create --workspace acme --scope read --scope edit --name Ana
+
+      switchboard keys create --workspace acme --scope read --scope admin --name "Ana, admin"
     """
     ends = _future(expires)
     scopes = tuple(dict.fromkeys(scope or DEFAULT_SCOPES))
@@ -94,7 +97,9 @@ def create(
         return info, secret, home, example.team_id
 
     info, secret, home, example_team = state.run(work, writes=True)
-    line = curl(secret, example_team) if "submit" in scopes else reading(secret)
+    line = (
+        curl(secret, example_team) if "submit" in scopes else reading(secret, "calls" if "read" in scopes else "keys")
+    )
     if json_:
         print_json({"key": info, "secret": secret, "curl": line})
         return
@@ -120,12 +125,12 @@ def _future(text: str | None) -> datetime | timedelta | None:
     return ends
 
 
-def reading(secret: str) -> str:
-    """A line that lists calls with the key."""
+def reading(secret: str, what: str = "calls") -> str:
+    """A line that lists calls, or keys, with the key."""
     from serve_app.cli import this_machine
     from serve_app.settings import Settings
 
-    return f"curl -H 'Authorization: Bearer {secret}' {this_machine.url_of(Settings())}/api/v1/calls"
+    return f"curl -H 'Authorization: Bearer {secret}' {this_machine.url_of(Settings())}/api/v1/{what}"
 
 
 def curl(secret: str, team_id: UUID | None) -> str:
@@ -237,26 +242,34 @@ def rotate(
 @app.command()
 def update(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, from `keys list`.")],
+    name: Annotated[str | None, typer.Option(help="What the key is for.", show_default=False)] = None,
     channels_swapped: Annotated[
         bool | None, typer.Option("--channels-swapped/--channels-as-sent", help=SWAPPED, show_default=False)
     ] = None,
     as_team: Annotated[bool, typer.Option("--channels-as-team", help="The team's setting decides again.")] = False,
     json_: Json = False,
 ) -> None:
-    """Say which party comes first in recordings that are submitted with a key from now on.
+    """Rename a key, or say which party comes first in recordings that are submitted with it from now on.
 
-    Example:
+    What a key may do does not change: create another one, and revoke this one.
+
+    Examples:
+
+      switchboard keys update 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --name "pbx in Berlin"
 
       switchboard keys update 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --channels-swapped
     """
     wanted = names.need_uuid(key_id, "`switchboard keys list` shows the ids; a secret is not an id.")
-    if as_team == (channels_swapped is not None):
+    if as_team and channels_swapped is not None:
         raise CommandError("Say one of --channels-swapped, --channels-as-sent and --channels-as-team.", "", USAGE)
+    changes = given(name=name, channels_swapped=True if as_team else channels_swapped)
+    if as_team:
+        changes["channels_swapped"] = None
 
     async def work(database: "Database") -> "KeyInfo | None":
         from db import keys
 
-        return await keys.set_channels_swapped(database, wanted, channels_swapped)
+        return await keys.update(database, wanted, changes)
 
     changed = state.run(work, writes=True)
     if changed is None:
@@ -265,7 +278,8 @@ def update(
         print_json(changed)
         return
     how = {None: "as the team says", True: "swapped: the customer comes first", False: "as sent: the rep comes first"}
-    out().print(f"Key {changed.key_id}: channels {how[changed.channels_swapped]}")
+    console = out()
+    console.print(f"Key {changed.key_id} ({changed.name}): channels {how[changed.channels_swapped]}", markup=False)
 
 
 @app.command()

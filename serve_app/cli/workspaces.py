@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, command_group, err, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.managed import Yes, confirm, given, say_changed, say_made, say_removed
 from serve_app.cli.places import check_place
 
 if TYPE_CHECKING:
+    from db.admin_log import AdminChange
     from db.database import Database
     from db.directory import Priorities, Workspace
+    from db.reading import Page
     from db.removal import Contents
 
 app = command_group("""Workspaces: each has its own calls, teams, members, contacts and keys.
@@ -129,6 +131,32 @@ def list_workspaces(json_: Json = False) -> None:
         ("name", "!id", "!country", "!time zone", "terms"),
         lambda one: (one.name, str(one.workspace_id), one.default_country or "", one.time_zone, _shortened(one.terms)),
         "No workspaces yet: `switchboard workspaces create NAME` makes one.",
+    )
+
+
+@app.command("changes")
+def changes(
+    workspace: names.Workspace = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to show, newest first.")] = 50,
+    json_: Json = False,
+) -> None:
+    """Who changed what: the workspace, its teams, members, contacts and keys; newest first.
+
+    Example:
+
+      switchboard workspaces changes --workspace acme
+    """
+    from db import admin_log
+
+    async def work(database: "Database", home: "Workspace") -> "Page[AdminChange]":
+        return await admin_log.list_changes(database, home.workspace_id, home.workspace_id, limit=limit)
+
+    print_list(
+        names.run(workspace, work).items,
+        json_,
+        ("!at", "who", "!action", "!kind", "name", "!id", "detail"),
+        lambda one: (moment(one.at), one.who, one.action, one.kind, one.name, one.object_id, one.detail),
+        "Nothing has been changed yet.",
     )
 
 

@@ -117,7 +117,7 @@ def test_a_workspace_is_removed_only_on_purpose_and_nothing_of_it_is_left(postgr
     assert ok("workspaces", "remove", "acme", "--yes")["calls"] == 2
     assert [one["name"] for one in ok("workspaces", "list")] == ["other"]
     rows = state.run(counted)
-    assert {name: count for name, count in rows.items() if count} == {"workspaces": 1}
+    assert {name: count for name, count in rows.items() if count} == {"workspaces": 1, "admin_changes": 1}
 
 
 async def counted(database: Database) -> dict[str, int]:
@@ -196,7 +196,24 @@ def test_channels_are_swapped_by_key_and_by_team() -> None:
     assert ok("keys", "update", key["keyId"], "--channels-swapped")["channelsSwapped"] is True
     assert ok("keys", "update", key["keyId"], "--channels-as-sent")["channelsSwapped"] is False
     assert ok("keys", "update", key["keyId"], "--channels-as-team")["channelsSwapped"] is None
-    assert "Say one of" in refused("keys", "update", key["keyId"])
+    assert "Say one of" in refused("keys", "update", key["keyId"], "--channels-swapped", "--channels-as-team")
     assert ok("teams", "update", "support", "--channels-swapped")["channelsSwapped"] is True
     assert "swapped" in switchboard("teams", "list").stdout
     assert ok("teams", "create", "sales", "--channels-swapped")["channelsSwapped"] is True
+
+
+def test_an_admin_key_is_made_renamed_and_every_change_is_listed() -> None:
+    ok("workspaces", "create", "acme")
+    made = ok("keys", "create", "--workspace", "acme", "--scope", "read", "--scope", "admin", "--name", "Ana")
+    assert made["key"]["scopes"] == ["admin", "read"]
+    assert ok("keys", "update", made["key"]["keyId"], "--name", "Ana [bold]")["name"] == "Ana [bold]"
+    shown = switchboard("keys", "update", made["key"]["keyId"], "--channels-swapped").output
+    assert "Ana [bold]" in shown and "swapped" in shown
+    assert ok("keys", "update", made["key"]["keyId"], "--channels-as-team")["channelsSwapped"] is None
+    assert "Say what to change" in refused("keys", "update", made["key"]["keyId"])
+    ok("keys", "revoke", made["key"]["keyId"])
+    lines = ok("workspaces", "changes")
+    latest, *_, first = [(one["action"], one["kind"]) for one in lines]
+    assert (first, latest) == (("created", "workspace"), ("revoked", "key"))
+    assert made["secret"] not in json.dumps(lines)
+    assert "revoked" in switchboard("workspaces", "changes").output

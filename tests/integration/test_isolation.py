@@ -25,7 +25,7 @@ from tests.postgres import World, new_world
 NOT_OF_WORKSPACES = {"alembic_version"}
 OF_THE_SERVICE = {"turns", "paces", "engines"}  # isolated from every workspace
 TABLES = sorted(set(metadata.tables) - OF_THE_SERVICE)
-WITHOUT_UPDATES = {"submissions"}  # append-only: nobody updates or deletes there
+WITHOUT_UPDATES = {"submissions", "admin_changes"}  # append-only: nobody updates or deletes there
 
 
 @pytest_asyncio.fixture
@@ -82,6 +82,8 @@ _FULL = (
     "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"
     f" SELECT call_pk, :workspace, now(), 'english', 'eve', to_tsvector('invoice') FROM ({_JOB}) AS j",
     "INSERT INTO reads (workspace_id, key_id, call_id, what) VALUES (:workspace, gen_random_uuid(), :call, 'audio')",
+    "INSERT INTO admin_changes (workspace_id, team_id, who, action, kind, object_id)"
+    " VALUES (:workspace, :team, 'me', 'changed', 'team', 't')",
     "INSERT INTO console_links (workspace_id, name, secret_sha256, expires_at)"
     " VALUES (:workspace, 'n', sha256(gen_random_uuid()::text::bytea), now())",
     "INSERT INTO console_sessions (workspace_id, name, secret_sha256, expires_at)"
@@ -194,6 +196,8 @@ _INSERTS = (
     "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"
     " VALUES (:pk, :mine, now(), 'english', '', '')",
     "INSERT INTO reads (workspace_id, key_id, call_id, what) VALUES (:workspace, :workspace, :workspace, 'audio')",
+    "INSERT INTO admin_changes (workspace_id, who, action, kind, object_id)"
+    " VALUES (:workspace, 'me', 'changed', 'team', 't')",
     "INSERT INTO console_links (workspace_id, name, secret_sha256, expires_at)"
     " VALUES (:workspace, 'n', sha256('link'), now())",
     "INSERT INTO console_sessions (workspace_id, name, secret_sha256, expires_at)"

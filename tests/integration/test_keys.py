@@ -52,7 +52,7 @@ async def test_a_revoked_key_is_nobody_from_then_on_but_stays_listed(world: Worl
     assert listed[info.key_id].revoked_at is not None
 
 
-@pytest.mark.parametrize("scopes", [[], ["admin"], ["submit", "write"]])
+@pytest.mark.parametrize("scopes", [[], ["owner"], ["submit", "write"]])
 async def test_a_key_has_known_scopes(world: World, scopes: list[str]) -> None:
     with pytest.raises(ValueError, match="read, submit"):
         await keys.create(world.database, world.workspace_id, None, scopes, "k")

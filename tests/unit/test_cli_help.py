@@ -67,7 +67,7 @@ def test_the_version_is_shown() -> None:
         ["no-such-command"],
         ["calls", "list", "--limit", "none"],
         ["calls", "show", "not-a-uuid"],
-        ["keys", "create", "--scope", "admin"],
+        ["keys", "create", "--scope", "owner"],
         ["submit", "call.wav"],
         ["submit", "no-such-file.wav", "--key", "sb_x"],
         ["submit", "a.wav", "b.wav", "--second", "c.wav", "--key", "sb_x"],
