@@ -39,6 +39,7 @@ class Viewer:
     workspace_name: str
     team_name: str | None
     time_zone: str  # of the workspace, IANA
+    may_edit: bool = False  # its key has the scope, or its link was issued so
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +59,20 @@ class SessionInfo:
 
 
 async def issue_link(
-    database: Database, workspace_id: UUID, team_id: UUID | None, name: str, life: timedelta = LINK_LIFE
+    database: Database,
+    workspace_id: UUID,
+    team_id: UUID | None,
+    name: str,
+    life: timedelta = LINK_LIFE,
+    may_edit: bool = False,
 ) -> tuple[str, datetime]:
-    """Return the secret of a new link, shown this once, and when it ends unused.
+    """Return the secret of a new link, shown this once, and when it ends unused. `may_edit`: calls may be corrected.
 
     Raises UnknownTeam where the workspace or its team does not exist.
     """
     secret = secrets.token_urlsafe(32)
-    values = {"workspace_id": workspace_id, "team_id": team_id, "name": name, "secret_sha256": _digest(secret)}
-    made = sa.insert(console_links).values(**values, expires_at=sa.func.now() + life)
+    values = {"workspace_id": workspace_id, "team_id": team_id, "name": name, "may_edit": may_edit}
+    made = sa.insert(console_links).values(**values, secret_sha256=_digest(secret), expires_at=sa.func.now() + life)
     try:
         async with database.transaction(workspace_id) as connection:
             expires: datetime = (await connection.execute(made.returning(console_links.c.expires_at))).scalar_one()
@@ -83,7 +89,7 @@ async def open_by_link(database: Database, secret: str, user_agent: str) -> str 
         console_links.c.expires_at > sa.func.now(),
     )
     used = sa.update(console_links).where(valid).values(used_at=sa.func.now())
-    columns = (console_links.c.workspace_id, console_links.c.team_id, console_links.c.name)
+    columns = (console_links.c.workspace_id, console_links.c.team_id, console_links.c.name, console_links.c.may_edit)
     async with database.transaction(EVERY_WORKSPACE) as connection:
         row = (await connection.execute(used.returning(*columns))).one_or_none()
         return None if row is None else await _open(connection, dict(row._mapping), None, user_agent)
@@ -150,6 +156,13 @@ _KEY_LIVES = sa.exists(
         sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true()),
     )
 )
+_KEY_EDITS = sa.exists(
+    sa.select(1).where(
+        api_keys.c.id == console_sessions.c.key_id,
+        api_keys.c.workspace_id == console_sessions.c.workspace_id,
+        api_keys.c.scopes.contains(["edit"]),
+    )
+)
 _LIVE = sa.and_(
     console_sessions.c.revoked_at.is_(None),
     console_sessions.c.expires_at > sa.func.now(),
@@ -162,6 +175,7 @@ _VIEWER: sa.Select[Any] = (
         workspaces.c.name.label("workspace_name"),
         workspaces.c.time_zone,
         teams.c.name.label("team_name"),
+        sa.or_(console_sessions.c.may_edit, _KEY_EDITS).label("may_edit"),
     )
     .join(workspaces, workspaces.c.id == console_sessions.c.workspace_id)
     .outerjoin(teams, teams.c.id == console_sessions.c.team_id)

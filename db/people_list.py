@@ -1,5 +1,6 @@
 """Contacts and members for people and programs that read."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from db.edits import calls_of_contact
 from db.reading import Page, Place
 from db.rows import read
 from db.tables import calls, contacts, members, teams
+from pipeline.domain.insight import Contact
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,15 @@ async def list_contacts(
     rows, following = await _page(database, reader, query, (shown, contacts.c.id), place, limit)
     lines = tuple(read(ContactLine, row, contact_id=row.id) for row in rows)
     return Page(lines, following and Place(following.shown, str(following.id)).encode(("contacts", text)))
+
+
+async def contacts_by_id(database: Database, reader: Reader, ids: Collection[UUID]) -> list[Contact]:
+    """Those of the contacts that the reader may see."""
+    if not ids:
+        return []
+    query = sa.select(contacts).where(contacts.c.workspace_id == reader.workspace_id, contacts.c.id.in_(ids))
+    async with database.transaction(reader) as connection:
+        return [read(Contact, row, contact_id=str(row.id)) for row in await connection.execute(query)]
 
 
 def _calls_of_contact() -> tuple[Any, Any]:

@@ -130,6 +130,7 @@ class CallRecord:
     submissions: int
     jobs: tuple[JobSummary, ...]
     timeline: tuple[CallMoment, ...]
+    agent_user_id: UUID | None = None  # the member on our side: as a person, the sender or the call said
     swapped: bool = False  # the parties, by a person
     edits: tuple[CallEdit, ...] = ()  # in the order in which they were made; undone ones too
 
@@ -290,6 +291,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         submissions=len(submitted),
         jobs=all_jobs,
         timeline=_timeline(row, submitted, all_jobs),
+        agent_user_id=edited.machine_agent if machine else edited.agent,
         swapped=edited.swapped and not machine,
         edits=() if machine else edited.edits,
     )

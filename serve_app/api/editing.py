@@ -84,13 +84,13 @@ class _Person(_Body):
 
 
 class AgentEdit(_Person):
-    """The member on our side, by `userId`."""
+    """The member on our side, by `userId`; `old` is the record's `agentUserId`."""
 
     kind: Literal["agent"]
 
 
 class ContactEdit(_Person):
-    """The contact, by `contactId`."""
+    """The contact, by `contactId`; `old` is that of the record's contact."""
 
     kind: Literal["contact"]
 

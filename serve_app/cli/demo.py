@@ -185,7 +185,7 @@ async def _issue_link(database_url: str, console_url: str) -> str:
 
     async with await Database.open(database_url, pool_size=2) as database:
         workspace = (await directory.list_workspaces(database))[-1]
-        secret, _ = await console_sessions.issue_link(database, workspace.workspace_id, None, "demo")
+        secret, _ = await console_sessions.issue_link(database, workspace.workspace_id, None, "demo", may_edit=True)
         return link_url(console_url, secret)
 
 

@@ -32,6 +32,9 @@ def link(
     workspace: names.Workspace = None,
     team: names.Team = None,
     name: Annotated[str, typer.Option("--for", help="Who signs in with it; shown beside the session.")] = "operator",
+    edit: Annotated[
+        bool, typer.Option("--edit", help="Who signs in with it may correct calls and tick tasks off.")
+    ] = False,
     hours: Annotated[float, typer.Option(min=0.01, max=168, help="Until when it must be used.")] = 1.0,
     json_: Json = False,
 ) -> None:
@@ -41,7 +44,7 @@ def link(
 
       switchboard console link
 
-      switchboard console link --workspace acme --team support --for Ana --hours 24
+      switchboard console link --workspace acme --team support --for Ana --edit --hours 24
     """
 
     from serve_app.settings import Settings
@@ -51,7 +54,9 @@ def link(
 
         bound = await names.team(database, home.workspace_id, team) if team else None
         bound_id = bound.team_id if bound else None
-        return await console_sessions.issue_link(database, home.workspace_id, bound_id, name, timedelta(hours=hours))
+        return await console_sessions.issue_link(
+            database, home.workspace_id, bound_id, name, timedelta(hours=hours), edit
+        )
 
     secret, expires = names.run(workspace, work, writes=True)
     url = link_url(f"{this_machine.url_of(Settings())}/console", secret)

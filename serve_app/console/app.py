@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from db.database import Database
 from serve_app.api.sound import SoundFolder
-from serve_app.console import call, calls, outline, problems, queue, sign_in, sound, tasks, trends, workspace
+from serve_app.console import call, calls, editing, outline, problems, queue, sign_in, sound, tasks, trends, workspace
 from serve_app.console.guard import Guard
 from serve_app.console.outline import Outliner
 from serve_app.console.site import STATIC, Site
@@ -33,6 +33,12 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/calls", calls.calls),
         site.route("/calls/{id}", call.call),
         site.route("/calls/{id}/turns/{part:int}", call.turns),
+        site.route("/calls/{id}/turn/{part:int}", editing.turn),
+        site.route("/calls/{id}/turn/{part:int}", editing.edit_turn, "POST"),
+        site.route("/calls/{id}/contacts", editing.contacts),
+        site.route("/calls/{id}/edit", editing.edit_call, "POST"),
+        site.route("/calls/{id}/edits/{edit}/undo", editing.undo, "POST"),
+        site.route("/calls/{id}/tasks/{task}/done", editing.mark_task, "POST"),
         site.route("/tasks", tasks.tasks),
         site.route("/trends", trends.trends),
         site.route("/queue", queue.queue),

@@ -7,9 +7,10 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import audit, directory, views
+from db import audit, directory, people_list, views
 from db.views import CallRecord
 from pipeline.asr.verdicts import REASONS
+from pipeline.domain.edits import EditKind
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import Doubt
 from serve_app.cli.advice import advice, waiting_advice
@@ -50,12 +51,32 @@ async def call(visit: Visit) -> Response:
         reasons=REASONS,
         advice=_advice(record),
         live=record.call.state in ("received", "transcribing"),
+        **await to_edit(visit, record),
     )
     if visit.request.headers.get("hx-request"):
         etag = etag_of(bytes(page.body).decode().replace(visit.request.state.nonce, ""))
         page.headers["ETag"] = etag
         return visit.unchanged(etag) or page
     return page
+
+
+async def to_edit(visit: Visit, record: CallRecord) -> dict[str, Any]:
+    """What the forms offer, and the names behind the ids of edits."""
+    members = []
+    if visit.viewer.may_edit or record.edits:
+        members = await directory.list_members(visit.database, visit.viewer.workspace_id)
+    team = visit.viewer.team_id
+    offered = [one for one in members if team in (None, one.team_id) or one.team_id is None]
+    wanted = {
+        UUID(str(v)) for one in record.edits if one.kind is EditKind.CONTACT for v in (one.machine, one.person) if v
+    }
+    contacts = await people_list.contacts_by_id(visit.database, visit.reader, wanted)
+    names = {one.contact_id: one.name or one.company or one.phone or one.email for one in contacts}
+    return {
+        "members": offered,
+        "named": {str(one.user_id): one.name for one in members} | names,
+        "agent_id": record.agent_user_id or "",
+    }
 
 
 async def turns(visit: Visit) -> Response:
@@ -69,11 +90,12 @@ async def turns(visit: Visit) -> Response:
     return visit.page("_turns.html", conversation=conversation, part=part, reasons=REASONS, call=record.call)
 
 
-async def read(visit: Visit, what: str | None) -> CallRecord:
-    """The call in the path, and a note of who read what of it; None: nothing that was said. Raises `NotFound`."""
+async def read(visit: Visit, what: str | None, machine: bool = False) -> CallRecord:
+    """The call in the path, and a note of who read what of it; None: nothing that was said. `machine`: without what
+    people corrected. Raises `NotFound`."""
     call_id = visit.id()
     async with visit.database.transaction(visit.reader, snapshot=True) as connection:
-        record = await views.read_call(connection, call_id)
+        record = await views.read_call(connection, call_id, machine)
     if record is None:
         raise NotFound
     if what is not None and record.transcript is not None:

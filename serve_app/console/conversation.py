@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
+from db.edits import CallEdit
 from db.views import CallRecord
 from pipeline.asr.verdicts import REASONS
+from pipeline.domain.edits import EditKind, EditState
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import CUSTOMER, REP, Doubt, LabelKind, Role, Speaker, Transcript, Turn, Word
 from serve_app.cli.render.sound import UNSURE, beside_stretches
@@ -28,6 +30,7 @@ class SaidWord:
     joined: bool
     unsure: bool  # the recognizer itself gave it little
     why: tuple[str, ...] = ()
+    was: str | None = None  # what the machine had said, where a person corrected it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class SaidTurn:
     language: str | None  # where it is not the call's
     over: bool  # begins while another one is still speaking
     goes_on: bool  # the same speaker as before, with nothing between
+    was_of: str | None = None  # the speaker whom the machine had named, where a person named another
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +80,14 @@ class Conversation:
     transcript: Transcript
     names: dict[str, str]  # by speaker label
     tones: dict[int, str] = field(default_factory=dict)
+    edits: dict[int, list[CallEdit]] = field(default_factory=dict)  # that count, by turn
 
     @classmethod
     def of(cls, record: CallRecord) -> "Conversation | None":
         """None where there is no transcript."""
         if record.transcript is None:
             return None
-        return cls(record.transcript, names_of(record), tones_of(record.findings))
+        return cls(record.transcript, names_of(record), tones_of(record.findings), _by_turn(record.edits))
 
     @cached_property
     def sides(self) -> dict[str, str]:
@@ -150,6 +155,11 @@ class Conversation:
             alone = False
         yield from sounds
 
+    def turn(self, index: int) -> SaidTurn:
+        """One turn as it is shown among the others."""
+        part = next(one for one in self.parts if one.first <= index < one.last)
+        return next(item for item in self.items(part) if isinstance(item, SaidTurn) and item.index == index)
+
     def _said(self, turn: Turn, alone: bool) -> SaidTurn:
         before = self.transcript.turns[turn.index - 1] if turn.index else None
         side = "machine" if turn.machine else self.sides.get(turn.speaker, "other")
@@ -164,13 +174,15 @@ class Conversation:
             turn.language if turn.language != self.transcript.language else None,
             before is not None and before.speaker != turn.speaker and before.end - turn.start > OVERLAP_SECONDS,
             not alone and before is not None and before.speaker == turn.speaker and before.machine == turn.machine,
+            next((str(one.machine) for one in self.edits.get(turn.index, ()) if one.kind is EditKind.SPEAKER), None),
         )
 
     def _words(self, turn: Turn) -> Iterator[SaidWord]:
         doubts = self._doubts_of(turn)
         for word in turn.words:
             why = _reasons(word, doubts) if word.doubtful else ()
-            yield SaidWord(word.text, word.start, word.end, word.joined, word.confidence < UNSURE, why)
+            was = _machines(word, self.edits.get(turn.index, ()))
+            yield SaidWord(word.text, word.start, word.end, word.joined, word.confidence < UNSURE, why, was)
 
     def _doubts_of(self, turn: Turn) -> Sequence[Doubt]:
         channel = self._channel(turn.speaker)
@@ -187,6 +199,23 @@ class Conversation:
         if not self.transcript.layout.kind.separated:
             return 0
         return CUSTOMER if self.sides.get(label) == "customer" else REP
+
+
+def _by_turn(edits: Sequence[CallEdit]) -> dict[int, list[CallEdit]]:
+    found: dict[int, list[CallEdit]] = {}
+    for one in edits:
+        if one.state is EditState.APPLIED and one.turn is not None:
+            found.setdefault(one.turn, []).append(one)
+    return found
+
+
+def _machines(word: Word, edits: Sequence[CallEdit]) -> str | None:
+    """What the machine had said in place of a word, where a person corrected it."""
+    for one in edits:
+        begin, end = one.start or 0.0, one.end or 0.0
+        if one.kind is EditKind.TEXT and begin - 0.01 <= word.start and word.end <= end + 0.01:
+            return str(one.machine)
+    return None
 
 
 def side_of(speaker: Speaker) -> str:

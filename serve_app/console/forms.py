@@ -11,15 +11,16 @@ class FormRefused(Exception):
     """The body is no form, or too large for one of ours."""
 
 
-async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a URL-encoded form; of several with one name the last. Raises `FormRefused`."""
+async def read_form(request: Request, most: int = MOST_BYTES) -> dict[str, str]:
+    """The fields of a URL-encoded form of at most so many bytes; of several with one name the last. Raises
+    `FormRefused`."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         raise FormRefused
     body = bytearray()
     try:
         async for part in request.stream():
             body += part
-            if len(body) > MOST_BYTES:
+            if len(body) > most:
                 raise FormRefused
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=50))
     except (ValueError, ClientDisconnect):

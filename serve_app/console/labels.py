@@ -57,12 +57,25 @@ AGENT_SOURCES: Mapping[str, str] = {
     "voice": "by voice",
     "greeting": "by the greeting",
     "talk": "from what was said",
+    "person": "as a person said",
 }
 MATCHES: Mapping[str, str] = {
     "number": "known by the number",
     "name": "known by the name",
     "email": "known by the e-mail address",
     "company": "known by the company",
+}
+EDIT_KINDS: Mapping[str, str] = {
+    "text": "Words",
+    "speaker": "Speaker",
+    "roles": "Parties",
+    "agent": "Our side",
+    "contact": "Contact",
+    "task": "Task",
+}
+EDIT_STATES: Mapping[str, str] = {
+    "superseded": "a later correction counts",
+    "not-applied": "not applied: what it corrects is no longer there",
 }
 FACTS: Mapping[str, str] = {
     "name": "Name",

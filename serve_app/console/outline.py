@@ -79,13 +79,17 @@ async def outline(visit: Visit) -> Response:
     if conversation is None or not record.recordings or record.job_id is None:
         raise NotFound
     try:
-        peaks = await visit.site.outliner.get(visit.database, visit.reader, record, PATIENCE)
+        machine = await read(visit, None, machine=True)  # the outline is kept as the machine has the channels
+        peaks = await visit.site.outliner.get(visit.database, visit.reader, machine, PATIENCE)
     except TimeoutError:
         return Response(status_code=202, headers={"Retry-After": "1"})
     if peaks is None:
         raise NotFound
     separated = conversation.transcript.layout.kind.separated
-    lanes = np.resize(peaks, (2, peaks.shape[1])) if separated else by_speaker(peaks, conversation)
+    if separated:
+        lanes = np.resize(peaks, (2, peaks.shape[1]))[:: -1 if record.swapped else 1]
+    else:
+        lanes = by_speaker(peaks, conversation)
     return Response(lanes.tobytes(), media_type="application/octet-stream")
 
 

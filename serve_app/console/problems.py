@@ -11,7 +11,16 @@ from starlette.responses import RedirectResponse, Response
 from db.database import OUTAGES
 from serve_app.console import sentences
 from serve_app.console.forms import FormRefused
-from serve_app.console.site import RETRY_SECONDS, NotFound, NotUnderstood, SignInNeeded, Site, Unavailable, Visitor
+from serve_app.console.site import (
+    RETRY_SECONDS,
+    NotAllowed,
+    NotFound,
+    NotUnderstood,
+    SignInNeeded,
+    Site,
+    Unavailable,
+    Visitor,
+)
 
 log = logging.getLogger("switchboard.console")
 
@@ -51,6 +60,7 @@ def install(console: FastAPI, site: Site) -> None:
     handlers: dict[type[Exception], Handler] = {
         SignInNeeded: sign_in_needed,
         NotFound: always(404, sentences.NOT_FOUND),
+        NotAllowed: always(403, sentences.NOT_ALLOWED),
         NotUnderstood: always(400, sentences.NOT_UNDERSTOOD),
         FormRefused: always(400, sentences.NOT_UNDERSTOOD),
         **dict.fromkeys((Unavailable, *OUTAGES), unavailable),

@@ -14,6 +14,14 @@ NOT_FOUND = ("There is no such page", "It may have been removed, or belong to an
 NOT_UNDERSTOOD = ("That cannot be shown", "The address holds something that cannot be. Start over.")
 UNAVAILABLE = ("This cannot be shown now", "Try again in a moment.")
 CRASHED = ("This page failed", "It is our fault. The log of the Console has the reason.")
+NOT_ALLOWED = ("You may read only", "To correct calls, sign in with a key that has the scope edit, too.")
+STALE = (
+    "Somebody else was quicker",
+    "This was changed meanwhile; nothing of yours was kept. Look at the call again.",
+)
+CHANGED = "This turn was changed meanwhile; it is shown as it stands now. Nothing of yours was kept."
+TOO_LONG = "That is too much for one correction. Correct fewer words at once."
+NOT_KEPT = "That could not be kept."
 REFUSED = ("That cannot be done", "Go back and start over.")
 
 DAYS = ("Today", "Yesterday", "Tomorrow")
@@ -22,8 +30,9 @@ DUE = ("Overdue", "Today", "Tomorrow", "Within a week", "Later", "Without a date
 
 def all_of_them() -> Iterator[str]:
     """Every one, for the catalogs."""
+    yield from (CHANGED, TOO_LONG, NOT_KEPT, *labels.EDIT_KINDS.values(), *labels.EDIT_STATES.values())
     yield from (NOT_A_KEY, NOT_FOR_READING, LINK_USED, *DAYS, *DUE)
-    for problem in (NOT_FOUND, NOT_UNDERSTOOD, UNAVAILABLE, CRASHED, REFUSED):
+    for problem in (NOT_FOUND, NOT_UNDERSTOOD, UNAVAILABLE, CRASHED, REFUSED, NOT_ALLOWED, STALE):
         yield from problem
     for names in (labels.STATES, labels.TONES, labels.SIDES, labels.OWNERS, labels.TASK_KINDS, labels.OUTCOMES):
         yield from names.values()

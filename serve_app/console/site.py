@@ -45,6 +45,10 @@ class NotFound(Exception):
     """There is no such page, or nothing that this viewer may see."""
 
 
+class NotAllowed(Exception):
+    """The session may read only."""
+
+
 class NotUnderstood(Exception):
     """An address or a form holds something that cannot be."""
 
@@ -236,6 +240,7 @@ def asset(name: str) -> str:
 
 
 __all__ = [
+    "NotAllowed",
     "NotFound",
     "NotUnderstood",
     "OpenPage",

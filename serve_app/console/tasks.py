@@ -35,6 +35,7 @@ async def tasks(visit: Visit) -> Response:
         raise NotUnderstood from None
     members = await directory.list_members(visit.database, visit.viewer.workspace_id)
     asked = {name: value for name, value in form.items() if value}
+    done = {name: value for name, value in asked.items() if name != "done"} | ({} if form["done"] else {"done": "yes"})
     return visit.page(
         "tasks.html",
         groups=list(by_due(page.items, datetime.now(visit.wording.zone).date())),
@@ -43,6 +44,7 @@ async def tasks(visit: Visit) -> Response:
         owners=[(owner, urlencode(asked | {"owner": owner})) for owner in ("", *labels.OWNERS)],
         following=page.next and urlencode(asked | {"cursor": page.next}),
         cursor=cursor,
+        other=urlencode(done),
     )
 
 

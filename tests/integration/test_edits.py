@@ -182,6 +182,7 @@ async def test_the_agent_is_assigned_and_lists_filters_and_search_know(writing: 
     (line,) = writing.get("/calls", userId=str(bob.user_id))["items"]
     assert (line["agent"], line["call"]["userId"]) == ("Bob Stone", str(bob.user_id))
     record = writing.get(f"/calls/{call_id}")
+    assert record["agentUserId"] == str(bob.user_id)
     agent = next(one for one in record["findings"] if one["step"] == "agent")
     assert (agent["value"]["name"], agent["value"]["source"]) == ("Bob Stone", "person")
     assert next(one for one in record["transcript"]["speakers"] if one["label"] == "rep")["userId"] == str(bob.user_id)

@@ -145,6 +145,30 @@
     addEventListener(name, () => { scrolled = performance.now(); }, { passive: true });
   }
   collect();
+  // A word that is double-clicked is corrected: its turn becomes a form with the word selected.
+  let chosen = null, returns = null;
+  conversation.addEventListener("dblclick", (event) => {
+    const word = event.target.closest(".w"), turn = word?.closest(".turn");
+    if (!turn?.querySelector(".correct")) return;
+    const range = document.createRange();
+    range.setStart(turn.querySelector(".said p"), 0);
+    range.setEndBefore(word);
+    const before = range.toString().trimStart().length;
+    chosen = [before, before + word.textContent.length];
+    getSelection().removeAllRanges();
+    audio.pause();
+    turn.querySelector(".correct").click();
+  });
+  conversation.addEventListener("htmx:beforeRequest", (event) => { returns = event.target.closest(".turn")?.id ?? null; });
+  conversation.addEventListener("htmx:afterSettle", () => {
+    const fresh = returns && document.getElementById(returns);
+    if (!fresh) return;
+    returns = null;
+    const words = fresh.querySelector("textarea");
+    (words ?? fresh).focus({ preventScroll: true });
+    if (words && chosen) words.setSelectionRange(...chosen);
+    chosen = null;
+  });
   conversation.addEventListener("htmx:afterSwap", (event) => {
     event.target.classList.remove("later");
     collect();
@@ -169,12 +193,16 @@
     to(Number(target.dataset.t), true);
   });
   document.addEventListener("keydown", (event) => {
+    const form = event.target.closest("form.correcting");
+    if (form && event.key === "Escape") { event.stopPropagation(); form.querySelector("[data-cancel]").click(); return; }
+    if (form && event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); form.requestSubmit(); return; }
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (event.target.matches("input:not([type=range]):not([type=checkbox]), select, textarea")) return;
     const turn = event.target.closest(".turn");
     if (event.key === " " && !event.target.matches("button, a, summary, input")) { event.preventDefault(); toggle(); }
     else if (event.key === "ArrowLeft" && !event.target.matches("input")) to((audio.currentTime || 0) - 5, !audio.paused);
     else if (event.key === "ArrowRight" && !event.target.matches("input")) to((audio.currentTime || 0) + 5, !audio.paused);
+    else if (event.key === "e" && turn?.querySelector(".correct")) { event.preventDefault(); turn.querySelector(".correct").click(); }
     else if (event.key === "Enter" && event.target === turn) to(Number(turn.dataset.s), true);
   });
 

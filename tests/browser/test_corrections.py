@@ -1,0 +1,209 @@
+"""What people correct with the console, in a browser: by pointer, by keys, at a phone's width."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import pytest_asyncio
+import uvicorn
+from axe_playwright_python.base import AXE_FILE_PATH
+from playwright.async_api import Browser, Page, expect
+
+from db import console_sessions, directory
+from serve_app.console.app import build_console
+from serve_app.settings import Settings
+from tests.finished import findings, finished, task
+from tests.integration.test_console import recorded
+from tests.postgres import World, database, new_world, postgres_server, postgres_url  # noqa: F401 (fixtures)
+
+GRAVE = ("serious", "critical")
+
+
+@contextmanager
+def served(url: str, folder: Path) -> Iterator[str]:
+    """The console behind an HTTP server on the loopback address; yields its URL."""
+    server = uvicorn.Server(
+        uvicorn.Config(build_console(Settings(database_url=url, data_dir=folder)), lifespan="on", log_level="error")
+    )
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+@dataclass
+class Desk:
+    """Somebody who may edit, in front of a call."""
+
+    url: str
+    world: World
+    call_id: UUID
+    page: Page
+    faults: list[str]
+
+    async def open(self, path: str | None = None) -> None:
+        await self.page.goto(f"{self.url}{path or f'/calls/{self.call_id}'}")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def desk(chromium: Browser, database: object, postgres_url: str, tmp_path: Path) -> AsyncIterator[Desk]:  # noqa: F811
+    world = await new_world(database)  # type: ignore[arg-type]
+    await directory.add_member(world.database, world.workspace_id, "Bob Stone")
+    await directory.add_contact(world.database, world.workspace_id, "Eve Adams", phone="+493012345")
+    tasks = (task("Send the offer", date(2030, 1, 2)), task("Call back"))
+    call_id = await finished(world, found=findings("negative", tasks))
+    await recorded(world, call_id, tmp_path)
+    secret, _ = await console_sessions.issue_link(world.database, world.workspace_id, None, "Ana", may_edit=True)
+    faults: list[str] = []
+    context = await chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
+    page = await context.new_page()
+    page.on("console", lambda one: faults.append(one.text) if one.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    with served(postgres_url, tmp_path) as url:
+        await page.goto(f"{url}/sign-in#link={secret}")
+        await page.wait_for_url("**/calls")
+        yield Desk(url, world, call_id, page, faults)
+        await context.close()
+    assert faults == []
+
+
+async def test_a_word_is_double_clicked_and_corrected_and_the_correction_undone(desk: Desk) -> None:
+    page = desk.page
+    await desk.open()
+    await page.locator(".w", has_text="invoice").first.dblclick()
+    words = page.locator("form.correcting textarea")
+    await expect(words).to_be_focused()
+    assert await page.evaluate("() => getSelection().toString()") == "invoice"
+    await page.keyboard.type("invitation")
+    await page.get_by_role("button", name="Save", exact=True).first.click()
+    await expect(page.locator(".w.edited")).to_have_text("invitation")
+    await expect(page.locator(".w.edited")).to_have_attribute("title", "Machine: invoice")
+    await expect(page.locator("#turn1")).to_be_focused()
+    edit = page.locator("#edits li").first
+    await expect(edit).to_contain_text("invoice → invitation")
+    await expect(edit).to_contain_text("Ana, ")
+    await page.reload()
+    await expect(page.locator("#turn1 .said p")).to_contain_text("my invitation is wrong")
+    await page.get_by_role("button", name="Undo: Words").click()
+    await expect(page.locator("#turn1 .said p")).to_contain_text("my invoice is wrong")
+    await expect(page.locator("#edits li")).to_contain_text("undone by Ana")
+
+
+async def test_a_turn_is_corrected_by_keys_alone(desk: Desk) -> None:
+    page = desk.page
+    await desk.open()
+    for key in ("j", "j", "e"):
+        await page.keyboard.press(key)
+    words = page.locator("form.correcting textarea")
+    await expect(words).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(words).to_have_count(0)
+    await expect(page.locator("#turn1")).to_be_focused()
+    await page.keyboard.press("e")
+    await expect(words).to_be_focused()
+    await page.keyboard.press("Control+a")
+    await page.keyboard.type("Hello Anna, my voice is wrong.")
+    await page.keyboard.press("Shift+Tab")
+    await page.keyboard.press("r")  # the rep, in the list of speakers
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator("#turn1")).to_contain_text("Hello Anna, my voice is wrong.")
+    await expect(page.locator("#turn1.rep")).to_have_count(1)
+    await page.keyboard.press("k")
+    await expect(page.locator("#turn0")).to_be_focused()
+
+
+async def test_the_parties_agent_and_contact_are_set(desk: Desk) -> None:
+    page = desk.page
+    await desk.open()
+    await page.get_by_role("button", name="Swap the parties").click()
+    await expect(page.locator("#turn0.customer")).to_have_count(1)
+    await expect(page.locator(".lane.rep")).to_have_count(1)
+    await page.get_by_label("Agent is").select_option(label="Bob Stone")
+    await page.locator(".assign button").click()
+    await expect(page.locator("h1")).to_contain_text("Bob Stone")
+    await page.get_by_label("Contact is").fill("adam")
+    await page.get_by_role("button", name="Eve Adams").click()
+    await expect(page.locator("h1")).to_contain_text("Eve Adams")
+    await expect(page.locator("#edits li")).to_have_count(3)
+    await expect(page.locator("#turn1 .speaker")).to_have_text("Bob Stone")
+
+
+async def test_a_task_is_ticked_on_the_call_and_taken_back_among_the_tasks(desk: Desk) -> None:
+    page = desk.page
+    await desk.open()
+    tick = page.get_by_role("button", name="Done: Send the offer")
+    await tick.click()
+    await expect(tick).to_have_attribute("aria-pressed", "true")
+    await expect(page.locator(".tasks li").first).to_contain_text("Done: Ana, ")
+    await desk.open("/tasks")
+    await expect(page.get_by_text("Send the offer")).to_have_count(0)
+    other = page.get_by_role("button", name="Done: Call back")
+    await other.focus()
+    await page.keyboard.press("Enter")
+    await expect(other).to_have_attribute("aria-pressed", "true")
+    await page.get_by_role("link", name="Done", exact=True).click()
+    await tick.click()
+    await expect(tick).to_have_attribute("aria-pressed", "false")
+    await desk.open("/tasks")
+    await expect(page.get_by_role("link", name="Send the offer")).to_be_visible()
+
+
+async def test_of_two_people_the_second_sees_what_the_first_wrote(desk: Desk) -> None:
+    page = desk.page
+    await desk.open()
+    other = await page.context.new_page()
+    await other.goto(page.url)
+    for one, new in ((page, "invitation"), (other, "inversion")):
+        await one.locator(".w", has_text="invoice").first.dblclick()
+        await expect(one.locator("form.correcting textarea")).to_be_focused()
+        await one.keyboard.type(new)
+    await page.locator("form.correcting .primary").click()
+    await expect(page.locator(".w.edited")).to_have_text("invitation")
+    await other.locator("form.correcting .primary").click()
+    await expect(other.get_by_role("alert")).to_contain_text("changed meanwhile")
+    await expect(other.locator("form.correcting textarea")).to_have_value(
+        "Hello Ana, my invitation is wrong, the amount is too high."
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_axe_finds_nothing_grave_and_nothing_sticks_out(desk: Desk, scheme: str, width: int) -> None:
+    page = desk.page
+    await page.set_viewport_size({"width": width, "height": 844})
+    await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    await desk.open()
+    await page.get_by_label("Correct the turn at 0:00").click()
+    await expect(page.locator("form.correcting textarea")).to_be_focused()
+    await page.keyboard.type("Good day")
+    await page.locator("form.correcting .primary").click()
+    await expect(page.locator(".w.edited").first).to_be_visible()
+    await page.get_by_label("Contact is").focus()
+    await expect(page.locator("#contact-choices li")).to_have_count(1)
+    await page.get_by_label("Correct the turn at 0:03").click()
+    await page.get_by_role("button", name="Done: Call back").click()
+    for path in (None, "/tasks"):
+        if path:
+            await desk.open(path)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
+        await page.evaluate(AXE_FILE_PATH.read_text(encoding="utf-8"))
+        result = await page.evaluate("axe.run()")
+        grave = [one for one in result["violations"] if one["impact"] in GRAVE]
+        assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in grave] == [], path
+    desk.faults[:] = [fault for fault in desk.faults if "inline style" not in fault]  # axe tries to set some
