@@ -3,7 +3,7 @@
 import getpass
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -29,7 +29,7 @@ class NotInDirectory(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who changes something. Without a key it is an operator, who stands above workspaces.
+    """Who changes something. Without a key it is an operator, who stands above workspaces; with one, its name counts.
 
     `team_id`: the one team that its key is bound to.
     """
@@ -105,25 +105,27 @@ async def changing(
         locked = sa.select(workspaces.c.id).where(workspaces.c.id == workspace_id).with_for_update(key_share=True)
         if not new and (await connection.execute(locked)).first() is None:
             raise NotInDirectory(f"there is no workspace {workspace_id}")
-        if not await _may(connection, actor):
+        yield Changing(connection, workspace_id, await _verified(connection, actor))
+
+
+async def _verified(connection: AsyncConnection, actor: Actor) -> Actor:
+    """The actor, by the name of its key. Raises `NotAdmin`."""
+    if actor.session_id is not None:
+        own = sa.and_(console_sessions.c.id == actor.session_id, console_sessions.c.revoked_at.is_(None))
+        if (await connection.execute(sa.select(console_sessions.c.id).where(own))).first() is None:
             raise NotAdmin
-        yield Changing(connection, workspace_id, actor)
-
-
-async def _may(connection: AsyncConnection, actor: Actor) -> bool:
-    if actor.key_id is not None:
-        valid = sa.select(api_keys.c.id).where(
-            api_keys.c.id == actor.key_id,
-            sa.any_(api_keys.c.scopes) == ADMIN,
-            api_keys.c.revoked_at.is_(None),
-            sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true()),
-        )
-        if (await connection.execute(valid)).first() is None:
-            return False
-    if actor.session_id is None:
-        return True
-    open_one = sa.and_(console_sessions.c.id == actor.session_id, console_sessions.c.revoked_at.is_(None))
-    return (await connection.execute(sa.select(console_sessions.c.id).where(open_one))).first() is not None
+    if actor.key_id is None:
+        return actor
+    valid = sa.select(api_keys.c.name).where(
+        api_keys.c.id == actor.key_id,
+        sa.any_(api_keys.c.scopes) == ADMIN,
+        api_keys.c.revoked_at.is_(None),
+        sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true()),
+    )
+    name: str | None = (await connection.execute(valid)).scalar_one_or_none()
+    if name is None:
+        raise NotAdmin
+    return replace(actor, name=name)
 
 
 def operator() -> Actor:

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.exc import IntegrityError
 
 from db.admin_log import Actor, Changing, NotInDirectory, changing
-from db.database import EVERY_WORKSPACE, Database, Scope
+from db.database import EVERY_WORKSPACE, Database, Reader, Scope
 from db.identity import e164
 from db.rows import read, within
 from db.tables import calls, contacts, members, stage_results, teams, transcripts, voice_centroids, workspaces
@@ -25,7 +25,15 @@ MOST_TERMS, LONGEST_TERM = 500, 60  # recognition takes about fifty at a time, t
 
 
 class AlreadyThere(ValueError):
-    """The id or the name is taken."""
+    """The id is taken."""
+
+
+class NoSuchTeam(NotInDirectory):
+    """No such team in the workspace, or no such workspace."""
+
+
+class UnreadableNumber(ValueError):
+    """A telephone number that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,13 +306,13 @@ async def add_contact(
 
     Raises NotInDirectory for an unknown workspace, AlreadyThere where the id is taken.
     """
-    number = await _number(database, workspace_id, phone)
+    e164_ = await number(database, workspace_id, phone)
     made = contact_id or uuid4()
-    data = {"name": name, "company": company, "email": email, "phone": number}
+    data = {"name": name, "company": company, "email": email, "phone": e164_}
     async with _changing(database, workspace_id, by) as change:
         await _insert(change, insert(contacts).values(id=made, workspace_id=workspace_id, **data))
         await change.note("created", "contact", made)
-    return Contact(str(made), name, company, email, number)
+    return Contact(str(made), name, company, email, e164_)
 
 
 async def update_contact(
@@ -313,7 +321,7 @@ async def update_contact(
     """Change `name`, `company`, `email` or `phone`; None removes a value. Raises as `add_contact` does."""
     values = dict(changes)
     if "phone" in changes:
-        values["phone"] = await _number(database, workspace_id, changes["phone"])
+        values["phone"] = await number(database, workspace_id, changes["phone"])
     own = sa.and_(contacts.c.workspace_id == workspace_id, contacts.c.id == contact_id)
     async with _changing(database, workspace_id, by) as change:
         return _contact(await _update(change, contacts, own, values, "contact"))
@@ -335,13 +343,33 @@ async def list_contacts(database: Database, workspace_id: UUID | None = None) ->
     return [_contact(row) for row in rows]
 
 
-async def _number(database: Database, workspace_id: UUID, phone: str | None) -> str | None:
-    """In E.164. ValueError where it cannot be read."""
+async def number(database: Database, workspace_id: UUID, phone: str | None) -> str | None:
+    """A telephone number in E.164, read as in the workspace's country. Raises UnreadableNumber."""
     home = await _the_one(database, workspace_id, sa.select(workspaces))
-    number = e164(phone, home.default_country) if phone else None
-    if phone and number is None:
-        raise ValueError("the phone number cannot be read; write it with + and the country's code")
-    return number
+    found = e164(phone, home.default_country) if phone else None
+    if phone and found is None:
+        raise UnreadableNumber("the phone number cannot be read; write it with + and the country's code")
+    return found
+
+
+async def find_team(database: Database, reader: Reader, team_id: UUID) -> Team | None:
+    """The team, if the reader may see it."""
+    rows = await _execute(database, reader, sa.select(teams).where(_the_team(reader.workspace_id, team_id)))
+    return _team(rows[0]) if rows else None
+
+
+async def find_member(database: Database, reader: Reader, user_id: UUID) -> DirectoryMember | None:
+    """The member, if the reader may see it."""
+    own = sa.and_(members.c.workspace_id == reader.workspace_id, members.c.user_id == user_id)
+    rows = await _execute(database, reader, sa.select(members).where(own))
+    return _member(rows[0]) if rows else None
+
+
+async def find_contact(database: Database, reader: Reader, contact_id: UUID) -> Contact | None:
+    """The contact, if the reader may see it."""
+    own = sa.and_(contacts.c.workspace_id == reader.workspace_id, contacts.c.id == contact_id)
+    rows = await _execute(database, reader, sa.select(contacts).where(own))
+    return _contact(rows[0]) if rows else None
 
 
 @asynccontextmanager
@@ -351,7 +379,7 @@ async def _changing(database: Database, workspace_id: UUID, by: Actor | None) ->
         async with changing(database, workspace_id, by) as change:
             yield change
     except IntegrityError as error:
-        raise NotInDirectory("no such workspace, or no such team in it") from error
+        raise NoSuchTeam("no such workspace, or no such team in it") from error
 
 
 async def _insert(change: Changing, statement: Insert) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from db.admin_log import ADMIN, Actor, Changing, NotInDirectory, changing
-from db.database import EVERY_WORKSPACE, Database
+from db.database import EVERY_WORKSPACE, Database, Reader
 from db.rows import read, within
 from db.tables import api_keys
 from pipeline.domain.call import Sender
@@ -180,6 +180,14 @@ async def list_keys(database: Database, workspace_id: UUID | None = None) -> lis
     """All keys, revoked ones too, oldest first."""
     query = within(sa.select(*_SHOWN), api_keys.c.workspace_id, workspace_id).order_by(api_keys.c.created_at)
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
+        return [_info(row) for row in await connection.execute(query)]
+
+
+async def of_reader(database: Database, reader: Reader, key_id: UUID | None = None) -> list[KeyInfo]:
+    """The keys that a reader may see, or that one of them: of its team, or of the whole workspace; oldest first."""
+    query = within(sa.select(*_SHOWN), api_keys.c.workspace_id, reader.workspace_id).order_by(api_keys.c.created_at)
+    query = within(query, api_keys.c.id, key_id)
+    async with database.transaction(reader) as connection:
         return [_info(row) for row in await connection.execute(query)]
 
 

@@ -3,9 +3,7 @@
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -20,7 +18,7 @@ from db.task_list import TaskLine
 from db.views import CallMoment, CallRecord
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
-from serve_app.api import calls, editing, openapi_file, stream
+from serve_app.api import administration, calls, editing, openapi_file, stream
 from serve_app.api.access import Door, Handler, Reading
 from serve_app.api.audio import Audio
 from serve_app.api.calls import CallListPage
@@ -35,39 +33,15 @@ from serve_app.api.queries import (
     ExportQuery,
     MemberListQuery,
     NoQuery,
-    Query,
     StreamQuery,
     TaskListQuery,
     VersionQuery,
 )
+from serve_app.api.routing import Route
 from serve_app.api.sound import SoundFolder
 from serve_app.intake import errors
-from serve_app.intake.auth import EDIT, READ
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One path and method. `answer`: what JSON it answers with; `media`: what else; `body`: what JSON it takes.
-
-    What is read needs a key with the scope `read`, what is written one with `edit`.
-    """
-
-    path: str
-    name: str
-    query: type[Query]
-    summary: str
-    answer: Any = None
-    media: tuple[str, ...] = ()
-    lasts: bool = False
-    method: str = "GET"
-    body: Any = None
-
-    @property
-    def scope(self) -> str:
-        """That a key needs."""
-        return READ if self.method == "GET" else EDIT
 
 
 CALL = "/calls/{call_id:uuid}"
@@ -120,27 +94,33 @@ ROUTES = (
     ),
 )
 
+EVERY_ROUTE = ROUTES + administration.ROUTES
+
 
 def handlers(audio: Audio) -> dict[str, Handler]:
     """What answers on each route, by its name."""
     transcript = ("showTranscript", "showTranscriptText", "showSubRip", "showWebVtt")
-    return dict.fromkeys(transcript, calls.show_transcript) | {
-        "listCalls": calls.list_calls,
-        "showCall": calls.show_call,
-        "playCall": audio.show,
-        "listCallEvents": calls.show_events,
-        "listEdits": editing.list_edits,
-        "editCall": editing.edit,
-        "undoEdit": editing.undo,
-        "markTaskDone": editing.tick,
-        "unmarkTask": editing.untick,
-        "listTasks": calls.list_tasks,
-        "listContacts": calls.list_contacts,
-        "listMembers": calls.list_members,
-        "showQueue": calls.show_queue,
-        "exportCalls": stream.export,
-        "streamChanges": stream.stream_events,
-    }
+    return (
+        dict.fromkeys(transcript, calls.show_transcript)
+        | dict(administration.HANDLERS)
+        | {
+            "listCalls": calls.list_calls,
+            "showCall": calls.show_call,
+            "playCall": audio.show,
+            "listCallEvents": calls.show_events,
+            "listEdits": editing.list_edits,
+            "editCall": editing.edit,
+            "undoEdit": editing.undo,
+            "markTaskDone": editing.tick,
+            "unmarkTask": editing.untick,
+            "listTasks": calls.list_tasks,
+            "listContacts": calls.list_contacts,
+            "listMembers": calls.list_members,
+            "showQueue": calls.show_queue,
+            "exportCalls": stream.export,
+            "streamChanges": stream.stream_events,
+        }
+    )
 
 
 def build_api(
@@ -151,7 +131,7 @@ def build_api(
     stamp: bool = True,
     source_header: str | None = None,
 ) -> FastAPI:
-    """An application of `ROUTES`, and openapi.json. `stamp`, `source_header`: as of `serve_app.intake.submit`."""
+    """An application of `EVERY_ROUTE`, and openapi.json. `stamp`, `source_header`: as of `serve_app.intake.submit`."""
     doors: list[Door] = []
     sounds: list[Audio] = []
 
@@ -177,7 +157,7 @@ def build_api(
 
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     by_path: defaultdict[str, dict[str, Route]] = defaultdict(dict)
-    for route in ROUTES:
+    for route in EVERY_ROUTE:
         by_path[route.path][route.method] = route
     for path, routes in by_path.items():
         api.router.add_route(path, endpoint(routes), methods=list(routes))
@@ -196,4 +176,4 @@ def source_of(request: Request, header: str | None) -> str:
         return address
 
 
-__all__ = ["ROUTES", "CallLine", "Reading", "Route", "build_api"]
+__all__ = ["EVERY_ROUTE", "ROUTES", "CallLine", "Reading", "Route", "build_api"]

@@ -3,16 +3,22 @@
 Refusal
 ├── InvalidQuery         400   one entry in `errors` for every fault
 ├── EditBodyRefused      400   likewise
+├── AdminBodyRefused     400   likewise
 ├── NotAuthenticated     401   shared
 ├── ScopeMissing         403   shared
+├── OutsideTeam          403   takes a key of the workspace
 ├── NoSuchPath           404
 ├── NoSuchCall           404   unknown, of another workspace or of another team: they read alike
 ├── NotThereYet          404   the call is there, what was asked for of it is not
+├── NoSuchObject         404   team, member, contact or key: unknown, or of others
 ├── NotThisWay           405   with Allow
 ├── BodyTooSlow          408   shared
 ├── EditIdUsed           409   another edit has this id
 ├── SomethingElse        409   with `current`: what stands there now
 ├── TooManyEdits         409
+├── Taken                409   the id names something else
+├── InUse                409   what it has, and what to do first
+├── LastKey              409   the last one with the scope `admin`
 ├── BodyTooLarge         413   shared
 ├── MediaTypeRefused     415   shared
 ├── NoSuchRange          416   with Content-Range
@@ -58,6 +64,46 @@ class EditBodyRefused(Refusal):
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__()
         self.faults = faults
+
+
+class AdminBodyRefused(Refusal):
+    """The body cannot be used; every fault is listed under errors."""
+
+    status, kind, title = 400, "invalid-body", "The body cannot be used"
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__()
+        self.faults = faults
+
+
+class OutsideTeam(Refusal):
+    """The API key is bound to a team; this takes one of the workspace."""
+
+    status, kind, title = 403, "outside-team", "The key is bound to a team"
+
+
+class NoSuchObject(Refusal):
+    """There is no such team, member, contact or key that the API key may change. Check the id, and whose key it is."""
+
+    status, kind, title = 404, "no-such-object", "There is no such thing"
+
+
+class Taken(Refusal):
+    """The id names something else already. Draw a new UUID, or change what is there."""
+
+    status, kind, title = 409, "id-taken", "The id is taken"
+
+
+class InUse(Refusal):
+    """The team is in use. Remove what it has first."""
+
+    status, kind, title = 409, "in-use", "It is in use"
+
+
+class LastKey(Refusal):
+    """It is the last key of the workspace with the scope admin. Create another one first; an operator can revoke it."""
+
+    status, kind, title = 409, "last-admin-key", "The last key of an administrator stays"
 
 
 class SomethingElse(Refusal):
@@ -145,9 +191,12 @@ class Busy(Unavailable):
 REFUSALS: tuple[type[Refusal], ...] = (
     InvalidQuery,
     EditBodyRefused,
+    AdminBodyRefused,
     NotAuthenticated,
     ScopeMissing,
+    OutsideTeam,
     NoSuchPath,
+    NoSuchObject,
     NoSuchCall,
     NotThereYet,
     NotThisWay,
@@ -155,6 +204,9 @@ REFUSALS: tuple[type[Refusal], ...] = (
     EditIdUsed,
     SomethingElse,
     TooManyEdits,
+    Taken,
+    InUse,
+    LastKey,
     BodyTooLarge,
     MediaTypeRefused,
     NoSuchRange,

@@ -10,16 +10,22 @@ from typing import Any, get_args
 from pydantic import TypeAdapter
 
 from db.editing import Current
-from serve_app.api.app import ROUTES, Route
+from serve_app.api.app import EVERY_ROUTE, Route
 from serve_app.api.errors import (
     REFUSALS,
+    AdminBodyRefused,
     EditBodyRefused,
     EditIdUsed,
+    InUse,
     InvalidQuery,
+    LastKey,
     NoSuchCall,
+    NoSuchObject,
     NoSuchRange,
     NotThereYet,
+    OutsideTeam,
     SomethingElse,
+    Taken,
     TooManyEdits,
     TooManyReads,
 )
@@ -33,7 +39,8 @@ from serve_app.written import camel, renamed
 
 VERSION = "1.0.0"  # of the contract
 _REF = "#/components/schemas/{model}"
-OF_BODIES = {EditBodyRefused, SomethingElse, EditIdUsed, BodyTooSlow, BodyTooLarge, MediaTypeRefused}
+OF_ADMINS = {AdminBodyRefused, OutsideTeam, NoSuchObject, Taken, InUse, LastKey}
+OF_BODIES = {EditBodyRefused, AdminBodyRefused, SomethingElse, EditIdUsed, BodyTooSlow, BodyTooLarge, MediaTypeRefused}
 _TEXT = {"type": "string"}
 _HEADERS = {
     "ETag": "Names this answer: send it in If-None-Match, and 304 says that nothing has changed.",
@@ -47,7 +54,7 @@ def document() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     refused: dict[str, Any] = {}
     paths: dict[str, Any] = {}
-    for route in ROUTES:
+    for route in EVERY_ROUTE:
         paths.setdefault(_path(route), {})[route.method.lower()] = _operation(route, schemas, refused)
     schemas["Problem"] = _problem()
     return {
@@ -73,7 +80,8 @@ def document() -> dict[str, Any]:
                 "apiKey": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "An API key with the scope `read`; with the scope `edit` for what is written.",
+                    "description": "An API key with the scope `read`; with the scope `edit` for what is corrected, "
+                    "with `admin` for workspace, teams, new and changed members and contacts, keys and changes.",
                 }
             },
             "responses": refused,
@@ -122,9 +130,15 @@ def _headers() -> dict[str, Any]:
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:
-    if "call_id" not in route.path:
-        return []
-    told = {"call_id": "The sender's callId.", "edit_id": "The edit.", "task_id": "The task."}
+    told = {
+        "call_id": "The sender's callId.",
+        "edit_id": "The edit.",
+        "task_id": "The task.",
+        "team_id": "The team.",
+        "user_id": "The member.",
+        "contact_id": "The contact.",
+        "key_id": "The key; its secret is not its id.",
+    }
     schema = {"type": "string", "format": "uuid"}
     return [
         {"name": camel(name), "in": "path", "required": True, "schema": schema, "description": description}
@@ -173,6 +187,10 @@ def _refusals(route: Route, refused: dict[str, Any]) -> dict[str, Any]:
     """References to what is refused by status, each described once in `refused`."""
     of_calls = "call_id" in route.path
     left_out: set[type[Refusal]] = set() if of_calls else {NoSuchCall, NotThereYet}
+    if not route.admin:
+        left_out |= OF_ADMINS
+    else:
+        left_out |= {EditBodyRefused, SomethingElse, EditIdUsed, TooManyEdits}
     if route.name != "playCall":
         left_out.add(NoSuchRange)
     if route.body is None:
@@ -213,6 +231,7 @@ _LIMITED = {"Retry-After": "1", "RateLimit": '"key";r=0;t=1', "RateLimit-Policy"
 _SAMPLES: dict[type[Refusal], Refusal] = {
     InvalidQuery: InvalidQuery([Fault("/limit", "limit: Input should be less than or equal to 200.")]),
     EditBodyRefused: EditBodyRefused([Fault("/new", "new: Field required.")]),
+    AdminBodyRefused: AdminBodyRefused([Fault("/name", "name: Field required.")]),
     SomethingElse: SomethingElse({"current": _NOW}),
     NoSuchRange: NoSuchRange(4096),
     TooManyReads: TooManyReads(_LIMITED),

@@ -140,6 +140,13 @@ class MemberListQuery(Query):
     cursor: Cursor | None = Field(None, description="`next` of the page before.")
 
 
+class ChangeListQuery(Query):
+    """A page of changes."""
+
+    limit: Limit = 50
+    cursor: Cursor | None = Field(None, description="`next` of the page before.")
+
+
 class AudioQuery(Query):
     """Which sound of a call."""
 

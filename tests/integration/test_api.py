@@ -569,7 +569,8 @@ async def test_the_examples_of_the_page_run(api: Api, tmp_path: Path) -> None:
     lines = [line for line in page.splitlines() if line.startswith("curl ")]
     assert len(lines) >= 9
     _, key = await keys.create(api.world.database, api.world.workspace_id, None, ["read", "edit"], "Ana")
-    names = {"BASE": api.base, "KEY": key, "CALL": str(call_id), "PATH": os.environ["PATH"]}
+    _, admin = await keys.create(api.world.database, api.world.workspace_id, None, ["admin"], "Ana")
+    names = {"BASE": api.base, "KEY": key, "ADMIN": admin, "CALL": str(call_id), "PATH": os.environ["PATH"]}
     for line in lines:
         command = line.replace("curl -s", "curl --fail-with-body -S -s")
         done = subprocess.run(

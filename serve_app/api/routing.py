@@ -1,0 +1,34 @@
+"""What a route of the API is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from db.admin_log import ADMIN
+from serve_app.api.queries import Query
+from serve_app.intake.auth import EDIT, READ
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path and method. `answer`: what JSON it answers with; `media`: what else; `body`: what JSON it takes.
+
+    What is read needs a key with the scope `read`, what is written one with `edit`; with `admin`, that scope alone.
+    """
+
+    path: str
+    name: str
+    query: type[Query]
+    summary: str
+    answer: Any = None
+    media: tuple[str, ...] = ()
+    lasts: bool = False
+    method: str = "GET"
+    body: Any = None
+    admin: bool = False
+
+    @property
+    def scope(self) -> str:
+        """That a key needs."""
+        if self.admin:
+            return ADMIN
+        return READ if self.method == "GET" else EDIT
