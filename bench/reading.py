@@ -46,7 +46,8 @@ CALLS = """
         number, '+4930100', number, '+4930100',
         at, n % 2 = 0, 180, CASE WHEN n % 200 = 0 THEN 'failed' ELSE 'completed' END, at, at, at
     FROM generate_series(CAST(:first AS int), CAST(:last AS int)) AS n,
-        LATERAL (SELECT '+49171' || lpad((n * 7919 % 10000000)::text, 7, '0'), CAST(:now AS timestamptz) - n * :step)
+        LATERAL (SELECT '+49171' || lpad((n::bigint * 7919 % 10000000)::text, 7, '0'),
+            CAST(:now AS timestamptz) - n * :step)
             AS made (number, at)
 """
 REST = (
