@@ -301,7 +301,7 @@ def _in_turn(found: EditedCall, wanted: Wanted) -> tuple[str, Anchor]:
     said = turn.words[words[0] : words[1] + 1]
     here = Current(text_of(said), wanted.turn, said[0].start, said[-1].end, turn.speaker)
     if wanted.kind is EditKind.TEXT:
-        if here.value != wanted.old:
+        if str(here.value).split() != str(wanted.old).split():
             raise Stale(here)
         anchor = corrected.text_anchor(wanted.turn, *words)
         return anchor.text, anchor

@@ -51,7 +51,7 @@ async def edit_turn(visit: Visit) -> Response:
         "was", said.speaker
     ):
         return _form(visit, record, sentences.CHANGED, 409)
-    wanted = [*_speaker(said, speaker), *_texts(said, text)]
+    wanted = [*_speaker(said, speaker), *text_edits(said, text)]
     if any(len(str(one.new)) > MOST_WORDS or len(str(one.old)) > MOST_WORDS for one in wanted):
         return _form(visit, record, sentences.TOO_LONG, 400)
     try:
@@ -79,11 +79,11 @@ def _speaker(said: Turn, speaker: str) -> Iterator[Wanted]:
         yield Wanted(EditKind.SPEAKER, said.speaker, speaker, said.index, said.words[0].start, said.words[-1].end)
 
 
-def _texts(said: Turn, text: str) -> Iterator[Wanted]:
-    """One edit for each run of words that differs. Words written without spaces are taken as one."""
+def text_edits(said: Turn, text: str) -> Iterator[Wanted]:
+    """One edit for each run of words that differs; one for all of the turn where spaces do not tell words apart."""
     words, new = said.words, text.split()
-    if any(word.joined for word in words):
-        if text != said.text:
+    if any(word.joined or word.text.split() != [word.text] for word in words):
+        if new != said.text.split():
             yield _text(said, words, text)
         return
     for first, last, begin, end in changes([word.text for word in words], new):

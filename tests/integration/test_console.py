@@ -21,9 +21,10 @@ from starlette.routing import Route
 from db import audit, console_sessions, directory, keys
 from db.database import EVERY_WORKSPACE, Database, Reader
 from pipeline.domain.insight import Evidence, Finding, Task
+from pipeline.domain.speech import Turn, Word
 from serve_app.console import sentences, wording
 from serve_app.console.app import build_console
-from serve_app.console.editing import changes
+from serve_app.console.editing import changes, text_edits
 from serve_app.console.guard import COOKIE
 from serve_app.settings import Settings
 from tests.finished import START, TALK, findings, finished, received, task
@@ -634,3 +635,21 @@ async def test_a_link_may_be_issued_for_correcting(site: httpx.AsyncClient, worl
 )
 def test_what_differs_is_found_word_by_word(old: str, new: str, expected: list[tuple[int, ...]]) -> None:
     assert changes(old.split(), new.split()) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "expected"),
+    [
+        (("50\N{NO-BREAK SPACE}000", "euros"), "50 000 euros", []),
+        (("50\N{NO-BREAK SPACE}000", "euros"), "50 000 dollars", ["50 000 dollars"]),
+        (("你", "_号"), "你号", []),
+        (("你", "_号"), "你好", ["你好"]),
+        (("a", "b", "c"), "a x c", ["x"]),
+    ],
+)
+def test_a_turn_that_is_saved_as_it_was_is_no_correction(
+    words: tuple[str, ...], text: str, expected: list[str]
+) -> None:
+    said = tuple(Word(at, at + 1, one.strip("_"), 0.9, joined=one[0] == "_") for at, one in enumerate(words))
+    found = text_edits(Turn(0, "rep", 0.0, 9.0, said, "en"), text)
+    assert [one.new for one in found] == expected
