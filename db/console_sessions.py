@@ -40,6 +40,7 @@ class Viewer:
     team_name: str | None
     time_zone: str  # of the workspace, IANA
     may_edit: bool = False  # its key has the scope, or its link was issued so
+    may_admin: bool = False  # its key has the scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +157,18 @@ _KEY_LIVES = sa.exists(
         sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true()),
     )
 )
-_KEY_EDITS = sa.exists(
-    sa.select(1).where(
-        api_keys.c.id == console_sessions.c.key_id,
-        api_keys.c.workspace_id == console_sessions.c.workspace_id,
-        api_keys.c.scopes.contains(["edit"]),
+
+
+def _key_has(scope: str) -> sa.ColumnElement[bool]:
+    return sa.exists(
+        sa.select(1).where(
+            api_keys.c.id == console_sessions.c.key_id,
+            api_keys.c.workspace_id == console_sessions.c.workspace_id,
+            api_keys.c.scopes.contains([scope]),
+        )
     )
-)
+
+
 _LIVE = sa.and_(
     console_sessions.c.revoked_at.is_(None),
     console_sessions.c.expires_at > sa.func.now(),
@@ -175,7 +181,8 @@ _VIEWER: sa.Select[Any] = (
         workspaces.c.name.label("workspace_name"),
         workspaces.c.time_zone,
         teams.c.name.label("team_name"),
-        sa.or_(console_sessions.c.may_edit, _KEY_EDITS).label("may_edit"),
+        sa.or_(console_sessions.c.may_edit, _key_has("edit")).label("may_edit"),
+        _key_has("admin").label("may_admin"),
     )
     .join(workspaces, workspaces.c.id == console_sessions.c.workspace_id)
     .outerjoin(teams, teams.c.id == console_sessions.c.team_id)

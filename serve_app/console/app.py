@@ -11,7 +11,20 @@ from starlette.types import Scope
 
 from db.database import Database
 from serve_app.api.sound import SoundFolder
-from serve_app.console import call, calls, editing, outline, problems, queue, sign_in, sound, tasks, trends, workspace
+from serve_app.console import (
+    administration,
+    call,
+    calls,
+    editing,
+    outline,
+    problems,
+    queue,
+    sign_in,
+    sound,
+    tasks,
+    trends,
+    workspace,
+)
 from serve_app.console.guard import Guard
 from serve_app.console.outline import Outliner
 from serve_app.console.site import STATIC, Site
@@ -43,6 +56,11 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/trends", trends.trends),
         site.route("/queue", queue.queue),
         site.route("/workspace", workspace.workspace),
+        site.route("/workspace/keys", administration.create_key, "POST"),
+        site.route("/workspace/keys/{id}/revoke", administration.revoke_key, "POST"),
+        site.route("/workspace/webhooks/{id}/replay", administration.replay_failed, "POST"),
+        site.route("/workspace/webhooks/{id}/events/{event}/replay", administration.replay_one, "POST"),
+        site.route("/workspace/voices/{id}", administration.judge_voice, "POST"),
         site.route("/calls/{id}/audio", sound.audio),
         site.route("/calls/{id}/outline", outline.outline),
         Mount("/static", Files(directory=STATIC), name="static"),

@@ -24,6 +24,11 @@ TOO_LONG = "That is too much for one correction. Correct fewer words at once."
 NOT_KEPT = "That could not be kept."
 REFUSED = ("That cannot be done", "Go back and start over.")
 
+KEY_INCOMPLETE = ("The key needs a name and a scope", "Go back, and say what the key is for and what it may do.")
+KEY_OUTLIVES = ("This key cannot be made", "Your own key ends. It makes no key with the scope admin that lasts longer.")
+LAST_ADMIN_KEY = ("This key stays", "It is the last one with the scope admin. Create another one first.")
+VOICE_UNASSIGNED = ("Nobody knows whose voice this is", "An operator assigns it first: switchboard voiceprints assign.")
+
 DAYS = ("Today", "Yesterday", "Tomorrow")
 DUE = ("Overdue", "Today", "Tomorrow", "Within a week", "Later", "Without a date")
 
@@ -32,7 +37,19 @@ def all_of_them() -> Iterator[str]:
     """Every one, for the catalogs."""
     yield from (CHANGED, TOO_LONG, NOT_KEPT, *labels.EDIT_KINDS.values(), *labels.EDIT_STATES.values())
     yield from (NOT_A_KEY, NOT_FOR_READING, LINK_USED, *DAYS, *DUE)
-    for problem in (NOT_FOUND, NOT_UNDERSTOOD, UNAVAILABLE, CRASHED, REFUSED, NOT_ALLOWED, STALE):
+    for problem in (
+        KEY_INCOMPLETE,
+        KEY_OUTLIVES,
+        LAST_ADMIN_KEY,
+        VOICE_UNASSIGNED,
+        NOT_FOUND,
+        NOT_UNDERSTOOD,
+        UNAVAILABLE,
+        CRASHED,
+        REFUSED,
+        NOT_ALLOWED,
+        STALE,
+    ):
         yield from problem
     for names in (labels.STATES, labels.TONES, labels.SIDES, labels.OWNERS, labels.TASK_KINDS, labels.OUTCOMES):
         yield from names.values()

@@ -1,8 +1,11 @@
-"""Keys, webhooks and voices of a workspace, to look at. A viewer of one team sees that team's keys and webhooks."""
+"""Keys, webhooks and voices of a workspace; `administration.py` changes them.
+
+A viewer of one team sees that team's keys and webhooks.
+"""
 
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from starlette.responses import Response
 
@@ -29,6 +32,8 @@ async def workspace(visit: Visit) -> Response:
     deliveries = await event_views.list_deliveries(database, home, limit=DELIVERIES) if endpoints else []
     return visit.page(
         "workspace.html",
+        new_key=uuid4(),
+        scopes=("submit", "read", "edit", "admin"),
         keys=_of_team(await keys.list_keys(database, home), team),
         endpoints=endpoints,
         urls=ours,

@@ -1,0 +1,149 @@
+"""What administrators change on the workspace's page: keys, deliveries of webhooks, voices.
+
+For sessions whose key has the scope `admin`.
+"""
+
+from uuid import UUID, uuid4
+
+from starlette.responses import Response
+
+from db import admin_log, event_upkeep, keys, voiceprints, webhooks
+from db.admin_log import Actor, NotAdmin
+from db.keys import KeyInfo
+from db.voiceprints import NoVoiceprint, UnassignedVoiceprint
+from db.webhooks import Endpoint
+from pipeline.errors import UnknownTeam
+from pipeline.speakers.policy import Voices
+from serve_app.console import sentences
+from serve_app.console.forms import read_form
+from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit
+
+PAGE = "/workspace"
+LONGEST_NAME = 200
+ACTIONS = {"approve": (voiceprints.approve, "approved"), "discard": (voiceprints.remove, "discarded")}
+
+
+def actor(visit: Visit) -> Actor:
+    """Who changes something. Raises `NotAllowed` for a session whose key has not the scope `admin`."""
+    viewer = visit.viewer
+    if not viewer.may_admin:
+        raise NotAllowed
+    return Actor(viewer.name, viewer.key_id, viewer.team_id, viewer.session_id)
+
+
+async def create_key(visit: Visit) -> Response:
+    """The page that shows the new key's secret, once. The form sent again leads back: there is the key already."""
+    by = actor(visit)
+    form = await read_form(visit.request)
+    name = " ".join(form.get("name", "").replace("\x00", "").split())
+    scopes = [scope for scope in keys.SCOPES if form.get(f"scope-{scope}")]
+    if not name or len(name) > LONGEST_NAME or not scopes:
+        return _problem(visit, sentences.KEY_INCOMPLETE, 400)
+    team = by.team_id or _uuid(form.get("team"))
+    try:
+        key, secret = await keys.create(
+            visit.database,
+            visit.viewer.workspace_id,
+            team,
+            scopes,
+            name,
+            by=by,
+            key_id=_uuid(form.get("id")) or uuid4(),
+        )
+    except keys.KeyExists:
+        return visit.go(PAGE)
+    except keys.OutlivesItsMaker:
+        return _problem(visit, sentences.KEY_OUTLIVES)
+    except (UnknownTeam, UnicodeEncodeError):
+        raise NotUnderstood from None
+    except NotAdmin:
+        raise NotAllowed from None
+    return visit.page("new_key.html", key=key, secret=secret)
+
+
+async def revoke_key(visit: Visit) -> Response:
+    by = actor(visit)
+    key = await _key(visit)
+    try:
+        await keys.revoke(visit.database, key.key_id, key.workspace_id, by)
+    except keys.LastAdminKey:
+        return _problem(visit, sentences.LAST_ADMIN_KEY)
+    except NotAdmin:
+        raise NotAllowed from None
+    return visit.go(PAGE)
+
+
+async def replay_failed(visit: Visit) -> Response:
+    """Send what failed at an endpoint again."""
+    by = actor(visit)
+    endpoint = await _endpoint(visit, visit.id())
+    await _note(visit, by, "replayed", "webhook", endpoint.endpoint_id, "all that failed")
+    await event_upkeep.replay(visit.database, endpoint.workspace_id, endpoint.endpoint_id)
+    return visit.go(PAGE + "#deliveries")
+
+
+async def replay_one(visit: Visit) -> Response:
+    """Send one event again to one endpoint, taken or not."""
+    by = actor(visit)
+    endpoint, event_id = await _endpoint(visit, visit.id()), visit.id("event")
+    await _note(visit, by, "replayed", "webhook", endpoint.endpoint_id, f"event {event_id}")
+    home = endpoint.workspace_id
+    if not await event_upkeep.replay(visit.database, home, endpoint.endpoint_id, event_id, failed_only=False):
+        raise NotFound
+    return visit.go(PAGE + "#deliveries")
+
+
+async def judge_voice(visit: Visit) -> Response:
+    """Approve or discard a sample of a member's voice. Voices are of all teams: a viewer of one may not."""
+    by = actor(visit)
+    action = (await read_form(visit.request)).get("action", "")
+    if action not in ACTIONS:
+        raise NotUnderstood
+    if visit.viewer.team_id is not None:
+        raise NotAllowed
+    home, call_id = visit.viewer.workspace_id, visit.id()
+    policy = Voices(visit.site.settings.role_options())
+    try:
+        await voiceprints.show(visit.database, call_id, home)
+        change, done = ACTIONS[action]
+        await _note(visit, by, done, "voiceprint", call_id)
+        await change(visit.database, call_id, by.name, policy, home)
+    except NoVoiceprint:
+        raise NotFound from None
+    except UnassignedVoiceprint:
+        return _problem(visit, sentences.VOICE_UNASSIGNED)
+    return visit.go(PAGE + "#voices")
+
+
+async def _note(visit: Visit, by: Actor, action: str, kind: str, object_id: UUID, detail: str = "") -> None:
+    """Before it is done, as readings are. Raises `NotAllowed` where the session may no longer."""
+    try:
+        async with admin_log.changing(visit.database, visit.viewer.workspace_id, by) as change:
+            await change.note(action, kind, object_id, "", detail, visit.viewer.team_id)
+    except NotAdmin:
+        raise NotAllowed from None
+
+
+async def _key(visit: Visit) -> KeyInfo:
+    for key in await keys.of_reader(visit.database, visit.reader, visit.id()):
+        return key
+    raise NotFound
+
+
+async def _endpoint(visit: Visit, endpoint_id: UUID) -> Endpoint:
+    """Raises `NotFound` for one that the viewer's page does not show."""
+    for one in await webhooks.list_endpoints(visit.database, visit.viewer.workspace_id):
+        if one.endpoint_id == endpoint_id and visit.viewer.team_id in (None, one.team_id):
+            return one
+    raise NotFound
+
+
+def _uuid(text: str | None) -> UUID | None:
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        raise NotUnderstood from None
+
+
+def _problem(visit: Visit, said: tuple[str, str], status: int = 409) -> Response:
+    return visit.page("problem.html", status, title=said[0], advice=said[1])
