@@ -40,6 +40,8 @@ TITLES = {  # what is killed, by the beginning of its title, or the script that 
     "log monitor": "log_monitor.py",
     "autoscaler monitor": "monitor.py",
     "Intake": "ray::ServeReplica:intake:Intake",
+    "Api": "ray::ServeReplica:api:Api",
+    "Console": "ray::ServeReplica:console:Console",
     "Conductor": "ray::ServeReplica:calls:Conductor",
     "Transcriber": "ray::ServeReplica:calls:Transcriber",
     "Diarizer": "ray::ServeReplica:calls:Diarizer",
