@@ -1,11 +1,6 @@
 """What people correct with the console, in a browser: by pointer, by keys, at a phone's width."""
 
-import asyncio
-import socket
-import threading
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -13,37 +8,13 @@ from uuid import UUID
 
 import pytest
 import pytest_asyncio
-import uvicorn
-from axe_playwright_python.base import AXE_FILE_PATH
 from playwright.async_api import Browser, Page, expect
 
 from db import console_sessions, directory
-from serve_app.console.app import build_console
-from serve_app.settings import Settings
+from tests.browser.desk import grave, served
 from tests.finished import findings, finished, task
 from tests.integration.test_console import recorded
 from tests.postgres import World, database, new_world, postgres_server, postgres_url  # noqa: F401 (fixtures)
-
-GRAVE = ("serious", "critical")
-
-
-@contextmanager
-def served(url: str, folder: Path) -> Iterator[str]:
-    """The console behind an HTTP server on the loopback address; yields its URL."""
-    server = uvicorn.Server(
-        uvicorn.Config(build_console(Settings(database_url=url, data_dir=folder)), lifespan="on", log_level="error")
-    )
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
-        thread.start()
-        while not server.started and thread.is_alive():
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(30)
 
 
 @dataclass
@@ -202,8 +173,4 @@ async def test_axe_finds_nothing_grave_and_nothing_sticks_out(desk: Desk, scheme
         if path:
             await desk.open(path)
         assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
-        await page.evaluate(AXE_FILE_PATH.read_text(encoding="utf-8"))
-        result = await page.evaluate("axe.run()")
-        grave = [one for one in result["violations"] if one["impact"] in GRAVE]
-        assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in grave] == [], path
-    desk.faults[:] = [fault for fault in desk.faults if "inline style" not in fault]  # axe tries to set some
+        assert await grave(page, desk.faults) == [], path
