@@ -140,6 +140,7 @@ class Filled:
             "queue": (),
             "keys list": (),
             "credentials list": (),
+            "workspaces changes": (),
             "workspaces list": (),
             "workspaces terms": (),
             "workspaces hosts": (),
@@ -177,7 +178,7 @@ def test_every_command_that_lists_or_shows_is_tried_here() -> None:
         f"{entry.name} {name}"
         for entry in COMMANDS
         for name in getattr(entry.load(), "commands", {})
-        if name in ("list", "show", "failed", "deliveries")
+        if name in ("list", "show", "failed", "deliveries", "changes")
     }
     assert found <= set(SHOWN)
 

@@ -10,6 +10,7 @@ import pytest
 
 from db import calls, jobs, results, views
 from db.rows import dump_json
+from db.views import CallTask
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.speech import (
     AudioAnalysis,
@@ -246,7 +247,9 @@ async def test_a_completed_call_has_its_transcript_findings_and_tasks(world: Wor
     assert record is not None
     assert (record.call.state, record.transcript, record.layout) == ("completed", TRANSCRIPT, LAYOUT)
     assert record.findings[0] == finding
-    assert record.tasks == (TASK,)
+    (task,) = record.tasks
+    assert task == CallTask(**{name: getattr(TASK, name) for name in Task.__dataclass_fields__}, task_id=task.task_id)
+    assert task.task_id is not None
     assert record.warnings == ("w",)
     assert await world.jobs() == [("process", "done")]
 
