@@ -68,8 +68,8 @@ REST = (
         FROM calls WHERE id BETWEEN :first AND :last AND state = 'completed' AND id % 2 = 0""",
     """INSERT INTO task_marks (call_pk, task_id, done_by) SELECT call_pk, task_id(call_pk, title, evidence), 'bench'
         FROM tasks WHERE call_pk BETWEEN :first AND :last AND call_pk % 10 > 0""",
-    """INSERT INTO call_search (call_pk, workspace_id, start_time, config, tone, names, terms)
-        SELECT c.id, c.workspace_id, c.start_time, search_config(t.language),
+    """INSERT INTO call_search (call_pk, workspace_id, team_id, start_time, config, tone, names, terms)
+        SELECT c.id, c.workspace_id, c.team_id, c.start_time, search_config(t.language),
             CASE WHEN c.id % 50 = 0 THEN 'negative' WHEN c.id % 3 = 0 THEN 'positive' ELSE 'neutral' END,
             names, t.terms || to_tsvector('simple', 'ticket' || c.id) || array_to_tsvector(search_grams(names))
         FROM calls c JOIN talks t ON t.id = c.id % :texts,
@@ -228,7 +228,8 @@ async def sizes(database: Database, calls: int) -> dict[str, float]:
         SELECT pg_relation_size('call_search_terms_idx'), pg_table_size('call_search'), (
             SELECT sum(pg_relation_size(indexrelid)) FROM pg_index
             WHERE indexrelid::regclass::text = ANY ('{calls_started_idx,calls_team_started_idx,calls_updated_idx,
-                calls_member_idx,tasks_due_idx,call_search_started_idx,call_search_pkey}')
+                calls_member_idx,calls_unfinished_idx,tasks_due_idx,tasks_open_idx,call_search_started_idx,
+                call_search_team_idx,call_search_tone_idx,call_search_pkey}')
         )
     """)
     async with database.transaction(EVERY_WORKSPACE) as connection:

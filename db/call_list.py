@@ -21,12 +21,12 @@ from db.tables import (
     corrections,
     findings,
     members,
-    task_marks,
     tasks,
     transcripts,
     workspaces,
 )
 from db.views import CallSummary
+from pipeline.domain.call import CallState
 from pipeline.domain.insight import Contact
 
 
@@ -66,6 +66,8 @@ class CallLine:
 
 
 EVERY_CALL = CallFilter()
+COMPLETED = CallState.COMPLETED.value
+_UNFINISHED = sa.text(f"calls.state <> '{COMPLETED}'")  # as the partial index says it
 
 
 async def list_calls(
@@ -99,14 +101,14 @@ async def call_page(
     if number is not None:
         costly.append(_has_number(number))
     times = (wanted.started_from, wanted.started_before)
-    query = search.Query(wanted.text, wanted.name, wanted.language, *times, number)
-    if query.text is not None or query.name is not None:
+    query = search.Query(wanted.text, wanted.name, wanted.language, *times, number, wanted.tone)
+    if query.text is not None or query.name is not None or (query.tone is not None and wanted.updated_after is None):
         found, following = await search.matching(connection, query, [*plain, *costly], place, limit)
         return CallPage(tuple(found), following)
     if query.number is not None and wanted.updated_after is None:
         # Completed calls are found by their numbers; others, which are few or recent, are looked through.
         indexed = await search.matching(connection, query, [*plain, *costly], place, limit)
-        others = await _walked(connection, wanted, [*plain, calls.c.state != "completed"], costly, place, limit)
+        others = await _walked(connection, wanted, [*plain, _UNFINISHED], costly, place, limit)
         return await _merged(connection, [indexed, others], limit)
     found, following = await _walked(connection, wanted, plain, costly, place, limit)
     return CallPage(tuple(found), following)
@@ -170,6 +172,8 @@ def _plain(reader: Reader, wanted: CallFilter) -> list[sa.ColumnElement[bool]]:
     found = [column == value for column, value in plain.items() if value is not None]
     if wanted.states:
         found.append(calls.c.state.in_(wanted.states))
+        if COMPLETED not in wanted.states:
+            found.append(_UNFINISHED)
     if wanted.started_from is not None:
         found.append(calls.c.start_time >= wanted.started_from)
     if wanted.started_before is not None:
@@ -219,10 +223,7 @@ def _has_transcript(*more: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
 
 
 TASK_ID = sa.func.task_id(tasks.c.call_pk, tasks.c.title, tasks.c.evidence, type_=sa.Uuid())
-_DONE = sa.exists(
-    sa.select(1).where(task_marks.c.call_pk == tasks.c.call_pk, task_marks.c.task_id == TASK_ID).correlate(tasks)
-)
-OPEN_TASK = sa.and_(tasks.c.call_pk == calls.c.id, sa.not_(_DONE))
+OPEN_TASK = sa.and_(tasks.c.call_pk == calls.c.id, sa.not_(tasks.c.done))
 
 
 async def lines(connection: AsyncConnection, call_pks: Sequence[int], text: str | None = None) -> tuple[CallLine, ...]:

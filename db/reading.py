@@ -17,7 +17,7 @@ from uuid import UUID
 T = TypeVar("T")
 
 MOST = 200  # rows on a page
-CHUNK, LARGEST_CHUNK = 100, 500  # candidates at once: few enough that PostgreSQL looks each of them up by its id
+CHUNK = 500  # candidates at once: few enough that PostgreSQL looks each of them up by its id
 MOST_CANDIDATES = 5_000  # for one page; then the page ends where they end
 
 
@@ -89,7 +89,7 @@ async def gather(candidates: Candidates, kept: Kept, place: Place | None, limit:
     before it sorts them.
     """
     found: list[Place] = []
-    chunk, looked_at = max(CHUNK, limit + 1), 0
+    chunk, looked_at = limit + 1, 0  # enough where nothing else was asked for
     while looked_at < MOST_CANDIDATES:
         rows = await candidates(place, chunk)
         good = await kept([int(row.row) for row in rows]) if rows else set()
@@ -100,7 +100,7 @@ async def gather(candidates: Candidates, kept: Kept, place: Place | None, limit:
             return [int(row.row) for row in found], None
         place = rows[-1]
         looked_at += len(rows)
-        chunk = LARGEST_CHUNK
+        chunk = CHUNK
     return [int(row.row) for row in found], place
 
 

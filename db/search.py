@@ -36,6 +36,7 @@ class Query:
     started_from: datetime | None = None
     started_before: datetime | None = None
     number: str | None = None  # with these digits in one of the numbers, or in a name; who asks compares them whole
+    tone: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Hit:
 _SEARCH = sa.text(
     "SELECT call_pk, start_time FROM"
     " search_calls(CASE WHEN :language IS NULL THEN NULL ELSE search_config(:language) END, :text,"
-    " CAST(:names AS tsquery), :from, :until, :before, :call, :limit)"
+    " CAST(:names AS tsquery), :from, :until, :before, :call, :limit, :tone)"
 ).bindparams(
     sa.bindparam("language", type_=sa.Text()),
     sa.bindparam("text", type_=sa.Text()),
@@ -63,6 +64,7 @@ _SEARCH = sa.text(
     sa.bindparam("before", type_=sa.DateTime(timezone=True)),
     sa.bindparam("call", type_=sa.BigInteger()),
     sa.bindparam("limit", type_=sa.Integer()),
+    sa.bindparam("tone", type_=sa.Text()),
 )
 
 
@@ -84,6 +86,7 @@ async def matching(
         "names": names,
         "from": query.started_from,
         "until": query.started_before,
+        "tone": query.tone,
     }
 
     async def candidates(behind: Place | None, count: int) -> list[Place]:

@@ -131,7 +131,11 @@ def _conditions(
 
     Where people said whose call or which party it is, owners are looked at one by one (`_is_theirs`).
     """
-    found = [] if wanted.kind is None else [tasks.c.kind == wanted.kind]
+    found = [tasks.c.workspace_id == reader.workspace_id]
+    if wanted.kind is not None:
+        found.append(tasks.c.kind == wanted.kind)
+    if wanted.done is not None:
+        found.append(tasks.c.done if wanted.done else sa.not_(tasks.c.done))
     corrected = sa.select(corrections.c.call_pk)
     if wanted.owner is not None:
         found.append(tasks.c.owner == wanted.owner)
@@ -148,8 +152,6 @@ def _conditions(
     of_call = [calls.c.workspace_id == reader.workspace_id]
     if team_id := wanted.team_id or reader.team_id:
         of_call.append(calls.c.team_id == team_id)
-    if wanted.done is not None:
-        of_call.append(task_marks.c.done_at.is_not(None) if wanted.done else task_marks.c.done_at.is_(None))
     return found, of_call
 
 

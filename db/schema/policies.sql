@@ -44,9 +44,16 @@ CREATE TRIGGER call_search_of_own_calls BEFORE INSERT ON call_search
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
 -- Of every version's nodes: `calls.complete` sets analyzed_at when transcript and findings are written.
-CREATE TRIGGER calls_indexed AFTER UPDATE OF analyzed_at, start_time ON calls FOR EACH ROW
-    WHEN (NEW.state = 'completed' AND (NEW.analyzed_at, NEW.start_time) IS DISTINCT FROM (OLD.analyzed_at, OLD.start_time))
+CREATE TRIGGER calls_indexed AFTER UPDATE OF analyzed_at, start_time, team_id ON calls FOR EACH ROW
+    WHEN (
+        NEW.state = 'completed'
+        AND (NEW.analyzed_at, NEW.start_time, NEW.team_id) IS DISTINCT FROM (OLD.analyzed_at, OLD.start_time, OLD.team_id)
+    )
     EXECUTE FUNCTION index_completed_call();
+
+CREATE TRIGGER tasks_placed BEFORE INSERT ON tasks FOR EACH ROW EXECUTE FUNCTION place_task();
+
+CREATE TRIGGER tasks_ticked AFTER INSERT OR DELETE ON task_marks FOR EACH ROW EXECUTE FUNCTION tick_task();
 
 CREATE TRIGGER jobs_placed BEFORE INSERT ON jobs FOR EACH ROW EXECUTE FUNCTION place_job();
 
@@ -94,14 +101,10 @@ SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())'
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
     'console_links', 'console_sessions', 'admin_changes']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'tasks']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
     'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'call_contacts',
     'voiceprint_events', 'task_marks', 'edits', 'waveforms']) AS name;
-
--- OFFSET 0: each row's call is looked up by its id. Tasks are read a few at a time from an index over all of them, for which
--- PostgreSQL would make a table of all calls first.
-SELECT isolate('tasks', 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk OFFSET 0)', 'call_pk');
 
 -- These belong to no workspace: only the service and its operators see them.
 SELECT isolate('turns', 'false', 'team_id'), isolate('paces', 'false', 'stage'), isolate('engines', 'false', 'name');
@@ -125,6 +128,9 @@ FROM unnest(ARRAY['console_links', 'console_sessions', 'admin_changes']) AS name
 SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
 SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)
     OR EXISTS (SELECT FROM corrections WHERE contact_id = contacts.id)$$);
+-- OFFSET 0: each row's call is looked up by its id. Tasks are read a few at a time from an index over all of them, for which
+-- PostgreSQL would make a table of all calls first.
+SELECT isolate_team('tasks', 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk OFFSET 0)');
 SELECT isolate_team(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)')
 FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'webhook_deliveries']) AS name;
 SELECT isolate_team('webhook_attempts', 'EXISTS (SELECT FROM webhook_deliveries d WHERE d.id = delivery_id)');

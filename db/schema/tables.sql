@@ -142,6 +142,7 @@ CREATE INDEX calls_recent_idx ON calls (workspace_id, created_at);
 CREATE INDEX calls_started_idx ON calls (workspace_id, start_time, id);
 CREATE INDEX calls_team_started_idx ON calls (team_id, start_time, id);
 CREATE INDEX calls_updated_idx ON calls (workspace_id, updated_at, id);
+CREATE INDEX calls_unfinished_idx ON calls (workspace_id, start_time, id) WHERE state <> 'completed';
 CREATE INDEX calls_member_idx ON calls (user_id, start_time) WHERE user_id IS NOT NULL;
 CREATE INDEX calls_call_id_idx ON calls (call_id);
 
@@ -282,10 +283,12 @@ CREATE TABLE tasks (
     due_time time,
     confidence double precision NOT NULL,
     evidence jsonb NOT NULL,
+    workspace_id uuid,  -- the call's; like `done` written by triggers
+    done boolean NOT NULL DEFAULT false,  -- it has a mark
     PRIMARY KEY (call_pk, position)
 );
-
-CREATE INDEX tasks_due_idx ON tasks ((coalesce(due_date, 'infinity')), call_pk, position);
+CREATE INDEX tasks_due_idx ON tasks (workspace_id, (coalesce(due_date, 'infinity')), call_pk, position);
+CREATE INDEX tasks_open_idx ON tasks (workspace_id, (coalesce(due_date, 'infinity')), call_pk, position) WHERE NOT done;
 
 -- What people said of tasks. A task is named by what it is (task_id), so that a mark outlives the next analysis.
 CREATE TABLE task_marks (
@@ -345,6 +348,7 @@ CREATE INDEX call_contacts_contact_idx ON call_contacts (contact_id);
 CREATE TABLE call_search (
     call_pk bigint PRIMARY KEY REFERENCES calls (id) ON DELETE CASCADE,
     workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
+    team_id uuid,  -- the call's
     start_time timestamptz NOT NULL,  -- the call's
     config text NOT NULL,  -- PostgreSQL's text search configuration of its language
     tone text,  -- overall: negative, neutral, positive
@@ -353,6 +357,8 @@ CREATE TABLE call_search (
     terms tsvector NOT NULL  -- words as said, and trigrams of names, each of them with ~ before it
 );
 CREATE INDEX call_search_started_idx ON call_search (workspace_id, start_time, call_pk);
+CREATE INDEX call_search_team_idx ON call_search (team_id, start_time, call_pk);
+CREATE INDEX call_search_tone_idx ON call_search (workspace_id, tone, start_time, call_pk);
 CREATE INDEX call_search_member_idx ON call_search (user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX call_search_terms_idx ON call_search USING gin (terms);
 

@@ -173,6 +173,10 @@ async def test_tasks_across_calls_come_by_their_date(world: World, everybody: Re
         page = await list_tasks(world.database, everybody, TaskFilter(**wanted))  # type: ignore[arg-type]
         return [line.title for line in page.items]
 
+    async def open_tasks() -> list[int]:
+        page = await list_calls(world.database, everybody, CallFilter(open_tasks=True))
+        return [line.open_tasks for line in page.items]
+
     assert await titles() == ["Soon", "Later", "Sometime", "Pay"]
     assert await titles(owner="customer") == ["Pay"]
     assert await titles(due_from=date(2026, 11, 4)) == ["Later"]
@@ -181,6 +185,10 @@ async def test_tasks_across_calls_come_by_their_date(world: World, everybody: Re
     await mark_done(world, "Later")
     assert await titles(done=True) == ["Later"]
     assert await titles(done=False) == ["Soon", "Sometime", "Pay"]
+    assert await open_tasks() == [1, 2]
+    await world.execute("DELETE FROM task_marks")
+    assert await titles(done=True) == []
+    assert await open_tasks() == [1, 3]
     seen, cursor = [], None
     for _ in range(4):
         page = await list_tasks(world.database, everybody, cursor=cursor, limit=1)

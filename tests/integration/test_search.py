@@ -129,6 +129,21 @@ async def test_a_call_is_found_where_it_was_moved_to(world: World) -> None:
     assert of(await found(world, "invoice")) == [early, late]
 
 
+async def test_a_call_is_found_by_the_team_that_has_it_now(world: World) -> None:
+    call_id = await finished(world)
+    teams = {team: Reader(world.workspace_id, team) for team in (world.team_id, world.other_team_id)}
+
+    async def finders() -> list[UUID]:
+        pages = {
+            team: await list_calls(world.database, reader, CallFilter(text="invoice")) for team, reader in teams.items()
+        }
+        return [team for team, page in pages.items() if of(list(page.items)) == [call_id]]
+
+    assert await finders() == [world.team_id]
+    await world.execute("UPDATE calls SET team_id = :team WHERE call_id = :id", id=call_id, team=world.other_team_id)
+    assert await finders() == [world.other_team_id]
+
+
 async def test_a_record_is_kept_whatever_cannot_be_indexed(world: World) -> None:
     unlike = [f"{at:x}" + "ü" * 60 for at in range(12_000)]  # more than a tsvector holds
     call_id = await finished(world, ("rep", " ".join(unlike)))

@@ -17,8 +17,8 @@ $$;
 -- Write what a call is found by, as its transcript, findings and contact are now, with what people corrected.
 CREATE OR REPLACE FUNCTION index_call(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO call_search (call_pk, workspace_id, start_time, config, tone, user_id, names, terms)
-    SELECT c.id, c.workspace_id, c.start_time, search_config(t.language), tone ->> 'label', member.user_id, names.found,
+    INSERT INTO call_search (call_pk, workspace_id, team_id, start_time, config, tone, user_id, names, terms)
+    SELECT c.id, c.workspace_id, c.team_id, c.start_time, search_config(t.language), tone ->> 'label', member.user_id, names.found,
         to_tsvector(search_config(t.language)::regconfig, said.words) || array_to_tsvector(search_grams(names.found))
     FROM calls c JOIN transcripts t ON t.call_pk = c.id AND t.job_id = c.job_id LEFT JOIN corrections e ON e.call_pk = c.id,
         LATERAL (SELECT event_finding(c.id, 'tone') -> 'overall', event_finding(c.id, 'agent'),
@@ -45,7 +45,7 @@ BEGIN
         ) AS said (words)
     WHERE c.id = p_call
     ON CONFLICT (call_pk) DO UPDATE SET
-        start_time = excluded.start_time, config = excluded.config, tone = excluded.tone, user_id = excluded.user_id,
+        team_id = excluded.team_id, start_time = excluded.start_time, config = excluded.config, tone = excluded.tone, user_id = excluded.user_id,
         names = excluded.names, terms = excluded.terms;
 EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
     RAISE WARNING 'call % cannot be searched for: %', p_call, SQLERRM;  -- no reason to withhold its record
@@ -59,21 +59,33 @@ END $$;
 
 -- At most p_limit completed calls of the transaction's scope that match all that is given, the latest first, after the
 -- place (p_before, p_before_call). p_words: as people write it into a search box ("a phrase" -without); p_config: of one
--- language only; p_names: trigrams of names, a tsquery. See the policy `search`.
+-- language only; p_names: trigrams of names, a tsquery; p_tone: overall. See the policy `search`.
+--
+-- It goes back in time by windows, the first one of some thousand calls, each four times as long as the one before it. In
+-- one statement PostgreSQL would read what was said in all calls that may match, to show the latest few of them.
 CREATE OR REPLACE FUNCTION search_calls(
     p_config text, p_words text, p_names tsquery, p_from timestamptz, p_until timestamptz,
-    p_before timestamptz, p_before_call bigint, p_limit integer
+    p_before timestamptz, p_before_call bigint, p_limit integer, p_tone text
 ) RETURNS TABLE (call_pk bigint, start_time timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    wanted text := 's.workspace_id = $1';
+    windows CONSTANT integer := 5;
+    scope CONSTANT text := ' FROM call_search s WHERE s.workspace_id = $1 AND s.start_time < $2'
+        || CASE WHEN switchboard_team() IS NOT NULL THEN ' AND s.team_id = switchboard_team()' ELSE '' END
+        || CASE WHEN p_tone IS NOT NULL THEN ' AND s.tone = $3' ELSE '' END;
+    latest_first CONSTANT text := ' ORDER BY s.start_time DESC, s.call_pk DESC';
+    wanted text := scope || ' AND s.start_time >= $4';
     languages text;
+    home CONSTANT uuid := switchboard_workspace();
+    oldest CONSTANT timestamptz := coalesce(p_from, '-infinity');
+    upper timestamptz := least(p_until, p_before + interval '1 microsecond', 'infinity');  -- later calls were looked at
+    lower timestamptz;
+    span interval;
+    times timestamptz[];
+    given integer;
 BEGIN
-    IF switchboard_team() IS NOT NULL THEN
-        wanted := wanted || ' AND EXISTS (SELECT FROM calls c WHERE c.id = s.call_pk AND c.team_id = switchboard_team())';
-    END IF;
     IF p_words IS NOT NULL THEN
-        SELECT string_agg(format('s.config = %L AND s.terms @@ websearch_to_tsquery(%L, $2)', config, config), ' OR ')
+        SELECT string_agg(format('s.config = %L AND s.terms @@ websearch_to_tsquery(%L, $5)', config, config), ' OR ')
             INTO languages
             FROM unnest(ARRAY['english', 'german', 'spanish', 'french', 'simple']) AS config
             WHERE coalesce(config = p_config, true) AND numnode(websearch_to_tsquery(config::regconfig, p_words)) > 0;
@@ -81,18 +93,60 @@ BEGIN
             RETURN;  -- nothing but words that every call has
         END IF;
         wanted := wanted || ' AND (' || languages || ')';
+    ELSIF p_config IS NOT NULL THEN
+        wanted := wanted || format(' AND s.config = %L', p_config);
     END IF;
     wanted := wanted
-        || CASE WHEN p_names IS NOT NULL THEN ' AND s.terms @@ $3' ELSE '' END
-        || CASE WHEN p_from IS NOT NULL THEN ' AND s.start_time >= $4' ELSE '' END
-        || CASE WHEN p_until IS NOT NULL THEN ' AND s.start_time < $5' ELSE '' END
-        || CASE WHEN p_before IS NOT NULL THEN ' AND (s.start_time, s.call_pk) < ($6, $7)' ELSE '' END;
-    RETURN QUERY EXECUTE 'SELECT s.call_pk, s.start_time FROM call_search s WHERE ' || wanted
-        || ' ORDER BY s.start_time DESC, s.call_pk DESC LIMIT $8'
-        USING switchboard_workspace(), p_words, p_names, p_from, p_until, p_before, p_before_call, p_limit;
+        || CASE WHEN p_names IS NOT NULL THEN ' AND s.terms @@ $6' ELSE '' END
+        || CASE WHEN p_before IS NOT NULL THEN ' AND (s.start_time, s.call_pk) < ($7, $8)' ELSE '' END;
+
+    EXECUTE format('SELECT ARRAY[(SELECT s.start_time %1$s LIMIT 1), (SELECT s.start_time %1$s OFFSET 2000 LIMIT 1)]',
+        scope || latest_first) INTO times USING home, upper, p_tone;
+    lower := coalesce(times[2], oldest);
+    span := greatest(times[1] - times[2], interval '1 minute');
+    FOR window_ IN 1..windows LOOP
+        lower := CASE WHEN window_ < windows THEN greatest(lower, oldest) ELSE oldest END;
+        RETURN QUERY EXECUTE 'SELECT s.call_pk, s.start_time' || wanted || latest_first || ' LIMIT $9'
+            USING home, upper, p_tone, lower, p_words, p_names, p_before, p_before_call, p_limit;
+        GET DIAGNOSTICS given = ROW_COUNT;
+        p_limit := p_limit - given;
+        EXIT WHEN p_limit <= 0 OR lower <= oldest;
+        upper := lower;
+        span := 4 * span;
+        lower := lower - span;
+    END LOOP;
 END $$;
+
+-- Asked by nodes of the version before, which know no tone.
+CREATE OR REPLACE FUNCTION search_calls(
+    p_config text, p_words text, p_names tsquery, p_from timestamptz, p_until timestamptz,
+    p_before timestamptz, p_before_call bigint, p_limit integer
+) RETURNS TABLE (call_pk bigint, start_time timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    SELECT * FROM search_calls(p_config, p_words, p_names, p_from, p_until, p_before, p_before_call, p_limit, NULL)
+$$;
 
 -- A task by what it is, whatever its place in the list: the next analysis gives it the same id.
 CREATE OR REPLACE FUNCTION task_id(p_call bigint, title text, evidence jsonb) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT md5(p_call || ' ' || title || ' ' || coalesce(evidence ->> 'quote', ''))::uuid
 $$;
+
+-- What a list of tasks needs to know of each without looking elsewhere: whose it is, and whether it is done.
+CREATE OR REPLACE FUNCTION place_task() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.workspace_id := (SELECT c.workspace_id FROM calls c WHERE c.id = NEW.call_pk);
+    NEW.done := EXISTS (
+        SELECT FROM task_marks m
+        WHERE m.call_pk = NEW.call_pk AND m.task_id = task_id(NEW.call_pk, NEW.title, NEW.evidence)
+    );
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE FUNCTION tick_task() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    mark CONSTANT task_marks := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+BEGIN
+    UPDATE tasks t SET done = TG_OP <> 'DELETE'
+        WHERE t.call_pk = mark.call_pk AND task_id(t.call_pk, t.title, t.evidence) = mark.task_id;
+    RETURN NULL;
+END $$;

@@ -1,0 +1,16 @@
+"""Rows of before, too."""
+
+from db.migrations import backfill
+
+revision = "0116"
+down_revision = "0115"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    backfill("0116.sql")
+
+
+def downgrade() -> None:
+    raise NotImplementedError("a migration of Switchboard is not taken back: restore a backup")
