@@ -67,7 +67,7 @@ class CallLine:
 
 EVERY_CALL = CallFilter()
 COMPLETED = CallState.COMPLETED.value
-_UNFINISHED = sa.text(f"calls.state <> '{COMPLETED}'")  # as the partial index says it
+_UNFINISHED = sa.literal_column(f"calls.state <> '{COMPLETED}'", sa.Boolean())  # as the partial index says it
 
 
 async def list_calls(
