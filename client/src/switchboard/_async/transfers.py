@@ -1,0 +1,134 @@
+"""What comes in many bytes: exports, tables, recordings."""
+
+import io
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+from uuid import UUID
+
+import httpx
+
+from switchboard._async.session import AsyncSession
+from switchboard._attempts import Attempts
+from switchboard._transfers import EXPORT_SECONDS, MEDIA, SOUND, OnBytes, PartFile, Recording, Sink, check_whole
+from switchboard._waits import async_sleep
+from switchboard.errors import TransferCut
+from switchboard.filters import CallFilters, Channel, ExportFormat, Include, Version
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+
+class AsyncTransfers:
+    """Exports, tables and recordings."""
+
+    _session: AsyncSession
+
+    async def export(
+        self,
+        path: str | Path,
+        *,
+        format: ExportFormat = "parquet",
+        include: Sequence[Include] = (),
+        version: Version = "corrected",
+        on_progress: OnBytes | None = None,
+        **filters: Unpack[CallFilters],
+    ) -> Path:
+        """Write all calls of the filters to a file, which is there whole or not at all; return its path.
+
+        `include`: `transcript` of ndjson and parquet, `edits` of ndjson. Raises `TransferCut`.
+        """
+        wanted = {**filters, "format": format, "include": include or None, "version": version}
+        with PartFile(path) as part:
+            try:
+                async with self._session.stream("exportCalls", wanted, MEDIA[format], read=EXPORT_SECONDS) as answer:
+                    async for piece in answer.aiter_bytes():
+                        part.file.write(piece)
+                        if on_progress:
+                            on_progress(part.file.tell(), None)
+            except httpx.TransportError as lost:
+                raise TransferCut(
+                    f"the export was cut after {part.file.tell()} bytes ({type(lost).__name__}). Ask for it again."
+                ) from lost
+            check_whole(part.file, format)
+            return part.keep()
+
+    async def to_pandas(
+        self, *, words: bool = False, version: Version = "corrected", **filters: Unpack[CallFilters]
+    ) -> "pandas.DataFrame":
+        """A row for each call of the filters. `words`: with all words and their seconds in the column `words`.
+
+        Needs `switchboard-calls-client[pandas]`. Raises `TransferCut`: a table is whole, or there is none.
+        """
+        import pandas
+
+        with tempfile.TemporaryDirectory() as folder:
+            include: tuple[Include, ...] = ("transcript",) if words else ()
+            path = await self.export(Path(folder) / "calls.parquet", include=include, version=version, **filters)
+            return pandas.read_parquet(path, engine="pyarrow")
+
+    async def to_polars(
+        self, *, words: bool = False, version: Version = "corrected", **filters: Unpack[CallFilters]
+    ) -> "polars.DataFrame":
+        """A row for each call of the filters. `words`: with all words and their seconds in the column `words`.
+
+        Needs `switchboard-calls-client[polars]`. Raises `TransferCut`: a table is whole, or there is none.
+        """
+        import polars
+
+        with tempfile.TemporaryDirectory() as folder:
+            include: tuple[Include, ...] = ("transcript",) if words else ()
+            path = await self.export(Path(folder) / "calls.parquet", include=include, version=version, **filters)
+            return polars.read_parquet(path)
+
+    async def audio(
+        self, call_id: UUID | str, *, channel: Channel | None = None, on_progress: OnBytes | None = None
+    ) -> bytes:
+        """The recording: `original` as it was fetched; `mixed`, `rep` or `customer` as WAV, 16 kHz, 16 bits, mono.
+
+        Without a channel the original, or the mix where there are two files. Raises `NotThereYet`.
+        """
+        sink = io.BytesIO()
+        await self._fetch(call_id, channel, sink, on_progress)
+        return sink.getvalue()
+
+    async def download_audio(
+        self,
+        call_id: UUID | str,
+        path: str | Path,
+        *,
+        channel: Channel | None = None,
+        on_progress: OnBytes | None = None,
+    ) -> Path:
+        """As `audio`, to a file, which is there whole or not at all; return its path."""
+        with PartFile(path) as part:
+            await self._fetch(call_id, channel, part.file, on_progress)
+            return part.keep()
+
+    async def _fetch(
+        self, call_id: UUID | str, channel: Channel | None, sink: Sink, on_progress: OnBytes | None
+    ) -> None:
+        """All bytes of a recording. A cut is resumed for as long as bytes arrive within the timeout."""
+        recording = Recording(sink, on_progress)
+        attempts = Attempts(self._session.timeout)
+        while True:
+            before = recording.received
+            try:
+                await self._receive(recording, call_id, channel)
+                return
+            except httpx.TransportError as lost:
+                if recording.received > before:
+                    attempts = Attempts(self._session.timeout)
+                await async_sleep(attempts.after_loss(lost))
+
+    async def _receive(self, recording: Recording, call_id: UUID | str, channel: Channel | None) -> None:
+        async with self._session.stream(
+            "playCall", {"channel": channel}, SOUND, headers=recording.headers(), call_id=call_id
+        ) as answer:
+            recording.begin(answer)
+            async for piece in answer.aiter_raw():
+                recording.add(piece)
+        if not recording.is_whole:
+            raise httpx.RemoteProtocolError("the answer ended before its end")

@@ -1,0 +1,57 @@
+"""What the client asks of the service, by the names of its OpenAPI files; a test holds this table against them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from switchboard.filters import CallFilters, TaskFilters
+
+_CALLS: Final = frozenset(CallFilters.__annotations__)
+_TASKS: Final = frozenset(TaskFilters.__annotations__)
+_PAGE: Final = frozenset({"limit", "cursor"})
+_VERSION: Final = frozenset({"version"})
+_CALL: Final = "/api/v1/calls/{call_id}"
+_DONE: Final = _CALL + "/tasks/{task_id}/done"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A method and path below the base URL, and its parameters in snake_case."""
+
+    method: str
+    path: str
+    parameters: frozenset[str] = frozenset()
+
+
+OPERATIONS: Final = {
+    "submitCall": Operation("POST", "/submit"),
+    "listCalls": Operation("GET", "/api/v1/calls", _CALLS | _PAGE),
+    "showCall": Operation("GET", _CALL, _VERSION),
+    "showTranscript": Operation("GET", _CALL + "/transcript.json", _VERSION),
+    "showTranscriptText": Operation("GET", _CALL + "/transcript.txt", _VERSION),
+    "showSubRip": Operation("GET", _CALL + "/transcript.srt", _VERSION),
+    "showWebVtt": Operation("GET", _CALL + "/transcript.vtt", _VERSION),
+    "playCall": Operation("GET", _CALL + "/audio", frozenset({"channel"})),
+    "listCallEvents": Operation("GET", _CALL + "/events"),
+    "listEdits": Operation("GET", _CALL + "/edits"),
+    "editCall": Operation("POST", _CALL + "/edits"),
+    "undoEdit": Operation("DELETE", _CALL + "/edits/{edit_id}"),
+    "markTaskDone": Operation("PUT", _DONE),
+    "unmarkTask": Operation("DELETE", _DONE),
+    "listTasks": Operation("GET", "/api/v1/tasks", _TASKS | _PAGE),
+    "listContacts": Operation("GET", "/api/v1/contacts", _PAGE | {"text"}),
+    "listMembers": Operation("GET", "/api/v1/members", _PAGE | {"team_id"}),
+    "showQueue": Operation("GET", "/api/v1/queue"),
+    "exportCalls": Operation("GET", "/api/v1/export", _CALLS | _VERSION | {"format", "include"}),
+    "streamChanges": Operation("GET", "/api/v1/events/stream", frozenset({"since"})),
+}
+
+# Administration is for the console, the command line, and HTTP.
+LEFT_OUT: Final = frozenset(
+    {
+        *("createContact", "changeContact", "removeContact"),
+        *("createMember", "changeMember", "removeMember"),
+        *("listTeams", "createTeam", "changeTeam", "removeTeam"),
+        *("listKeys", "createKey", "changeKey", "revokeKey"),
+        *("showWorkspace", "changeWorkspace", "listChanges"),
+    }
+)

@@ -1,0 +1,91 @@
+"""Lists and single calls."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Unpack
+from uuid import UUID
+
+from switchboard._pages import Page
+from switchboard._sync.session import Session
+from switchboard.filters import CallFilters, TaskFilters, Version
+from switchboard.models import (
+    CallLine,
+    CallListPage,
+    CallMoment,
+    CallRecord,
+    ContactLine,
+    MemberLine,
+    TaskLine,
+    TeamQueue,
+    Transcript,
+)
+
+MOST = 200  # items of a page
+_TEXTS = {"txt": "showTranscriptText", "srt": "showSubRip", "vtt": "showWebVtt"}
+
+
+class Reading:
+    """What a key with the scope `read` sees."""
+
+    _session: Session
+
+    def read(self, call_id: UUID | str, *, version: Version = "corrected") -> CallRecord:
+        """Everything known of a call. Raises `NoSuchCall`."""
+        return self._session.ask(CallRecord, "showCall", {"version": version}, call_id=call_id)
+
+    def transcript(self, call_id: UUID | str, *, version: Version = "corrected") -> Transcript:
+        """What was said. Raises `NotThereYet` before the call is completed."""
+        return self._session.ask(Transcript, "showTranscript", {"version": version}, call_id=call_id)
+
+    def transcript_text(
+        self, call_id: UUID | str, *, form: Literal["txt", "srt", "vtt"] = "txt", version: Version = "corrected"
+    ) -> str:
+        """What was said, as text or subtitles. Raises `NotThereYet` before the call is completed."""
+        return self._session.text(_TEXTS[form], {"version": version}, call_id=call_id)
+
+    def events(self, call_id: UUID | str) -> list[CallMoment]:
+        """What happened to a call, the earliest first."""
+        return (self._session.ask(Page[CallMoment], "listCallEvents", call_id=call_id)).items
+
+    def calls(self, **filters: Unpack[CallFilters]) -> Iterator[CallLine]:
+        """All calls of the filters, the latest first; of `updated_after`, the earliest change first."""
+        return self._items(CallListPage, "listCalls", filters)
+
+    def search(self, text: str, /, **filters: Unpack[CallFilters]) -> Iterator[CallLine]:
+        """Calls in which this was said, the latest first; where, with seconds, is in `hits`.
+
+        Words are found in all forms of their language; a "phrase" in quotes, `or` between alternatives, `-` before
+        what must not occur.
+        """
+        return self._items(CallListPage, "listCalls", {**filters, "text": text})
+
+    def call_page(self, *, limit: int = 50, cursor: str | None = None, **filters: Unpack[CallFilters]) -> CallListPage:
+        """One page. `next` is the cursor of the page behind; `as_of` goes into `updated_after` later, and no change
+        is missed."""
+        return self._session.ask(CallListPage, "listCalls", {**filters, "limit": limit, "cursor": cursor})
+
+    def tasks(self, **filters: Unpack[TaskFilters]) -> Iterator[TaskLine]:
+        """Tasks across calls, the earliest due first, those without a date last."""
+        return self._items(Page[TaskLine], "listTasks", filters)
+
+    def contacts(self, *, text: str | None = None) -> Iterator[ContactLine]:
+        """Contacts by name. `text`: part of a name, company, e-mail address or number."""
+        return self._items(Page[ContactLine], "listContacts", {"text": text})
+
+    def members(self, *, team_id: UUID | str | None = None) -> Iterator[MemberLine]:
+        """Members by name."""
+        return self._items(Page[MemberLine], "listMembers", {"team_id": team_id})
+
+    def queue(self) -> list[TeamQueue]:
+        """What waits and runs, by team."""
+        return (self._session.ask(Page[TeamQueue], "showQueue")).items
+
+    def _items(self, kind: type[Any], operation: str, filters: Mapping[str, Any]) -> Iterator[Any]:
+        """The items of all pages; a page is asked for when the one before it is used up."""
+        cursor: str | None = None
+        while True:
+            page = self._session.ask(kind, operation, {**filters, "limit": MOST, "cursor": cursor})
+            for item in page.items:
+                yield item
+            cursor = page.next
+            if cursor is None:
+                return

@@ -1,0 +1,74 @@
+"""The filters of lists, as typed keyword arguments: those of the API, in snake_case."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from typing import Any, Literal, TypedDict
+from uuid import UUID
+
+from pydantic.alias_generators import to_camel
+
+CallState = Literal["received", "transcribing", "completed", "failed"]
+Version = Literal["corrected", "machine"]  # with what people corrected, or as the machine said
+Channel = Literal["original", "mixed", "rep", "customer"]
+ExportFormat = Literal["ndjson", "csv", "parquet"]
+Include = Literal["transcript", "edits"]
+
+
+class CallFilters(TypedDict, total=False):
+    """Which calls. Those that are given are joined by "and"; times need an offset."""
+
+    state: CallState | Sequence[CallState]
+    started_from: datetime
+    started_before: datetime
+    updated_after: datetime
+    outgoing: bool
+    team_id: UUID | str
+    user_id: UUID | str
+    contact_id: UUID | str
+    number: str
+    language: str
+    tone: Literal["negative", "neutral", "positive"]
+    open_tasks: bool
+    corrected: bool
+    text: str
+    name: str
+
+
+class TaskFilters(TypedDict, total=False):
+    """Which tasks."""
+
+    done: bool
+    owner: Literal["rep", "customer", "other", "unknown"]
+    owner_user_id: UUID | str
+    kind: Literal["commitment", "request", "follow-up", "appointment"]
+    due_from: date
+    due_before: date
+    team_id: UUID | str
+
+
+def query(given: Mapping[str, Any], known: frozenset[str]) -> dict[str, str]:
+    """Parameters as they stand in a URL; None is left out. Raises `TypeError` for a name that is not in `known`."""
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise TypeError(f"unknown filter {unknown[0]!r}; there are: {', '.join(sorted(known)) or 'none'}")
+    return {to_camel(name): plain(value) for name, value in given.items() if value is not None}
+
+
+def plain(value: Any) -> str:
+    """A value as the API reads it. Raises `ValueError` for a time without an offset."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def moment(at: datetime) -> str:
+    """ISO 8601. Raises `ValueError` for a time without an offset, which would mean another moment elsewhere."""
+    if at.utcoffset() is None:
+        raise ValueError(f"{at} has no offset: say which time zone it is in, as in `at.astimezone()`")
+    return at.isoformat()

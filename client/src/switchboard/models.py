@@ -1,0 +1,511 @@
+"""What the API answers, and edits; generated from its OpenAPI files: `python client/generate.py`."""
+
+from datetime import date, time
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import AwareDatetime
+
+from switchboard._model import Model
+
+
+class AgentEdit(Model):
+    """The member on our side, by `userId`; `old` is the record's `agentUserId`."""
+
+    edit_id: UUID | None = None
+    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    old: UUID | None
+    """As it is shown; null: nobody."""
+    new: UUID | None
+    """Who it was; null: nobody that is known."""
+    kind: Literal["agent"] = "agent"
+
+
+class Bleed(Model):
+    """One party audible in the other's channel; it is suppressed before speech is detected."""
+
+    source: int
+    level_db: float
+    delay: float
+    share: float
+
+
+class BodyFault(Model):
+    """One fault of a refused body."""
+
+    pointer: str
+    """JSON Pointer (RFC 6901) to the field; empty for the body as a whole."""
+    detail: str
+    """A sentence for people."""
+
+
+class CallMoment(Model):
+    """A moment in the life of a call: "submitted", "process queued", "completed", ... `about` is a job's id, if any."""
+
+    at: AwareDatetime
+    what: str
+    about: UUID | None = None
+
+
+class Contact(Model):
+    """
+    A person the workspace knows. Numbers are E.164.
+
+    `inferred`: known from calls alone of which no sender said who placed them, so that `phone` may be our own number.
+    """
+
+    contact_id: str
+    name: str | None = None
+    company: str | None = None
+    email: str | None = None
+    phone: str | None = None
+    inferred: bool = False
+
+
+class ContactEdit(Model):
+    """The contact, by `contactId`; `old` is that of the record's contact."""
+
+    edit_id: UUID | None = None
+    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    old: UUID | None
+    """As it is shown; null: nobody."""
+    new: UUID | None
+    """Who it was; null: nobody that is known."""
+    kind: Literal["contact"] = "contact"
+
+
+class ContactLine(Model):
+    """A contact with its calls: all of the workspace's, or of the reader's team."""
+
+    contact_id: UUID
+    name: str | None
+    company: str | None
+    email: str | None
+    phone: str | None
+    source: str
+    updated_at: AwareDatetime
+    calls: int
+    last_call: AwareDatetime | None
+
+
+class Current(Model):
+    """What stands where an edit was meant to be: words and speaker of a turn, or the value of a field."""
+
+    value: str | bool | None
+    turn: int | None = None
+    start: float | None = None
+    end: float | None = None
+    speaker: str | None = None
+
+
+class Doubt(Model):
+    """A stretch whose text is not sure. Nothing is hidden: text that was taken out is kept here."""
+
+    channel: int
+    start: float
+    end: float
+    reasons: list[str]
+    text: str = ""
+    kept: bool = True
+
+
+class Evidence(Model):
+    """A verbatim quote of one turn and its seconds."""
+
+    turn: int
+    start: float
+    end: float
+    quote: str
+
+
+class Failure(Model):
+    """Why a call or a job failed: code and sentence of its `pipeline.errors.CallError`, whether a retry could help."""
+
+    code: str
+    message: str
+    retryable: bool
+
+
+class Finding(Model):
+    """What one step found. `value` holds JSON-able plain data, so that any new step can be stored and shown."""
+
+    step: str
+    version: int
+    value: dict[str, Any]
+    evidence: list[Evidence] = []
+    confidence: float | None = None
+    note: str | None = None
+
+
+class Hit(Model):
+    """Words that were looked for, as they were said: `words` in `start`..`end`, and `quote` around them."""
+
+    turn: int
+    speaker: str
+    start: float
+    end: float
+    words: str
+    quote: str
+
+
+class JobSummary(Model):
+    """A job as an operator wants to see it."""
+
+    job_id: UUID
+    call_id: UUID
+    kind: str
+    state: str
+    stage: str | None
+    worker: str | None
+    attempts: int
+    failures: int
+    crashes: int
+    created_at: AwareDatetime
+    started_at: AwareDatetime | None
+    queued_since: AwareDatetime | None
+    next_try: AwareDatetime | None
+    finished_at: AwareDatetime | None
+    error: Failure | None
+
+
+class LanguageStretch(Model):
+    """One channel speaks one language from `start` to `end`."""
+
+    channel: int
+    start: float
+    end: float
+    language: str
+    probability: float | None
+
+
+class MemberLine(Model):
+    """A member; in no team: of all teams."""
+
+    user_id: UUID
+    name: str
+    aliases: list[str]
+    team_id: UUID | None
+
+
+class Recording(Model):
+    """A fetched file. `uri` is an fsspec address in our own storage, never the sender's URL."""
+
+    channel: int
+    uri: str
+    sha256: str
+    size_bytes: int
+    media_type: str | None = None
+
+
+class RolesEdit(Model):
+    """Which party is the rep."""
+
+    edit_id: UUID | None = None
+    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    kind: Literal["roles"] = "roles"
+    old: bool
+    """The record's `swapped`."""
+    new: bool
+    """true: the parties are swapped against what the machine said."""
+
+
+class Speaker(Model):
+    """One voice of a call. `label` is unique in the call ("rep", "customer", "A", "B", ...)."""
+
+    label: str
+    role: Literal["rep", "customer", "unknown"] | str
+    """Which party of the call a speaker is."""
+    role_confidence: float
+    role_reason: str
+    user_id: str | None = None
+
+
+class SpeakerEdit(Model):
+    """Who said a turn."""
+
+    edit_id: UUID | None = None
+    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    turn: int
+    """The turn's `index`."""
+    start: float
+    """`start` of the first word, as it is shown."""
+    end: float
+    """`end` of the last word, as it is shown."""
+    kind: Literal["speaker"] = "speaker"
+    old: str
+    """The turn's `speaker`."""
+    new: str
+    """rep, customer, or another speaker's label."""
+
+
+class SubmitReply(Model):
+    """What was promised. `jobId` is there exactly when `status` is `transcribing`."""
+
+    status: Literal["received", "transcribing"] | str
+    call_id: UUID
+    """The submitted callId, in lower case."""
+    job_id: str | None = None
+    """Present when the status is transcribing."""
+
+
+class TaskLine(Model):
+    """A task with its call. `task_id` stays what it is when the call is analyzed again and finds it again."""
+
+    task_id: UUID
+    call_id: UUID
+    team_id: UUID
+    user_id: UUID | None
+    start_time: AwareDatetime
+    title: str
+    owner: str
+    kind: str
+    owner_user_id: str | None
+    beneficiary: str | None
+    due_expression: str | None
+    due_date: date | None
+    due_time: time | None
+    confidence: float
+    evidence: Evidence
+    done_at: AwareDatetime | None
+    done_by: str | None
+
+
+class TaskMark(Model):
+    """Whether a task is done, since when, and who said so."""
+
+    task_id: UUID
+    done_at: AwareDatetime | None
+    done_by: str | None
+
+
+class TeamQueue(Model):
+    """The live jobs of one team."""
+
+    team_id: UUID
+    team: str
+    fetching: int
+    queued: int
+    running: int
+    later: int
+    audio_seconds: float
+    oldest: AwareDatetime | None
+
+
+class TextEdit(Model):
+    """One or several words of a turn."""
+
+    edit_id: UUID | None = None
+    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    turn: int
+    """The turn's `index`."""
+    start: float
+    """`start` of the first word, as it is shown."""
+    end: float
+    """`end` of the last word, as it is shown."""
+    kind: Literal["text"] = "text"
+    old: str
+    """The words as they are shown, single spaces between them."""
+    new: str
+    """The words that were said; empty: nothing was."""
+
+
+class Word(Model):
+    """A timed word as recognized, punctuation attached. `confidence` is a probability, 0..1."""
+
+    start: float
+    end: float
+    text: str
+    confidence: float
+    doubtful: bool = False
+    joined: bool = False
+
+
+class CallEdit(Model):
+    """
+    An edit as it may be shown. `machine` is what the machine had said when it was made, `person` what the person
+    says instead: words, a speaker's label, whether the parties are swapped, an id, whether a task is done.
+
+    `turn`: where it stands now. `start`, `end`: seconds; `channel`: of the layout as the machine has it.
+    """
+
+    edit_id: UUID
+    kind: Literal["text", "speaker", "roles", "agent", "contact", "task"] | str
+    """What an edit corrects."""
+    state: Literal["applied", "superseded", "not-applied", "undone"] | str
+    """Whether an edit counts."""
+    machine: str | bool | None
+    person: str | bool | None
+    turn: int | None
+    channel: int | None
+    start: float | None
+    end: float | None
+    task_id: UUID | None
+    made_at: AwareDatetime
+    made_by: str
+    key_id: UUID | None
+    session_id: UUID | None
+    undone_at: AwareDatetime | None
+    undone_by: str | None
+
+
+class CallSummary(Model):
+    """One line of a list of calls."""
+
+    call_id: UUID
+    workspace_id: UUID
+    team_id: UUID
+    user_id: UUID | None
+    from_number: str
+    to_number: str
+    start_time: AwareDatetime
+    outgoing: bool | None
+    duration: int | None
+    state: Literal["received", "transcribing", "completed", "failed"] | str
+    """Where a call stands. Stage, attempt and time of the next try are fields of the record, not states."""
+    stage: str | None
+    attempts: int
+    next_try: AwareDatetime | None
+    failure: Failure | None
+    language: str | None
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    completed_at: AwareDatetime | None
+    last_error: Failure | None = None
+
+
+class CallTask(Model):
+    """A task of a call. `task_id` stays what it is when the call is analyzed again and finds it again."""
+
+    title: str
+    owner: str
+    kind: str
+    evidence: Evidence
+    confidence: float
+    owner_user_id: str | None = None
+    beneficiary: str | None = None
+    due_expression: str | None = None
+    due_date: date | None = None
+    due_time: time | None = None
+    task_id: UUID | None = None
+    done_at: AwareDatetime | None = None
+    done_by: str | None = None
+
+
+class Label(Model):
+    """What one channel holds from `start` to `end`. The labels of a channel follow each other without gaps."""
+
+    start: float
+    end: float
+    kind: (
+        Literal[
+            "speech",
+            "silence",
+            "ringback",
+            "busy",
+            "dtmf",
+            "music",
+            "announcement",
+            "voicemail",
+            "beep",
+            "gap",
+            "noise",
+        ]
+        | str
+    )
+    """What a stretch of a channel holds."""
+    confidence: float = 1.0
+    detail: str | None = None
+    keys: int | None = None
+
+
+class Layout(Model):
+    """How the channels were separated, and why. `evidence` holds the measured figures by name."""
+
+    kind: Literal["mono", "identical", "one_sided", "stereo", "two_files"] | str
+    """Which party is on which channel; decided from the samples, never from a flag."""
+    channels: int
+    source_channels: int
+    confidence: float
+    evidence: dict[str, float | None]
+    reason: str
+    bleed: list[Bleed] = []
+    starts: list[float] = []
+    swapped: bool = False
+
+
+class Turn(Model):
+    """Consecutive words of one speaker. `speaker` is a `Speaker.label`."""
+
+    index: int
+    speaker: str
+    start: float
+    end: float
+    words: list[Word]
+    language: str
+    machine: bool = False
+
+
+class CallLine(Model):
+    """One line of a list: a call with what people look for first."""
+
+    call: CallSummary
+    agent: str | None = None
+    contact: Contact | None = None
+    tone: str | None = None
+    summary: str | None = None
+    tasks: int = 0
+    open_tasks: int = 0
+    hits: list[Hit] = []
+
+
+class CallListPage(Model):
+    """A page of calls. `as_of`: pass it as `updatedAfter` later, and no change is missed."""
+
+    items: list[CallLine]
+    next: str | None
+    as_of: AwareDatetime
+
+
+class Transcript(Model):
+    """One shape for every form of audio. An empty one carries the reason in `note`."""
+
+    language: str | None
+    language_probability: float | None
+    duration: float
+    speakers: list[Speaker]
+    turns: list[Turn]
+    layout: Layout
+    engine: str
+    note: str | None = None
+    labels: list[list[Label]] = []
+    languages: list[LanguageStretch] = []
+    language_note: str | None = None
+    doubts: list[Doubt] = []
+
+
+class CallRecord(Model):
+    """
+    Everything known of a call. What a recording gave is there only while it is the call's current recording.
+
+    It is as people corrected it, `edits` says where; or as the machine said, and then there are none.
+    """
+
+    call: CallSummary
+    job_id: UUID | None
+    from_e164: str | None
+    to_e164: str | None
+    recording_url: str | None
+    recording_url2: str | None
+    layout: Layout | None
+    transcript: Transcript | None
+    findings: list[Finding]
+    tasks: list[CallTask]
+    contacts: list[Contact]
+    recordings: list[Recording]
+    warnings: list[str]
+    submissions: int
+    jobs: list[JobSummary]
+    timeline: list[CallMoment]
+    agent_user_id: UUID | None = None
+    swapped: bool = False
+    edits: list[CallEdit] = []

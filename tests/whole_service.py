@@ -1,0 +1,62 @@
+"""POST /submit and the read API on one loopback address, as behind the ingress, with PostgreSQL behind them."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from db.database import Database
+from pipeline.audio.decode.decoder import DecodeOptions
+from serve_app.api.app import build_api
+from serve_app.api.options import ApiOptions
+from serve_app.intake.limits import LimitOptions
+from serve_app.intake.store import open_store
+from serve_app.intake.submit import build_api as build_intake
+
+READS = ApiOptions(per_minute=1e9, burst=10**9)
+SUBMISSIONS = LimitOptions(per_minute=1e9, burst=10**9)
+
+
+def application(url: str, reads: ApiOptions = READS, submissions: LimitOptions = SUBMISSIONS) -> Starlette:
+    """Both applications in one."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Database]:
+        async with await Database.open(url, pool_size=reads.pool_size) as database:
+            yield database
+
+    api = build_api(reads, DecodeOptions(), opened)
+    intake = build_intake(submissions, lambda: open_store(url, submissions.pool_size))
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for one in (api, intake):
+                await stack.enter_async_context(one.router.lifespan_context(one))
+            yield
+
+    return Starlette(routes=[Mount("/api/v1", api), Mount("", intake)], lifespan=lifespan)
+
+
+@contextmanager
+def served(url: str, reads: ApiOptions = READS, submissions: LimitOptions = SUBMISSIONS) -> Iterator[str]:
+    """Yields the base URL."""
+    app = application(url, reads, submissions)
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="error", timeout_graceful_shutdown=1))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(30)
