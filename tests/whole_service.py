@@ -32,7 +32,7 @@ def application(url: str, reads: ApiOptions = READS, submissions: LimitOptions =
             yield database
 
     api = build_api(reads, DecodeOptions(), opened)
-    intake = build_intake(submissions, lambda: open_store(url, submissions.pool_size))
+    intake = build_intake(submissions, lambda: open_store(url, submissions.pool_size, backlog=submissions.backlog))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -50,3 +50,5 @@ async def test_the_examples_run(desk: Desk, tmp_path: Path, monkeypatch: pytest.
     assert (tmp_path / "call.wav").read_bytes() == stored.read_bytes()
     assert (tmp_path / "calls.parquet").exists() and (tmp_path / "gold.ndjson").exists()
     assert isinstance(names["client"], Client)
+    names["client"].close()
+    names["http"].close()  # type: ignore[attr-defined]
