@@ -16,6 +16,7 @@ from db.tables import (
     host_credentials,
     members,
     recordings,
+    saved_views,
     teams,
     webhook_endpoints,
     workspaces,
@@ -115,7 +116,7 @@ async def _remove_empty(
         else:
             await _refuse_if_used(change, team_id)
         await _delete_keys(change, api_keys.c.team_id == team_id)
-        for table in (console_sessions, console_links):
+        for table in (console_sessions, console_links, saved_views):
             await change.run(sa.delete(table).where(table.c.team_id == team_id))
         await change.run(sa.update(members).where(members.c.team_id == team_id).values(team_id=None))
         await change.run(sa.delete(teams).where(own))

@@ -99,7 +99,7 @@ SELECT isolate('workspaces', 'id = (SELECT switchboard_workspace())', 'id');
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id') FROM unnest(ARRAY[
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
-    'console_links', 'console_sessions', 'admin_changes']) AS name;
+    'console_links', 'console_sessions', 'admin_changes', 'saved_views']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
 FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'tasks']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
@@ -124,7 +124,7 @@ CREATE POLICY team ON api_keys AS RESTRICTIVE
 CREATE POLICY team ON webhook_endpoints AS RESTRICTIVE
     USING (team_id IS NOT DISTINCT FROM coalesce((SELECT switchboard_team()), team_id));
 SELECT isolate_team(name::regclass, 'team_id = (SELECT switchboard_team())')
-FROM unnest(ARRAY['console_links', 'console_sessions', 'admin_changes']) AS name;
+FROM unnest(ARRAY['console_links', 'console_sessions', 'admin_changes', 'saved_views']) AS name;
 SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
 SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)
     OR EXISTS (SELECT FROM corrections WHERE contact_id = contacts.id)$$);

@@ -38,7 +38,7 @@ async def create_key(visit: Visit) -> Response:
     name = " ".join(form.get("name", "").replace("\x00", "").split())
     scopes = [scope for scope in keys.SCOPES if form.get(f"scope-{scope}")]
     if not name or len(name) > LONGEST_NAME or not scopes:
-        return _problem(visit, sentences.KEY_INCOMPLETE, 400)
+        return visit.problem(sentences.KEY_INCOMPLETE, 400)
     team = by.team_id or _uuid(form.get("team"))
     try:
         key, secret = await keys.create(
@@ -53,7 +53,7 @@ async def create_key(visit: Visit) -> Response:
     except keys.KeyExists:
         return visit.go(PAGE)
     except keys.OutlivesItsMaker:
-        return _problem(visit, sentences.KEY_OUTLIVES)
+        return visit.problem(sentences.KEY_OUTLIVES, 409)
     except (UnknownTeam, UnicodeEncodeError):
         raise NotUnderstood from None
     except NotAdmin:
@@ -67,7 +67,7 @@ async def revoke_key(visit: Visit) -> Response:
     try:
         await keys.revoke(visit.database, key.key_id, key.workspace_id, by)
     except keys.LastAdminKey:
-        return _problem(visit, sentences.LAST_ADMIN_KEY)
+        return visit.problem(sentences.LAST_ADMIN_KEY, 409)
     except NotAdmin:
         raise NotAllowed from None
     return visit.go(PAGE)
@@ -111,7 +111,7 @@ async def judge_voice(visit: Visit) -> Response:
     except NoVoiceprint:
         raise NotFound from None
     except UnassignedVoiceprint:
-        return _problem(visit, sentences.VOICE_UNASSIGNED)
+        return visit.problem(sentences.VOICE_UNASSIGNED, 409)
     return visit.go(PAGE + "#voices")
 
 
@@ -143,7 +143,3 @@ def _uuid(text: str | None) -> UUID | None:
         return UUID(text) if text else None
     except ValueError:
         raise NotUnderstood from None
-
-
-def _problem(visit: Visit, said: tuple[str, str], status: int = 409) -> Response:
-    return visit.page("problem.html", status, title=said[0], advice=said[1])

@@ -23,6 +23,7 @@ from serve_app.console import (
     sound,
     tasks,
     trends,
+    views,
     workspace,
 )
 from serve_app.console.guard import Guard
@@ -44,6 +45,8 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/sessions/{id}/revoke", sign_in.revoke_session, "POST"),
         site.route("/", calls.home),
         site.route("/calls", calls.calls),
+        site.route("/views", views.save_view, "POST"),
+        site.route("/views/{id}", views.change_view, "POST"),
         site.route("/calls/{id}", call.call),
         site.route("/calls/{id}/turns/{part:int}", call.turns),
         site.route("/calls/{id}/turn/{part:int}", editing.turn),

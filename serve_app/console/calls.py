@@ -10,7 +10,7 @@ from uuid import UUID
 
 from starlette.responses import HTMLResponse, Response
 
-from db import call_list, directory
+from db import call_list, directory, saved_views
 from db.call_list import CallFilter, CallLine
 from db.directory import DirectoryMember, Team
 from db.reading import InvalidCursor
@@ -30,7 +30,7 @@ async def home(visit: Visit) -> Response:
 
 async def calls(visit: Visit) -> Response:
     """The page, or its list alone where a page that is open asks for it."""
-    form = {name: visit.request.query_params.get(name, "").strip()[:LONGEST] for name in FIELDS}
+    form = asked_for(visit.request.query_params)
     cursor = visit.request.query_params.get("cursor") or None
     try:
         wanted = filter_of(form, visit.wording.zone)
@@ -54,7 +54,11 @@ async def calls(visit: Visit) -> Response:
     members = await directory.list_members(visit.database, visit.viewer.workspace_id)
     members = [one for one in members if visit.viewer.team_id in (None, one.team_id) or one.team_id is None]
     chips = list(_chips(visit, form, teams, members))
-    return visit.page("calls.html", form=form, teams=teams, members=members, chips=chips, **listed)
+    views = await saved_views.list_views(visit.database, visit.reader)
+    view = next((one for one in views if one.query == listed["query"]), None)
+    return visit.page(
+        "calls.html", form=form, teams=teams, members=members, chips=chips, views=views, view=view, **listed
+    )
 
 
 def _part(visit: Visit, listed: Mapping[str, Any]) -> Response:
@@ -62,6 +66,11 @@ def _part(visit: Visit, listed: Mapping[str, Any]) -> Response:
     body = bytes(visit.page("_calls.html", **listed).body).decode()
     etag = etag_of(body)
     return visit.unchanged(etag) or HTMLResponse(body, headers={"ETag": etag})
+
+
+def asked_for(given: Mapping[str, str]) -> dict[str, str]:
+    """The value of each field, empty where none was given."""
+    return {name: given.get(name, "").strip()[:LONGEST] for name in FIELDS}
 
 
 def filter_of(form: Mapping[str, str], zone: tzinfo) -> CallFilter:

@@ -27,6 +27,9 @@ REFUSED = ("That cannot be done", "Go back and start over.")
 KEY_INCOMPLETE = ("The key needs a name and a scope", "Go back, and say what the key is for and what it may do.")
 KEY_OUTLIVES = ("This key cannot be made", "Your own key ends. It makes no key with the scope admin that lasts longer.")
 LAST_ADMIN_KEY = ("This key stays", "It is the last one with the scope admin. Create another one first.")
+TOO_MANY_VIEWS = ("There are 50 views already", "Delete one that nobody needs any more.")
+VIEW_UNNAMED = ("The view needs a name", "Go back, and give it a name of at most 60 characters.")
+VIEW_NAME_TAKEN = ("Another view has this name", "Go back, and choose another name.")
 VOICE_UNASSIGNED = ("Nobody knows whose voice this is", "An operator assigns it first: switchboard voiceprints assign.")
 
 DAYS = ("Today", "Yesterday", "Tomorrow")
@@ -42,6 +45,9 @@ def all_of_them() -> Iterator[str]:
         KEY_OUTLIVES,
         LAST_ADMIN_KEY,
         VOICE_UNASSIGNED,
+        TOO_MANY_VIEWS,
+        VIEW_UNNAMED,
+        VIEW_NAME_TAKEN,
         NOT_FOUND,
         NOT_UNDERSTOOD,
         UNAVAILABLE,

@@ -170,6 +170,10 @@ class Visitor:
         text = self.site.templates.get_template(template).render(self._context() | context)
         return HTMLResponse(text, status)
 
+    def problem(self, said: tuple[str, str], status: int) -> HTMLResponse:
+        """A page that says what is wrong, and what to do."""
+        return self.page("problem.html", status, title=said[0], advice=said[1])
+
     def go(self, path: str) -> RedirectResponse:
         """Lead to another page of ours."""
         return RedirectResponse(self.root + path, 303)

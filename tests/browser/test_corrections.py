@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Page, expect
 from db import console_sessions, directory
 from tests.browser.desk import grave, served
 from tests.finished import findings, finished, task
-from tests.integration.test_console import recorded
+from tests.integration.console_site import recorded
 from tests.postgres import World, database, new_world, postgres_server, postgres_url  # noqa: F401 (fixtures)
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import psycopg
 import pytest
+import pytest_asyncio
 import soundfile
 
 from db.database import Database
@@ -18,6 +20,7 @@ from serve_app.cli.file_server import FileServer
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from tests.integration.conductors import DEADLINES, LEASE, STEREO, Conduct, Line, WatchedWorkers
+from tests.integration.console_site import browser
 from tests.postgres import World
 from tests.synthetic_calls import FOLDER
 from tests.tuned import tuned
@@ -83,3 +86,10 @@ async def line(postgres_url: str) -> AsyncIterator[Line]:
             await database.close()
             line.cut()
             admin.execute(f"DROP ROLE {role}")
+
+
+@pytest_asyncio.fixture
+async def site(postgres_url: str, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """The console, as a browser of nobody yet."""
+    async with browser(postgres_url, tmp_path) as client:
+        yield client

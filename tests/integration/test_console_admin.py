@@ -1,25 +1,16 @@
 """What administrators do in the console, and that nobody else does it."""
 
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
 from uuid import UUID, uuid4
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from db import admin_log, event_views, keys, webhooks
 from db.admin_log import AdminChange
 from tests.finished import finished
-from tests.integration.test_console import EVIL, browser
+from tests.integration.console_site import EVIL
 from tests.postgres import World, new_world
-
-
-@pytest_asyncio.fixture
-async def site(postgres_url: str, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with browser(postgres_url, tmp_path) as client:
-        yield client
 
 
 async def signed_in(site: httpx.AsyncClient, world: World, *scopes: str, team: UUID | None = None) -> UUID:

@@ -88,6 +88,7 @@ _FULL = (
     " VALUES (:workspace, 'n', sha256(gen_random_uuid()::text::bytea), now())",
     "INSERT INTO console_sessions (workspace_id, name, secret_sha256, expires_at)"
     " VALUES (:workspace, 'n', sha256(gen_random_uuid()::text::bytea), now())",
+    "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
     "INSERT INTO waveforms (call_pk, job_id, channels, seconds, peaks)"
     f" SELECT call_pk, job_id, 1, 1, '\\x00' FROM ({_JOB}) AS j",
     "INSERT INTO webhook_attempts (delivery_id, number, workspace_id, at, seconds, outcome)"
@@ -202,6 +203,7 @@ _INSERTS = (
     " VALUES (:workspace, 'n', sha256('link'), now())",
     "INSERT INTO console_sessions (workspace_id, name, secret_sha256, expires_at)"
     " VALUES (:workspace, 'n', sha256('session'), now())",
+    "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
     "INSERT INTO call_contacts VALUES (:pk, gen_random_uuid())",
     "INSERT INTO voiceprint_events (call_pk, who, action) VALUES (:pk, 'me', 'removed')",
     "INSERT INTO voiceprints (call_pk, workspace_id, model, vector, speech_seconds)"

@@ -1,0 +1,16 @@
+"""Views of the list of calls, saved by name."""
+
+from db.migrations import apply_sql
+
+revision = "0114"
+down_revision = "0118"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    apply_sql("0114.sql")
+
+
+def downgrade() -> None:
+    raise NotImplementedError("a migration of Switchboard is not taken back: restore a backup")

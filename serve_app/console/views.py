@@ -1,0 +1,58 @@
+"""Saved views of the list of calls. All who see the same calls share them; who may edit changes them."""
+
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.responses import Response
+
+from db import saved_views
+from db.saved_views import NameTaken, TooManyViews
+from serve_app.console import sentences
+from serve_app.console.calls import asked_for, filter_of
+from serve_app.console.forms import read_form
+from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit
+
+
+async def save_view(visit: Visit) -> Response:
+    """Save the filters that the page shows under a name; a view of that name gets them instead of its own."""
+    form = await _form(visit)
+    wanted = asked_for(dict(parse_qsl(form.get("query", ""))))
+    try:
+        filter_of(wanted, visit.wording.zone)
+    except ValueError:
+        raise NotUnderstood from None
+    query = urlencode({name: value for name, value in wanted.items() if value})
+    if not query:
+        raise NotUnderstood
+    try:
+        await saved_views.save(visit.database, visit.reader, form.get("name", ""), query)
+    except TooManyViews:
+        return visit.problem(sentences.TOO_MANY_VIEWS, 409)
+    except ValueError:
+        return visit.problem(sentences.VIEW_UNNAMED, 400)
+    return visit.go(f"/calls?{query}")
+
+
+async def change_view(visit: Visit) -> Response:
+    """Rename or delete one."""
+    form = await _form(visit)
+    action, view_id = form.get("action"), visit.id()
+    try:
+        if action == "rename":
+            found = await saved_views.rename(visit.database, visit.reader, view_id, form.get("name", ""))
+        elif action == "delete":
+            found = await saved_views.remove(visit.database, visit.reader, view_id)
+        else:
+            raise NotUnderstood
+    except NameTaken:
+        return visit.problem(sentences.VIEW_NAME_TAKEN, 409)
+    except ValueError:
+        return visit.problem(sentences.VIEW_UNNAMED, 400)
+    if not found:
+        raise NotFound
+    return visit.go("/calls")
+
+
+async def _form(visit: Visit) -> dict[str, str]:
+    if not visit.viewer.may_edit:
+        raise NotAllowed
+    return await read_form(visit.request)
