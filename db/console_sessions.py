@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from db.admin_log import Actor, changing
 from db.database import EVERY_WORKSPACE, Database
 from db.rows import read, within
 from db.tables import api_keys, console_links, console_sessions, teams, workspaces
@@ -124,10 +125,13 @@ async def find(database: Database, secret: str) -> Viewer | None:
 async def list_sessions(
     database: Database, workspace_id: UUID | None = None, viewer: Viewer | None = None
 ) -> list[SessionInfo]:
-    """Sessions that are open, the one used last first. With a viewer, those opened by the same key, or its own."""
+    """Sessions that are open, the one used last first.
+
+    With a viewer, those opened by the same key, or its own; for one who may administer, all of its workspace or team.
+    """
     query = within(sa.select(*_SHOWN).where(_LIVE), console_sessions.c.workspace_id, workspace_id)
     if viewer is not None:
-        query = query.where(_of(viewer))
+        query = query.where(_seen_by(viewer) if viewer.may_admin else _of(viewer))
     query = query.order_by(console_sessions.c.last_used_at.desc(), console_sessions.c.id)
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         return [read(SessionInfo, row) for row in await connection.execute(query)]
@@ -143,6 +147,21 @@ async def revoke(
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
         done = await connection.execute(sa.update(console_sessions).where(open_one).values(revoked_at=sa.func.now()))
     return done.rowcount == 1
+
+
+async def end(database: Database, viewer: Viewer, session_id: UUID) -> bool:
+    """End a session that an administrator sees (`list_sessions`), with a line in the change log. False: there is none.
+
+    Raises `admin_log.NotAdmin` where the viewer may no longer.
+    """
+    by = Actor(viewer.name, viewer.key_id, viewer.team_id, viewer.session_id)
+    open_one = sa.and_(console_sessions.c.id == session_id, _LIVE, _seen_by(viewer))
+    async with changing(database, viewer.workspace_id, by) as change:
+        ended = sa.update(console_sessions).where(open_one).values(revoked_at=sa.func.now())
+        found = await change.run(ended.returning(console_sessions.c.name, console_sessions.c.team_id))
+        for one in found:
+            await change.note("ended", "session", session_id, one.name, team_id=one.team_id)
+    return bool(found)
 
 
 _SHOWN = (
@@ -187,6 +206,12 @@ _VIEWER: sa.Select[Any] = (
     .join(workspaces, workspaces.c.id == console_sessions.c.workspace_id)
     .outerjoin(teams, teams.c.id == console_sessions.c.team_id)
 )
+
+
+def _seen_by(viewer: Viewer) -> sa.ColumnElement[bool]:
+    """Sessions of the viewer's workspace, or of its team."""
+    home = console_sessions.c.workspace_id == viewer.workspace_id
+    return home if viewer.team_id is None else sa.and_(home, console_sessions.c.team_id == viewer.team_id)
 
 
 def _of(viewer: Viewer) -> sa.ColumnElement[bool]:

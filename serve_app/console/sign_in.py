@@ -2,12 +2,13 @@
 
 from starlette.responses import Response
 
-from db import console_sessions, keys
+from db import console_sessions, directory, keys
+from db.admin_log import NotAdmin
 from pipeline.domain.call import Sender
 from serve_app.console import sentences
 from serve_app.console.forms import read_form
 from serve_app.console.guard import drop_session, keep_session, session_of
-from serve_app.console.site import LANGUAGE, NotFound, Visit, Visitor
+from serve_app.console.site import LANGUAGE, NotAllowed, NotFound, Visit, Visitor
 from serve_app.console.wording import choose_language
 
 READ = "read"
@@ -50,14 +51,23 @@ async def close_session(visit: Visit) -> Response:
 
 
 async def sessions(visit: Visit) -> Response:
-    """The sessions that were opened with the viewer's key."""
-    found = await console_sessions.list_sessions(visit.database, visit.viewer.workspace_id, visit.viewer)
-    return visit.page("sessions.html", sessions=found)
+    """The sessions that were opened with the viewer's key; for administrators, all that they may end."""
+    home = visit.viewer.workspace_id
+    found = await console_sessions.list_sessions(visit.database, home, visit.viewer)
+    teams = {one.team_id: one.name for one in await directory.list_teams(visit.database, home)}
+    return visit.page("sessions.html", sessions=found, teams=teams)
 
 
 async def revoke_session(visit: Visit) -> Response:
-    """End one of them. Raises `NotFound` for any other."""
-    if not await console_sessions.revoke(visit.database, visit.id(), visit.viewer.workspace_id, visit.viewer):
+    """End one of them; what an administrator ends of others is in the change log. Raises `NotFound` for any other."""
+    session_id, viewer = visit.id(), visit.viewer
+    done = await console_sessions.revoke(visit.database, session_id, viewer.workspace_id, viewer)
+    if not done and viewer.may_admin:
+        try:
+            done = await console_sessions.end(visit.database, viewer, session_id)
+        except NotAdmin:
+            raise NotAllowed from None
+    if not done:
         raise NotFound
     return visit.go("/sessions")
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from db import console_sessions, keys
+from db import admin_log, console_sessions, keys
 from serve_app.console.guard import COOKIE
-from tests.integration.console_site import is_signed_in, key_of, signed_in
-from tests.postgres import World
+from tests.integration.console_site import EVIL, is_signed_in, key_of, signed_in
+from tests.postgres import World, new_world
 
 
 async def test_a_key_of_scope_read_opens_a_session_whose_cookie_no_script_can_read(
@@ -115,3 +115,50 @@ async def test_signing_in_leads_to_no_other_site(site: httpx.AsyncClient, world:
     _, secret = await key_of(world)
     answer = await site.post("/sign-in", data={"key": secret, "next": path})
     assert answer.headers["location"] == "/calls"
+
+
+async def test_an_administrator_sees_and_ends_all_sessions_of_the_workspace(
+    site: httpx.AsyncClient, world: World
+) -> None:
+    await signed_in(site, world, world.team_id)
+    link, _ = await console_sessions.issue_link(world.database, world.workspace_id, None, EVIL)
+    site.cookies.clear()
+    await site.post("/sign-in", data={"link": link})
+    victim = site.cookies[COOKIE]
+    await signed_in(site, world, scopes=("read", "admin"))
+    page = (await site.get("/sessions")).text
+    assert page.count("/revoke") == 3 and EVIL not in page and "by a link" in page
+    found = await console_sessions.list_sessions(world.database, world.workspace_id)
+    (theirs,) = [one for one in found if one.name == EVIL]
+    assert (await site.post(f"/sessions/{theirs.session_id}/revoke")).status_code == 303
+    assert (await site.get("/sessions")).text.count("/revoke") == 2
+    (line,) = [
+        one
+        for one in (await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)).items
+        if one.kind == "session"
+    ]
+    assert (line.action, line.who, line.name, line.object_id) == ("ended", "reader", EVIL, str(theirs.session_id))
+    assert (await site.post(f"/sessions/{theirs.session_id}/revoke")).status_code == 404, "it ends once"
+    site.cookies.clear()
+    site.cookies.set(COOKIE, victim)
+    assert not await is_signed_in(site)
+
+
+async def test_an_administrator_of_a_team_or_of_another_workspace_ends_no_others(
+    site: httpx.AsyncClient, world: World
+) -> None:
+    for team in (world.other_team_id, None):
+        await signed_in(site, world, team)
+    before = await console_sessions.list_sessions(world.database, world.workspace_id)
+    other = await new_world(world.database)
+    for reader, team in ((world, world.team_id), (other, None)):
+        await signed_in(site, reader, team, scopes=("read", "admin"))
+        page = (await site.get("/sessions")).text
+        assert page.count("/revoke") == 1
+        for one in before:
+            assert str(one.session_id) not in page
+            assert (await site.post(f"/sessions/{one.session_id}/revoke")).status_code == 404
+    left = {one.session_id for one in await console_sessions.list_sessions(world.database, world.workspace_id)}
+    assert {one.session_id for one in before} <= left
+    lines = (await admin_log.list_changes(world.database, world.workspace_id, world.workspace_id)).items
+    assert not any(one.kind == "session" for one in lines)
