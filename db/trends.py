@@ -1,14 +1,16 @@
-"""Calls by team and week: how many, in what tone, and how much of the talk was ours."""
+"""Calls by team and week: how many, in what tone, how they ended, how much of the talk was ours, and their tasks."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date, timedelta
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from db.database import Database, Reader
 from db.rows import read
-from db.tables import call_search, calls, corrections, findings
+from db.tables import call_search, calls, corrections, findings, tasks, transcripts
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,9 @@ class TeamWeek:
     neutral: int
     negative: int
     talk_ratio: float | None  # mean share of the talk that was the rep's, 0..1; None: it is known of no call
+    tasks: int = 0
+    tasks_done: int = 0
+    outcomes: Mapping[str, int] = field(default_factory=dict)  # calls by how they ended, where that is known
 
 
 async def team_weeks(database: Database, reader: Reader, zone: str, weeks: int = 12) -> list[TeamWeek]:
@@ -30,32 +35,62 @@ async def team_weeks(database: Database, reader: Reader, zone: str, weeks: int =
 
     `zone`: IANA, in which weeks begin. `weeks`: up to that of the latest call.
     """
-    week = sa.func.date_trunc("week", sa.func.timezone(zone, calls.c.start_time))
     mine = [calls.c.workspace_id == reader.workspace_id]
     if reader.team_id is not None:
         mine.append(calls.c.team_id == reader.team_id)
     latest = sa.select(sa.func.max(calls.c.start_time)).where(*mine).correlate(None).scalar_subquery()
     last = sa.func.date_trunc("week", sa.func.timezone(zone, latest))
     since = sa.func.timezone(zone, last - timedelta(weeks=weeks - 1))
-    tone = call_search.c.tone
-    parties = findings.c.value["parties"]
-    of_rep = sa.case((corrections.c.swapped, parties["customer"]), else_=parties["rep"])
-    ratio: sa.ColumnElement[float] = sa.cast(of_rep["talk_ratio"].astext, sa.Double())
-    query = (
-        sa.select(
-            calls.c.team_id,
-            sa.cast(week, sa.Date).label("week"),
-            sa.func.count().label("calls"),
-            sa.func.count().filter(calls.c.state == "failed").label("failed"),
-            *(sa.func.count().filter(tone == name).label(name) for name in ("positive", "neutral", "negative")),
-            sa.func.avg(ratio).label("talk_ratio"),
-        )
-        .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
-        .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
-        .outerjoin(findings, sa.and_(findings.c.call_pk == calls.c.id, findings.c.step == "statistics"))
-        .where(*mine, calls.c.start_time >= since)
-        .group_by(calls.c.team_id, sa.literal_column("2"))
-        .order_by(sa.literal_column("2"), calls.c.team_id)
-    )
+    week = sa.cast(sa.func.date_trunc("week", sa.func.timezone(zone, calls.c.start_time)), sa.Date)
+
+    def by_week(query: Any, *more: sa.ColumnElement[Any]) -> Any:
+        """The figures of `query`, which is over calls, by team, week and `more`."""
+        query = query.add_columns(calls.c.team_id, week.label("week"), *more)
+        places = range(len(query.selected_columns) - len(more) - 1, len(query.selected_columns) + 1)
+        return query.where(*mine, calls.c.start_time >= since).group_by(*(sa.literal_column(str(at)) for at in places))
+
     async with database.transaction(reader, snapshot=True) as connection:
-        return [read(TeamWeek, row) for row in await connection.execute(query)]
+        found = list(await connection.execute(by_week(_CALLS)))
+        ended: dict[tuple[UUID, date], dict[str, int]] = {}
+        for row in await connection.execute(by_week(_OUTCOMES, _OUTCOME.label("outcome"))):
+            ended.setdefault((row.team_id, row.week), {})[row.outcome] = row.calls
+        due = {(row.team_id, row.week): row for row in await connection.execute(by_week(_TASKS))}
+    return [
+        read(TeamWeek, row, outcomes=ended.get(place, {}), **_tasks_of(due.get(place)))
+        for row in sorted(found, key=lambda row: (row.week, row.team_id))
+        for place in [(row.team_id, row.week)]
+    ]
+
+
+def _tasks_of(row: sa.Row[Any] | None) -> dict[str, int]:
+    return {"tasks": row.tasks, "tasks_done": row.tasks_done} if row is not None else {}
+
+
+_tone, _PARTIES = call_search.c.tone, findings.c.value["parties"]
+_OF_REP = sa.case((corrections.c.swapped, _PARTIES["customer"]), else_=_PARTIES["rep"])
+_CALLS = (
+    sa.select(
+        sa.func.count().label("calls"),
+        sa.func.count().filter(calls.c.state == "failed").label("failed"),
+        *(sa.func.count().filter(_tone == name).label(name) for name in ("positive", "neutral", "negative")),
+        sa.func.avg(sa.cast(_OF_REP["talk_ratio"].astext, sa.Double())).label("talk_ratio"),
+    )
+    .select_from(calls)
+    .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
+    .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
+    .outerjoin(findings, sa.and_(findings.c.call_pk == calls.c.id, findings.c.step == "statistics"))
+)
+_OF_PRESENT_RECORDING = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
+_OUTCOME = findings.c.value["outcome"].astext
+_OUTCOMES = (
+    sa.select(sa.func.count().label("calls"))
+    .select_from(calls)
+    .join(findings, sa.and_(findings.c.call_pk == calls.c.id, findings.c.step == "summary", _OUTCOME.is_not(None)))
+    .join(transcripts, _OF_PRESENT_RECORDING)
+)
+_TASKS = (
+    sa.select(sa.func.count().label("tasks"), sa.func.count().filter(tasks.c.done).label("tasks_done"))
+    .select_from(calls)
+    .join(tasks, tasks.c.call_pk == calls.c.id)
+    .join(transcripts, _OF_PRESENT_RECORDING)
+)

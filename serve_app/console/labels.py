@@ -1,6 +1,6 @@
 """What things are called on the pages: states, stages, kinds of sound, findings. In English; `wording` translates."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import phonenumbers
 
@@ -84,6 +84,11 @@ FACTS: Mapping[str, str] = {
     "phone": "Phone",
     "address": "Address",
 }
+
+
+def some(names: Mapping[str, str], wanted: Iterable[str]) -> list[tuple[str, str]]:
+    """Those of a table that are wanted, with their names."""
+    return [(one, names[one]) for one in wanted]
 
 
 def stage(name: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Volume, tone and talk ratio by team and week, as charts."""
+"""Volume, tone, outcomes, talk ratio and tasks by team and week, as charts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,10 +8,15 @@ from starlette.responses import Response
 
 from db import directory
 from db.trends import TeamWeek, team_weeks
+from serve_app.console import labels
 from serve_app.console.site import Visit
 
 WEEKS = 12
+ENDINGS = ("resolved", "follow_up", "voicemail", "wrong_number", "no_speech", "refused")  # in a column, upwards
 WIDTH, HEIGHT, GAP = 480.0, 120.0, 6.0  # of a chart, in its own units
+
+
+Part = tuple[str, float, object]  # of a column: its kind, its height from 0 to 1, what it says
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,10 @@ class TeamTrend:
     volume: tuple[Bar, ...]
     tone: tuple[Bar, ...]
     talk: tuple[Bar, ...]
+    outcomes: tuple[Bar, ...]
+    tasks: tuple[Bar, ...]
+    most_tasks: int  # of one week
+    ended: tuple[str, ...]  # the outcomes that there are, in the order of `ENDINGS`
 
 
 async def trends(visit: Visit) -> Response:
@@ -48,17 +57,19 @@ async def trends(visit: Visit) -> Response:
     first = last - timedelta(weeks=WEEKS - 1)
     mondays = [first + timedelta(weeks=at) for at in range(WEEKS)]
     teams = [
-        trend(names.get(team, ""), [one for one in found if one.team_id == team], mondays)
+        trend(names.get(team, ""), [one for one in found if one.team_id == team], mondays, visit.wording.say)
         for team in sorted({one.team_id for one in found}, key=lambda team: names.get(team, ""))
     ]
     return visit.page("trends.html", teams=teams, mondays=mondays, width=WIDTH, height=HEIGHT)
 
 
-def trend(name: str, found: Sequence[TeamWeek], mondays: Sequence[date]) -> TeamTrend:
-    """The charts of one team's weeks."""
+def trend(name: str, found: Sequence[TeamWeek], mondays: Sequence[date], say: Callable[[str], str]) -> TeamTrend:
+    """The charts of one team's weeks. `say`: in the viewer's language."""
     by_week = {one.week: one for one in found}
     weeks = tuple(by_week.get(monday) for monday in mondays)
     most = max((one.calls for one in found), default=1)
+    most_tasks = max((one.tasks for one in found), default=0)
+    there = {outcome for one in found for outcome in one.outcomes}
     return TeamTrend(
         name,
         weeks,
@@ -66,19 +77,34 @@ def trend(name: str, found: Sequence[TeamWeek], mondays: Sequence[date]) -> Team
         tuple(_columns(weeks, lambda one: [("volume", one.calls / most, one.calls)])),
         tuple(_columns(weeks, _tones)),
         tuple(_columns(weeks, lambda one: [("volume", one.talk_ratio or 0.0, round((one.talk_ratio or 0) * 100))])),
+        tuple(_columns(weeks, lambda one: _outcomes(one, say))),
+        tuple(_columns(weeks, lambda one: _tasks(one, most_tasks, say))),
+        most_tasks,
+        tuple(one for one in ENDINGS if one in there),
     )
 
 
-def _tones(week: TeamWeek) -> list[tuple[str, float, int]]:
+def _outcomes(week: TeamWeek, say: Callable[[str], str]) -> list[Part]:
+    """Shares of the calls of which it is known how they ended."""
+    counts = [(one, week.outcomes.get(one, 0)) for one in ENDINGS]
+    known = sum(count for _, count in counts) or 1
+    return [(kind, count / known, f"{say(labels.OUTCOMES[kind])}: {count}") for kind, count in counts]
+
+
+def _tasks(week: TeamWeek, most: int, say: Callable[[str], str]) -> list[Part]:
+    """Done ones at the bottom."""
+    counts = (("done", week.tasks_done, "Done"), ("open", week.tasks - week.tasks_done, "Open"))
+    return [(kind, count / (most or 1), f"{say(name)}: {count}") for kind, count, name in counts]
+
+
+def _tones(week: TeamWeek) -> list[Part]:
     """Shares of the calls whose tone is known, negative ones at the bottom."""
     known = week.positive + week.neutral + week.negative or 1
     parts = (("negative", week.negative), ("neutral", week.neutral), ("positive", week.positive))
     return [(kind, count / known, count) for kind, count in parts]
 
 
-def _columns(
-    weeks: Sequence[TeamWeek | None], parts_of: Callable[[TeamWeek], list[tuple[str, float, int]]]
-) -> Iterator[Bar]:
+def _columns(weeks: Sequence[TeamWeek | None], parts_of: Callable[[TeamWeek], Sequence[Part]]) -> Iterator[Bar]:
     step = WIDTH / len(weeks)
     for at, week in enumerate(weeks):
         below = 0.0
