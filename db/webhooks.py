@@ -1,16 +1,20 @@
-"""Endpoints: where a workspace wants its events sent. Secrets come sealed and leave sealed (`db.sealing`)."""
+"""Endpoints: where a workspace wants its events sent. Secrets come sealed and leave sealed (`db.sealing`).
+
+What changes one says who does it (`by`; None: whose process this is), and is kept in the change log.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from db import event_upkeep, events
-from db.admin_log import NotInDirectory
+from db.admin_log import Actor, Changing, NotInDirectory, changing
 from db.database import EVERY_WORKSPACE, Database
 from db.event_types import PARTS, type_names
 from db.rows import read, within
@@ -45,6 +49,10 @@ class TooManyEndpoints(ValueError):
     """The workspace has as many endpoints as it may have."""
 
 
+class EndpointExists(ValueError):
+    """There is an endpoint of this id."""
+
+
 async def add(
     database: Database,
     workspace_id: UUID,
@@ -54,11 +62,14 @@ async def add(
     include: Iterable[str] = (),
     team_id: UUID | None = None,
     description: str = "",
+    by: Actor | None = None,
+    endpoint_id: UUID | None = None,
 ) -> Endpoint:
     """Return a new endpoint; it is sent what happens from now on. No `event_types`: all of them.
 
-    Raises ValueError for unknown or no event types and unknown parts, TooManyEndpoints, NotInDirectory where the
-    workspace or its team does not exist. The URL is the caller's to check.
+    Raises ValueError for unknown or no event types and unknown parts, TooManyEndpoints, EndpointExists where there is
+    an endpoint `endpoint_id`, NotInDirectory where the workspace or its team does not exist. The URL is the caller's
+    to check.
     """
     values = {
         "workspace_id": workspace_id,
@@ -68,16 +79,24 @@ async def add(
         "include": _known(include, PARTS, "part of a record", none_allowed=True),
         "team_id": team_id,
         "description": description,
+        "id": endpoint_id or uuid4(),
     }
+    making = insert(endpoints).values(**values).on_conflict_do_nothing(index_elements=["id"]).returning(*_SHOWN)
     try:
-        async with database.transaction(workspace_id) as connection:
-            mine = endpoints.c.workspace_id == workspace_id
-            if (await connection.execute(sa.select(sa.func.count()).where(mine))).scalar_one() >= MOST_ENDPOINTS:
+        async with changing(database, workspace_id, by) as change:
+            (others,) = await change.run(
+                sa.select(sa.func.count().label("number")).where(endpoints.c.workspace_id == workspace_id)
+            )
+            rows = await change.run(making)
+            if not rows:
+                raise EndpointExists
+            if others.number >= MOST_ENDPOINTS:
                 raise TooManyEndpoints(f"a workspace has at most {MOST_ENDPOINTS} endpoints")
-            row = (await connection.execute(sa.insert(endpoints).values(**values).returning(*_SHOWN))).one()
+            made = _endpoint(rows[0])
+            await _note(change, "created", made, f"events {', '.join(made.events)}")
     except IntegrityError as error:
         raise NotInDirectory("no such workspace, or no such team in it") from error
-    return _endpoint(row)
+    return made
 
 
 async def list_endpoints(database: Database, workspace_id: UUID | None = None) -> list[Endpoint]:
@@ -102,6 +121,7 @@ async def change(
     event_types: Sequence[str] | None = None,
     include: Sequence[str] | None = None,
     description: str | None = None,
+    by: Actor | None = None,
 ) -> Endpoint | None:
     """The endpoint with what is not None changed, or None where it was removed; ValueError as `add`.
 
@@ -112,16 +132,17 @@ async def change(
         values["events"] = _known(event_types, type_names(), "event type")
     if include is not None:
         values["include"] = _known(include, PARTS, "part of a record", none_allowed=True)
-    return await _update(database, endpoint, {name: value for name, value in values.items() if value is not None})
+    given = {name: value for name, value in values.items() if value is not None}
+    return await _update(database, endpoint, given, by, "changed", ", ".join(given))
 
 
-async def remove(database: Database, endpoint: Endpoint) -> bool:
+async def remove(database: Database, endpoint: Endpoint, by: Actor | None = None) -> bool:
     """Remove it, with what waits for it and its log. False where it is gone already.
 
     Little by little: what happens to calls meanwhile waits for the deletion of the endpoint itself.
     """
     leaving = {"events": [], "disabled_at": sa.func.now(), "disabled_reason": "It is being removed."}
-    if await _update(database, endpoint, leaving) is None:
+    if await _update(database, endpoint, leaving, by, "removed") is None:
         return False
     while await event_upkeep.forget(database, endpoint.workspace_id, endpoint.endpoint_id):
         pass
@@ -130,32 +151,36 @@ async def remove(database: Database, endpoint: Endpoint) -> bool:
     return done.rowcount == 1
 
 
-async def disable(database: Database, endpoint: Endpoint, reason: str) -> Endpoint | None:
+async def disable(database: Database, endpoint: Endpoint, reason: str, by: Actor | None = None) -> Endpoint | None:
     """Send nothing more; what waits and what happens from now on is kept until it is enabled again."""
-    return await _update(database, endpoint, {"disabled_at": sa.func.now(), "disabled_reason": reason})
+    values = {"disabled_at": sa.func.now(), "disabled_reason": reason}
+    return await _update(database, endpoint, values, by, "disabled")
 
 
-async def enable(database: Database, endpoint: Endpoint, pass_over: bool = False) -> Endpoint | None:
+async def enable(
+    database: Database, endpoint: Endpoint, pass_over: bool = False, by: Actor | None = None
+) -> Endpoint | None:
     """Send again, what was kept first, on a fresh schedule; with `pass_over` what was kept fails instead."""
     well = dict.fromkeys(
         ("disabled_at", "disabled_reason", "failing_since", "gave_up_at", "last_failure", "paused_until")
     )
-    async with database.transaction(endpoint.workspace_id) as connection:
-        await event_upkeep.restart(connection, endpoint.endpoint_id, pass_over)
-        changed = await connection.execute(_change(endpoint, well))
-        await connection.execute(events.NOTIFY)
-        row = changed.one_or_none()
-    return None if row is None else _endpoint(row)
+    async with changing(database, endpoint.workspace_id, by) as change:
+        await event_upkeep.restart(change.connection, endpoint.endpoint_id, pass_over)
+        found = await _changed(change, endpoint, well, "enabled")
+        await change.run(events.NOTIFY)
+    return found
 
 
-async def rotate(database: Database, endpoint: Endpoint, sealed_secret: str, overlap_seconds: float) -> Endpoint | None:
+async def rotate(
+    database: Database, endpoint: Endpoint, sealed_secret: str, overlap_seconds: float, by: Actor | None = None
+) -> Endpoint | None:
     """A new secret; the present one signs beside it for `overlap_seconds`, an older one no more."""
     values = {
         "previous_secret": endpoints.c.secret if overlap_seconds > 0 else None,
         "previous_until": events.within(overlap_seconds) if overlap_seconds > 0 else None,
         "secret": sealed_secret,
     }
-    return await _update(database, endpoint, values)
+    return await _update(database, endpoint, values, by, "rotated", "the secret")
 
 
 async def sealed_secrets(database: Database, endpoint: Endpoint) -> tuple[str, ...]:
@@ -187,16 +212,31 @@ _SHOWN = tuple(
 )
 
 
-async def _update(database: Database, endpoint: Endpoint, values: dict[str, Any]) -> Endpoint | None:
+async def _update(
+    database: Database, endpoint: Endpoint, values: dict[str, Any], by: Actor | None, action: str, detail: str = ""
+) -> Endpoint | None:
     if not values:
         return endpoint
-    async with database.transaction(endpoint.workspace_id) as connection:
-        row = (await connection.execute(_change(endpoint, values))).one_or_none()
-    return None if row is None else _endpoint(row)
+    async with changing(database, endpoint.workspace_id, by) as change:
+        return await _changed(change, endpoint, values, action, detail)
 
 
-def _change(endpoint: Endpoint, values: dict[str, Any]) -> Any:
-    return sa.update(endpoints).where(endpoints.c.id == endpoint.endpoint_id).values(**values).returning(*_SHOWN)
+async def _changed(
+    change: Changing, endpoint: Endpoint, values: dict[str, Any], action: str, detail: str = ""
+) -> Endpoint | None:
+    """The endpoint with what is changed, and a line in the change log; None: it was removed."""
+    where = endpoints.c.id == endpoint.endpoint_id
+    rows = await change.run(sa.update(endpoints).where(where).values(**values).returning(*_SHOWN))
+    if not rows:
+        return None
+    found = _endpoint(rows[0])
+    await _note(change, action, found, detail)
+    return found
+
+
+async def _note(change: Changing, action: str, endpoint: Endpoint, detail: str) -> None:
+    """The URL stays out of it: some carry secrets."""
+    await change.note(action, "webhook", endpoint.endpoint_id, endpoint.description, detail, endpoint.team_id)
 
 
 def _known(given: Iterable[str], known: Sequence[str], what: str, none_allowed: bool = False) -> list[str]:

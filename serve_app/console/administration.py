@@ -27,7 +27,7 @@ def actor(visit: Visit) -> Actor:
     """Who changes something. Raises `NotAllowed` for a session whose key has not the scope `admin`."""
     viewer = visit.viewer
     if not viewer.may_admin:
-        raise NotAllowed
+        raise NotAllowed(sentences.ADMIN_ONLY)
     return Actor(viewer.name, viewer.key_id, viewer.team_id, viewer.session_id)
 
 
@@ -39,7 +39,7 @@ async def create_key(visit: Visit) -> Response:
     scopes = [scope for scope in keys.SCOPES if form.get(f"scope-{scope}")]
     if not name or len(name) > LONGEST_NAME or not scopes:
         return visit.problem(sentences.KEY_INCOMPLETE, 400)
-    team = by.team_id or _uuid(form.get("team"))
+    team = by.team_id or uuid_of(form.get("team"))
     try:
         key, secret = await keys.create(
             visit.database,
@@ -48,7 +48,7 @@ async def create_key(visit: Visit) -> Response:
             scopes,
             name,
             by=by,
-            key_id=_uuid(form.get("id")) or uuid4(),
+            key_id=uuid_of(form.get("id")) or uuid4(),
         )
     except keys.KeyExists:
         return visit.go(PAGE)
@@ -57,7 +57,7 @@ async def create_key(visit: Visit) -> Response:
     except (UnknownTeam, UnicodeEncodeError):
         raise NotUnderstood from None
     except NotAdmin:
-        raise NotAllowed from None
+        raise NotAllowed(sentences.ADMIN_ONLY) from None
     return visit.page("new_key.html", key=key, secret=secret)
 
 
@@ -69,14 +69,14 @@ async def revoke_key(visit: Visit) -> Response:
     except keys.LastAdminKey:
         return visit.problem(sentences.LAST_ADMIN_KEY, 409)
     except NotAdmin:
-        raise NotAllowed from None
+        raise NotAllowed(sentences.ADMIN_ONLY) from None
     return visit.go(PAGE)
 
 
 async def replay_failed(visit: Visit) -> Response:
     """Send what failed at an endpoint again."""
     by = actor(visit)
-    endpoint = await _endpoint(visit, visit.id())
+    endpoint = await endpoint_of(visit, visit.id())
     await _note(visit, by, "replayed", "webhook", endpoint.endpoint_id, "all that failed")
     await event_upkeep.replay(visit.database, endpoint.workspace_id, endpoint.endpoint_id)
     return visit.go(PAGE + "#deliveries")
@@ -85,7 +85,7 @@ async def replay_failed(visit: Visit) -> Response:
 async def replay_one(visit: Visit) -> Response:
     """Send one event again to one endpoint, taken or not."""
     by = actor(visit)
-    endpoint, event_id = await _endpoint(visit, visit.id()), visit.id("event")
+    endpoint, event_id = await endpoint_of(visit, visit.id()), visit.id("event")
     await _note(visit, by, "replayed", "webhook", endpoint.endpoint_id, f"event {event_id}")
     home = endpoint.workspace_id
     if not await event_upkeep.replay(visit.database, home, endpoint.endpoint_id, event_id, failed_only=False):
@@ -100,7 +100,7 @@ async def judge_voice(visit: Visit) -> Response:
     if action not in ACTIONS:
         raise NotUnderstood
     if visit.viewer.team_id is not None:
-        raise NotAllowed
+        raise NotAllowed(sentences.OF_ALL_TEAMS)
     home, call_id = visit.viewer.workspace_id, visit.id()
     policy = Voices(visit.site.settings.role_options())
     try:
@@ -121,7 +121,7 @@ async def _note(visit: Visit, by: Actor, action: str, kind: str, object_id: UUID
         async with admin_log.changing(visit.database, visit.viewer.workspace_id, by) as change:
             await change.note(action, kind, object_id, "", detail, visit.viewer.team_id)
     except NotAdmin:
-        raise NotAllowed from None
+        raise NotAllowed(sentences.ADMIN_ONLY) from None
 
 
 async def _key(visit: Visit) -> KeyInfo:
@@ -130,7 +130,7 @@ async def _key(visit: Visit) -> KeyInfo:
     raise NotFound
 
 
-async def _endpoint(visit: Visit, endpoint_id: UUID) -> Endpoint:
+async def endpoint_of(visit: Visit, endpoint_id: UUID) -> Endpoint:
     """Raises `NotFound` for one that the viewer's page does not show."""
     for one in await webhooks.list_endpoints(visit.database, visit.viewer.workspace_id):
         if one.endpoint_id == endpoint_id and visit.viewer.team_id in (None, one.team_id):
@@ -138,7 +138,8 @@ async def _endpoint(visit: Visit, endpoint_id: UUID) -> Endpoint:
     raise NotFound
 
 
-def _uuid(text: str | None) -> UUID | None:
+def uuid_of(text: str | None) -> UUID | None:
+    """The id in a form; None for none. Raises `NotUnderstood`."""
     try:
         return UUID(text) if text else None
     except ValueError:

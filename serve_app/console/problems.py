@@ -16,6 +16,7 @@ from serve_app.console.site import (
     NotAllowed,
     NotFound,
     NotUnderstood,
+    Problem,
     SignInNeeded,
     Site,
     Unavailable,
@@ -40,6 +41,13 @@ def install(console: FastAPI, site: Site) -> None:
 
         return answer
 
+    async def not_allowed(request: Request, error: Exception) -> Response:
+        return page(request, 403, error.args[0] if error.args else sentences.NOT_ALLOWED)
+
+    async def problem(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Problem)
+        return page(request, error.status, error.said)
+
     async def sign_in_needed(request: Request, _: Exception) -> Response:
         return site.to_sign_in(request)
 
@@ -60,7 +68,8 @@ def install(console: FastAPI, site: Site) -> None:
     handlers: dict[type[Exception], Handler] = {
         SignInNeeded: sign_in_needed,
         NotFound: always(404, sentences.NOT_FOUND),
-        NotAllowed: always(403, sentences.NOT_ALLOWED),
+        NotAllowed: not_allowed,
+        Problem: problem,
         NotUnderstood: always(400, sentences.NOT_UNDERSTOOD),
         FormRefused: always(400, sentences.NOT_UNDERSTOOD),
         **dict.fromkeys((Unavailable, *OUTAGES), unavailable),

@@ -27,6 +27,18 @@ REFUSED = ("That cannot be done", "Go back and start over.")
 KEY_INCOMPLETE = ("The key needs a name and a scope", "Go back, and say what the key is for and what it may do.")
 KEY_OUTLIVES = ("This key cannot be made", "Your own key ends. It makes no key with the scope admin that lasts longer.")
 LAST_ADMIN_KEY = ("This key stays", "It is the last one with the scope admin. Create another one first.")
+ADMIN_ONLY = ("This takes an administrator", "Sign in with a key that has the scope admin, too.")
+OF_ALL_TEAMS = ("This is of all teams", "Your key is of one team; a key of the workspace changes it.")
+FORM_INCOMPLETE = ("That could not be kept", "Go back, and look at the name and the other fields.")
+ID_TAKEN = ("This userId is taken", "Go back, and look for the member who has it.")
+TEAM_IN_USE = (
+    "The team is in use",
+    "Revoke its keys, remove its webhooks. A team with calls is removed by an operator: switchboard teams remove.",
+)
+WEBHOOK_REFUSED = "Events cannot be sent there"
+HOST_SILENT = "Nobody says which address the host has. Try again in a moment."
+NO_EVENTS = ("The webhook needs an event", "Go back, and choose what is sent.")
+TOO_MANY_WEBHOOKS = ("There are as many webhooks as there may be", "Remove one first.")
 TOO_MANY_VIEWS = ("There are 50 views already", "Delete one that nobody needs any more.")
 VIEW_UNNAMED = ("The view needs a name", "Go back, and give it a name of at most 60 characters.")
 VIEW_NAME_TAKEN = ("Another view has this name", "Go back, and choose another name.")
@@ -39,12 +51,19 @@ DUE = ("Overdue", "Today", "Tomorrow", "Within a week", "Later", "Without a date
 def all_of_them() -> Iterator[str]:
     """Every one, for the catalogs."""
     yield from (CHANGED, TOO_LONG, NOT_KEPT, *labels.EDIT_KINDS.values(), *labels.EDIT_STATES.values())
-    yield from (NOT_A_KEY, NOT_FOR_READING, LINK_USED, *DAYS, *DUE)
+    yield from (WEBHOOK_REFUSED, HOST_SILENT, NOT_A_KEY, NOT_FOR_READING, LINK_USED, *DAYS, *DUE)
     for problem in (
         KEY_INCOMPLETE,
         KEY_OUTLIVES,
         LAST_ADMIN_KEY,
         VOICE_UNASSIGNED,
+        ADMIN_ONLY,
+        OF_ALL_TEAMS,
+        FORM_INCOMPLETE,
+        ID_TAKEN,
+        TEAM_IN_USE,
+        NO_EVENTS,
+        TOO_MANY_WEBHOOKS,
         TOO_MANY_VIEWS,
         VIEW_UNNAMED,
         VIEW_NAME_TAKEN,

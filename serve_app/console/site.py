@@ -46,7 +46,15 @@ class NotFound(Exception):
 
 
 class NotAllowed(Exception):
-    """The session may read only."""
+    """The session may not do this. What it says instead of "read only": title and advice, as its argument."""
+
+
+class Problem(Exception):
+    """What a page answers instead: title and advice, each a text of the catalog, and a status."""
+
+    def __init__(self, said: tuple[str, str], status: int) -> None:
+        super().__init__(said, status)
+        self.said, self.status = said, status
 
 
 class NotUnderstood(Exception):
@@ -249,6 +257,7 @@ __all__ = [
     "NotUnderstood",
     "OpenPage",
     "Page",
+    "Problem",
     "SignInNeeded",
     "Site",
     "Unavailable",

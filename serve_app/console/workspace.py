@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from starlette.responses import Response
 
 from db import directory, event_views, keys, voiceprints, webhooks
+from db.event_types import PARTS, type_names
 from db.recording_urls import shown
 from serve_app.console.site import Visit
 
@@ -33,6 +34,9 @@ async def workspace(visit: Visit) -> Response:
     return visit.page(
         "workspace.html",
         new_key=uuid4(),
+        new_webhook=uuid4(),
+        types=type_names(),
+        parts=PARTS,
         scopes=("submit", "read", "edit", "admin"),
         keys=_of_team(await keys.list_keys(database, home), team),
         endpoints=endpoints,

@@ -52,7 +52,7 @@ async def voice(world: World, named: bool = True) -> UUID:
 async def test_a_key_is_created_shown_once_and_revoked(site: httpx.AsyncClient, world: World) -> None:
     await signed_in(site, world, "admin")
     page = (await site.get("/workspace")).text
-    (id_,) = re.findall(r'name="id" value="([^"]+)"', page)
+    (id_,) = re.findall(r'action="/workspace/keys">\s*<input type="hidden" name="id" value="([^"]+)"', page)
     form = {"id": id_, "name": EVIL, "scope-submit": "1", "team": str(world.team_id)}
     made = await site.post("/workspace/keys", data=form)
     assert made.status_code == 200 and made.headers["cache-control"] == "no-store"

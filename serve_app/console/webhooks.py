@@ -1,0 +1,133 @@
+"""Webhooks made and changed in pages, by sessions whose key has the scope `admin`; a team's makes those of the team.
+
+Whether events may be sent to an address is judged as `switchboard webhooks` judges it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
+
+from starlette.responses import Response
+
+from db import webhooks
+from db.admin_log import NotAdmin, NotInDirectory
+from db.event_types import PARTS, type_names
+from db.webhooks import Endpoint, EndpointExists, TooManyEndpoints
+from pipeline.errors import AddressForbidden
+from serve_app.console import sentences
+from serve_app.console.administration import PAGE, actor, endpoint_of, uuid_of
+from serve_app.console.forms import read_form
+from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Problem, Visit
+from serve_app.webhooks import signing
+from serve_app.webhooks.post import Poster
+
+T = TypeVar("T")
+LONGEST_URL, LONGEST_DESCRIPTION = 2_000, 200
+LOOK_SECONDS = 10.0  # for the address of a host
+OVERLAP_SECONDS = 24 * 3600.0  # in which the secret before a new one signs, too
+
+
+async def create_webhook(visit: Visit) -> Response:
+    """The page that shows the secret, once. The form sent again leads back: there is the webhook already."""
+    by, form = actor(visit), await read_form(visit.request)
+    url = await _url(visit, form)
+    events, parts = _chosen(form)
+    secret = signing.new_secret()
+    sealed = visit.site.settings.sealer().seal(secret)
+    team = visit.viewer.team_id or uuid_of(form.get("team"))
+    wanted = (
+        visit.viewer.workspace_id,
+        url,
+        sealed,
+        events,
+        parts,
+        team,
+        _description(form),
+        by,
+        uuid_of(form.get("id")),
+    )
+    try:
+        made = await _done(webhooks.add(visit.database, *wanted))
+    except EndpointExists:
+        return visit.go(PAGE + "#webhooks")
+    except TooManyEndpoints:
+        raise Problem(sentences.TOO_MANY_WEBHOOKS, 409) from None
+    except NotInDirectory:
+        raise NotUnderstood from None
+    return visit.page("new_webhook.html", url=made.url, secret=secret, overlap=False)
+
+
+async def edit_webhook(visit: Visit) -> Response:
+    """The form of a webhook, with its whole address: an administrator may know it."""
+    endpoint = await endpoint_of(visit, visit.id())
+    actor(visit)
+    return visit.page("edit_webhook.html", endpoint=endpoint, types=type_names(), parts=PARTS)
+
+
+async def change_webhook(visit: Visit) -> Response:
+    """Change, disable, enable or remove one, or give it another secret."""
+    endpoint = await endpoint_of(visit, visit.id())
+    by, form = actor(visit), await read_form(visit.request)
+    action, database = form.get("action", "save"), visit.database
+    if action == "rotate":
+        return await _rotate(visit, endpoint)
+    if action == "remove":
+        done: object = await _done(webhooks.remove(database, endpoint, by)) or None
+    elif action == "disable":
+        done = await _done(webhooks.disable(database, endpoint, "Disabled by hand.", by))
+    elif action == "enable":
+        done = await _done(webhooks.enable(database, endpoint, by=by))
+    elif action == "save":
+        url = form.get("url", "").strip()
+        url = endpoint.url if url == endpoint.url else await _url(visit, form)
+        done = await _done(webhooks.change(database, endpoint, url, *_chosen(form), _description(form), by))
+    else:
+        raise NotUnderstood
+    if done is None:
+        raise NotFound
+    return visit.go(PAGE + "#webhooks")
+
+
+async def _rotate(visit: Visit, endpoint: Endpoint) -> Response:
+    """The page that shows the new secret, once."""
+    secret = signing.new_secret()
+    sealed = visit.site.settings.sealer().seal(secret)
+    if await _done(webhooks.rotate(visit.database, endpoint, sealed, OVERLAP_SECONDS, actor(visit))) is None:
+        raise NotFound
+    return visit.page("new_webhook.html", url=endpoint.url, secret=secret, overlap=True)
+
+
+async def _done(work: Awaitable[T]) -> T:
+    try:
+        return await work
+    except NotAdmin:
+        raise NotAllowed(sentences.ADMIN_ONLY) from None
+
+
+async def _url(visit: Visit, form: Mapping[str, str]) -> str:
+    """The address in a form. Raises `Problem` where no events may be sent there, or its host has no address."""
+    url = form.get("url", "").strip()
+    if not 0 < len(url) <= LONGEST_URL:
+        raise Problem(sentences.FORM_INCOMPLETE, 400)
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            await Poster(visit.site.settings.webhooks).look(url)
+    except AddressForbidden as error:
+        raise Problem((sentences.WEBHOOK_REFUSED, error.message), 400) from None
+    except TimeoutError:
+        raise Problem((sentences.WEBHOOK_REFUSED, sentences.HOST_SILENT), 400) from None
+    except ValueError as error:
+        raise Problem((sentences.WEBHOOK_REFUSED, f"{error}."), 400) from None
+    return url
+
+
+def _chosen(form: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Types of events and parts of records. Raises `Problem` for no type."""
+    events = [one for one in type_names() if form.get(f"event-{one}")]
+    if not events:
+        raise Problem(sentences.NO_EVENTS, 400)
+    return events, [one for one in PARTS if form.get(f"include-{one}")]
+
+
+def _description(form: Mapping[str, str]) -> str:
+    return " ".join(form.get("description", "").replace("\x00", "").split())[:LONGEST_DESCRIPTION]
