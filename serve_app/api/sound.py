@@ -28,17 +28,21 @@ Samples = npt.NDArray[np.int16]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One sound: of which recordings, in what layout, which channel ("mixed", "rep", "customer")."""
+    """One sound: of which recordings, in what layout, which channel ("mixed", "rep", "customer").
+
+    `spans`: these stretches alone, one after the other, each (start, end) in seconds of the call; empty: all of it.
+    """
 
     recordings: tuple[Recording, ...]
     layout: Layout
     channel: str
+    spans: tuple[tuple[float, float], ...] = ()
 
     @property
     def name(self) -> str:
         """The same for the same sound, and another for any other."""
         parts = (*(r.sha256 for r in self.recordings), self.layout.kind, self.layout.starts, self.layout.swapped)
-        return hashlib.sha256(repr((parts, self.channel)).encode()).hexdigest()
+        return hashlib.sha256(repr((parts, self.channel, self.spans)).encode()).hexdigest()
 
 
 class SoundFolder:
@@ -86,7 +90,7 @@ class SoundFolder:
         try:
             sources = [decode(one, self._options, scratch.as_uri()).audio for one in wanted.recordings]
             part = scratch / "sound.wav"
-            _write(part, _tracks(wanted.recordings, sources, wanted.layout, wanted.channel))
+            _write(part, _tracks(wanted.recordings, sources, wanted.layout, wanted.channel), wanted.spans)
             self._make_room(part.stat().st_size)
             part.replace(path)
         finally:
@@ -144,14 +148,16 @@ def _party(line: int, layout: Layout) -> int:
     return 1 - line if layout.swapped else line
 
 
-def _write(path: Path, tracks: list[Track]) -> None:
+def _write(path: Path, tracks: list[Track], spans: Sequence[tuple[float, float]]) -> None:
     """A mono WAV of the sum of the tracks; halved where two are mixed into one, which then cannot clip."""
     length = max((track.end for track in tracks), default=0)  # a line that was never fetched is empty
+    within = [(round(start * SAMPLE_RATE), min(round(end * SAMPLE_RATE), length)) for start, end in spans]
     with wave.open(str(path), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(SAMPLE_RATE)
-        for first in range(0, length, BLOCK):
-            last = min(first + BLOCK, length)
-            summed = np.sum([track.read(first, last) for track in tracks], axis=0) // max(1, len(tracks))
-            file.writeframes(np.clip(summed, -32768, 32767).astype("<i2").tobytes())
+        for begin, end in within or [(0, length)]:
+            for first in range(begin, end, BLOCK):
+                last = min(first + BLOCK, end)
+                summed = np.sum([track.read(first, last) for track in tracks], axis=0) // max(1, len(tracks))
+                file.writeframes(np.clip(summed, -32768, 32767).astype("<i2").tobytes())

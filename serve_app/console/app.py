@@ -68,6 +68,7 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/workspace/webhooks/{id}", webhooks.change_webhook, "POST"),
         site.route("/workspace/webhooks/{id}/replay", administration.replay_failed, "POST"),
         site.route("/workspace/webhooks/{id}/events/{event}/replay", administration.replay_one, "POST"),
+        site.route("/workspace/voices/{id}/sound", sound.voice),
         site.route("/workspace/voices/{id}", administration.judge_voice, "POST"),
         site.route("/people", people.people),
         site.route("/people/teams", people.create_team, "POST"),

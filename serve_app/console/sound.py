@@ -2,20 +2,25 @@
 
 import asyncio
 import struct
+from collections.abc import Awaitable
 
 import fsspec
 from starlette.responses import Response
 
+from db import voiceprints
 from db.views import CallRecord
+from db.voiceprints import NoVoiceprint
 from pipeline.errors import RecordingError, StorageError
 from serve_app.api.audio import Stored, answer
 from serve_app.api.errors import NoSuchRange
 from serve_app.api.sound import CHANNELS, Wanted
 from serve_app.console.call import note, read
+from serve_app.console.conversation import Conversation
 from serve_app.console.site import NotFound, NotUnderstood, Visit
 
 _PLAIN = 1  # WAVE_FORMAT_PCM
 MIXED = "mixed"
+VOICE_SECONDS = 60.0  # of a sample; people judge it by less
 
 
 async def audio(visit: Visit) -> Response:
@@ -29,8 +34,42 @@ async def audio(visit: Visit) -> Response:
     if channel != MIXED and not record.layout.kind.separated:
         raise NotFound
     await note(visit, record.call.call_id, "audio", channel)
+    return await _sound(visit, _stored(visit, record, channel))
+
+
+async def voice(visit: Visit) -> Response:
+    """What a sample of a voice was made of: what our side says in the call, without pauses and the other party.
+
+    Voices are of all teams: a viewer of one finds none.
+    """
+    if visit.viewer.team_id is not None:
+        raise NotFound
     try:
-        stored = await _stored(visit, record, channel)
+        await voiceprints.show(visit.database, visit.id(), visit.viewer.workspace_id)
+    except NoVoiceprint:
+        raise NotFound from None
+    record = await read(visit, None, machine=True)  # the sample is of whom the machine took for our side
+    spans = voice_spans(Conversation.of(record))
+    if not record.recordings or record.layout is None or not spans:
+        raise NotFound
+    channel = "rep" if record.layout.kind.separated else MIXED
+    await note(visit, record.call.call_id, "audio", "voice")
+    return await _sound(visit, _decoded(visit, Wanted(record.recordings, record.layout, channel, spans), "voice"))
+
+
+def voice_spans(conversation: Conversation | None) -> tuple[tuple[float, float], ...]:
+    """The seconds in which our side speaks, the first ones, up to `VOICE_SECONDS`."""
+    found, left = [], VOICE_SECONDS
+    for turn in conversation.transcript.turns if conversation else ():
+        if left > 0 and not turn.machine and conversation and conversation.sides.get(turn.speaker) == "rep":
+            found.append((turn.start, min(turn.end, turn.start + left)))
+            left -= turn.end - turn.start
+    return tuple(found)
+
+
+async def _sound(visit: Visit, finding: Awaitable[Stored | None]) -> Response:
+    try:
+        stored = await finding
         if stored is None:  # being decoded; the player asks again
             return Response(status_code=503, headers={"Retry-After": "2"})
         return await answer(visit.request, stored)
@@ -47,9 +86,13 @@ async def _stored(visit: Visit, record: CallRecord, channel: str) -> Stored | No
         if await asyncio.to_thread(_plays, one.uri):
             return Stored(one.uri, f'"{one.sha256}"', str(call_id))
     assert record.layout is not None
-    wanted = Wanted(record.recordings, record.layout, channel)
+    return await _decoded(visit, Wanted(record.recordings, record.layout, channel), channel)
+
+
+async def _decoded(visit: Visit, wanted: Wanted, name: str) -> Stored | None:
+    """None while it is being decoded."""
     path = await visit.site.sounds.get(wanted, visit.site.settings.api.SOUND_WAIT_SECONDS)
-    return None if path is None else Stored(path.as_uri(), f'"{wanted.name}"', f"{call_id}-{channel}")
+    return None if path is None else Stored(path.as_uri(), f'"{wanted.name}"', f"{visit.id()}-{name}")
 
 
 def _plays(uri: str) -> bool:

@@ -1,5 +1,7 @@
 """Recordings and their outlines as the console hands them out, and to whom."""
 
+import io
+import wave
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ from db import audit, console_sessions
 from db.database import EVERY_WORKSPACE, Database, Reader
 from tests.finished import finished
 from tests.integration.console_site import recorded, signed_in
-from tests.postgres import World
+from tests.integration.test_console_admin import voice
+from tests.postgres import World, new_world
 
 
 async def test_a_recording_is_handed_out_by_range_and_by_channel(
@@ -87,3 +90,35 @@ async def test_a_reader_of_one_team_finds_no_waveform_of_another(
     await waveforms.keep(database, Reader(world.workspace_id, world.team_id), call_id, job_id, peaks, 1.0)
     assert await waveforms.find(database, Reader(world.workspace_id, world.other_team_id), call_id) is None
     assert await waveforms.find(database, Reader(world.workspace_id), call_id) is not None
+
+
+async def test_a_sample_of_a_voice_plays_what_our_side_says_and_nothing_else(
+    site: httpx.AsyncClient, world: World, tmp_path: Path
+) -> None:
+    call_id = await voice(world)
+    await recorded(world, call_id, tmp_path)
+    await signed_in(site, world)
+    path = f"/workspace/voices/{call_id}/sound"
+    answer = await site.get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "audio/wav")
+    with wave.open(io.BytesIO(answer.content)) as file:
+        assert (file.getnchannels(), file.getnframes()) == (1, 6 * 16000), "two turns of three seconds"
+        samples = np.frombuffer(file.readframes(6 * 16000), "<i2").reshape(6, 16000)
+    loud = np.abs(samples).max(axis=1) > 1000
+    assert loud.tolist() == [True, False, True, False, True, False], "the rep's channel, at 0 to 3 and at 7 to 10 s"
+    part = await site.get(path, headers={"Range": "bytes=0-43"})
+    assert (part.status_code, len(part.content)) == (206, 44)
+    reads = await audit.list_reads(world.database, EVERY_WORKSPACE, call_id)
+    assert {(one.what, one.detail) for one in reads} == {("audio", "voice")}
+
+
+async def test_a_voice_is_heard_by_no_one_else(site: httpx.AsyncClient, world: World, tmp_path: Path) -> None:
+    call_id, without = await voice(world), await finished(world)
+    await recorded(world, call_id, tmp_path)
+    other = await new_world(world.database)
+    for who, team in ((other, None), (world, world.team_id), (world, world.other_team_id)):
+        await signed_in(site, who, team)
+        assert (await site.get(f"/workspace/voices/{call_id}/sound")).status_code == 404
+    await signed_in(site, world)
+    assert (await site.get(f"/workspace/voices/{without}/sound")).status_code == 404
+    assert await audit.list_reads(world.database, EVERY_WORKSPACE, call_id) == []
