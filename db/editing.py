@@ -194,7 +194,7 @@ async def _locked(database: Database, writer: Reader, call_id: UUID) -> AsyncIte
 async def _changed(connection: AsyncConnection, call_pk: int) -> None:
     """Tell streams and lists of changes, and write what the edits come to."""
     now = sa.func.greatest(sa.func.clock_timestamp(), calls.c.updated_at + sa.text("interval '1 us'"))
-    await connection.execute(sa.update(calls).where(calls.c.id == call_pk).values(updated_at=now))
+    await connection.execute(sa.update(calls).where(calls.c.id == call_pk).values(updated_at=now, edited_at=now))
     await edit_rows.follow(connection, call_pk)
 
 

@@ -54,6 +54,12 @@ EVENT_TYPES: tuple[EventType, ...] = (
         f"new.state = 'completed' AND ({_JOB_CHANGED} OR old.analyzed_at IS DISTINCT FROM new.analyzed_at)",
         PARTS,
     ),
+    EventType(
+        "call.edited",
+        "People corrected the call or ticked off a task, or took that back. The record and its edits, which the API "
+        "has, say what.",
+        "new.edited_at IS DISTINCT FROM old.edited_at AND new.edited_at IS NOT NULL",
+    ),
     EventType("call.failed", "Processing failed; `failure` says why.", f"new.state = 'failed' AND ({_JOB_CHANGED})"),
 )
 

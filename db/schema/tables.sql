@@ -145,6 +145,7 @@ CREATE TABLE calls (
     failed_at timestamptz,
     delayed_job uuid,  -- the last job of which a long wait for the next try was told (call.delayed)
     channels_swapped boolean NOT NULL DEFAULT false,  -- as key and team said when its recording was submitted
+    edited_at timestamptz,  -- when people last corrected it, ticked off a task, or took either back (call.edited)
     CONSTRAINT calls_workspace_id_call_id_key UNIQUE (workspace_id, call_id),
     CONSTRAINT calls_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );

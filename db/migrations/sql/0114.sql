@@ -1,3 +1,5 @@
+ALTER TABLE calls ADD COLUMN edited_at timestamptz;  -- when people last corrected it, or took that back (call.edited)
+
 -- Filters and search of the console's list of calls under a name, shared by all who see the same calls.
 CREATE TABLE saved_views (
     id uuid PRIMARY KEY DEFAULT gen_random_uuid(),

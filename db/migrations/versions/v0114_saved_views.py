@@ -1,4 +1,4 @@
-"""Views of the list of calls, saved by name."""
+"""Views of the list of calls, saved by name; when people last corrected a call."""
 
 from db.migrations import apply_sql
 
