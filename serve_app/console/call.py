@@ -8,6 +8,7 @@ from uuid import UUID
 from starlette.responses import Response
 
 from db import audit, directory, people_list, views
+from db.stage_times import StageDone, stages_done
 from db.views import CallRecord
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.edits import EditKind
@@ -47,7 +48,7 @@ async def call(visit: Visit) -> Response:
         doubts=list(_doubts(conversation)) if conversation else [],
         tone=charts.tone_over_time(conversation) if conversation else None,
         share=charts.talk_share(finding(record.findings, "statistics"), conversation) if conversation else [],
-        work=list(_work(record)),
+        work=list(_work(record, await stages_done(visit.database, visit.reader, record.call.call_id))),
         reasons=REASONS,
         advice=_advice(record),
         live=record.call.state in ("received", "transcribing"),
@@ -138,11 +139,14 @@ def _doubts(conversation: Conversation) -> Iterator[Doubt]:
         yield one
 
 
-def _work(record: CallRecord) -> Iterator[Mapping[str, Any]]:
-    """What was done for the call: each job with its seconds."""
+def _work(record: CallRecord, done: Sequence[StageDone]) -> Iterator[Mapping[str, Any]]:
+    """What was done for the call: each job with its seconds, and after how many of them each stage was done."""
     for job in record.jobs:
         ran = job.finished_at and job.started_at and (job.finished_at - job.started_at).total_seconds()
-        yield {"job": job, "seconds": ran}
+        began = job.started_at
+        own = [one for one in done if one.job_id == job.job_id and began is not None and one.recorded_at >= began]
+        stages = [(one.stage, (one.recorded_at - began).total_seconds()) for one in own if began is not None]
+        yield {"job": job, "seconds": ran, "stages": stages}
 
 
 def _advice(record: CallRecord) -> str | None:

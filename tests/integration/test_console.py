@@ -9,6 +9,8 @@ import httpx
 from jinja2 import Environment
 from starlette.routing import Route
 
+from db.database import Reader
+from db.stage_times import stages_done
 from pipeline.domain.insight import Evidence, Finding, Task
 from serve_app.console import sentences, wording
 from serve_app.console.guard import COOKIE
@@ -206,3 +208,21 @@ async def test_a_call_of_three_hours_comes_in_parts(site: httpx.AsyncClient, wor
         numbers += re.findall(r">(\d+)</span></p>", answer.text)
     assert [int(one) for one in numbers] == list(range(len(talk)))
     assert (await site.get(f"/calls/{call_id}/turns/{len(parts) + 1}")).status_code == 400
+
+
+async def test_the_page_of_a_call_says_when_each_stage_was_done(site: httpx.AsyncClient, world: World) -> None:
+    call_id = await finished(world)
+    await world.execute(
+        "INSERT INTO stage_results (call_pk, job_id, content_key, stage, result, recorded_at)"
+        " SELECT call_pk, id, 'k', done.stage, '{}', started_at + done.at * interval '1 second' FROM jobs,"
+        " (VALUES ('audio', 2), ('asr', 50), ('prosody', -30)) AS done (stage, at)"
+    )
+    await signed_in(site, world)
+    page = (await site.get(f"/calls/{call_id}")).text
+    assert re.findall(r"<li>([^<]*: done after [^<]*)</li>", page) == [
+        "Audio analysis: done after 2 seconds",
+        "Recognition: done after 50 seconds",
+    ]
+    await signed_in(site, world, world.other_team_id)
+    reader = Reader(world.workspace_id, world.other_team_id)
+    assert await stages_done(world.database, reader, call_id) == []

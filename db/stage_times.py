@@ -1,0 +1,31 @@
+"""When each stage of a call's work was done: for people who wonder what took so long."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from db.database import Database, Reader
+from db.rows import read
+from db.tables import calls, stage_results
+
+
+@dataclass(frozen=True, slots=True)
+class StageDone:
+    """A stage that a job has finished. A later job that finds its result there leaves it as it was."""
+
+    job_id: UUID
+    stage: str
+    recorded_at: datetime
+
+
+async def stages_done(database: Database, reader: Reader, call_id: UUID) -> list[StageDone]:
+    """The stages of a call in the order in which they were done; empty for a call that the reader may not see."""
+    columns: tuple[Any, ...] = tuple(stage_results.c[name] for name in StageDone.__dataclass_fields__)
+    query = sa.select(*columns).join(calls, calls.c.id == stage_results.c.call_pk)
+    mine = (calls.c.workspace_id == reader.workspace_id, calls.c.call_id == call_id)
+    query = query.where(*mine).order_by(stage_results.c.recorded_at, stage_results.c.stage)
+    async with database.transaction(reader) as connection:
+        return [read(StageDone, row) for row in await connection.execute(query)]
