@@ -1,4 +1,4 @@
-"""What administrators do with the console, in a browser: keys, deliveries, voices."""
+"""What administrators do with the console, in a browser: keys, deliveries, voices, people, saved views."""
 
 import re
 from collections.abc import AsyncIterator
@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from db import keys
+from db import directory, keys, saved_views, webhooks
+from db.database import Reader
 from tests.browser.desk import grave, served
 from tests.integration.test_console_admin import failed, voice, webhook
 from tests.postgres import World, database, new_world, postgres_server, postgres_url  # noqa: F401 (fixtures)
@@ -33,7 +34,7 @@ async def office(chromium: Browser, database: object, postgres_url: str, tmp_pat
     world = await new_world(database)  # type: ignore[arg-type]
     await failed(world, await webhook(world))
     await voice(world)
-    _, secret = await keys.create(world.database, world.workspace_id, None, ["read", "admin"], "Ana")
+    _, secret = await keys.create(world.database, world.workspace_id, None, ["read", "edit", "admin"], "Ana")
     faults: list[str] = []
     context = await chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
     page = await context.new_page()
@@ -108,3 +109,67 @@ async def test_axe_finds_nothing_grave_and_nothing_sticks_out(office: Office, sc
     await expect(page.locator(".secret")).to_be_visible()
     assert await page.evaluate("document.documentElement.scrollWidth") <= width
     assert await grave(page, office.faults) == []
+
+
+async def test_a_member_is_added_and_changed_by_keys_alone(office: Office) -> None:
+    page = office.page
+    await page.goto(f"{office.url}/people")
+    await page.get_by_text("Add a member").first.focus()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("Dana Wolf")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("Dana, Ms Wolf")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("row", name="Dana Wolf")).to_contain_text("Dana, Ms Wolf")
+    await page.get_by_role("link", name="Change Dana Wolf").focus()
+    await page.keyboard.press("Enter")
+    await page.get_by_label("Name", exact=True).fill("Dana Berg")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("row", name="Dana Berg")).to_be_visible()
+    (member,) = await directory.list_members(office.world.database, office.world.workspace_id)
+    assert (member.name, member.aliases) == ("Dana Berg", ("Dana", "Ms Wolf"))
+
+
+async def test_a_view_is_saved_picked_and_deleted(office: Office) -> None:
+    page = office.page
+    await page.goto(f"{office.url}/calls?state=completed&direction=in")
+    await page.get_by_text("Save this view").click()
+    await page.get_by_placeholder("Name of the view").fill("Done, incoming")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".views summary strong")).to_have_text("Done, incoming")
+    await page.goto(f"{office.url}/calls")
+    await page.locator(".views summary").click()
+    await page.get_by_role("link", name="Done, incoming").click()
+    await page.wait_for_url("**/calls?state=completed&direction=in")
+    await page.get_by_text("Rename or delete").click()
+    await page.get_by_role("button", name="Delete view").click()
+    await expect(page.locator(".views")).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+async def test_axe_finds_nothing_grave_on_the_forms_of_administrators(office: Office, scheme: str, width: int) -> None:
+    page, world = office.page, office.world
+    home = world.workspace_id
+    member = await directory.add_member(world.database, home, "Dana Wolf", aliases=["Ms Wolf"], team_id=world.team_id)
+    (endpoint,) = await webhooks.list_endpoints(world.database, home)
+    await saved_views.save(world.database, Reader(home), "Completed ones", "state=completed")
+    await page.set_viewport_size({"width": width, "height": 844})
+    await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    for path in (
+        "/people",
+        f"/people/members/{member.user_id}",
+        f"/people/teams/{world.team_id}",
+        f"/workspace/webhooks/{endpoint.endpoint_id}",
+        "/workspace",
+        "/sessions",
+        "/trends",
+        "/calls?state=completed",
+        "/calls?direction=in",
+    ):
+        await page.goto(f"{office.url}{path}")
+        for summary in await page.locator("main summary").all():
+            await summary.click()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
+        assert await grave(page, office.faults) == [], path
