@@ -87,7 +87,7 @@ format: setup  ## format, and fix what can be fixed
 
 lock: setup  ## renew requirements.lock from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes \
-		--extra dev pyproject.toml --output-file requirements.lock
+		--extra dev --extra evaluation pyproject.toml --output-file requirements.lock
 
 clean:  ## remove the virtual environment and the demo's data
 	rm -rf $(VENV) .data

@@ -43,6 +43,9 @@ CREATE TRIGGER corrections_of_own_contacts BEFORE INSERT OR UPDATE OF contact_id
 CREATE TRIGGER call_search_of_own_calls BEFORE INSERT ON call_search
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
+CREATE TRIGGER gold_calls_of_own_calls BEFORE INSERT ON gold_calls
+    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
 -- Of every version's nodes: `calls.complete` sets analyzed_at when transcript and findings are written.
 CREATE TRIGGER calls_indexed AFTER UPDATE OF analyzed_at, start_time, team_id ON calls FOR EACH ROW
     WHEN (
@@ -99,9 +102,9 @@ SELECT isolate('workspaces', 'id = (SELECT switchboard_workspace())', 'id');
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id') FROM unnest(ARRAY[
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
-    'console_links', 'console_sessions', 'admin_changes', 'saved_views']) AS name;
+    'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'tasks']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'tasks', 'gold_calls']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
     'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'call_contacts',
     'voiceprint_events', 'task_marks', 'edits', 'waveforms']) AS name;
@@ -132,10 +135,10 @@ SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM ca
 -- PostgreSQL would make a table of all calls first.
 SELECT isolate_team('tasks', 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk OFFSET 0)');
 SELECT isolate_team(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'webhook_deliveries']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'gold_calls', 'webhook_deliveries']) AS name;
 SELECT isolate_team('webhook_attempts', 'EXISTS (SELECT FROM webhook_deliveries d WHERE d.id = delivery_id)');
 SELECT isolate_team('reads', 'EXISTS (SELECT FROM calls c WHERE c.call_id = reads.call_id AND c.workspace_id = reads.workspace_id)');
-SELECT isolate_team(name::regclass, 'false') FROM unnest(ARRAY['voice_centroids', 'host_credentials']) AS name;
+SELECT isolate_team(name::regclass, 'false') FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets']) AS name;
 
 -- Kept as it was written: no transaction changes or removes a line. It goes with its workspace, by the foreign key.
 CREATE POLICY never_changed ON admin_changes AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);
@@ -144,3 +147,7 @@ CREATE POLICY never_removed ON admin_changes AS RESTRICTIVE FOR DELETE USING (fa
 -- `search_calls` alone reads call_search past the policies, as the tables' owner: PostgreSQL uses no text search index under a
 -- policy, for a match could tell something about rows that the policy hides. It narrows to the scope itself, and says ids.
 CREATE POLICY search ON call_search FOR SELECT TO CURRENT_USER USING (true);
+
+-- What was measured against is what it was: versions of gold sets are made and removed, never changed.
+CREATE POLICY never_changed ON gold_sets AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);
+CREATE POLICY never_changed ON gold_calls AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);

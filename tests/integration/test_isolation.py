@@ -25,7 +25,12 @@ from tests.postgres import World, new_world
 NOT_OF_WORKSPACES = {"alembic_version"}
 OF_THE_SERVICE = {"turns", "paces", "engines"}  # isolated from every workspace
 TABLES = sorted(set(metadata.tables) - OF_THE_SERVICE)
-WITHOUT_UPDATES = {"submissions", "admin_changes"}  # append-only: nobody updates or deletes there
+WITHOUT_UPDATES = {
+    "submissions",
+    "admin_changes",
+    "gold_sets",
+    "gold_calls",
+}  # append-only: nobody updates or deletes there
 
 
 @pytest_asyncio.fixture
@@ -89,6 +94,10 @@ _FULL = (
     "INSERT INTO console_sessions (workspace_id, name, secret_sha256, expires_at)"
     " VALUES (:workspace, 'n', sha256(gen_random_uuid()::text::bytea), now())",
     "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
+    "INSERT INTO gold_sets (workspace_id, name, version, digest, calls, source, made_by)"
+    " VALUES (:workspace, gen_random_uuid()::text, 1, 'd', 1, 'corrections', 'me')",
+    "INSERT INTO gold_calls (set_id, workspace_id, call_pk, truth)"
+    f" SELECT g.id, :workspace, call_pk, '{{}}' FROM ({_JOB}) AS j, gold_sets g WHERE g.workspace_id = :workspace",
     "INSERT INTO waveforms (call_pk, job_id, channels, seconds, peaks)"
     f" SELECT call_pk, job_id, 1, 1, '\\x00' FROM ({_JOB}) AS j",
     "INSERT INTO webhook_attempts (delivery_id, number, workspace_id, at, seconds, outcome)"
@@ -212,6 +221,9 @@ _INSERTS = (
     "INSERT INTO voice_centroids VALUES (:workspace, gen_random_uuid(), 'm', 'profile', 0, '[1]', 1, 1)",
     "INSERT INTO host_credentials (workspace_id, host, kind, secret) VALUES (:workspace, 'mine', 'bearer', 's')",
     "INSERT INTO webhook_endpoints (workspace_id, url, events, secret) VALUES (:workspace, 'u', '{}', 's')",
+    "INSERT INTO gold_sets (workspace_id, name, version, digest, calls, source, made_by)"
+    " VALUES (:workspace, 'n', 1, 'd', 1, 's', 'me')",
+    "INSERT INTO gold_calls SELECT id, :mine, :pk, '{}' FROM gold_sets",
     "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:workspace, :pk, 't', now(), '{}')",
     "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:mine, :pk, 't', now(), '{}')",
 )

@@ -1,0 +1,16 @@
+"""What people know of calls, in versions that never change."""
+
+from db.migrations import apply_sql
+
+revision = "0119"
+down_revision = "0114"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    apply_sql("0119.sql")
+
+
+def downgrade() -> None:
+    raise NotImplementedError("a migration of Switchboard is not taken back: restore a backup")

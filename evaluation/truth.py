@@ -1,0 +1,107 @@
+"""What people know of calls: who said what, and when."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from json import dumps
+
+from pipeline.domain.edits import channel_of
+from pipeline.domain.speech import Transcript, Word
+
+
+@dataclass(frozen=True, slots=True)
+class TrueWord:
+    """A word as said. `start`, `end`: seconds from the start of the recording, or None: nobody said when."""
+
+    text: str
+    start: float | None = None
+    end: float | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is known when it was said."""
+        return self.start is not None and self.end is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TrueTurn:
+    """What one speaker said at a stretch, in `start`..`end` seconds.
+
+    `speaker`: rep, customer, or any other label that is one person's in the call; None: nobody said who.
+    `channel`: 0 for our side, 1 for the other party, where channels were recorded apart; None: one channel.
+    `words` is None where it is known who spoke, and not what.
+    """
+
+    speaker: str | None
+    start: float
+    end: float
+    words: tuple[TrueWord, ...] | None
+    channel: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The words, with spaces between them."""
+        return " ".join(word.text for word in self.words or ())
+
+
+@dataclass(frozen=True, slots=True)
+class TrueCall:
+    """A call's turns, in the order in which they begin. `name`: its callId, or what a file calls it."""
+
+    name: str
+    turns: tuple[TrueTurn, ...]
+    language: str | None = None  # ISO 639-1
+
+    @property
+    def has_words(self) -> bool:
+        """Whether it is known of each turn what was said."""
+        return all(turn.words is not None for turn in self.turns)
+
+    @property
+    def words_timed(self) -> bool:
+        """Whether it is known of each word when it was said."""
+        return self.has_words and all(word.timed for turn in self.turns for word in turn.words or ())
+
+    @property
+    def speakers_known(self) -> bool:
+        """Whether it is known of each turn who spoke."""
+        return all(turn.speaker is not None for turn in self.turns)
+
+
+def of_transcript(name: str, transcript: Transcript) -> TrueCall:
+    """A transcript, such as one that people corrected, as truth. What announcements say is nobody's of the call."""
+    apart = transcript.layout.kind.separated
+    turns = [
+        TrueTurn(
+            turn.speaker,
+            turn.start,
+            turn.end,
+            _words(turn.words),
+            channel_of(transcript, turn.speaker) if apart else None,
+        )
+        for turn in transcript.turns
+        if turn.words and not turn.machine
+    ]
+    return TrueCall(name, in_order(turns), transcript.language)
+
+
+def in_order(turns: Iterable[TrueTurn]) -> tuple[TrueTurn, ...]:
+    """Turns by their start; of those that begin together, the one that ends first."""
+    return tuple(sorted(turns, key=lambda turn: (turn.start, turn.end, turn.speaker or "", turn.text)))
+
+
+def digest(calls: Sequence[TrueCall]) -> str:
+    """SHA-256 of calls in canonical JSON, in the order of their names: the same for the same truth."""
+    one = [asdict(replace(call, turns=in_order(call.turns))) for call in sorted(calls, key=lambda call: call.name)]
+    return hashlib.sha256(dumps(one, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()
+
+
+def _words(words: Sequence[Word]) -> tuple[TrueWord, ...]:
+    """A word that is written without a space before it (Chinese, Thai) belongs to the one before."""
+    made: list[TrueWord] = []
+    for word in words:
+        if word.joined and made:
+            made[-1] = TrueWord(made[-1].text + word.text, made[-1].start, word.end)
+        else:
+            made.append(TrueWord(word.text, word.start, word.end))
+    return tuple(made)

@@ -1,0 +1,399 @@
+"""`switchboard gold`: what people know of calls, as sets that recognition is measured against."""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import typer
+
+from serve_app.cli import names, since
+from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
+from serve_app.cli.errors import FAILED, USAGE, CommandError
+
+if TYPE_CHECKING:
+    from db.call_list import CallFilter
+    from db.database import Database
+    from db.directory import Workspace
+    from db.gold import GoldSet
+    from evaluation.truth import TrueCall
+
+SHOWN = 10  # names of a list that is too long to show
+PAGE = 100  # calls read in one transaction
+READ_SECONDS = 60.0  # that a statement may take
+
+app = command_group("""Gold sets: calls as people know them, in versions that never change.
+
+    What people correct in calls becomes a set; annotations made elsewhere are imported. A measurement names the set,
+    its version and its digest.
+
+    Examples:
+
+      switchboard gold create returns --since 30d
+
+      switchboard gold export returns --format stm --out returns.stm
+
+      switchboard gold import bench annotated/
+""")
+
+SetName = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The set; the latest version, or that one.")]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
+
+
+@app.command()
+def create(
+    name: NewName,
+    workspace: names.Workspace = None,
+    team: names.Team = None,
+    since_: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Calls that started since: 30d, 2026-11-01.", show_default=False),
+    ] = None,
+    call: Annotated[
+        list[UUID] | None,
+        typer.Option("--call", metavar="CALLID", help="This call, corrected or not; repeatable.", show_default=False),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Freeze calls as people corrected them: the next version of the set.
+
+    Without --call it takes all calls that people corrected. Where nothing changed since the latest version, there is
+    no new one.
+
+    Examples:
+
+      switchboard gold create returns --team sales
+
+      switchboard gold create checked --call 1d6c1f6e-6f2b-4f3a-9d59-0f6b5a1d9a11
+    """
+    _check_name(name)
+    moment_ = since.told(since_)
+
+    async def work(database: "Database", home: "Workspace") -> "tuple[GoldSet, bool]":
+        from db.call_list import CallFilter
+
+        team_id = (await names.team(database, home.workspace_id, team)).team_id if team else None
+        start = await since.moment_of(database, moment_)
+        found = await _read(
+            database, home, CallFilter(corrected=True, team_id=team_id, started_from=start), call or None
+        )
+        if not found:
+            raise CommandError(
+                "No call of these was corrected.", "Correct some in the console, or name calls with --call.", FAILED
+            )
+        return await _added(database, home, name, "corrections", found)
+
+    _say(*names.run(workspace, work, writes=True), json_)
+
+
+@app.command("import")
+def import_(
+    name: NewName,
+    path: Annotated[
+        Path, typer.Argument(exists=True, readable=True, help="A file, or a folder of files of one format.")
+    ],
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Import annotations: STM, CTM, RTTM, TextGrid or our JSON Lines, by the files' endings.
+
+    Each call is called by its callId; recordings that never came in are submitted first. What a format does not
+    hold is said, and a measurement that needs it refuses.
+
+    Example:
+
+      switchboard gold import bench annotated.stm
+    """
+    from evaluation import formats
+
+    _check_name(name)
+    with _libraries():
+        try:
+            calls = formats.read(path)
+        except formats.Unreadable as error:
+            raise CommandError(f"{error}.", "Nothing was imported.", USAGE) from error
+    kind = formats.format_of(
+        path if path.is_file() else next(f for f in sorted(path.iterdir()) if formats.format_of(f))
+    )
+    wrong = [one.name for one in calls if _call_id(one.name) is None]
+    if wrong:
+        raise CommandError(
+            f"Calls are called by their callId (a UUID), and these are not: {_some(wrong)}.",
+            "`switchboard calls list` shows callIds. Nothing was imported.",
+            USAGE,
+        )
+
+    async def work(database: "Database", home: "Workspace") -> "tuple[GoldSet, bool]":
+        from db.gold import UnknownCalls
+
+        try:
+            return await _added(database, home, name, str(kind), calls)
+        except UnknownCalls as error:
+            raise CommandError(
+                f"{len(error.names)} of {len(calls)} calls are not in workspace {home.name!r}: {_some(error.names)}.",
+                "Submit their recordings first, with these callIds. Nothing was imported.",
+                FAILED,
+            ) from error
+
+    made, new = names.run(workspace, work, writes=True)
+    _say(made, new, json_)
+    if not json_:
+        err().print(_known(calls), markup=False)
+
+
+@app.command("list")
+def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
+    """List gold sets with their versions, the latest first.
+
+    Example:
+
+      switchboard gold list
+    """
+    from db import gold
+
+    print_list(
+        names.run(workspace, lambda database, home: gold.list_sets(database, home.workspace_id)),
+        json_,
+        ("!name", "#version", "#calls", "source", "!made", "by", "!digest"),
+        lambda one: (
+            one.name,
+            str(one.version),
+            str(one.calls) if one.left == one.calls else f"{one.left} of {one.calls}",
+            one.source,
+            moment(one.made_at),
+            one.made_by,
+            one.digest[:12],
+        ),
+        "No gold sets yet: correct calls in the console, then `switchboard gold create NAME`.",
+    )
+
+
+@app.command()
+def show(name: SetName, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Show a version: how much it holds, what is known of it, and whether its digest still fits.
+
+    Example:
+
+      switchboard gold show returns@2
+    """
+    from evaluation import truth
+
+    one, calls = names.run(workspace, lambda database, home: _loaded(database, home, name))
+    fits = truth.digest(calls) == one.digest
+    turns = [turn for call in calls for turn in call.turns]
+    facts: dict[str, Any] = {
+        "turns": len(turns),
+        "words": sum(len(turn.words or ()) for turn in turns),
+        "spoken_seconds": round(sum(turn.end - turn.start for turn in turns), 1),
+        "languages": sorted({call.language for call in calls if call.language}),
+        "words_timed": all(call.words_timed for call in calls),
+        "speakers_known": all(call.speakers_known for call in calls),
+        "digest_fits": fits,
+    }
+    if json_:
+        from serve_app.written import fields
+
+        print_json({**fields(one), **facts})
+        return
+    out().print(f"{one.name}@{one.version}  from {one.source}, {moment(one.made_at)}, by {one.made_by}", markup=False)
+    out().print(f"{len(calls)} calls, {facts['turns']} turns, {facts['words']} words", markup=False)
+    out().print(_known(calls), markup=False)
+    out().print(f"digest {one.digest}", markup=False)
+    if not fits:
+        gone = one.calls - one.left
+        why = f"{gone} of its {one.calls} calls were removed since" if gone else "what is stored is not what was frozen"
+        err().print(f"The digest does not fit: {why}.", style="yellow", markup=False)
+
+
+@app.command()
+def export(
+    name: SetName,
+    to: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="The file; for TextGrid a folder.")],
+    kind: Annotated[
+        str, typer.Option("--format", "-f", help="jsonl, stm, ctm, rttm or textgrid.", show_default=True)
+    ] = "jsonl",
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Write a version as a file of the field: for scoring tools, or for people who annotate on.
+
+    Examples:
+
+      switchboard gold export returns --format stm --out returns.stm
+
+      switchboard gold export returns@1 --format textgrid --out grids/
+    """
+    from evaluation import formats
+
+    if kind not in formats.FORMATS:
+        raise CommandError(f"There is no format {kind!r}.", f"Formats: {', '.join(formats.FORMATS)}.", USAGE)
+    one, calls = names.run(workspace, lambda database, home: _loaded(database, home, name))
+    with _libraries():
+        try:
+            files = formats.write(calls, kind, to)
+        except (OSError, ValueError) as error:
+            raise CommandError(f"{one.name}@{one.version} was not written: {error}.", "", FAILED) from error
+    if json_:
+        print_json({"name": one.name, "version": one.version, "digest": one.digest, "files": [str(f) for f in files]})
+        return
+    left_out = formats.LEAVES_OUT[kind]
+    out().print(f"{one.name}@{one.version}: {len(calls)} calls in {_files(files, to)}", markup=False, soft_wrap=True)
+    if left_out:
+        err().print(f"{kind} does not hold {left_out}.", markup=False)
+
+
+@app.command()
+def remove(name: SetName, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Remove one version. Calls and other versions stay.
+
+    Example:
+
+      switchboard gold remove returns@1
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "GoldSet":
+        from db import gold
+
+        one = await _found(database, home, name)
+        await gold.remove(database, home.workspace_id, one)
+        return one
+
+    gone = names.run(workspace, work, writes=True)
+    if json_:
+        print_json({"removed": gone})
+    else:
+        out().print(f"Removed {gone.name}@{gone.version}.", markup=False)
+
+
+async def _read(
+    database: "Database", home: "Workspace", wanted: "CallFilter", chosen: list[UUID] | None
+) -> list["TrueCall"]:
+    """Calls as people corrected them: those that are chosen, or all that are wanted. Raises `CommandError`."""
+    from db import views
+    from db.call_list import list_calls
+    from db.database import Reader
+    from evaluation.truth import of_transcript
+
+    reader = Reader(home.workspace_id, seconds=READ_SECONDS)
+    found: list[TrueCall] = []
+
+    async def add(call_ids: list[UUID]) -> None:
+        async with database.transaction(reader, snapshot=True) as connection:
+            found.extend(
+                of_transcript(str(call_id), said) for call_id, said in await views.transcripts_of(connection, call_ids)
+            )
+
+    with err().status("Reading calls") as status:
+        if chosen is not None:
+            await add(chosen)
+            missing = {str(one) for one in chosen} - {call.name for call in found}
+            if missing:
+                raise CommandError(
+                    f"These calls have no transcript, or are none: {_some(sorted(missing))}.", "", FAILED
+                )
+            return found
+        cursor = None
+        while True:
+            page = await list_calls(database, reader, wanted, cursor, PAGE)
+            await add([line.call.call_id for line in page.items])
+            status.update(f"Reading calls: {len(found)}")
+            cursor = page.next
+            if cursor is None:
+                return found
+
+
+async def _added(
+    database: "Database", home: "Workspace", name: str, source: str, calls: list["TrueCall"]
+) -> "tuple[GoldSet, bool]":
+    from db import gold
+    from evaluation.truth import digest
+
+    truths = {UUID(call.name): asdict(call) for call in calls}
+    try:
+        return await gold.add_version(database, home.workspace_id, name, source, digest(calls), truths)
+    except ValueError as error:
+        raise CommandError(f"{error}.".capitalize(), "", FAILED) from error
+
+
+async def _found(database: "Database", home: "Workspace", named: str) -> "GoldSet":
+    from db import gold
+
+    name, _, version = named.partition("@")
+    if version and not version.isdecimal():
+        raise CommandError(f"{named!r} names no version.", "Write NAME@2 for the second one.", USAGE)
+    try:
+        return await gold.find(database, home.workspace_id, name, int(version) if version else None)
+    except gold.NoSuchSet as error:
+        known = dict.fromkeys(f"{one.name}@{one.version}" for one in await gold.list_sets(database, home.workspace_id))
+        hint = f"There are: {_some(list(known))}." if known else "There are none yet: `switchboard gold create NAME`."
+        raise CommandError(f"There is no gold set {named!r}.", hint, USAGE) from error
+
+
+async def _loaded(database: "Database", home: "Workspace", named: str) -> "tuple[GoldSet, list[TrueCall]]":
+    from pydantic import TypeAdapter
+
+    from db import gold
+    from evaluation.truth import TrueCall
+
+    one = await _found(database, home, named)
+    call = TypeAdapter(TrueCall)
+    pages = gold.truths(database, home.workspace_id, one)
+    return one, [call.validate_python(stored) async for page in pages for _, stored in page]
+
+
+def _say(made: "GoldSet", new: bool, json_: bool) -> None:
+    if json_:
+        print_json(made)
+    elif new:
+        out().print(f"Created {made.name}@{made.version}: {made.calls} calls, digest {made.digest[:12]}", markup=False)
+    else:
+        out().print(f"{made.name}@{made.version} holds the same: there is no new version.", markup=False)
+
+
+def _known(calls: Iterable["TrueCall"]) -> str:
+    """What is known of calls, and what is not, in a sentence."""
+    some = list(calls)
+    facts = {
+        "what was said": all(call.has_words for call in some),
+        "when each word was said": all(call.words_timed for call in some),
+        "who spoke": all(call.speakers_known for call in some),
+    }
+    known = [what for what, holds in facts.items() if holds]
+    unknown = [what for what, holds in facts.items() if not holds]
+    return f"known: {', '.join(known) or 'nothing'}" + (f"; not known of all: {', '.join(unknown)}" if unknown else "")
+
+
+def _files(files: list[Path], to: Path) -> str:
+    return str(files[0]) if len(files) == 1 else f"{len(files)} files in {to}"
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        hint = "Letters, digits, dots, dashes and underscores, at most 64. A version is made, not named."
+        raise CommandError(f"{name!r} is no name of a gold set.", hint, USAGE)
+
+
+def _call_id(name: str) -> UUID | None:
+    try:
+        return UUID(name)
+    except ValueError:
+        return None
+
+
+def _some(many: "list[str] | tuple[str, ...]") -> str:
+    more = len(many) - SHOWN
+    return ", ".join(many[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+@contextmanager
+def _libraries() -> Iterator[None]:
+    """Says how to install what reads and writes the formats, where it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"The format needs the package {error.name}.", "Install `switchboard-calls[evaluation]`.", FAILED
+        ) from error
