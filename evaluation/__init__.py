@@ -1,4 +1,5 @@
-"""How good what was recognized is: what people know of calls, its formats, and the comparison of machines with it.
+"""How good what was recognized is: what people know of calls, and its formats.
 
-Knows the domain's words only: neither a service nor a database. Its libraries are the extra `switchboard-calls[evaluation]`.
+Knows the domain's words only: neither a service nor a database. What reads and writes the formats is the extra
+`switchboard-calls[evaluation]`.
 """

@@ -85,6 +85,7 @@ class Filled:
         self.queued = state.run(self._submit)
         self.job = made("jobs", "list", "--failed")[0]["jobId"]
         state.run(self._deliver)
+        made("gold", "create", "frequent-billing-questions.checked-by-two", "--call", str(self.completed))
 
     async def _submit(self, database: Database) -> UUID:
         sender = await keys.find(database, self.secret)
@@ -149,6 +150,8 @@ class Filled:
             "teams list": (),
             "members list": (),
             "contacts list": (),
+            "gold list": (),
+            "gold show": ("frequent-billing-questions.checked-by-two",),
             "webhooks list": (),
             "webhooks show": (self.endpoint,),
             "webhooks deliveries": (),

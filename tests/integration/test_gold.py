@@ -1,0 +1,152 @@
+"""Gold sets: what people corrected is frozen, exported, imported, and goes with its calls."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner, Result
+
+from db import editing, gold
+from db.admin_log import list_changes
+from db.database import Reader
+from db.edits import Editor
+from pipeline.domain.edits import EditKind
+from serve_app.cli import app
+from tests.finished import finished
+from tests.postgres import World, new_world
+
+
+@pytest.fixture(autouse=True)
+def settings(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", postgres_url)
+
+
+async def switchboard(world: World, *arguments: str) -> Result:
+    """The command, in a thread of its own as it has a loop of its own, for the world's workspace."""
+    named = ("--workspace", str(world.workspace_id))
+    return await asyncio.to_thread(CliRunner().invoke, app, ["gold", *arguments, *named], env={"COLUMNS": "200"})
+
+
+async def ok(world: World, *arguments: str) -> Any:
+    result = await switchboard(world, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+async def refused(world: World, *arguments: str) -> str:
+    result = await switchboard(world, *arguments)
+    assert result.exit_code in (1, 2), result.output
+    assert "Traceback" not in result.output
+    return " ".join(result.output.split())
+
+
+async def correct(world: World, call_id: UUID, new: str = "Acne") -> UUID:
+    wanted = editing.Wanted(EditKind.TEXT, "Acme", new, 0, *await place(world, call_id, "Acme"))
+    made = await editing.make(world.database, Reader(world.workspace_id), Editor(None, None, "Ana"), call_id, wanted)
+    return made.edit.edit_id
+
+
+async def place(world: World, call_id: UUID, text: str) -> tuple[float, float]:
+    content = await world.rows(
+        "SELECT t.content FROM transcripts t JOIN calls c ON c.id = t.call_pk WHERE c.call_id = :id", id=call_id
+    )
+    words = content[0]["content"]["turns"][0]["words"]
+    word = next(one for one in words if one["text"] == text)
+    return word["start"], word["end"]
+
+
+async def test_what_people_corrected_is_frozen(world: World, tmp_path: Path) -> None:
+    call_id, other = await finished(world), await finished(world, minutes=5)
+    assert "No call of these was corrected" in await refused(world, "create", "desk")
+    edit_id = await correct(world, call_id)
+    first = await ok(world, "create", "desk")
+    assert (first["name"], first["version"], first["calls"], first["source"]) == ("desk", 1, 1, "corrections")
+    assert (await ok(world, "create", "desk"))["version"] == 1, "nothing changed"
+    await editing.undo(world.database, Reader(world.workspace_id), Editor(None, None, "Ana"), call_id, edit_id)
+    second = await ok(world, "create", "desk", "--call", str(call_id), "--call", str(other))
+    assert (second["version"], second["calls"]) == (2, 2)
+    assert second["digest"] != first["digest"]
+    said = {}
+    for version in (1, 2):
+        file = tmp_path / f"{version}.stm"
+        await ok(world, "export", f"desk@{version}", "--format", "stm", "--out", str(file))
+        said[version] = [line for line in file.read_text().splitlines() if line.startswith(str(call_id))]
+    assert "Acne" in said[1][0] and "Acme" in said[2][0]
+    assert [line.split()[1:3] for line in said[1]] == [["1", "rep"], ["2", "customer"], ["1", "rep"]]
+    shown = await ok(world, "show", "desk@1")
+    assert (shown["wordsTimed"], shown["speakersKnown"], shown["digestFits"]) == (True, True, True)
+    assert (shown["turns"], shown["languages"]) == (3, ["en"])
+    changes = await list_changes(world.database, world.workspace_id, world.workspace_id)
+    assert [(one.action, one.name) for one in changes.items if one.kind == "gold set"] == [
+        ("created", "desk v2"),
+        ("created", "desk v1"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "stm", "ctm", "rttm", "textgrid"])
+async def test_an_export_comes_back_as_the_next_version(world: World, tmp_path: Path, kind: str) -> None:
+    call_id = await finished(world)
+    made = await ok(world, "create", "desk", "--call", str(call_id))
+    target = tmp_path / ("grids" if kind == "textgrid" else f"desk.{kind}")
+    await ok(world, "export", "desk", "--format", kind, "--out", str(target))
+    back = await ok(world, "import", "desk", str(target))
+    if kind == "jsonl":
+        assert back == made, "it holds the same"
+    else:
+        assert (back["version"], back["source"], back["calls"]) == (2, kind, 1)
+    shown = await ok(world, "show", "desk")
+    assert shown["digestFits"]
+    assert shown["words"] == (0 if kind == "rttm" else 30)
+    assert shown["wordsTimed"] == (kind in ("jsonl", "ctm", "textgrid"))
+    assert shown["speakersKnown"] == (kind != "ctm")
+
+
+async def test_an_import_of_what_is_not_there_changes_nothing(world: World, tmp_path: Path) -> None:
+    theirs = await finished(await new_world(world.database))
+    file = tmp_path / "a.stm"
+    file.write_text(f"{theirs} 1 rep 0 1 hello\n")
+    assert "1 of 1 calls are not in workspace" in await refused(world, "import", "desk", str(file))
+    file.write_text("monday-morning 1 rep 0 1 hello\n")
+    assert "monday-morning" in await refused(world, "import", "desk", str(file))
+    file.write_text("monday-morning 1 rep\n")
+    assert "a.stm: line 1" in await refused(world, "import", "desk", str(file))
+    assert "no name of a gold set" in await refused(world, "import", "../desk", str(file))
+    assert await ok(world, "list") == []
+
+
+async def test_a_call_that_goes_leaves_its_sets_and_they_say_so(world: World) -> None:
+    calls = [await finished(world, minutes=at) for at in range(2)]
+    await ok(world, "create", "desk", *(part for one in calls for part in ("--call", str(one))))
+    await world.execute(
+        "DELETE FROM gold_calls WHERE call_pk = (SELECT id FROM calls WHERE call_id = :id)", id=calls[0]
+    )
+    (listed,) = await ok(world, "list")
+    assert (listed["calls"], listed["left"]) == (2, 1)
+    result = await switchboard(world, "show", "desk")
+    assert "1 of its 2 calls were removed since" in result.output
+    again = await ok(world, "create", "desk", *(part for one in calls for part in ("--call", str(one))))
+    assert again["version"] == 2, "the same truth, whole again"
+    assert (await ok(world, "remove", "desk@1"))["removed"]["version"] == 1
+    assert "There are: desk@2" in await refused(world, "show", "desk@1")
+
+
+async def test_a_version_is_never_changed(world: World) -> None:
+    call_id = await finished(world)
+    await ok(world, "create", "desk", "--call", str(call_id))
+    for statement in ("UPDATE gold_sets SET digest = 'x'", "UPDATE gold_calls SET truth = '{}'"):
+        with pytest.raises(sa.exc.DBAPIError, match="row-level security"):
+            async with world.database.transaction(world.workspace_id) as connection:
+                await connection.execute(sa.text(statement))
+
+
+async def test_sets_are_of_their_workspace_and_of_no_team(world: World) -> None:
+    other = await new_world(world.database)
+    await ok(world, "create", "desk", "--call", str(await finished(world)))
+    assert await gold.list_sets(other.database, other.workspace_id) == []
+    assert "There is no gold set" in await refused(other, "show", "desk")
+    async with world.database.transaction(Reader(world.workspace_id, world.team_id)) as connection:
+        assert (await connection.execute(sa.text("SELECT count(*) FROM gold_sets"))).scalar_one() == 0
