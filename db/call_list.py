@@ -114,6 +114,14 @@ async def call_page(
     return CallPage(tuple(found), following)
 
 
+async def conditions(connection: AsyncConnection, reader: Reader, wanted: CallFilter) -> list[sa.ColumnElement[bool]]:
+    """What holds for the calls of a filter, apart from words and names."""
+    found = [*_plain(reader, wanted), *_costly(wanted)]
+    if wanted.number is not None:
+        found.append(_has_number(await _plain_number(connection, reader, wanted.number)))
+    return found
+
+
 async def _walked(
     connection: AsyncConnection,
     wanted: CallFilter,

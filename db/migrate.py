@@ -16,6 +16,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
+from packaging.version import Version
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 from sqlalchemy.exc import OperationalError
 
@@ -24,6 +25,7 @@ from db.database import CONNECT_SECONDS, WORKSPACE_SETTING, sqlalchemy_url
 from db.migrations import SCHEMA
 
 OLDEST_POSTGRES = 14
+OLDEST_VECTOR = Version("0.8")  # half-precision vectors, and index scans that go on behind a filter
 ADVISORY_LOCK = 0x5317C4B0A4D  # any number that nobody else in the database uses
 
 
@@ -196,27 +198,44 @@ def _connection(url: str) -> Iterator[sa.Connection]:
 
 
 def _check(connection: sa.Connection) -> None:
-    version, vector_available = connection.execute(
+    version, there, installed = connection.execute(
         sa.text(
             "SELECT current_setting('server_version_num')::int,"
-            " EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector')"
+            " (SELECT default_version FROM pg_available_extensions WHERE name = 'vector'),"
+            " (SELECT extversion FROM pg_extension WHERE extname = 'vector')"
         )
     ).one()
     connection.commit()
-    require(version, vector_available)
+    require(version, there, installed)
 
 
-def require(version: int, vector_available: bool) -> None:
-    """Raise `DatabaseUnfit` for a server we cannot use. `version` as in `server_version_num`: 180004 is 18.4."""
+def require(version: int, vector: str | None, installed: str | None = None) -> None:
+    """Raise `DatabaseUnfit` for a server we cannot use. `version` as in `server_version_num`: 180004 is 18.4.
+
+    `vector`: the version of pgvector that the server has, `installed`: that the database has, if it has one already.
+    """
     major = version // 10_000
     if major < OLDEST_POSTGRES:
         raise DatabaseUnfit(
             f"Switchboard needs PostgreSQL {OLDEST_POSTGRES} or later and this server is version {major}. "
             "Upgrade it, or leave the database URL unset to use the embedded PostgreSQL 18."
         )
-    if not vector_available:
+    how = (
+        f"(on Debian: apt install postgresql-{major}-pgvector), or leave the database URL unset to use the "
+        "embedded PostgreSQL, which brings it along."
+    )
+    if vector is None:
         raise DatabaseUnfit(
             "Switchboard needs the extension pgvector and this PostgreSQL server does not have it. Install it there "
-            f"(on Debian: apt install postgresql-{major}-pgvector), or leave the database URL unset to use the "
-            "embedded PostgreSQL, which brings it along."
+            f"{how}"
+        )
+    if Version(vector) < OLDEST_VECTOR:
+        raise DatabaseUnfit(
+            f"Switchboard needs pgvector {OLDEST_VECTOR} or later and this PostgreSQL server has {vector}. Upgrade it "
+            f"there {how}"
+        )
+    if installed is not None and Version(installed) < OLDEST_VECTOR:
+        raise DatabaseUnfit(
+            f"Switchboard needs pgvector {OLDEST_VECTOR} or later. This server has {vector}, and the database still "
+            f"{installed}: let the extension's owner run ALTER EXTENSION vector UPDATE in it."
         )

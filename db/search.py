@@ -41,7 +41,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Words that were looked for, as they were said: `words` in `start`..`end`, and `quote` around them."""
+    """Words that were looked for, as they were said: `words` in `start`..`end`, and `quote` around them.
+
+    Found by meaning: a passage that begins with this turn, and how like the question it is.
+    """
 
     turn: int
     speaker: str
@@ -49,6 +52,7 @@ class Hit:
     end: float
     words: str
     quote: str
+    similarity: float | None = None  # cosine, up to 1; None: found by its words
 
 
 _SEARCH = sa.text(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from pgvector.sqlalchemy import Vector
+from pgvector.sqlalchemy import HALFVEC, Vector
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, TSVECTOR, UUID
 from sqlalchemy.types import TypeEngine
 
@@ -20,6 +20,7 @@ TYPES: dict[str, TypeEngine[Any]] = {
     "bytea": BYTEA(),
     "date": sa.Date(),
     "double precision": sa.Double(),
+    "halfvec": HALFVEC(384),
     "integer": sa.Integer(),
     "jsonb": JSONB(),
     "smallint": sa.SmallInteger(),
@@ -41,6 +42,7 @@ for _name, _body in _TABLE.findall((SCHEMA / "tables.sql").read_text(encoding="u
 admin_changes = metadata.tables["admin_changes"]
 api_keys = metadata.tables["api_keys"]
 call_contacts = metadata.tables["call_contacts"]
+call_passages = metadata.tables["call_passages"]
 call_search = metadata.tables["call_search"]
 calls = metadata.tables["calls"]
 console_links = metadata.tables["console_links"]
@@ -57,6 +59,8 @@ host_credentials = metadata.tables["host_credentials"]
 jobs = metadata.tables["jobs"]
 members = metadata.tables["members"]
 paces = metadata.tables["paces"]
+passage_model = metadata.tables["passage_model"]
+passages_due = metadata.tables["passages_due"]
 reads = metadata.tables["reads"]
 recordings = metadata.tables["recordings"]
 saved_views = metadata.tables["saved_views"]

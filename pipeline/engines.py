@@ -21,11 +21,14 @@ class EngineOptions(BaseModel):
 
     STAGE: ClassVar[str]  # for people: "recognition"
     ENGINES: ClassVar[Registry]
+    OFF: ClassVar[str | None] = None  # what stands for no engine, of a stage that can be left out
 
     engine: str
 
     @model_validator(mode="after")
     def _engine_takes_them(self) -> Self:
+        if self.engine == self.OFF:
+            return self
         if self.engine not in self.ENGINES:
             raise ValueError(f"{self.engine!r} is no {self.STAGE} engine; known: {', '.join(self.ENGINES)}")
         if self.model_extra:

@@ -40,6 +40,7 @@ class ConductorReplica:
         """`scaling`: the `ScalingOptions` that the application was deployed with, which may differ from the node's."""
         from db.database import Database
         from serve_app.conductor.loop import ConductorLoop
+        from serve_app.conductor.passages import PassageLoop
         from serve_app.webhooks.dispatcher import WebhookDispatcher
 
         settings = Settings(scaling=ScalingOptions(**scaling))
@@ -58,9 +59,13 @@ class ConductorReplica:
         # Connections of its own: many receivers that answer at once must not keep a lease from being renewed.
         self._events_database = await Database.open(settings.require_database_url(), pool_size=EVENTS_POOL_SIZE)
         self._events = WebhookDispatcher(self._events_database, settings.webhooks, sealer)
+        self._passages = PassageLoop(
+            self._events_database, workers.of("passages").compute, settings.embedding, settings.checkpoints
+        )
         self._drain_seconds = settings.processing.drain_seconds
         await self._loop.start()
         await self._events.start()
+        await self._passages.start()
         self._telling = asyncio.create_task(self._tell_fixed(settings))
 
     async def _tell_fixed(self, settings: Settings) -> None:
@@ -83,6 +88,8 @@ class ConductorReplica:
             raise RuntimeError("The Conductor's loop is dead or stuck.")
         if not self._events.alive:
             raise RuntimeError("The loop that delivers events is dead.")
+        if not self._passages.alive:
+            raise RuntimeError("The loop that makes passages is dead.")
 
     async def pid(self) -> int:
         """The process that runs this replica, for operators and fault tests."""
@@ -90,7 +97,9 @@ class ConductorReplica:
 
     async def __del__(self) -> None:
         if hasattr(self, "_events"):
-            await asyncio.gather(self._loop.stop(), self._events.stop(self._drain_seconds))
+            await asyncio.gather(
+                self._loop.stop(), self._events.stop(self._drain_seconds), self._passages.stop(self._drain_seconds)
+            )
             await self._events_database.close()
             await self._database.close()
 

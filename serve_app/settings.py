@@ -43,6 +43,7 @@ from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.diarization.engine import DiarizationOptions
+from pipeline.embedding import EmbeddingOptions
 from pipeline.engines import EngineOptions
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.speakers.roles import RoleOptions
@@ -155,6 +156,7 @@ class Settings(BaseSettings):
     speech: SpeechOptions = Field(default_factory=SpeechOptions)
     asr: AsrOptions = Field(default_factory=AsrOptions)
     diarization: DiarizationOptions = Field(default_factory=DiarizationOptions)
+    embedding: EmbeddingOptions = Field(default_factory=EmbeddingOptions)
     safety: SafetyOptions = Field(default_factory=SafetyOptions)
     roles: RoleOptions = Field(default_factory=RoleOptions)
     analysis: AnalysisOptions = Field(default_factory=AnalysisOptions)

@@ -6,11 +6,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import uvicorn
 
 from db.database import Database
 from pipeline.audio.decode.decoder import DecodeOptions
+from pipeline.embedding import EmbeddingOptions
 from serve_app.api.app import build_api
 from serve_app.api.options import ApiOptions
 
@@ -18,7 +20,9 @@ UNLIMITED = ApiOptions(per_minute=1e9, burst=10**9)
 
 
 @contextmanager
-def served(url: str, options: ApiOptions = UNLIMITED) -> Iterator[str]:
+def served(
+    url: str, options: ApiOptions = UNLIMITED, embedding: EmbeddingOptions | None = None, store: Path | None = None
+) -> Iterator[str]:
     """Yields its base URL."""
 
     @asynccontextmanager
@@ -26,7 +30,7 @@ def served(url: str, options: ApiOptions = UNLIMITED) -> Iterator[str]:
         async with await Database.open(url, pool_size=options.pool_size) as database:
             yield database
 
-    api = build_api(options, DecodeOptions(), opened)
+    api = build_api(options, DecodeOptions(), opened, embedding=embedding, store=store)
     server = uvicorn.Server(uvicorn.Config(api, lifespan="on", log_level="error", timeout_graceful_shutdown=1))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -46,6 +46,12 @@ CREATE TRIGGER call_search_of_own_calls BEFORE INSERT ON call_search
 CREATE TRIGGER gold_calls_of_own_calls BEFORE INSERT ON gold_calls
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
+CREATE TRIGGER call_passages_of_own_calls BEFORE INSERT ON call_passages
+    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
+CREATE TRIGGER passages_due_of_own_calls BEFORE INSERT ON passages_due
+    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
 -- Of every version's nodes: `calls.complete` sets analyzed_at when transcript and findings are written.
 CREATE TRIGGER calls_indexed AFTER UPDATE OF analyzed_at, start_time, team_id ON calls FOR EACH ROW
     WHEN (
@@ -104,13 +110,17 @@ SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())'
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
     'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'tasks', 'gold_calls']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
     'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'call_contacts',
     'voiceprint_events', 'task_marks', 'edits', 'waveforms']) AS name;
 
 -- These belong to no workspace: only the service and its operators see them.
-SELECT isolate('turns', 'false', 'team_id'), isolate('paces', 'false', 'stage'), isolate('engines', 'false', 'name');
+SELECT isolate('turns', 'false', 'team_id'), isolate('paces', 'false', 'stage'), isolate('engines', 'false', 'name'),
+    isolate('passage_model', 'false', 'id');
+
+-- Whether passages are made at all: asked in the transaction that changes a call's words.
+CREATE POLICY told ON passage_model FOR SELECT USING (true);
 
 -- A transaction that is bound to a team (`switchboard.team`) sees that team's rows: whatever belongs to a call by the
 -- call's team, and of the directory what teams share.
@@ -135,7 +145,7 @@ SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM ca
 -- PostgreSQL would make a table of all calls first.
 SELECT isolate_team('tasks', 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk OFFSET 0)');
 SELECT isolate_team(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'gold_calls', 'webhook_deliveries']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'gold_calls', 'webhook_deliveries', 'passages_due', 'call_passages']) AS name;
 SELECT isolate_team('webhook_attempts', 'EXISTS (SELECT FROM webhook_deliveries d WHERE d.id = delivery_id)');
 SELECT isolate_team('reads', 'EXISTS (SELECT FROM calls c WHERE c.call_id = reads.call_id AND c.workspace_id = reads.workspace_id)');
 SELECT isolate_team(name::regclass, 'false') FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets']) AS name;

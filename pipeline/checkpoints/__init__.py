@@ -2,6 +2,6 @@
 
 from pipeline.checkpoints.loading import loading
 from pipeline.checkpoints.manifest import Checkpoint
-from pipeline.checkpoints.resolve import WHOLE, CheckpointKind, resolve
+from pipeline.checkpoints.resolve import WHOLE, CheckpointKind, present, resolve
 
-__all__ = ["WHOLE", "Checkpoint", "CheckpointKind", "loading", "resolve"]
+__all__ = ["WHOLE", "Checkpoint", "CheckpointKind", "loading", "present", "resolve"]

@@ -80,6 +80,8 @@ def _platform(wheels: Sequence[Wheel]) -> list[str]:
         tag = min(parse_wheel_filename(wheel.file)[3], key=str)
         if tag.platform == "any":
             continue
+        if not tag.interpreter.startswith("cp"):  # py3: of any Python
+            return ["--platform", tag.platform]
         version = tag.interpreter.removeprefix("cp")
         python = f"{version[0]}.{version[1:]}"
         return [

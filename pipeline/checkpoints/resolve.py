@@ -54,6 +54,23 @@ def resolve(name: str, kind: CheckpointKind, device: str, folder: Path | None = 
     return _fetched(name, kind, folder or store.default_folder())
 
 
+def present(name: str, kind: CheckpointKind, folder: Path | None = None) -> Checkpoint:
+    """The checkpoint called `name`, if it is on this machine: for what is downloaded only where people ask for it.
+
+    Raises `CheckpointMissing`, which says how to get it, or `CheckpointDamaged`.
+    """
+    if is_path(name):
+        return _from_path(name, kind)
+    if found := local(name, kind, folder):
+        return found
+    parts = kind.stored.get(model_of(name, kind), {})
+    fetch = f"Run `switchboard checkpoints fetch {' '.join(parts.values())}`. " if parts else ""
+    raise CheckpointMissing(
+        f"No {kind.title} {name!r} in the checkpoint store {folder or store.default_folder()}. "
+        f"{fetch}{_advice(kind, repository=None)}"
+    ).with_facts(model=name, setting=kind.setting)
+
+
 def check_name(name: str, kind: CheckpointKind) -> None:
     """Raise `CheckpointMissing` for a name that can lead to no model, before anything is loaded or downloaded."""
     if is_path(name):

@@ -25,6 +25,7 @@ from serve_app.intake.auth import READ, Authenticator, UnknownKeyLimiter
 from serve_app.intake.errors import TooManyRequests
 from serve_app.intake.limits import Buckets, Gate
 from serve_app.intake.wire import Fault
+from serve_app.questions import Questions
 from serve_app.written import written
 
 Q = TypeVar("Q", bound=Query)
@@ -41,6 +42,7 @@ class Reading(Generic[Q]):
     reader: Reader
     sender: Sender
     options: ApiOptions
+    questions: Questions
 
     @property
     def call_id(self) -> UUID:
@@ -68,8 +70,11 @@ Handler = Callable[[Reading[Any]], Awaitable[Response]]
 class Door:
     """Lets requests in that may read: a bounded number at once, each key at its rate."""
 
-    def __init__(self, database: Database, options: ApiOptions, source: Callable[[Request], str]) -> None:
+    def __init__(
+        self, database: Database, options: ApiOptions, questions: Questions, source: Callable[[Request], str]
+    ) -> None:
         self._database = database
+        self._questions = questions
         self._options = options
         self._source = source
         self._gate = Gate(options.concurrency, options.RETRY_AFTER_SECONDS)
@@ -95,7 +100,7 @@ class Door:
                 raise TooManyReads(refused.headers) from None
             query = read_query(request.query_params, model)
             reader = Reader(sender.workspace_id, sender.team_id, self._options.query_seconds)
-            reading = Reading(request, query, self._database, reader, sender, self._options)
+            reading = Reading(request, query, self._database, reader, sender, self._options, self._questions)
             async with self._answered():
                 answer = await handle(reading)
         if lasts and isinstance(answer, StreamingResponse):

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
+from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -18,6 +19,7 @@ from db.task_list import TaskLine
 from db.views import CallMoment, CallRecord
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
+from pipeline.embedding import EmbeddingOptions
 from serve_app.api import administration, calls, editing, openapi_file, stream
 from serve_app.api.access import Door, Handler, Reading
 from serve_app.api.audio import Audio
@@ -40,6 +42,7 @@ from serve_app.api.queries import (
 from serve_app.api.routing import Route
 from serve_app.api.sound import SoundFolder
 from serve_app.intake import errors
+from serve_app.questions import Questions
 
 OpenDatabase = Callable[[], AbstractAsyncContextManager[Database]]
 
@@ -130,8 +133,11 @@ def build_api(
     *,
     stamp: bool = True,
     source_header: str | None = None,
+    embedding: EmbeddingOptions | None = None,
+    store: Path | None = None,
 ) -> FastAPI:
-    """An application of `EVERY_ROUTE`, and openapi.json. `stamp`, `source_header`: as of `serve_app.intake.submit`."""
+    """An application of `EVERY_ROUTE`, and openapi.json. `stamp`, `source_header`: as of `serve_app.intake.submit`;
+    `embedding`: how questions are embedded, with the checkpoint store; None: they are not."""
     doors: list[Door] = []
     sounds: list[Audio] = []
 
@@ -142,7 +148,10 @@ def build_api(
             folder = SoundFolder(decode, options.sound_bytes, options.DECODERS)
             stack.push_async_callback(folder.close)
             sounds[:] = [Audio(folder)]
-            doors[:] = [Door(database, options, lambda request: source_of(request, source_header))]
+            questions = Questions(embedding or EmbeddingOptions(), store)
+            questions.start()
+            stack.callback(questions.close)
+            doors[:] = [Door(database, options, questions, lambda request: source_of(request, source_header))]
             yield
 
     def endpoint(routes: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:

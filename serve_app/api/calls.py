@@ -7,15 +7,25 @@ from typing import Any, Final
 import sqlalchemy as sa
 from starlette.responses import Response
 
-from db import call_list, people_list, queue_view, task_list, views
+from db import call_list, meaning, people_list, queue_view, task_list, views
 from db.call_list import CallLine
 from db.database import ANSWER_SECONDS
+from db.meaning import OtherModel
 from db.reading import Page
 from db.views import CallRecord
 from serve_app import transcripts
 from serve_app.api.access import Reading, json_answer, tagged
-from serve_app.api.errors import NoSuchCall, NotThereYet
+from serve_app.api.errors import Busy, MeaningOff, NoSuchCall, NotThereYet
 from serve_app.api.queries import CallListQuery, ContactListQuery, MemberListQuery, NoQuery, TaskListQuery, VersionQuery
+from serve_app.questions import NotReady, SwitchedOff
+
+
+def told_of_another(stored: str | None) -> str:
+    """What to do where the passages are not of the model that questions are asked with."""
+    if stored is None:
+        return "No call has passages yet: the Conductor has not found the embedding model, or has not started since."
+    return f"The passages are of {stored}, which is not the model of the settings: run `switchboard search index`."
+
 
 TEXT_TYPES: Final = {"txt": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
 
@@ -34,10 +44,29 @@ async def list_calls(reading: Reading[CallListQuery]) -> Response:
     query = reading.query
     # No transaction that was under way at that moment lasts any longer, and so changes nothing from before it.
     as_of = await now(reading) - timedelta(seconds=ANSWER_SECONDS)
-    page = await call_list.list_calls(reading.database, reading.reader, query.wanted(), query.cursor, query.limit)
+    page = (
+        await call_list.list_calls(reading.database, reading.reader, query.wanted(), query.cursor, query.limit)
+        if query.meaning is None
+        else await _by_meaning(reading, query.meaning)
+    )
     quoted = [line.call.call_id for line in page.items if line.hits]
     await reading.note("search", quoted)
     return json_answer(reading, CallListPage(page.items, page.next, as_of), same=page)
+
+
+async def _by_meaning(reading: Reading[CallListQuery], question: str) -> Page[CallLine]:
+    """The calls most like a question. Raises `MeaningOff`, and `Busy` where it cannot be compared now."""
+    query, retry = reading.query, reading.options.RETRY_AFTER_SECONDS
+    try:
+        model, vector = await reading.questions.vector(question)
+        wanted = query.wanted()
+        return Page(await meaning.closest_calls(reading.database, reading.reader, vector, model, wanted, query.limit))
+    except SwitchedOff:
+        raise MeaningOff from None
+    except OtherModel as error:
+        raise MeaningOff(told_of_another(error.stored)) from None
+    except NotReady as error:
+        raise Busy(retry, str(error)) from None
 
 
 async def now(reading: Reading[Any]) -> datetime:

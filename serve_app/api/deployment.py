@@ -30,7 +30,15 @@ class ApiReplica:
 
         header = SOURCE_HEADER if os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1" else None
         # Serve stamps X-Request-Id on every answer itself.
-        return build_api(settings.api, settings.decode, opened, stamp=False, source_header=header)
+        return build_api(
+            settings.api,
+            settings.decode,
+            opened,
+            stamp=False,
+            source_header=header,
+            embedding=settings.embedding,
+            store=settings.checkpoints,
+        )
 
     async def check_health(self) -> None:
         """Reached through the replica's event loop: a stuck loop fails it. PostgreSQL away is no fault of ours."""

@@ -13,6 +13,7 @@ Refusal
 ├── NoSuchObject         404   team, member, contact or key: unknown, or of others
 ├── NotThisWay           405   with Allow
 ├── BodyTooSlow          408   shared
+├── MeaningOff           409   search by meaning is not switched on, or its index is of another model
 ├── EditIdUsed           409   another edit has this id
 ├── SomethingElse        409   with `current`: what stands there now
 ├── TooManyEdits         409
@@ -116,6 +117,12 @@ class SomethingElse(Refusal):
         self.more = more or {}
 
 
+class MeaningOff(Refusal):
+    """Calls cannot be searched by meaning here: the operator sets SWITCHBOARD_EMBEDDING__ENGINE. Use `text`."""
+
+    status, kind, title = 409, "search-by-meaning-off", "Search by meaning is not switched on"
+
+
 class EditIdUsed(Refusal):
     """Another edit of this call has this editId. Draw a new UUID for each edit."""
 
@@ -201,6 +208,7 @@ REFUSALS: tuple[type[Refusal], ...] = (
     NotThereYet,
     NotThisWay,
     BodyTooSlow,
+    MeaningOff,
     EditIdUsed,
     SomethingElse,
     TooManyEdits,

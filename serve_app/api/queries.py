@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 from starlette.datastructures import QueryParams
 
@@ -88,8 +88,22 @@ class VersionQuery(Query):
 class CallListQuery(CallQuery):
     """A page of calls."""
 
+    meaning: Text | None = Field(
+        None,
+        description="What a call was about, in your own words and in any language: the calls with the passages most "
+        "like it, the most similar first; one page, without a cursor. 409 where search by meaning is switched off.",
+    )
     limit: Limit = 50
     cursor: Cursor | None = Field(None, description="`next` of the page before.")
+
+    @model_validator(mode="after")
+    def _one_order(self) -> Self:
+        """By similarity, or by time."""
+        others = [name for name in ("text", "name", "cursor") if getattr(self, name) is not None]
+        others += ["updatedAfter"] if self.updated_after is not None else []
+        if self.meaning is not None and others:
+            raise ValueError(f"meaning cannot be given together with {', '.join(others)}")
+        return self
 
 
 class ExportQuery(CallQuery):
@@ -193,6 +207,8 @@ def _fault(error: Any, model: type[Query]) -> Fault:
     if error["type"] == "extra_forbidden":
         known = ", ".join(_names(model)) or "none"
         return Fault("", f"A parameter is not one of this path's. Those are: {known}.")
+    if not error["loc"]:  # of several parameters together
+        return Fault("", f"{error['msg'].removeprefix('Value error, ')}.")
     name = str(error["loc"][0])
     return Fault(f"/{name}", f"{name}: {error['msg']}.")
 

@@ -34,6 +34,7 @@ COMMANDS = (
         "submit", "serve_app.cli.submit:submit", "Send recordings to the service, as a telephony system does.", "Calls"
     ),
     Entry("calls", "serve_app.cli.calls:app", "List calls; read one: transcript, tone, tasks.", "Calls"),
+    Entry("search", "serve_app.cli.search:app", "Search by meaning: index stored calls, see how far it is.", "Calls"),
     Entry(
         "queue", "serve_app.cli.queue:queue", "The backlog in seconds of audio; when it will be worked off.", "Calls"
     ),

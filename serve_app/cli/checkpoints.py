@@ -74,7 +74,7 @@ def fetch(
         print_json(done)
         return
     for one in done:
-        out().print(f"{one.name:18}{_outcome(one)}", markup=False)
+        out().print(f"{one.name:26}{_outcome(one)}", markup=False)
     if done:
         out().print(f"in {store}", markup=False)
     else:
@@ -124,7 +124,7 @@ def verify(names: Names = None, folder: Folder = None, json_: Json = False) -> N
         print_json([{"name": name, "state": state, "fault": fault} for name, state, fault in rows])
     else:
         for name, state, fault in rows:
-            out().print(f"{name:18}{state}{': ' + fault if fault else ''}", markup=False)
+            out().print(f"{name:26}{state}{': ' + fault if fault else ''}", markup=False)
     absent = [name for name, state, _ in rows if state == "missing"]
     if any(state == "damaged" for _, state, _ in rows) or (absent if names else len(absent) == len(rows)):
         err().print("`switchboard checkpoints fetch` brings what is missing or damaged.", style="yellow")
@@ -177,15 +177,18 @@ def _known(names: Sequence[str] | None) -> list[str]:
 
 
 def _configured() -> list[str]:
-    from pipeline import asr, diarization
+    from pipeline import asr, diarization, embedding
     from serve_app.settings import Settings
 
     settings = Settings()
-    names = []
-    for model, engine in (
+    named: list[tuple[str, Any]] = [
         (settings.asr.model, asr.engine_class(settings.asr)),
         (settings.diarization.pipeline, diarization.engine_class(settings.diarization)),
-    ):
+    ]
+    if settings.embedding.on:
+        named.append((settings.embedding.model, embedding.engine_class(settings.embedding)))
+    names: list[str] = []
+    for model, engine in named:
         kind = engine.CHECKPOINTS
         chosen = kind.auto("cpu") if model == "auto" else model
         names += list(kind.stored.get(chosen, {}).values())
@@ -194,12 +197,12 @@ def _configured() -> list[str]:
 
 def _stored() -> dict[str, list[str]]:
     """Name in a setting -> checkpoints."""
-    from pipeline import asr, diarization
+    from pipeline import asr, diarization, embedding
     from pipeline.engines import engine_class
 
     return {
         name: list(parts.values())
-        for registry in (asr.ENGINES, diarization.ENGINES)
+        for registry in (asr.ENGINES, diarization.ENGINES, embedding.ENGINES)
         for engine in registry
         for name, parts in engine_class(registry, engine).CHECKPOINTS.stored.items()
     }

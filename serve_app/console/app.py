@@ -31,6 +31,7 @@ from serve_app.console import (
 from serve_app.console.guard import Guard
 from serve_app.console.outline import Outliner
 from serve_app.console.site import STATIC, Site
+from serve_app.questions import Questions
 from serve_app.settings import Settings
 
 POOL_SIZE = 4
@@ -103,11 +104,14 @@ def build_console(settings: Settings, source_header: str | None = None) -> FastA
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         site.outliner = Outliner(settings.process_options().scratch_folder, settings.decode)
         site.sounds = SoundFolder(settings.decode, settings.api.sound_bytes, settings.api.DECODERS)
+        site.questions = Questions(settings.embedding, settings.checkpoints)
+        site.questions.start()
         try:
             async with await Database.open(settings.require_database_url(), pool_size=POOL_SIZE) as database:
                 site.database = database
                 yield
         finally:
+            site.questions.close()
             await site.sounds.close()
 
     console = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)

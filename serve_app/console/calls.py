@@ -13,15 +13,17 @@ from starlette.responses import HTMLResponse, Response
 from db import call_list, directory, saved_views
 from db.call_list import CallFilter, CallLine
 from db.directory import DirectoryMember, Team
+from db.meaning import OtherModel, closest_calls
 from db.reading import InvalidCursor
 from pipeline.domain.call import CallState
 from serve_app.console import labels
 from serve_app.console.site import NotUnderstood, Visit, etag_of
+from serve_app.questions import NotReady, SwitchedOff
 
 ROWS = 50
 LIVE_SECONDS, QUIET_SECONDS = 2, 10  # between two looks, while calls are worked on and while none is
 LONGEST = 200  # characters of a search
-FIELDS = ("q", "who", "state", "direction", "tone", "language", "tasks", "team", "member", "from", "to")
+FIELDS = ("q", "by", "who", "state", "direction", "tone", "language", "tasks", "team", "member", "from", "to")
 
 
 async def home(visit: Visit) -> Response:
@@ -34,12 +36,13 @@ async def calls(visit: Visit) -> Response:
     cursor = visit.request.query_params.get("cursor") or None
     try:
         wanted = filter_of(form, visit.wording.zone)
-        page = await call_list.list_calls(visit.database, visit.reader, wanted, cursor, ROWS)
+        page = await _listed(visit, form, wanted, cursor)
     except (ValueError, InvalidCursor):
         raise NotUnderstood from None
     asked = {name: value for name, value in form.items() if value}
     listed: dict[str, Any] = {
         "days": list(days_of(page.items, visit.wording.zone)),
+        "trouble": page.trouble,
         "query": urlencode(asked),
         "asked": bool(asked),
         "cursor": cursor,
@@ -57,8 +60,47 @@ async def calls(visit: Visit) -> Response:
     views = await saved_views.list_views(visit.database, visit.reader)
     view = next((one for one in views if one.query == listed["query"]), None)
     return visit.page(
-        "calls.html", form=form, teams=teams, members=members, chips=chips, views=views, view=view, **listed
+        "calls.html",
+        form=form,
+        meaning=visit.site.questions.on,
+        teams=teams,
+        members=members,
+        chips=chips,
+        views=views,
+        view=view,
+        **listed,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A page of calls. `trouble`: why they could not be searched by meaning."""
+
+    items: tuple[CallLine, ...]
+    next: str | None
+    trouble: str = ""
+
+
+async def _listed(visit: Visit, form: Mapping[str, str], wanted: CallFilter, cursor: str | None) -> _Listed:
+    """By words, or the calls whose passages are most like a question. Raises ValueError and `InvalidCursor`."""
+    if not _by_meaning(form):
+        page = await call_list.list_calls(visit.database, visit.reader, wanted, cursor, ROWS)
+        return _Listed(page.items, page.next)
+    if wanted.name is not None:
+        return _Listed((), None, "Search by meaning takes no name; put it into the words.")
+    try:
+        model, vector = await visit.site.questions.vector(form["q"])
+        return _Listed(await closest_calls(visit.database, visit.reader, vector, model, wanted, ROWS), None)
+    except SwitchedOff:
+        return _Listed((), None, "Search by meaning is switched off.")
+    except OtherModel:
+        return _Listed((), None, "Calls are being prepared for search by meaning, or an operator has to begin it.")
+    except NotReady:
+        return _Listed((), None, "Search by meaning is not ready. Try again in a few seconds.")
+
+
+def _by_meaning(form: Mapping[str, str]) -> bool:
+    return form["by"] == "meaning" and bool(form["q"])
 
 
 def _part(visit: Visit, listed: Mapping[str, Any]) -> Response:
@@ -88,7 +130,7 @@ def filter_of(form: Mapping[str, str], zone: tzinfo) -> CallFilter:
         language=form["language"] or None,
         tone=form["tone"] or None,
         open_tasks=True if form["tasks"] == "open" else None,
-        text=form["q"] or None,
+        text=None if _by_meaning(form) else form["q"] or None,
         name=form["who"] or None,
     )
 

@@ -29,6 +29,7 @@ from serve_app.settings import Settings
 if TYPE_CHECKING:
     from serve_app.api.sound import SoundFolder
     from serve_app.console.outline import Outliner
+    from serve_app.questions import Questions
 
 STATIC = Path(__file__).with_name("static")
 LANGUAGE, ZONE = "switchboard_language", "switchboard_zone"  # cookies: what a viewer chose, where the browser is
@@ -70,6 +71,7 @@ class Site:
     database: Database = field(init=False)
     limiter: UnknownKeyLimiter = field(default_factory=lambda: UnknownKeyLimiter(UNKNOWN_PER_SECOND, RETRY_SECONDS))
     templates: Environment = field(init=False)
+    questions: "Questions" = field(init=False)  # there once the application has started
     sounds: "SoundFolder" = field(init=False)  # there once the application has started
     outliner: "Outliner" = field(init=False)
     _seen: OrderedDict[bytes, None] = field(default_factory=OrderedDict)  # digests of sessions that were good lately

@@ -24,7 +24,8 @@ from tests.postgres import World, new_world
 
 NOT_OF_WORKSPACES = {"alembic_version"}
 OF_THE_SERVICE = {"turns", "paces", "engines"}  # isolated from every workspace
-TABLES = sorted(set(metadata.tables) - OF_THE_SERVICE)
+TOLD = {"passage_model"}  # of the service too, and read by all: whether passages are made
+TABLES = sorted(set(metadata.tables) - OF_THE_SERVICE - TOLD)
 WITHOUT_UPDATES = {
     "submissions",
     "admin_changes",
@@ -86,6 +87,10 @@ _FULL = (
     f"INSERT INTO corrections (call_pk, workspace_id, edits) SELECT call_pk, :workspace, 1 FROM ({_JOB}) AS j",
     "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"
     f" SELECT call_pk, :workspace, now(), 'english', 'eve', to_tsvector('invoice') FROM ({_JOB}) AS j",
+    "INSERT INTO passages_due (call_pk, workspace_id, changed_at, not_before)"
+    f" SELECT call_pk, :workspace, now(), now() FROM ({_JOB}) AS j",
+    "INSERT INTO call_passages (call_pk, number, workspace_id, model, first_turn, first_word, last_turn, last_word,"
+    f" embedding) SELECT call_pk, 0, :workspace, 'm', 0, 0, 0, 0, array_fill(1, '{{384}}')::halfvec FROM ({_JOB}) AS j",
     "INSERT INTO reads (workspace_id, key_id, call_id, what) VALUES (:workspace, gen_random_uuid(), :call, 'audio')",
     "INSERT INTO admin_changes (workspace_id, team_id, who, action, kind, object_id)"
     " VALUES (:workspace, :team, 'me', 'changed', 'team', 't')",
@@ -137,6 +142,16 @@ async def test_what_belongs_to_the_service_is_seen_by_no_workspace(acme: World) 
         assert (await run(acme, EVERY_WORKSPACE, f"SELECT count(*) FROM {name}")).scalar_one() == 1, name
         for scope in (acme.workspace_id, None):
             assert (await run(acme, scope, f"SELECT count(*) FROM {name}")).scalar_one() == 0, name
+
+
+async def test_no_workspace_says_which_model_makes_passages(acme: World) -> None:
+    write = "INSERT INTO passage_model (model) VALUES ('mine')"
+    with pytest.raises(DBAPIError, match="row-level security"):
+        await run(acme, acme.workspace_id, write)
+    await run(acme, EVERY_WORKSPACE, write)
+    assert (await run(acme, acme.workspace_id, "SELECT model FROM passage_model")).scalar_one() == "mine"
+    for change in ("UPDATE passage_model SET model = 'other'", "DELETE FROM passage_model"):
+        assert (await run(acme, acme.workspace_id, change)).rowcount == 0
 
 
 async def test_every_table_holds_something_to_reach_for(acme: World, umbrella: World) -> None:
@@ -205,6 +220,15 @@ _INSERTS = (
     " VALUES (:pk, :workspace, now(), 'english', '', '')",
     "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"
     " VALUES (:pk, :mine, now(), 'english', '', '')",
+    *(
+        f"INSERT INTO passages_due (call_pk, workspace_id, changed_at, not_before) VALUES (:pk, {whose}, now(), now())"
+        for whose in (":workspace", ":mine")
+    ),
+    *(
+        "INSERT INTO call_passages (call_pk, number, workspace_id, model, first_turn, first_word, last_turn, last_word,"
+        f" embedding) VALUES (:pk, 1, {whose}, 'm', 0, 0, 0, 0, array_fill(1, '{{384}}')::halfvec)"
+        for whose in (":workspace", ":mine")
+    ),
     "INSERT INTO reads (workspace_id, key_id, call_id, what) VALUES (:workspace, :workspace, :workspace, 'audio')",
     "INSERT INTO admin_changes (workspace_id, who, action, kind, object_id)"
     " VALUES (:workspace, 'me', 'changed', 'team', 't')",
@@ -460,4 +484,4 @@ async def test_every_table_of_workspaces_is_narrowed_to_a_team(world: World) -> 
             )
         )
     """)
-    assert {row["relname"] for row in rows} == OF_THE_SERVICE | {"workspaces"}
+    assert {row["relname"] for row in rows} == OF_THE_SERVICE | TOLD | {"workspaces"}

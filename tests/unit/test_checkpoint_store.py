@@ -10,6 +10,7 @@ from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNITION
 from pipeline.checkpoints import resolve
 from pipeline.checkpoints.lock import LOCK, LockedCheckpoint, locked
 from pipeline.diarization.pyannote import CHECKPOINTS as DIARIZATION
+from pipeline.embedding.e5 import CHECKPOINTS as EMBEDDING
 from pipeline.errors import CheckpointDamaged
 from serve_app.settings import Settings
 
@@ -107,7 +108,12 @@ def test_the_lock_is_whole():
             assert len(file.sha256) == 64 and file.size > 0
             if file.text:
                 assert hashlib.sha256(file.text.read_bytes()).hexdigest() == file.sha256
-    named = {one for kind in (RECOGNITION, DIARIZATION) for parts in kind.stored.values() for one in parts.values()}
+    named = {
+        one
+        for kind in (RECOGNITION, DIARIZATION, EMBEDDING)
+        for parts in kind.stored.values()
+        for one in parts.values()
+    }
     assert named == set(locked()), "a checkpoint that no name loads, or a name without a checkpoint"
 
 

@@ -30,7 +30,7 @@ def test_the_list_fits_80_columns_and_says_what_is_here(store):
     assert shown.exit_code == 0
     lines = shown.stdout.splitlines()
     assert max(len(line.rstrip()) for line in lines if str(store) not in line) <= 80
-    assert [line.split()[:2] for line in lines[1:5]] == [
+    assert [line.split()[:2] for line in lines[1 : 1 + len(locked())]] == [
         [name, "yes" if name == "campplus" else "no"] for name in locked()
     ]
     assert f"Store: {store}" in shown.stdout
@@ -88,12 +88,13 @@ def test_doctor_tells_of_the_store_and_of_what_the_first_start_fetches(store, mo
         ("recognition model", Level.WARN),
         ("diarization model", Level.WARN),
         ("voices", Level.GOOD),
+        ("search by meaning", Level.GOOD),
     ]
     assert "switchboard checkpoints fetch whisper-base" in found[1].advice
     (store / "whisper-base").mkdir()
     (store / "whisper-base" / "model.bin").write_bytes(b"no")
     found = list(checks_models.checkpoints(settings))
-    assert [check.level for check in found] == [Level.BAD, Level.BAD, Level.WARN, Level.GOOD]
+    assert [check.level for check in found] == [Level.BAD, Level.BAD, Level.WARN, Level.GOOD, Level.GOOD]
     assert "checkpoints fetch whisper-base" in found[0].advice
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert next(check for check in checks_models.checkpoints(settings) if "diar" in check.name).level is Level.BAD

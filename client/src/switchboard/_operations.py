@@ -24,7 +24,7 @@ class Operation:
 
 OPERATIONS: Final = {
     "submitCall": Operation("POST", "/submit"),
-    "listCalls": Operation("GET", "/api/v1/calls", _CALLS | _PAGE),
+    "listCalls": Operation("GET", "/api/v1/calls", _CALLS | _PAGE | {"meaning"}),
     "showCall": Operation("GET", _CALL, _VERSION),
     "showTranscript": Operation("GET", _CALL + "/transcript.json", _VERSION),
     "showTranscriptText": Operation("GET", _CALL + "/transcript.txt", _VERSION),

@@ -191,6 +191,7 @@ KINDS: dict[str, type[Refusal]] = {
     "not-there-yet": NotThereYet,
     "method-not-allowed": Refusal,
     "body-too-slow": Refusal,
+    "search-by-meaning-off": Conflict,
     "edit-id-used": Conflict,
     "stale-edit": StaleEdit,
     "too-many-edits": Conflict,

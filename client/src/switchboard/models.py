@@ -138,7 +138,11 @@ class Finding(Model):
 
 
 class Hit(Model):
-    """Words that were looked for, as they were said: `words` in `start`..`end`, and `quote` around them."""
+    """
+    Words that were looked for, as they were said: `words` in `start`..`end`, and `quote` around them.
+
+    Found by meaning: a passage that begins with this turn, and how like the question it is.
+    """
 
     turn: int
     speaker: str
@@ -146,6 +150,7 @@ class Hit(Model):
     end: float
     words: str
     quote: str
+    similarity: float | None = None
 
 
 class JobSummary(Model):

@@ -14,8 +14,16 @@ CREATE OR REPLACE FUNCTION search_grams(names text) RETURNS text[] LANGUAGE sql 
     WHERE word <> ''
 $$;
 
+-- The words of a call are new or others: its passages are to be made, where search by meaning is switched on.
+CREATE OR REPLACE FUNCTION note_passages_due(p_call bigint) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO passages_due (call_pk, workspace_id, changed_at, not_before)
+    SELECT id, workspace_id, clock_timestamp(), now() FROM calls WHERE id = p_call AND EXISTS (SELECT FROM passage_model)
+    ON CONFLICT (call_pk) DO UPDATE
+    SET changed_at = excluded.changed_at, not_before = excluded.not_before, attempts = 0
+$$;
+
 -- Write what a call is found by, as its transcript, findings and contact are now, with what people corrected.
-CREATE OR REPLACE FUNCTION index_call(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION index_words(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO call_search (call_pk, workspace_id, team_id, start_time, config, tone, user_id, names, terms)
     SELECT c.id, c.workspace_id, c.team_id, c.start_time, search_config(t.language), tone ->> 'label', member.user_id, names.found,
@@ -49,6 +57,13 @@ BEGIN
         names = excluded.names, terms = excluded.terms;
 EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
     RAISE WARNING 'call % cannot be searched for: %', p_call, SQLERRM;  -- no reason to withhold its record
+END $$;
+
+-- The words or names of a call are others: what it is found by follows.
+CREATE OR REPLACE FUNCTION index_call(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM index_words(p_call);
+    PERFORM note_passages_due(p_call);
 END $$;
 
 CREATE OR REPLACE FUNCTION index_completed_call() RETURNS trigger LANGUAGE plpgsql AS $$

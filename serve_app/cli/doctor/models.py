@@ -22,6 +22,22 @@ def checkpoints(settings: Any) -> Iterator[Check]:
     if pipeline == "auto":
         pipeline = separating.CHECKPOINTS.auto(separating.device_of(settings.diarization))
     yield _voices(settings, pipeline, separating)
+    yield _embedding(settings)
+
+
+def _embedding(settings: Any) -> Check:
+    """Whether calls can be searched by meaning: to be off is no fault, to be on without a model is."""
+    from pipeline import embedding
+    from pipeline.errors import CallError
+
+    name = "search by meaning"
+    if not settings.embedding.on:
+        return good(name, "off (SWITCHBOARD_EMBEDDING__ENGINE)")
+    try:
+        engine = embedding.load(settings.embedding, settings.checkpoints)
+    except CallError as error:
+        return bad(name, *error.message.split(". ", 1))
+    return good(name, f"{engine.name}, {engine.dimension} dimensions")
 
 
 def _voices(settings: Any, pipeline: str, engine: Any) -> Check:

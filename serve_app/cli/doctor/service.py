@@ -111,7 +111,10 @@ def _server(url: str, origin: str) -> Iterator[Check]:
     try:
         with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
             version = connection.info.server_version
-            row = connection.execute("select count(*) from pg_available_extensions where name = 'vector'").fetchone()
+            row = connection.execute(
+                "SELECT (SELECT default_version FROM pg_available_extensions WHERE name = 'vector'),"
+                " (SELECT extversion FROM pg_extension WHERE extname = 'vector')"
+            ).fetchone()
             durable = connection.execute("SHOW synchronous_commit").fetchone() != ("off",)
     except psycopg.OperationalError as error:
         yield bad("database", f"{origin}: {str(error).strip().splitlines()[0]}", "Start PostgreSQL, or fix the URL.")
@@ -123,22 +126,46 @@ def _server(url: str, origin: str) -> Iterator[Check]:
             "synchronous_commit is off: a crash of the server loses commits",
             "Our connections turn it on for themselves; turn it on for other writers.",
         )
-    if not row or not row[0]:
-        yield bad(
-            "pgvector", "not installed on the server", "Install pgvector for this PostgreSQL (postgresql-NN-pgvector)."
-        )
-    else:
-        yield good("pgvector", "available")
+    try:
+        migrate.require(version, *(row or (None, None)))
+        yield good("pgvector", str(row and (row[1] or row[0])))
+    except migrate.DatabaseUnfit as error:
+        yield bad("database", *str(error).split(". ", 1))
     if migrate.is_current(url):
         later = "; the SQL functions are those of a later version" if migrate.has_later_functions(url) else ""
         yield good("migrations", f"up to date{later}")
         yield _isolation(url)
+        yield from _passages(url)
     else:
         yield warn(
             "migrations",
             "the schema is not this version's",
             "`switchboard migrate` brings it up to date; `up` does it too.",
         )
+
+
+def _passages(url: str) -> Iterator[Check]:
+    """How far search by meaning is, where it is switched on, and whether it is of the model of the settings."""
+    import psycopg
+
+    from serve_app.settings import usable
+
+    options = usable()[0].embedding
+    with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
+        connection.execute("SELECT set_config('switchboard.workspace', '*', true)")
+        row = connection.execute("SELECT model, (SELECT count(*) FROM passages_due) FROM passage_model").fetchone()
+    if row is None:
+        return
+    model, due = row
+    name = "passages"
+    if options.on and options.model != model and Path(options.model).name != model:
+        advice = "`switchboard search index` makes all of them again, with the model of the settings."
+        yield bad(name, f"of {model}, and the settings name {options.model}", advice)
+    elif not options.on and due:
+        advice = "Set SWITCHBOARD_EMBEDDING__ENGINE, or `switchboard search remove`."
+        yield warn(name, f"{counted(due, 'call')} due, and no embedding engine is named", advice)
+    else:
+        yield good(name, f"of {model}; {counted(due, 'call')} due")
 
 
 def _isolation(url: str) -> Check:

@@ -58,6 +58,15 @@ class AsyncReading:
         """
         return self._items(CallListPage, "listCalls", {**filters, "text": text})
 
+    async def closest(self, meaning: str, /, *, limit: int = 50, **filters: Unpack[CallFilters]) -> list[CallLine]:
+        """The calls that are most like what you write, the most similar first; `hits` has the passages.
+
+        Raises `Conflict` where search by meaning is switched off. `text`, `name` and `updated_after` order otherwise
+        and are refused.
+        """
+        given = {**filters, "meaning": meaning, "limit": limit}
+        return (await self._session.ask(CallListPage, "listCalls", given)).items
+
     async def call_page(
         self, *, limit: int = 50, cursor: str | None = None, **filters: Unpack[CallFilters]
     ) -> CallListPage:

@@ -58,6 +58,15 @@ class Reading:
         """
         return self._items(CallListPage, "listCalls", {**filters, "text": text})
 
+    def closest(self, meaning: str, /, *, limit: int = 50, **filters: Unpack[CallFilters]) -> list[CallLine]:
+        """The calls that are most like what you write, the most similar first; `hits` has the passages.
+
+        Raises `Conflict` where search by meaning is switched off. `text`, `name` and `updated_after` order otherwise
+        and are refused.
+        """
+        given = {**filters, "meaning": meaning, "limit": limit}
+        return (self._session.ask(CallListPage, "listCalls", given)).items
+
     def call_page(self, *, limit: int = 50, cursor: str | None = None, **filters: Unpack[CallFilters]) -> CallListPage:
         """One page. `next` is the cursor of the page behind; `as_of` goes into `updated_after` later, and no change
         is missed."""

@@ -1,0 +1,167 @@
+"""Does a question in other words find the call, by its words and by its meaning? And how large is the index?
+
+    python bench/semantic.py [--librispeech FOLDER] [--json FILE]
+
+Every call of bench/analysis_cases, in four languages, and with --librispeech each utterance of the development speakers
+as a call of its own, completed and indexed as the service does it. `semantic_questions.json` asks for one call each, in
+other words than the call's: "de" and "en" of a telephone call in its language, "other" in the other one, "read" of an
+utterance. Recall at k: the call is among the first k of all. Words: the question as somebody types it into the search
+box (all of its words), and with `or` between them; the latest call comes first there.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import sqlalchemy as sa
+
+from db import embedded, migrate, passages
+from db.call_list import CallFilter, list_calls
+from db.database import Database, Reader
+from db.meaning import closest_calls
+from pipeline import embedding
+from pipeline.domain.passages import passages_of
+from pipeline.embedding import EmbeddingOptions, Engine
+from tests.finished import finished
+from tests.postgres import NOTHING_DURABLE, new_world
+
+CASES = ROOT / "bench" / "analysis_cases"
+QUESTIONS = ROOT / "bench" / "semantic_questions.json"
+RANKS = (1, 5, 10)
+Search = Callable[[str], Awaitable[list[str]]]
+
+
+def calls_by_hand() -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Name, language and turns."""
+    for path in sorted(CASES.glob("*/*.json")):
+        given = json.loads(path.read_text(encoding="utf-8"))["input"]
+        yield path.stem, given["language"], [(turn["speaker"], turn["text"]) for turn in given["turns"]]
+
+
+def utterances(folder: Path) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Likewise, of transcripts.tsv."""
+    for line in (folder / "transcripts.tsv").read_text(encoding="utf-8").splitlines():
+        name, text = line.split("\t")
+        yield name, "en", [("customer", text)]
+
+
+async def measured(database: Database, engine: Engine, folder: Path | None) -> dict[str, Any]:
+    world = await new_world(database)
+    await passages.switch_on(database, engine.name)
+    names = {}
+    for at, (name, language, turns) in enumerate([*calls_by_hand(), *(utterances(folder) if folder else ())]):
+        names[await finished(world, *turns, language=language, minutes=at)] = name
+    before, began = await _bytes(database), time.process_time()
+    made = await _indexed(database, engine)
+    seconds = time.process_time() - began
+    reader = Reader(world.workspace_id, None, 60.0)
+
+    async def by_meaning(question: str) -> list[str]:
+        vector = engine.query(question)[0].tolist()
+        lines = await closest_calls(database, reader, vector, engine.name, CallFilter(), RANKS[-1])
+        return [names[line.call.call_id] for line in lines]
+
+    async def by_words(question: str) -> list[str]:
+        page = await list_calls(database, reader, CallFilter(text=question), None, RANKS[-1])
+        return [names[line.call.call_id] for line in page.items]
+
+    async def by_any_word(question: str) -> list[str]:
+        return await by_words(" or ".join(question.replace("?", " ").split()))
+
+    asked = [one for one in json.loads(QUESTIONS.read_text(encoding="utf-8")) if one["call"] in names.values()]
+    ways: dict[str, Search] = {"words": by_words, "any word": by_any_word, "meaning": by_meaning}
+    grown = await _bytes(database) - before
+    return {
+        "calls": len(names),
+        "passages": made,
+        "questions": len(asked),
+        "model": engine.name,
+        "recall": {way: await _recall(search, asked) for way, search in ways.items()},
+        "processor_ms_per_passage": round(1000 * seconds / made, 1),
+        "bytes_per_passage": round(grown / made),
+        "bytes_per_call": round(grown / len(names)),
+    }
+
+
+async def _indexed(database: Database, engine: Engine) -> int:
+    made = 0
+    while claimed := await passages.claim(database, 50, 600.0):
+        for due in claimed:
+            parts = passages_of(due.turns)
+            vectors = engine.passages([one.text for one in parts]).tolist()
+            assert await passages.store(database, due, engine.name, parts, vectors)
+            made += len(parts)
+    return made
+
+
+async def _bytes(database: Database) -> int:
+    async with database.engine.connect() as connection:
+        size = await connection.scalar(sa.text("SELECT pg_total_relation_size('call_passages')"))
+        return int(size or 0)
+
+
+async def _recall(search: Search, asked: Sequence[dict[str, str]]) -> dict[str, dict[str, float]]:
+    """Share of questions whose call is among the first 1, 5, 10, by kind of question and of all."""
+    ranks: defaultdict[str, list[int]] = defaultdict(list)
+    for one in asked:
+        found = await search(one["question"])
+        rank = found.index(one["call"]) + 1 if one["call"] in found else RANKS[-1] + 1
+        ranks[one["kind"]].append(rank)
+        ranks["all"].append(rank)
+    return {
+        kind: {"questions": len(these)}
+        | {f"@{k}": round(sum(rank <= k for rank in these) / len(these), 2) for k in RANKS}
+        for kind, these in ranks.items()
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    print(f"{found['questions']} questions, {found['calls']} calls, {found['passages']} passages, {found['model']}")
+    for way, kinds in found["recall"].items():
+        for kind, figures in kinds.items():
+            shares = "  ".join(f"@{k} {figures[f'@{k}']:.2f}" for k in RANKS)
+            print(f"{way:10} {kind:6} {figures['questions']:3}  {shares}")
+    print(
+        f"{found['processor_ms_per_passage']} ms of one core and {found['bytes_per_passage']} bytes a passage, "
+        f"{found['bytes_per_call']} bytes a call"
+    )
+
+
+async def run(url: str, folder: Path | None) -> dict[str, Any]:
+    engine = embedding.load(EmbeddingOptions(engine="e5"))
+    async with await Database.open(url) as database:
+        return await measured(database, engine, folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--librispeech", type=Path, default=os.environ.get("LIBRISPEECH"), help="a flat folder")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    given = parser.parse_args()
+    data = Path(tempfile.mkdtemp(prefix="semantic-"))
+    try:
+        url = embedded.start(data, NOTHING_DURABLE)
+        migrate.migrate(url)
+        found = asyncio.run(run(url, given.librispeech and Path(given.librispeech)))
+    finally:
+        embedded.stop(data)
+        shutil.rmtree(data, ignore_errors=True)
+    show(found)
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

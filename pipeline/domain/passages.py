@@ -1,0 +1,74 @@
+"""What is embedded of a call: turns, joined or cut to passages of a length that a sentence model compares well."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pipeline.domain.speech import Turn, Word, text_of
+
+ENOUGH = 25  # words that a passage has before it ends with its turn
+MOST = 80  # words of a passage: longer turns are cut
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Words said one after the other: those from `first_word` of turn `first_turn` on; seconds of the recording."""
+
+    first_turn: int
+    last_turn: int
+    first_word: int  # of its turn
+    last_word: int  # of the last turn
+    start: float
+    end: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    turn: int
+    first_word: int
+    words: Sequence[Word]
+
+
+def passages_of(turns: Sequence[Turn]) -> list[Passage]:
+    """Return the passages of a transcript, in its order. Every word is in exactly one of them.
+
+    Short turns are joined with what follows: "yes" and "no" mean nothing by themselves, and an answer is found by its
+    question.
+    """
+    found: list[Passage] = []
+    waiting: list[_Piece] = []
+    for piece in _pieces(turns):
+        if waiting and _size(waiting) + len(piece.words) > MOST:
+            found.append(_passage(waiting))
+            waiting = []
+        waiting.append(piece)
+        if _size(waiting) >= ENOUGH:
+            found.append(_passage(waiting))
+            waiting = []
+    return [*found, _passage(waiting)] if waiting else found
+
+
+def _pieces(turns: Sequence[Turn]) -> Iterator[_Piece]:
+    """Turns, the longest ones in parts of the same length."""
+    for turn in turns:
+        parts = -(-len(turn.words) // MOST)
+        for part in range(parts):
+            first, last = (len(turn.words) * at // parts for at in (part, part + 1))
+            yield _Piece(turn.index, first, turn.words[first:last])
+
+
+def _size(pieces: Sequence[_Piece]) -> int:
+    return sum(len(piece.words) for piece in pieces)
+
+
+def _passage(pieces: Sequence[_Piece]) -> Passage:
+    first, last = pieces[0], pieces[-1]
+    return Passage(
+        first_turn=first.turn,
+        last_turn=last.turn,
+        first_word=first.first_word,
+        last_word=last.first_word + len(last.words) - 1,
+        start=min(piece.words[0].start for piece in pieces),
+        end=max(piece.words[-1].end for piece in pieces),
+        text=" ".join(text_of(piece.words) for piece in pieces),
+    )

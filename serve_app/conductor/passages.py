@@ -1,0 +1,107 @@
+"""Makes passages of calls that are due, in the Conductor's replica: claims them, has a CPU task embed, stores."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from db import passages
+from db.database import Database
+from db.passages import DueCall
+from pipeline.domain.passages import passages_of
+from pipeline.embedding import EmbeddingOptions, embed
+from pipeline.errors import CallError
+from serve_app.conductor.lease_loop import LeaseLoop
+
+AT_ONCE = 2  # calls of one Conductor: beside those that it works on
+LEASE_SECONDS = 900.0
+EMBED_SECONDS = 600.0  # for one call: three hours of speech take one or two minutes
+POLL_SECONDS = 2.0
+TROUBLE_SECONDS = 60.0  # between two lines of the log, and two looks for a model that is not the index's
+log = logging.getLogger("ray.serve")
+
+Compute = Callable[..., Awaitable[Any]]  # `Workers.compute`
+
+
+class PassageLoop(LeaseLoop[DueCall]):
+    """Works off `passages_due`. Where no embedding engine is named, it has nothing to do."""
+
+    def __init__(self, database: Database, compute: Compute, options: EmbeddingOptions, store: Path | None) -> None:
+        super().__init__(database, "passages")
+        self._compute = compute
+        self._options = options
+        self._store = store
+        self._running: dict[asyncio.Task[None], DueCall] = {}
+        self._told_at = -TROUBLE_SECONDS
+        self._model: str | None = None  # that the index is of, once it is ours
+
+    def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        return {"embed": self._work} if self._options.on else {}
+
+    def _held(self) -> list[tuple[DueCall, "asyncio.Task[None]"]]:
+        return [(due, task) for task, due in self._running.items()]
+
+    async def _release(self, leases: list[DueCall]) -> None:
+        await passages.release(self._database, leases)
+
+    async def stop(self, drain_seconds: float = 0.0) -> None:
+        """Claim nothing more, give running calls `drain_seconds`, give the rest back."""
+        await self._shut_down(drain_seconds)
+
+    async def _work(self) -> None:
+        while not self._drained:
+            self._wake.clear()
+            room = 0 if self._stopping or not await self._is_ours() else AT_ONCE - len(self._running)
+            claimed = await passages.claim(self._database, room, LEASE_SECONDS) if room > 0 else []
+            for due in claimed:
+                task = asyncio.create_task(self._embed(due), name=f"passages {due.call_pk}")
+                self._running[task] = due
+                task.add_done_callback(self._end)
+            if not claimed:
+                await self._sleep(POLL_SECONDS)
+
+    async def _is_ours(self) -> bool:
+        """Whether the index is of our model; the first model that there is becomes the index's."""
+        if self._model is None and time.monotonic() - self._told_at >= TROUBLE_SECONDS:
+            try:
+                ours, _ = await self._compute(embed, *self._engine, ())
+            except CallError as error:
+                self._say(f"no model for search by meaning: {error.message}")
+                return False
+            stored = await passages.switch_on(self._database, ours)
+            if stored != ours:
+                self._say(
+                    f"calls are searched by meaning with {stored}, and the settings name {ours}: "
+                    "`switchboard search index` makes all passages again"
+                )
+                return False
+            self._model = ours
+        return self._model is not None
+
+    @property
+    def _engine(self) -> tuple[str, str | None]:
+        return self._options.model_dump_json(), str(self._store) if self._store else None
+
+    def _say(self, trouble: str) -> None:
+        self._told_at = time.monotonic()
+        log.error("%s", trouble)
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        del self._running[task]
+        self._wake.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("passages: unexpected failure, the lease runs out", exc_info=task.exception())
+
+    async def _embed(self, due: DueCall) -> None:
+        made = passages_of(due.turns)
+        try:
+            async with asyncio.timeout(EMBED_SECONDS):
+                model, vectors = await self._compute(embed, *self._engine, tuple(one.text for one in made))
+        except (CallError, TimeoutError) as error:
+            log.warning("passages of call %d, attempt %d: %s", due.call_pk, due.attempts, error or "too slow")
+            await self._wait_out(lambda: passages.postpone(self._database, due))
+            return
+        if not await self._wait_out(lambda: passages.store(self._database, due, model, made, vectors)):
+            self._model = None  # the words have changed, or the index is another model's by now: look
