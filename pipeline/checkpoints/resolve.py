@@ -64,10 +64,10 @@ def present(name: str, kind: CheckpointKind, folder: Path | None = None) -> Chec
     if found := local(name, kind, folder):
         return found
     parts = kind.stored.get(model_of(name, kind), {})
-    fetch = f"Run `switchboard checkpoints fetch {' '.join(parts.values())}`. " if parts else ""
+    fetch = f"Run `switchboard checkpoints fetch {' '.join(parts.values())}`, or set" if parts else "Set"
     raise CheckpointMissing(
         f"No {kind.title} {name!r} in the checkpoint store {folder or store.default_folder()}. "
-        f"{fetch}{_advice(kind, repository=None)}"
+        f"{fetch} {kind.setting} to a folder that holds one."
     ).with_facts(model=name, setting=kind.setting)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import state
-from serve_app.cli.console import Json, command_group, counted, err, fields, out, print_json
+from serve_app.cli.console import Json, command_group, counted, err, out, print_json
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ def status(json_: Json = False) -> None:
     elif found.model is None:
         out().print("Search by meaning is not switched on.")
     else:
-        fields({"model": found.model, "calls": found.calls, "passages": found.passages, "due": found.due})
+        done = f"{counted(found.calls, 'call')}, {counted(found.passages, 'passage')}"
+        out().print(f"{found.model}: {done}; {counted(found.due, 'call')} due.", markup=False)
 
 
 @app.command()

@@ -138,6 +138,8 @@ async def test_stored_calls_are_indexed_by_command(
     assert "2 calls indexed here" in await asyncio.to_thread(switchboard, "search", "index")
     assert "0 calls indexed here" in await asyncio.to_thread(switchboard, "search", "index")
     assert "2 calls indexed here" in await asyncio.to_thread(switchboard, "search", "index", "--all")
+    assert "2 calls, 2 passages; 0 calls due" in await asyncio.to_thread(switchboard, "search", "status")
+    assert '"due": 0' in await asyncio.to_thread(switchboard, "search", "status", "--json")
     state = await passages.state(world.database)
     assert (state.model, state.calls, state.due) == (E5.model, 2, 0)
     assert "2 passages removed" in await asyncio.to_thread(switchboard, "search", "remove")
