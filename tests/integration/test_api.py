@@ -33,11 +33,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from db import audit, directory, keys
+from db import audit, directory, keys, passages
 from db.call_list import CallFilter
 from db.database import EVERY_WORKSPACE, Reader
 from db.reading import Place
 from db.task_list import TaskFilter
+from pipeline.embedding import EmbeddingOptions
 from serve_app.api import openapi, parquet
 from serve_app.api.app import ROUTES, Route
 from serve_app.api.options import ApiOptions
@@ -563,20 +564,22 @@ def test_the_file_is_what_the_code_says() -> None:
     assert openapi.FILE.read_text(encoding="utf-8") == openapi.text(), "run: python -m serve_app.api.openapi"
 
 
-async def test_the_examples_of_the_page_run(api: Api, tmp_path: Path) -> None:
+async def test_the_examples_of_the_page_run(api: Api, postgres_url: str, tmp_path: Path) -> None:
     call_id = await with_sound(api.world, store(tmp_path))
     page = (Path(openapi.FILE).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
     lines = [line for line in page.splitlines() if line.startswith("curl ")]
     assert len(lines) >= 9
     _, key = await keys.create(api.world.database, api.world.workspace_id, None, ["read", "edit"], "Ana")
     _, admin = await keys.create(api.world.database, api.world.workspace_id, None, ["admin"], "Ana")
-    names = {"BASE": api.base, "KEY": key, "ADMIN": admin, "CALL": str(call_id), "PATH": os.environ["PATH"]}
-    for line in lines:
-        command = line.replace("curl -s", "curl --fail-with-body -S -s")
-        done = subprocess.run(
-            ["bash", "-c", command], env=names, cwd=tmp_path, capture_output=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, (line, done.stdout, done.stderr)
+    await passages.switch_on(api.world.database, EmbeddingOptions().model)
+    with served(postgres_url, UNLIMITED, EmbeddingOptions(engine="e5")) as base:
+        names = {"BASE": base, "KEY": key, "ADMIN": admin, "CALL": str(call_id), "PATH": os.environ["PATH"]}
+        for line in lines:
+            command = line.replace("curl -s", "curl --fail-with-body -S -s")
+            done = subprocess.run(
+                ["bash", "-c", command], env=names, cwd=tmp_path, capture_output=True, timeout=60, check=False
+            )
+            assert done.returncode == 0, (line, done.stdout, done.stderr)
     assert (tmp_path / "call.wav").read_bytes().startswith(b"RIFF")
     assert (tmp_path / "calls.csv").read_text().startswith("callId,")
     assert str(call_id) in (tmp_path / "calls.ndjson").read_text()

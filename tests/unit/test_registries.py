@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline import analysis, asr, diarization
+from pipeline import analysis, asr, diarization, embedding
 from pipeline.domain.speech import CUSTOMER, SAMPLE_RATE
 from tests import fixture_checkpoints
 from tests.unit.calls_by_hand import call
@@ -62,3 +62,13 @@ def test_every_diarization_engine_tells_the_voices_of_a_sample_apart(diarization
     voiceprint = diarization_engine.voiceprint(spoken)
     assert voiceprint is not None
     assert sum(value * value for value in voiceprint.vector) == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", embedding.ENGINES)
+def test_every_embedding_engine_compares_a_sample(name):
+    engine = embedding.load(embedding.EmbeddingOptions(engine=name))
+    assert isinstance(engine, embedding.Engine)
+    vectors = engine.passages(["Thank you for calling.", "I will pay the invoice by Friday."])
+    assert vectors.shape == (2, embedding.DIMENSION)
+    first, second = vectors @ engine.query("When is the money due?")[0]
+    assert first < second
