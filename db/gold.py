@@ -9,10 +9,11 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from db import edits
 from db.admin_log import Actor, changing
 from db.database import Database
 from db.rows import read
-from db.tables import calls, gold_calls, gold_sets
+from db.tables import call_search, calls, corrections, gold_calls, gold_sets, members
 
 MOST_CALLS = 20_000  # in a version
 PAGE = 200  # calls in one transaction of a reader
@@ -125,6 +126,20 @@ async def truths(database: Database, workspace_id: UUID, one: GoldSet) -> AsyncI
         if len(rows) < PAGE:
             return
         last = rows[-1].call_id
+
+
+async def agents(database: Database, workspace_id: UUID, one: GoldSet) -> dict[UUID, str]:
+    """The members' names, by callId, of the calls of a version in which one is known."""
+    query = (
+        sa.select(calls.c.call_id, members.c.name)
+        .join(gold_calls, gold_calls.c.call_pk == calls.c.id)
+        .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
+        .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
+        .join(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == edits.AGENT))
+        .where(gold_calls.c.set_id == one.set_id)
+    )
+    async with database.transaction(workspace_id) as connection:
+        return {row.call_id: row.name for row in await connection.execute(query)}
 
 
 async def remove(database: Database, workspace_id: UUID, one: GoldSet, by: Actor | None = None) -> None:

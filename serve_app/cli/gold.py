@@ -1,8 +1,7 @@
 """`switchboard gold`: what people know of calls, as sets that recognition is measured against."""
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +9,10 @@ from uuid import UUID
 
 import typer
 
-from serve_app.cli import names, since
+from serve_app.cli import gold_score, names, since
 from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
+from serve_app.cli.gold_sets import SetName, call_id_of, libraries, loaded, some_of, the_set
 
 if TYPE_CHECKING:
     from db.call_list import CallFilter
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from db.gold import GoldSet
     from evaluation.truth import TrueCall
 
-SHOWN = 10  # names of a list that is too long to show
 PAGE = 100  # calls read in one transaction
 READ_SECONDS = 60.0  # that a statement may take
 
@@ -34,12 +33,13 @@ app = command_group("""Gold sets: calls as people know them, in versions that ne
 
       switchboard gold create returns --since 30d
 
+      switchboard gold score returns
+
       switchboard gold export returns --format stm --out returns.stm
 
       switchboard gold import bench annotated/
 """)
 
-SetName = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The set; the latest version, or that one.")]
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
 
 
@@ -110,7 +110,7 @@ def import_(
     from evaluation import formats
 
     _check_name(name)
-    with _libraries():
+    with libraries():
         try:
             calls = formats.read(path)
         except formats.Unreadable as error:
@@ -118,10 +118,10 @@ def import_(
     kind = formats.format_of(
         path if path.is_file() else next(f for f in sorted(path.iterdir()) if formats.format_of(f))
     )
-    wrong = [one.name for one in calls if _call_id(one.name) is None]
+    wrong = [one.name for one in calls if call_id_of(one.name) is None]
     if wrong:
         raise CommandError(
-            f"Calls are called by their callId (a UUID), and these are not: {_some(wrong)}.",
+            f"Calls are called by their callId (a UUID), and these are not: {some_of(wrong)}.",
             "`switchboard calls list` shows callIds. Nothing was imported.",
             USAGE,
         )
@@ -133,7 +133,7 @@ def import_(
             return await _added(database, home, name, str(kind), calls)
         except UnknownCalls as error:
             raise CommandError(
-                f"{len(error.names)} of {len(calls)} calls are not in workspace {home.name!r}: {_some(error.names)}.",
+                f"{len(error.names)} of {len(calls)} calls are not in workspace {home.name!r}: {some_of(error.names)}.",
                 "Submit their recordings first, with these callIds. Nothing was imported.",
                 FAILED,
             ) from error
@@ -142,6 +142,9 @@ def import_(
     _say(made, new, json_)
     if not json_:
         err().print(_known(calls), markup=False)
+
+
+app.command()(gold_score.score)
 
 
 @app.command("list")
@@ -181,7 +184,7 @@ def show(name: SetName, workspace: names.Workspace = None, json_: Json = False) 
     """
     from evaluation import truth
 
-    one, calls = names.run(workspace, lambda database, home: _loaded(database, home, name))
+    one, calls = names.run(workspace, lambda database, home: loaded(database, home, name))
     fits = truth.digest(calls) == one.digest
     turns = [turn for call in calls for turn in call.turns]
     facts: dict[str, Any] = {
@@ -230,8 +233,8 @@ def export(
 
     if kind not in formats.FORMATS:
         raise CommandError(f"There is no format {kind!r}.", f"Formats: {', '.join(formats.FORMATS)}.", USAGE)
-    one, calls = names.run(workspace, lambda database, home: _loaded(database, home, name))
-    with _libraries():
+    one, calls = names.run(workspace, lambda database, home: loaded(database, home, name))
+    with libraries():
         try:
             files = formats.write(calls, kind, to)
         except (OSError, ValueError) as error:
@@ -257,7 +260,7 @@ def remove(name: SetName, workspace: names.Workspace = None, json_: Json = False
     async def work(database: "Database", home: "Workspace") -> "GoldSet":
         from db import gold
 
-        one = await _found(database, home, name)
+        one = await the_set(database, home, name)
         await gold.remove(database, home.workspace_id, one)
         return one
 
@@ -292,7 +295,7 @@ async def _read(
             missing = {str(one) for one in chosen} - {call.name for call in found}
             if missing:
                 raise CommandError(
-                    f"These calls have no transcript, or are none: {_some(sorted(missing))}.", "", FAILED
+                    f"These calls have no transcript, or are none: {some_of(sorted(missing))}.", "", FAILED
                 )
             return found
         cursor = None
@@ -316,32 +319,6 @@ async def _added(
         return await gold.add_version(database, home.workspace_id, name, source, digest(calls), truths)
     except ValueError as error:
         raise CommandError(f"{error}.".capitalize(), "", FAILED) from error
-
-
-async def _found(database: "Database", home: "Workspace", named: str) -> "GoldSet":
-    from db import gold
-
-    name, _, version = named.partition("@")
-    if version and not version.isdecimal():
-        raise CommandError(f"{named!r} names no version.", "Write NAME@2 for the second one.", USAGE)
-    try:
-        return await gold.find(database, home.workspace_id, name, int(version) if version else None)
-    except gold.NoSuchSet as error:
-        known = dict.fromkeys(f"{one.name}@{one.version}" for one in await gold.list_sets(database, home.workspace_id))
-        hint = f"There are: {_some(list(known))}." if known else "There are none yet: `switchboard gold create NAME`."
-        raise CommandError(f"There is no gold set {named!r}.", hint, USAGE) from error
-
-
-async def _loaded(database: "Database", home: "Workspace", named: str) -> "tuple[GoldSet, list[TrueCall]]":
-    from pydantic import TypeAdapter
-
-    from db import gold
-    from evaluation.truth import TrueCall
-
-    one = await _found(database, home, named)
-    call = TypeAdapter(TrueCall)
-    pages = gold.truths(database, home.workspace_id, one)
-    return one, [call.validate_python(stored) async for page in pages for _, stored in page]
 
 
 def _say(made: "GoldSet", new: bool, json_: bool) -> None:
@@ -374,26 +351,3 @@ def _check_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         hint = "Letters, digits, dots, dashes and underscores, at most 64. A version is made, not named."
         raise CommandError(f"{name!r} is no name of a gold set.", hint, USAGE)
-
-
-def _call_id(name: str) -> UUID | None:
-    try:
-        return UUID(name)
-    except ValueError:
-        return None
-
-
-def _some(many: "list[str] | tuple[str, ...]") -> str:
-    more = len(many) - SHOWN
-    return ", ".join(many[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-@contextmanager
-def _libraries() -> Iterator[None]:
-    """Says how to install what reads and writes the formats, where it is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise CommandError(
-            f"The format needs the package {error.name}.", "Install `switchboard-calls[evaluation]`.", FAILED
-        ) from error

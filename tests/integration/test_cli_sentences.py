@@ -83,6 +83,8 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("gold import", ("checked", str(people))),
         ("gold export", ("checked", "--out", str(people.parent / "the-calls-that-two-people-have-checked.jsonl"))),
         ("gold export", ("nothing@3", "--out", "x")),
+        ("gold score", ("checked",)),
+        ("gold score", ("checked", "--by", "bleu")),
         ("gold remove", ("checked",)),
         ("voiceprints approve", (call,)),
         ("voiceprints assign", (call, filled.user)),

@@ -150,3 +150,31 @@ async def test_sets_are_of_their_workspace_and_of_no_team(world: World) -> None:
     assert "There is no gold set" in await refused(other, "show", "desk")
     async with world.database.transaction(Reader(world.workspace_id, world.team_id)) as connection:
         assert (await connection.execute(sa.text("SELECT count(*) FROM gold_sets"))).scalar_one() == 0
+
+
+async def test_what_the_machine_heard_is_measured_against_what_people_corrected(world: World, tmp_path: Path) -> None:
+    calls = [await finished(world, minutes=at) for at in range(6)]
+    for call_id in calls[:2]:
+        await correct(world, call_id, "Acne")
+    await ok(world, "create", "desk", *(part for one in calls for part in ("--call", str(one))))
+    file = tmp_path / "calls.csv"
+    found = await ok(world, "score", "desk", "--csv", str(file))
+    (machine,) = found["systems"]
+    wer = machine["metrics"]["wer"]
+    assert (wer["value"], wer["calls"]) == (pytest.approx(2 / 180), 6)
+    assert wer["low"] <= wer["value"] <= wer["high"]
+    assert machine["metrics"]["der"]["value"] == 0
+    assert [one["callId"] for one in machine["worst"][:2]] == sorted(map(str, calls[:2]))
+    assert len(file.read_text().splitlines()) == 7
+    empty, other = tmp_path / "nothing.stm", tmp_path / "other.stm"
+    other.write_text(f"{calls[0]} 1 rep 0 3 Good morning\n")
+    empty.write_text(f"{calls[1]} 1 rep 0 3 Good evening\n")
+    both = await ok(world, "score", "desk", "--heard", str(other), "--heard", str(empty))
+    assert [(one["name"], one["calls"], one["missing"]) for one in both["systems"]] == [
+        ("other", 1, 5),
+        ("nothing", 1, 5),
+    ]
+    assert both["systems"][1]["againstFirst"]["wer"] is None, "they share no call"
+    assert "There is no metric" in await refused(world, "score", "desk", "--by", "bleu")
+    shown = await switchboard(world, "score", "desk", "--by", "cpwer")
+    assert "words wrong, normalized (WER)" in shown.output and "1.1 % (" in shown.output

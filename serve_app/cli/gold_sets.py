@@ -1,0 +1,69 @@
+"""What the commands of `switchboard gold` share: which set is meant, and its calls."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from serve_app.cli.errors import FAILED, USAGE, CommandError
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.directory import Workspace
+    from db.gold import GoldSet
+    from evaluation.truth import TrueCall
+
+SHOWN = 10  # names of a list that is too long to show
+
+SetName = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The set; the latest version, or that one.")]
+
+
+async def the_set(database: "Database", home: "Workspace", named: str) -> "GoldSet":
+    from db import gold
+
+    name, _, version = named.partition("@")
+    if version and not version.isdecimal():
+        raise CommandError(f"{named!r} names no version.", "Write NAME@2 for the second one.", USAGE)
+    try:
+        return await gold.find(database, home.workspace_id, name, int(version) if version else None)
+    except gold.NoSuchSet as error:
+        known = dict.fromkeys(f"{one.name}@{one.version}" for one in await gold.list_sets(database, home.workspace_id))
+        hint = f"There are: {some_of(list(known))}." if known else "There are none yet: `switchboard gold create NAME`."
+        raise CommandError(f"There is no gold set {named!r}.", hint, USAGE) from error
+
+
+async def loaded(database: "Database", home: "Workspace", named: str) -> "tuple[GoldSet, list[TrueCall]]":
+    from pydantic import TypeAdapter
+
+    from db import gold
+    from evaluation.truth import TrueCall
+
+    one = await the_set(database, home, named)
+    call = TypeAdapter(TrueCall)
+    pages = gold.truths(database, home.workspace_id, one)
+    return one, [call.validate_python(stored) async for page in pages for _, stored in page]
+
+
+def call_id_of(name: str) -> UUID | None:
+    try:
+        return UUID(name)
+    except ValueError:
+        return None
+
+
+def some_of(many: "list[str] | tuple[str, ...]") -> str:
+    more = len(many) - SHOWN
+    return ", ".join(many[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+@contextmanager
+def libraries() -> Iterator[None]:
+    """Says how to install what reads and writes the formats, where it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"The format needs the package {error.name}.", "Install `switchboard-calls[evaluation]`.", FAILED
+        ) from error

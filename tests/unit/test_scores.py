@@ -1,0 +1,172 @@
+"""Scores against independent computations: edit distance by hand, speakers on a grid of milliseconds."""
+
+import itertools
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaluation.report import METRICS, RESAMPLES, SEED, difference, duration_band, pooled, slices, worst
+from evaluation.score import CallScore, Errors, normalized, score
+from evaluation.truth import TrueCall, TrueTurn, TrueWord
+
+VOCABULARY = ["alpha", "bravo", "carlo", "delta"]
+
+
+def distance(one: list[str], other: list[str]) -> int:
+    """Levenshtein's, as the textbook has it."""
+    row = list(range(len(other) + 1))
+    for i, word in enumerate(one, 1):
+        before, row[0] = row[0], i
+        for j, heard in enumerate(other, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (word != heard))
+    return row[-1]
+
+
+def call(*turns: tuple[str, float, str], channels: bool = False, language: str = "de", name: str = "x") -> TrueCall:
+    """Turns as (speaker, start, words); each word takes 400 ms and half a second passes until the next."""
+    made = []
+    for speaker, start, text in turns:
+        words = tuple(TrueWord(w, start + 0.5 * n, start + 0.5 * n + 0.4) for n, w in enumerate(text.split()))
+        end = start + 0.5 * max(len(words), 1)
+        made.append(TrueTurn(speaker, start, end, words, {"rep": 0}.get(speaker, 1) if channels else None))
+    return TrueCall(name, tuple(made), language)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> TrueCall:
+    words = st.lists(st.sampled_from(VOCABULARY), max_size=5).map(" ".join)
+    turns = draw(st.lists(st.tuples(st.sampled_from(["rep", "customer"]), words), max_size=5))
+    return call(*((speaker, 4.0 * at, text) for at, (speaker, text) in enumerate(turns)), channels=True)
+
+
+def said(one: TrueCall, speaker: str | None = None) -> list[str]:
+    return [w.text for turn in one.turns if speaker in (None, turn.speaker) for w in turn.words or ()]
+
+
+@settings(deadline=None, max_examples=150)
+@given(truth=calls(), heard=calls())
+def test_words_wrong_are_the_edit_distance_of_each_channel(truth: TrueCall, heard: TrueCall) -> None:
+    found = score(truth, heard)
+    assert found.normalized is not None
+    parties = ("rep", "customer")
+    assert found.normalized.all == sum(distance(said(truth, who), said(heard, who)) for who in parties)
+    assert found.normalized.said == len(said(truth))
+    one_channel = score(*(replace(c, turns=tuple(replace(t, channel=None) for t in c.turns)) for c in (truth, heard)))
+    assert one_channel.normalized is not None
+    assert one_channel.normalized.all == distance(said(truth), said(heard))
+
+
+@settings(deadline=None, max_examples=100)
+@given(truth=calls(), heard=calls())
+def test_cpwer_is_of_the_best_pairing_of_speakers(truth: TrueCall, heard: TrueCall) -> None:
+    found = score(truth, heard)
+    assert found.cp is not None
+    parties = ("rep", "customer")
+    best = min(
+        sum(distance(said(truth, a), said(heard, b)) for a, b in zip(parties, order, strict=True))
+        for order in itertools.permutations(parties)
+    )
+    assert found.cp.all == best
+
+
+@settings(deadline=None, max_examples=60)
+@given(truth=calls(), heard=calls())
+def test_speech_with_the_wrong_speaker_is_what_a_grid_counts(truth: TrueCall, heard: TrueCall) -> None:
+    found = score(truth, heard)
+    length = round(100 * found.seconds)
+    grids = []
+    for one in (truth, heard):
+        grid = np.zeros((2, max(length, 1)), dtype=bool)
+        for turn in one.turns:
+            grid[0 if turn.speaker == "rep" else 1, round(100 * turn.start) : round(100 * turn.end)] = True
+        grids.append(grid)
+    reference, other = grids
+    wrong = min(
+        np.maximum(reference.sum(0), mapped.sum(0)).sum() - (reference & mapped).sum()
+        for mapped in (other, other[::-1])
+    )
+    assert found.spoken == pytest.approx(reference.sum() / 100, abs=0.02)
+    assert found.diarization == pytest.approx(wrong / 100, abs=0.05)
+
+
+def test_a_call_by_hand() -> None:
+    truth = call(("rep", 0.0, "Guten Tag Frau Kern"), ("customer", 4.0, "Hallo"), channels=True)
+    heard = call(("rep", 0.2, "guten tag frau"), ("customer", 4.1, "hallo hallo"), channels=True)
+    found = score(truth, heard)
+    assert found.normalized == Errors(said=5, deleted=1, inserted=1)
+    assert found.written == Errors(said=5, substituted=4, deleted=1, inserted=1)
+    assert found.times == pytest.approx((0.2, 0.2, 0.2, 0.1))
+    assert (found.speakers, round(found.seconds, 3)) == (2, 5.1)
+    assert METRICS["lost_per_minute"](found) == (1, pytest.approx(5.1 / 60))
+
+
+def test_normalizers_are_whispers() -> None:
+    assert normalized("Mr. Smith won't pay twenty dollars.", "en") == "mister smith will not pay $20"
+    assert normalized("Grüß Gott, Frau Müller!", "de") == "grüß gott frau müller"
+    assert normalized("Nobody knows", None) == "nobody knows"
+
+
+def test_what_is_not_known_is_not_measured() -> None:
+    truth = call(("rep", 0.0, "one two"), ("customer", 2.0, "three"))
+    heard = call(("A", 0.0, "one two"), ("B", 2.0, "tree"))
+    untimed = replace(
+        truth, turns=tuple(replace(t, words=tuple(TrueWord(w.text) for w in t.words or ())) for t in truth.turns)
+    )
+    assert score(untimed, heard).times == ()
+    nobody = replace(truth, turns=tuple(replace(turn, speaker=None) for turn in truth.turns))
+    found = score(nobody, heard)
+    assert (found.cp, found.diarization, found.jaccard) == (None, None, None)
+    assert found.normalized == Errors(said=3, substituted=1)
+    silent = replace(truth, turns=tuple(replace(turn, words=None) for turn in truth.turns))
+    found = score(silent, heard)
+    assert (found.normalized, found.written, found.cp) == (None, None, None)
+    assert found.diarization == pytest.approx(0.0)
+    nothing = score(TrueCall("x", ()), heard)
+    assert nothing.normalized == Errors(said=0, inserted=3)
+
+
+def scored(name: str, wrong: int, words: int, seconds: float = 60.0) -> CallScore:
+    errors = Errors(said=words, substituted=wrong)
+    return CallScore(name, seconds, errors, errors, None, None, None, None, None, ())
+
+
+def test_intervals_are_of_resampled_calls() -> None:
+    chance = random.Random(3)
+    scores = [scored(str(n), chance.randrange(20), 100) for n in range(30)]
+    rate = pooled(scores, "wer")
+    assert rate is not None and rate.low is not None and rate.high is not None
+    assert rate.value == pytest.approx(sum(s.normalized.all for s in scores if s.normalized) / 3000)
+    drawn = np.random.default_rng(SEED).integers(0, 30, (RESAMPLES, 30))
+    wrong = np.array([s.normalized.all if s.normalized else 0 for s in scores])
+    low, high = np.percentile(wrong[drawn].sum(1) / 3000, [2.5, 97.5])
+    assert (rate.low, rate.high) == (pytest.approx(low), pytest.approx(high))
+    assert pooled(scores[:4], "wer").low is None  # type: ignore[union-attr]
+    assert pooled(scores, "der") is None
+
+
+def test_a_difference_is_of_the_same_calls() -> None:
+    one = [scored(str(n), 10 + n % 3, 100) for n in range(20)]
+    other = [scored(str(n), 8 + n % 3, 100) for n in range(5, 25)]
+    rate = difference(one, other, "wer")
+    assert rate is not None and rate.high is not None
+    assert rate.calls == 15
+    assert rate.value == pytest.approx(-0.02)
+    assert rate.low == pytest.approx(-0.02) and rate.high == pytest.approx(-0.02), "each call differs by the same"
+
+
+def test_slices_and_the_worst() -> None:
+    scores = [scored("a", 50, 100), scored("b", 10, 100), scored("c", 1, 10), scored("d", 0, 0)]
+    facts = {"a": {"language": "en"}, "b": {"language": "de"}, "c": {"language": "de"}}
+    found = slices(scores, facts, "wer")["language"]
+    assert {value: (rate.value, rate.calls) for value, rate in found.items()} == {"en": (0.5, 1), "de": (0.1, 2)}
+    assert [(one.name, value) for one, value in worst(scores, "wer", 2)] == [("a", 0.5), ("b", 0.1)]
+    assert [duration_band(s) for s in (5, 60, 899, 900)] == [
+        "under 1 min",
+        "1 to 5 min",
+        "5 to 15 min",
+        "15 min and more",
+    ]
