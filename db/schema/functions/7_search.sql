@@ -88,6 +88,9 @@ DECLARE
     scope CONSTANT text := ' FROM call_search s WHERE s.workspace_id = $1 AND s.start_time < $2'
         || CASE WHEN switchboard_team() IS NOT NULL THEN ' AND s.team_id = switchboard_team()' ELSE '' END
         || CASE WHEN p_tone IS NOT NULL THEN ' AND s.tone = $3' ELSE '' END;
+    -- Words are looked up first. PostgreSQL knows nothing of rare ones: with the limit in sight it would rather walk through
+    -- all calls by their time, and read each.
+    fence CONSTANT text := CASE WHEN p_words IS NOT NULL OR p_names IS NOT NULL THEN ' OFFSET 0' ELSE '' END;
     latest_first CONSTANT text := ' ORDER BY s.start_time DESC, s.call_pk DESC';
     wanted text := scope || ' AND s.start_time >= $4';
     languages text;
@@ -121,7 +124,7 @@ BEGIN
     span := greatest(times[1] - times[2], interval '1 minute');
     FOR window_ IN 1..windows LOOP
         lower := CASE WHEN window_ < windows THEN greatest(lower, oldest) ELSE oldest END;
-        RETURN QUERY EXECUTE 'SELECT s.call_pk, s.start_time' || wanted || latest_first || ' LIMIT $9'
+        RETURN QUERY EXECUTE 'SELECT s.* FROM (SELECT s.call_pk, s.start_time' || wanted || fence || ') s' || latest_first || ' LIMIT $9'
             USING home, upper, p_tone, lower, p_words, p_names, p_before, p_before_call, p_limit;
         GET DIAGNOSTICS given = ROW_COUNT;
         p_limit := p_limit - given;
