@@ -1,46 +1,33 @@
--- The model whose passages are searched by meaning; no row: nobody has switched that on.
-CREATE TABLE passage_model (
-    id integer PRIMARY KEY DEFAULT 1 CHECK (id = 1),
-    model text NOT NULL,  -- as the engine calls it
-    since timestamptz NOT NULL DEFAULT now()
-);
+-- Searches go by team and tone, and lists of tasks by workspace and whether they are done, without a look at other tables.
+ALTER TABLE call_search ADD COLUMN team_id uuid;
+ALTER TABLE tasks ADD COLUMN workspace_id uuid, ADD COLUMN done boolean NOT NULL DEFAULT false;
 
--- Calls whose passages are to be made: new ones, corrected ones, those of another model.
-CREATE TABLE passages_due (
-    call_pk bigint PRIMARY KEY REFERENCES calls (id) ON DELETE CASCADE,
-    workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
-    changed_at timestamptz NOT NULL,  -- the words; passages of a state before are not stored
-    not_before timestamptz NOT NULL,  -- while somebody makes them, or after a failure
-    attempts integer NOT NULL DEFAULT 0
-);
-CREATE INDEX passages_due_idx ON passages_due (not_before);
-CREATE INDEX passages_due_workspace_idx ON passages_due (workspace_id);
+CREATE OR REPLACE FUNCTION place_task() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.workspace_id := (SELECT c.workspace_id FROM calls c WHERE c.id = NEW.call_pk);
+    NEW.done := EXISTS (
+        SELECT FROM task_marks m
+        WHERE m.call_pk = NEW.call_pk AND m.task_id = task_id(NEW.call_pk, NEW.title, NEW.evidence)
+    );
+    RETURN NEW;
+END $$;
 
--- What was said, as vectors that lie close where it means the same. Safe to delete: `switchboard search index` makes them.
-CREATE TABLE call_passages (
-    call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
-    number integer NOT NULL,  -- in the order of the call
-    workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
-    model text NOT NULL,  -- vectors of different models do not compare
-    first_turn integer NOT NULL,
-    first_word integer NOT NULL,  -- of that turn
-    last_turn integer NOT NULL,
-    last_word integer NOT NULL,
-    embedding halfvec(384) NOT NULL,  -- of length 1
-    PRIMARY KEY (call_pk, number)
-);
-CREATE INDEX call_passages_workspace_idx ON call_passages (workspace_id);
-CREATE INDEX call_passages_embedding_idx ON call_passages USING hnsw (embedding halfvec_cosine_ops);
+CREATE OR REPLACE FUNCTION tick_task() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    mark CONSTANT task_marks := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+BEGIN
+    UPDATE tasks t SET done = TG_OP <> 'DELETE'
+        WHERE t.call_pk = mark.call_pk AND task_id(t.call_pk, t.title, t.evidence) = mark.task_id;
+    RETURN NULL;
+END $$;
 
-CREATE TRIGGER call_passages_of_own_calls BEFORE INSERT ON call_passages
-    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+CREATE TRIGGER tasks_placed BEFORE INSERT ON tasks FOR EACH ROW EXECUTE FUNCTION place_task();
+CREATE TRIGGER tasks_ticked AFTER INSERT OR DELETE ON task_marks FOR EACH ROW EXECUTE FUNCTION tick_task();
 
-CREATE TRIGGER passages_due_of_own_calls BEFORE INSERT ON passages_due
-    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
-
-SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
-FROM unnest(ARRAY['passages_due', 'call_passages']) AS name;
-SELECT isolate('passage_model', 'false', 'id');
-CREATE POLICY told ON passage_model FOR SELECT USING (true);
-SELECT isolate_team(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)')
-FROM unnest(ARRAY['passages_due', 'call_passages']) AS name;
+DROP TRIGGER calls_indexed ON calls;
+CREATE TRIGGER calls_indexed AFTER UPDATE OF analyzed_at, start_time, team_id ON calls FOR EACH ROW
+    WHEN (
+        NEW.state = 'completed'
+        AND (NEW.analyzed_at, NEW.start_time, NEW.team_id) IS DISTINCT FROM (OLD.analyzed_at, OLD.start_time, OLD.team_id)
+    )
+    EXECUTE FUNCTION index_completed_call();

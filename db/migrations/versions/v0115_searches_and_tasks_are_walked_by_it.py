@@ -2,8 +2,8 @@
 
 from db.migrations import create_index
 
-revision = "0117"
-down_revision = "0116"
+revision = "0115"
+down_revision = "0114"
 branch_labels = None
 depends_on = None
 

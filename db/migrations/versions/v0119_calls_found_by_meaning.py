@@ -1,15 +1,15 @@
-"""Views of the list of calls, saved by name; when people last corrected a call."""
+"""Calls found by what was meant: passages as vectors, and those that are to be made."""
 
 from db.migrations import apply_sql
 
-revision = "0114"
+revision = "0119"
 down_revision = "0118"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
-    apply_sql("0114.sql")
+    apply_sql("0119.sql")
 
 
 def downgrade() -> None:

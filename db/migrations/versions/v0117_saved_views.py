@@ -1,15 +1,15 @@
-"""Calls found by what was meant: passages as vectors, and those that are to be made."""
+"""Views of the list of calls, saved by name; when people last corrected a call."""
 
 from db.migrations import apply_sql
 
-revision = "0113"
-down_revision = "0119"
+revision = "0117"
+down_revision = "0116"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
-    apply_sql("0113.sql")
+    apply_sql("0117.sql")
 
 
 def downgrade() -> None:

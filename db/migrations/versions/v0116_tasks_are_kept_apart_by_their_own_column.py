@@ -1,15 +1,15 @@
-"""A search row knows its call's team, a task its workspace and whether it is done."""
+"""Tasks are kept apart by their own column."""
 
 from db.migrations import apply_sql
 
-revision = "0115"
-down_revision = "0112"
+revision = "0116"
+down_revision = "0115"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
-    apply_sql("0115.sql")
+    apply_sql("0116.sql")
 
 
 def downgrade() -> None:

@@ -1,15 +1,15 @@
-"""Tasks are kept apart by their own column."""
+"""A search row knows its call's team, a task its workspace and whether it is done."""
 
 from db.migrations import apply_sql
 
-revision = "0118"
-down_revision = "0117"
+revision = "0113"
+down_revision = "0112"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
-    apply_sql("0118.sql")
+    apply_sql("0113.sql")
 
 
 def downgrade() -> None:

@@ -2,14 +2,14 @@
 
 from db.migrations import apply_sql
 
-revision = "0119"
-down_revision = "0114"
+revision = "0118"
+down_revision = "0117"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
-    apply_sql("0119.sql")
+    apply_sql("0118.sql")
 
 
 def downgrade() -> None:

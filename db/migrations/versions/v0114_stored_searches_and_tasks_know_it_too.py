@@ -2,14 +2,14 @@
 
 from db.migrations import backfill
 
-revision = "0116"
-down_revision = "0115"
+revision = "0114"
+down_revision = "0113"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
-    backfill("0116.sql")
+    backfill("0114.sql")
 
 
 def downgrade() -> None:
