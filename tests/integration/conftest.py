@@ -22,6 +22,7 @@ from serve_app.conductor.retry import ProcessingOptions
 from tests.integration.conductors import DEADLINES, LEASE, STEREO, Conduct, Line, WatchedWorkers
 from tests.integration.console_site import browser
 from tests.postgres import World
+from tests.reading_api import api, base  # noqa: F401 (fixtures)
 from tests.synthetic_calls import FOLDER
 from tests.tuned import tuned
 

@@ -1,28 +1,16 @@
 """The read API over HTTP with PostgreSQL behind it: what a program sees, and what it never sees."""
 
-import csv
 import html
-import io
-import json
 import os
-import struct
 import subprocess
-import threading
-import wave
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import httpx
 import jsonschema
-import numpy as np
-import pandas as pd
-import pyarrow.parquet as pq
 import pytest
-import pytest_asyncio
 import schemathesis
 import srt
 import webvtt
@@ -39,82 +27,12 @@ from db.database import EVERY_WORKSPACE, Reader
 from db.reading import Place
 from db.task_list import TaskFilter
 from pipeline.embedding import EmbeddingOptions
-from serve_app.api import openapi, parquet
+from serve_app.api import openapi
 from serve_app.api.app import ROUTES, Route
 from serve_app.api.options import ApiOptions
 from tests.finished import START, findings, finished, received, task
 from tests.postgres import World, new_world
-from tests.reading_api import UNLIMITED, served
-
-PROBLEM = "application/problem+json"
-
-
-@dataclass
-class Api:
-    """A running API and a world behind it, with keys that may read."""
-
-    base: str
-    world: World
-    wide: str
-    team: str
-    other_team: str
-    client: httpx.Client
-
-    def get(self, path: str, key: str | None = None, **parameters: Any) -> httpx.Response:
-        headers = parameters.pop("headers", {}) | {"Authorization": f"Bearer {key or self.wide}"}
-        return self.client.get(f"{self.base}{path}", params=parameters, headers=headers)
-
-    def ids(self, path: str = "/calls", key: str | None = None, **parameters: Any) -> list[str]:
-        answer = self.get(path, key, **parameters)
-        assert answer.status_code == 200, answer.text
-        return [line["call"]["callId"] for line in answer.json()["items"]]
-
-
-async def reading_key(world: World, team_id: UUID | None = None, **more: Any) -> str:
-    _, secret = await keys.create(world.database, world.workspace_id, team_id, ["read"], "reader", **more)
-    return secret
-
-
-@pytest.fixture
-def base(postgres_url: str) -> Iterator[str]:
-    with served(postgres_url) as url:
-        yield url
-
-
-@pytest_asyncio.fixture
-async def api(base: str, world: World) -> AsyncIterator[Api]:
-    secrets = [await reading_key(world, team) for team in (None, world.team_id, world.other_team_id)]
-    with httpx.Client(timeout=20) as client:
-        yield Api(base, world, *secrets, client)
-
-
-def path_of(route: Route, call_id: UUID) -> str:
-    return route.path.replace("{call_id:uuid}", str(call_id))
-
-
-def store(folder: Path, seconds: float = 2.0, channels: int = 2) -> Path:
-    """A stored recording: 200 Hz on the first channel, 800 Hz on the second, 8 kHz."""
-    path = folder / f"{uuid4().hex}.wav"
-    at = np.arange(int(8000 * seconds)) / 8000
-    tones = [np.sin(2 * np.pi * hertz * at) * 12_000 for hertz in (200, 800)[:channels]]
-    with wave.open(str(path), "wb") as file:
-        file.setparams((channels, 2, 8000, 0, "NONE", "none"))
-        file.writeframes(np.stack(tones, axis=1).astype("<i2").tobytes())
-    return path
-
-
-async def with_sound(world: World, path: Path, **more: Any) -> UUID:
-    call_id = await finished(world, **more)
-    await world.execute(
-        "INSERT INTO recordings (call_pk, job_id, channel, uri, sha256, size_bytes)"
-        " SELECT id, job_id, 0, :uri, :sha, :size FROM calls WHERE call_id = :call",
-        uri=path.as_uri(),
-        sha=uuid4().hex * 2,
-        size=path.stat().st_size,
-        call=call_id,
-    )
-    return call_id
-
+from tests.reading_api import PROBLEM, UNLIMITED, Api, path_of, reading_key, served, store, with_sound
 
 READS = [route for route in ROUTES if route.method == "GET"]  # what is written: test_edits.py
 
@@ -313,95 +231,6 @@ async def test_subtitles_read_by_other_libraries_are_the_transcript(api: Api) ->
     assert api.get(f"/calls/{waiting}/transcript.srt").json()["type"] == "urn:switchboard:problem:not-there-yet"
 
 
-async def test_ranges_of_the_stored_recording(api: Api, tmp_path: Path) -> None:
-    path = store(tmp_path)
-    call_id = await with_sound(api.world, path)
-    whole = path.read_bytes()
-    full = api.get(f"/calls/{call_id}/audio")
-    assert (full.content, full.headers["content-type"]) == (whole, "audio/wav")
-    assert full.headers["x-content-type-options"] == "nosniff" and "sandbox" in full.headers["content-security-policy"]
-    size = len(whole)
-    expected = {
-        "bytes=0-99": (206, whole[:100]),
-        "bytes=100-": (206, whole[100:]),
-        "bytes=-10": (206, whole[-10:]),
-        f"bytes={size - 1}-{size + 99}": (206, whole[-1:]),
-        "bytes=5-2": (200, whole),
-        "bytes=0-1,4-5": (200, whole),
-        "lines=1-2": (200, whole),
-        "bytes=-": (200, whole),
-    }
-    for asked, (status, content) in expected.items():
-        part = api.get(f"/calls/{call_id}/audio", headers={"Range": asked})
-        assert (part.status_code, part.content) == (status, content), asked
-    beyond = api.get(f"/calls/{call_id}/audio", headers={"Range": f"bytes={size}-"})
-    assert (beyond.status_code, beyond.headers["content-range"]) == (416, f"bytes */{size}")
-    tag = full.headers["etag"]
-    assert api.get(f"/calls/{call_id}/audio", headers={"If-None-Match": tag}).status_code == 304
-    changed = api.get(f"/calls/{call_id}/audio", headers={"Range": "bytes=0-9", "If-Range": '"another"'})
-    assert changed.status_code == 200
-    same = api.get(f"/calls/{call_id}/audio", headers={"Range": "bytes=0-9", "If-Range": tag})
-    assert (same.status_code, same.headers["content-range"]) == (206, f"bytes 0-9/{size}")
-
-
-async def test_each_party_is_heard_by_itself_and_both_mixed(api: Api, tmp_path: Path) -> None:
-    call_id = await with_sound(api.world, store(tmp_path))
-    heard = {
-        channel: _tones(api.get(f"/calls/{call_id}/audio", channel=channel)) for channel in ("rep", "customer", "mixed")
-    }
-    assert heard == {"rep": {200}, "customer": {800}, "mixed": {200, 800}}
-    part = api.get(f"/calls/{call_id}/audio", channel="rep", headers={"Range": "bytes=0-3"})
-    assert (part.status_code, part.content) == (206, b"RIFF")
-
-
-def _tones(answer: httpx.Response) -> set[int]:
-    """Which of the two tones a mono WAV of 16 kHz holds."""
-    assert answer.status_code == 200, answer.text
-    with wave.open(io.BytesIO(answer.content)) as file:
-        assert (file.getnchannels(), file.getframerate()) == (1, 16_000)
-        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(float)
-    assert len(samples) == pytest.approx(32_000, abs=800)
-    spectrum = np.abs(np.fft.rfft(samples[:32_000]))
-    frequencies = np.fft.rfftfreq(len(samples[:32_000]), 1 / 16_000)
-    levels = {hertz: spectrum[np.abs(frequencies - hertz) < 5].max() for hertz in (200, 800)}
-    return {hertz for hertz, level in levels.items() if level > 0.1 * max(levels.values())}
-
-
-async def test_two_files_are_laid_where_each_leg_began(api: Api, tmp_path: Path) -> None:
-    call_id = await with_sound(api.world, store(tmp_path, channels=1))
-    row = (
-        "SELECT id, job_id, 1, uri, 'cd', size_bytes FROM calls JOIN recordings r USING (job_id) WHERE call_id = :call"
-    )
-    await api.world.execute(
-        f"INSERT INTO recordings (call_pk, job_id, channel, uri, sha256, size_bytes) {row}", call=call_id
-    )
-    layout = {"kind": "two_files", "starts": [0.0, 1.0], "swapped": False}
-    await api.world.execute(
-        "UPDATE transcripts"
-        " SET content = jsonb_set(content, '{layout}', content -> 'layout' || CAST(:layout AS jsonb))",
-        layout=json.dumps(layout),
-    )
-    assert api.get(f"/calls/{call_id}/audio", channel="original").status_code == 404
-    with wave.open(io.BytesIO(api.get(f"/calls/{call_id}/audio").content)) as mixed:
-        assert mixed.getnframes() / 16_000 == pytest.approx(3.0, abs=0.05)
-    with wave.open(io.BytesIO(api.get(f"/calls/{call_id}/audio", channel="customer").content)) as late:
-        samples = np.frombuffer(late.readframes(late.getnframes()), "<i2")
-    assert np.abs(samples[:15_000]).max() == 0 and np.abs(samples[17_000:]).max() > 1000
-
-
-async def test_a_recording_that_is_no_sound_or_is_gone_is_no_fault_of_the_reader(api: Api, tmp_path: Path) -> None:
-    page = tmp_path / "page"
-    page.write_bytes(b"<html><script>alert(1)</script>" + struct.pack("<40x"))
-    call_id = await with_sound(api.world, page)
-    shown = api.get(f"/calls/{call_id}/audio")
-    assert (shown.status_code, shown.headers["content-type"]) == (200, "application/octet-stream")
-    refused = api.get(f"/calls/{call_id}/audio", channel="mixed")
-    assert (refused.status_code, refused.json()["type"]) == (404, "urn:switchboard:problem:not-there-yet")
-    page.unlink()
-    assert api.get(f"/calls/{call_id}/audio").status_code == 503
-    assert api.get(f"/calls/{await received(api.world)}/audio").status_code == 404
-
-
 async def test_every_read_of_words_or_sound_is_kept(api: Api, tmp_path: Path) -> None:
     call_id = await with_sound(api.world, store(tmp_path))
     for path, parameters in (
@@ -442,96 +271,6 @@ async def test_tasks_contacts_members_and_the_queue(api: Api) -> None:
     assert [c["name"] for c in api.get("/contacts", text="ev").json()["items"]] == ["Eve"]
     assert [m["name"] for m in api.get("/members").json()["items"]] == ["Ana"]
     assert [q["team"] for q in api.get("/queue", api.team).json()["items"]] == ["Sales"]
-
-
-async def test_an_export_holds_every_call_once(api: Api) -> None:
-    made = [await received(api.world, minutes=at) for at in range(230)]
-    spoken = await finished(
-        api.world, ("rep", "=1+1"), minutes=500, found=findings(heard={"name": "=cmd()", "number": "+4930123456"})
-    )
-    lines = [json.loads(line) for line in api.get("/export", include="transcript").text.splitlines()]
-    assert [line["call"]["callId"] for line in lines] == [str(one) for one in (spoken, *reversed(made))]
-    assert lines[0]["transcript"]["turns"][0]["speaker"] == "rep" and lines[1]["transcript"] is None
-    answer = api.get("/export", format="csv")
-    rows = list(csv.DictReader(io.StringIO(answer.text)))
-    assert [row["callId"] for row in rows] == [line["call"]["callId"] for line in lines]
-    assert (rows[0]["contact"], rows[0]["fromNumber"], rows[0]["state"]) == ("'=cmd()", "+49301234567", "completed")
-    assert len(api.get("/export", state="completed").text.splitlines()) == 1
-    assert api.get("/export", format="xlsx").status_code == 400
-
-
-async def test_an_export_as_parquet_is_read_by_pandas(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "GROUP_ROWS", 100)
-    made = [await received(api.world, minutes=at) for at in range(120)]
-    spoken = await finished(api.world, ("rep", "=1+1 is two"), ("customer", "Grüße"), minutes=500)
-    answer = api.get("/export", format="parquet", include="transcript")
-    assert answer.headers["Content-Type"] == "application/vnd.apache.parquet"
-    assert pq.ParquetFile(io.BytesIO(answer.content)).metadata.num_row_groups == 2
-    table = pd.read_parquet(io.BytesIO(answer.content))
-    assert list(table.callId) == [str(one) for one in (spoken, *reversed(made))]
-    call = api.get(f"/calls/{spoken}").json()["call"]
-    assert table.startTime[0] == datetime.fromisoformat(call["startTime"])
-    assert (table.tasks[0], table.fromNumber[0], table.completedAt.notna().sum()) == (0, call["fromNumber"], 1)
-    assert [(word["speaker"], word["text"]) for word in table.words[0]] == [
-        *(("rep", word) for word in ("=1+1", "is", "two")),
-        ("customer", "Grüße"),
-    ]
-    assert table.words[1] is None
-    without = pq.read_table(io.BytesIO(api.get("/export", format="parquet", state="failed").content))
-    assert (without.num_rows, "words" in without.column_names) == (0, False)
-
-
-async def test_changes_arrive_without_asking(api: Api) -> None:
-    seen: list[dict[str, Any]] = []
-    connected, enough = threading.Event(), threading.Event()
-
-    def listen() -> None:
-        headers = {"Authorization": f"Bearer {api.team}"}
-        with (
-            httpx.Client(timeout=30) as client,
-            client.stream("GET", f"{api.base}/events/stream", headers=headers) as stream,
-        ):
-            for line in stream.iter_lines():
-                connected.set()
-                if line.startswith("data: "):
-                    seen.append(json.loads(line.removeprefix("data: ")))
-                    if len(seen) == 3:
-                        enough.set()
-                        return
-
-    listening = threading.Thread(target=listen)
-    listening.start()
-    assert connected.wait(10)
-    await received(api.world, sender=api.world.other_scoped)  # of another team
-    call_id = await received(api.world)
-    while not seen:
-        await api.world.rows("SELECT pg_sleep(0.1)")
-    await api.world.submit(call_id=call_id, recording_url="https://s.example/a")
-    while len(seen) < 2:
-        await api.world.rows("SELECT pg_sleep(0.1)")
-    await finished(api.world, call_id=call_id, recording_url="https://s.example/a")
-    assert enough.wait(20)
-    listening.join(10)
-    assert {one["callId"] for one in seen} == {str(call_id)}
-    assert [one["state"] for one in seen] == ["received", "transcribing", "completed"]
-
-
-async def test_a_stream_is_resumed_where_it_ended_and_closed_for_a_revoked_key(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("serve_app.api.stream.KEY_SECONDS", 0.5)
-    call_id = await received(api.world)
-    (row,) = await api.world.rows("SELECT updated_at FROM calls")
-    secret = await reading_key(api.world)
-    headers = {"Authorization": f"Bearer {secret}", "Last-Event-ID": row["updated_at"].isoformat()}
-    with api.client.stream("GET", f"{api.base}/events/stream", headers=headers) as stream:
-        lines = stream.iter_lines()
-        assert next(line for line in lines if line.startswith("data: ")).find(str(call_id)) > 0
-        (key,) = [one for one in await keys.list_keys(api.world.database) if one.prefix == secret[: keys.PREFIX_LENGTH]]
-        await keys.revoke(api.world.database, key.key_id)
-        assert not [line for line in lines if line.startswith("data: ")]  # it ends
-    bad = api.get("/events/stream", headers={"Last-Event-ID": "7"})
-    assert bad.status_code == 400
 
 
 async def test_a_key_has_its_rate_and_a_slow_query_its_end(postgres_url: str, world: World) -> None:

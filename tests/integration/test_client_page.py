@@ -10,8 +10,8 @@ import pytest
 from db import calls
 from switchboard import Client
 from tests.finished import TALK, findings, task, transcript
-from tests.integration.test_api import store
 from tests.integration.test_client import Desk, base, desk  # noqa: F401 (fixtures)
+from tests.reading_api import store
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 

@@ -22,9 +22,9 @@ from serve_app.intake.limits import LimitOptions
 from switchboard import AsyncClient, Client, errors, models, text_of
 from tests.cutting_proxy import Proxy, cutting
 from tests.finished import TALK, claimed, findings, finished, received, task, transcript
-from tests.integration.test_api import store, with_sound
 from tests.integration.test_client import AUDIO, PLAIN, Desk, base, desk, new_key  # noqa: F401 (fixtures)
 from tests.postgres import World
+from tests.reading_api import store, with_sound
 from tests.whole_service import served
 
 

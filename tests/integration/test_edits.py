@@ -23,8 +23,8 @@ from db.database import EVERY_WORKSPACE, Reader
 from pipeline.domain.speech import Transcript
 from serve_app.api.app import ROUTES, Route
 from tests.finished import TALK, claimed, findings, finished, received, task, transcript
-from tests.integration.test_api import PROBLEM, Api, api, base  # noqa: F401 (fixtures)
 from tests.postgres import World, new_world
+from tests.reading_api import PROBLEM, Api
 
 WRITES = [route for route in ROUTES if route.method != "GET"]
 EVIL = '"><script>alert(1)</script><img/src=x>'
@@ -70,7 +70,7 @@ async def writing_key(world: World, team: UUID | None = None, scopes: Any = ("re
 
 
 @pytest_asyncio.fixture
-async def writing(api: Api) -> AsyncIterator[Writing]:  # noqa: F811
+async def writing(api: Api) -> AsyncIterator[Writing]:
     found = findings("negative", (task("Send the offer"), task("Call back", owner="customer")))
     yield Writing(api, await writing_key(api.world), await finished(api.world, found=found))
 

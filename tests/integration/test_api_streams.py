@@ -1,0 +1,108 @@
+"""Exports and changes over the read API: whole, resumable, and closed for a revoked key."""
+
+import csv
+import io
+import json
+import threading
+from datetime import datetime
+from typing import Any
+
+import httpx
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from db import keys
+from serve_app.api import parquet
+from tests.finished import findings, finished, received
+from tests.reading_api import Api, reading_key
+
+
+async def test_an_export_holds_every_call_once(api: Api) -> None:
+    made = [await received(api.world, minutes=at) for at in range(230)]
+    spoken = await finished(
+        api.world, ("rep", "=1+1"), minutes=500, found=findings(heard={"name": "=cmd()", "number": "+4930123456"})
+    )
+    lines = [json.loads(line) for line in api.get("/export", include="transcript").text.splitlines()]
+    assert [line["call"]["callId"] for line in lines] == [str(one) for one in (spoken, *reversed(made))]
+    assert lines[0]["transcript"]["turns"][0]["speaker"] == "rep" and lines[1]["transcript"] is None
+    answer = api.get("/export", format="csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["callId"] for row in rows] == [line["call"]["callId"] for line in lines]
+    assert (rows[0]["contact"], rows[0]["fromNumber"], rows[0]["state"]) == ("'=cmd()", "+49301234567", "completed")
+    assert len(api.get("/export", state="completed").text.splitlines()) == 1
+    assert api.get("/export", format="xlsx").status_code == 400
+
+
+async def test_an_export_as_parquet_is_read_by_pandas(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "GROUP_ROWS", 100)
+    made = [await received(api.world, minutes=at) for at in range(120)]
+    spoken = await finished(api.world, ("rep", "=1+1 is two"), ("customer", "Grüße"), minutes=500)
+    answer = api.get("/export", format="parquet", include="transcript")
+    assert answer.headers["Content-Type"] == "application/vnd.apache.parquet"
+    assert pq.ParquetFile(io.BytesIO(answer.content)).metadata.num_row_groups == 2
+    table = pd.read_parquet(io.BytesIO(answer.content))
+    assert list(table.callId) == [str(one) for one in (spoken, *reversed(made))]
+    call = api.get(f"/calls/{spoken}").json()["call"]
+    assert table.startTime[0] == datetime.fromisoformat(call["startTime"])
+    assert (table.tasks[0], table.fromNumber[0], table.completedAt.notna().sum()) == (0, call["fromNumber"], 1)
+    assert [(word["speaker"], word["text"]) for word in table.words[0]] == [
+        *(("rep", word) for word in ("=1+1", "is", "two")),
+        ("customer", "Grüße"),
+    ]
+    assert table.words[1] is None
+    without = pq.read_table(io.BytesIO(api.get("/export", format="parquet", state="failed").content))
+    assert (without.num_rows, "words" in without.column_names) == (0, False)
+
+
+async def test_changes_arrive_without_asking(api: Api) -> None:
+    seen: list[dict[str, Any]] = []
+    connected, enough = threading.Event(), threading.Event()
+
+    def listen() -> None:
+        headers = {"Authorization": f"Bearer {api.team}"}
+        with (
+            httpx.Client(timeout=30) as client,
+            client.stream("GET", f"{api.base}/events/stream", headers=headers) as stream,
+        ):
+            for line in stream.iter_lines():
+                connected.set()
+                if line.startswith("data: "):
+                    seen.append(json.loads(line.removeprefix("data: ")))
+                    if len(seen) == 3:
+                        enough.set()
+                        return
+
+    listening = threading.Thread(target=listen)
+    listening.start()
+    assert connected.wait(10)
+    await received(api.world, sender=api.world.other_scoped)  # of another team
+    call_id = await received(api.world)
+    while not seen:
+        await api.world.rows("SELECT pg_sleep(0.1)")
+    await api.world.submit(call_id=call_id, recording_url="https://s.example/a")
+    while len(seen) < 2:
+        await api.world.rows("SELECT pg_sleep(0.1)")
+    await finished(api.world, call_id=call_id, recording_url="https://s.example/a")
+    assert enough.wait(20)
+    listening.join(10)
+    assert {one["callId"] for one in seen} == {str(call_id)}
+    assert [one["state"] for one in seen] == ["received", "transcribing", "completed"]
+
+
+async def test_a_stream_is_resumed_where_it_ended_and_closed_for_a_revoked_key(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serve_app.api.stream.KEY_SECONDS", 0.5)
+    call_id = await received(api.world)
+    (row,) = await api.world.rows("SELECT updated_at FROM calls")
+    secret = await reading_key(api.world)
+    headers = {"Authorization": f"Bearer {secret}", "Last-Event-ID": row["updated_at"].isoformat()}
+    with api.client.stream("GET", f"{api.base}/events/stream", headers=headers) as stream:
+        lines = stream.iter_lines()
+        assert next(line for line in lines if line.startswith("data: ")).find(str(call_id)) > 0
+        (key,) = [one for one in await keys.list_keys(api.world.database) if one.prefix == secret[: keys.PREFIX_LENGTH]]
+        await keys.revoke(api.world.database, key.key_id)
+        assert not [line for line in lines if line.startswith("data: ")]  # it ends
+    bad = api.get("/events/stream", headers={"Last-Event-ID": "7"})
+    assert bad.status_code == 400
