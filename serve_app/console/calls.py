@@ -41,10 +41,11 @@ async def calls(visit: Visit) -> Response:
         raise NotUnderstood from None
     asked = {name: value for name, value in form.items() if value}
     listed: dict[str, Any] = {
-        "days": list(days_of(page.items, visit.wording.zone)),
+        "days": _grouped(form, page.items, visit.wording.zone),
         "trouble": page.trouble,
         "query": urlencode(asked),
         "asked": bool(asked),
+        "still": bool(cursor) or _by_meaning(form),  # a look at other pages than the first, or a question asked again
         "cursor": cursor,
         "following": page.next and urlencode(asked | {"cursor": page.next}),
         "seconds": LIVE_SECONDS if any(_moves(line) for line in page.items) else QUIET_SECONDS,
@@ -141,9 +142,9 @@ def _midnight(day: str, zone: tzinfo) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """Calls that started on one day of the viewer's."""
+    """Calls that started on one day of the viewer's; None: calls in another order than by their start."""
 
-    day: date
+    day: date | None
     lines: tuple[CallLine, ...]
 
 
@@ -151,6 +152,13 @@ def days_of(lines: tuple[CallLine, ...], zone: tzinfo) -> Iterator[Day]:
     """In the order of the lines."""
     for day, own in groupby(lines, key=lambda line: line.call.start_time.astimezone(zone).date()):
         yield Day(day, tuple(own))
+
+
+def _grouped(form: Mapping[str, str], lines: tuple[CallLine, ...], zone: tzinfo) -> list[Day]:
+    """By day; what is most like a question comes first, whatever its day."""
+    if _by_meaning(form):
+        return [Day(None, lines)] if lines else []
+    return list(days_of(lines, zone))
 
 
 def _moves(line: CallLine) -> bool:
