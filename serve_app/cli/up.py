@@ -124,7 +124,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     lines.show_header = False
     lines.add_row("submit calls to", endpoints.submit_url)
     if endpoints.console_url:
-        lines.add_row("read them at", f"{endpoints.console_url}   (sign in: switchboard console link)")
+        lines.add_row("read them at", f"{endpoints.console_url}   (sign in: `switchboard console link`)")
     lines.add_row("ingress", "HAProxy" if endpoints.haproxy else "Ray Serve proxy (HAProxy is not installed)")
     token = os.environ.get("RAY_AUTH_TOKEN_PATH", "the token")
     lines.add_row("Ray", f"{endpoints.ray_address}, for who has {token}")
@@ -132,7 +132,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     lines.add_row("recordings", str(settings.storage_url))
     if endpoints.logs:
         lines.add_row("logs", str(endpoints.logs))
-    lines.add_row("next", "switchboard submit FILE --wait   (senders: switchboard keys create)")
+    lines.add_row("next", "`switchboard submit FILE --wait`   (senders: `switchboard keys create`)")
     console.print(lines)
 
 
