@@ -99,6 +99,19 @@ async def test_a_turn_is_corrected_by_keys_alone(desk: Desk) -> None:
     await expect(page.locator("#turn0")).to_be_focused()
 
 
+async def test_a_form_answers_from_the_moment_it_has_the_focus(desk: Desk) -> None:
+    page = desk.page
+    await desk.open()
+    await page.evaluate("""() => document.addEventListener("focusin", ({ target }) => {
+        if (target.matches("form.correcting textarea"))
+            target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+    })""")
+    for key in ("j", "j", "e"):
+        await page.keyboard.press(key)
+    await expect(page.locator("#turn1")).to_be_focused()
+    await expect(page.locator("form.correcting")).to_have_count(0)
+
+
 async def test_the_parties_agent_and_contact_are_set(desk: Desk) -> None:
     page = desk.page
     await desk.open()
