@@ -70,7 +70,7 @@ class Stale(EditRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedEdit:
     """An edit as it was asked for. `turn`, `start`, `end`: of words or a turn, as they are shown now."""
 
     kind: EditKind
@@ -90,13 +90,13 @@ class Made:
     created: bool
 
 
-async def make(database: Database, writer: Reader, editor: Editor, call_id: UUID, wanted: Wanted) -> Made:
+async def make(database: Database, writer: Reader, editor: Editor, call_id: UUID, wanted: WantedEdit) -> Made:
     """Keep an edit of a call. Raises `EditRefused` of a kind; then nothing has changed."""
     return (await make_all(database, writer, editor, call_id, [wanted]))[0]
 
 
 async def make_all(
-    database: Database, writer: Reader, editor: Editor, call_id: UUID, wanted: list[Wanted]
+    database: Database, writer: Reader, editor: Editor, call_id: UUID, wanted: list[WantedEdit]
 ) -> list[Made]:
     """Keep all of several edits of a call, or none of them."""
     async with _locked(database, writer, call_id) as (connection, call_pk):
@@ -214,7 +214,7 @@ async def _count(connection: AsyncConnection, call_pk: int) -> None:
         raise TooMany
 
 
-async def _make(connection: AsyncConnection, call_pk: int, editor: Editor, wanted: Wanted) -> tuple[UUID, bool]:
+async def _make(connection: AsyncConnection, call_pk: int, editor: Editor, wanted: WantedEdit) -> tuple[UUID, bool]:
     found = await _edited(connection, call_pk)
     if (same := _same_id(found, wanted)) is not None:
         return same, False
@@ -229,7 +229,7 @@ async def _make(connection: AsyncConnection, call_pk: int, editor: Editor, wante
     return await edit_rows.insert_edit(connection, call_pk, editor, *args), True
 
 
-def _same_id(found: EditedCall, wanted: Wanted) -> UUID | None:
+def _same_id(found: EditedCall, wanted: WantedEdit) -> UUID | None:
     """The edit that this request made before, by its id. Raises `IdUsed`."""
     for one in found.edits:
         if wanted.edit_id is not None and one.edit_id == wanted.edit_id:
@@ -239,7 +239,7 @@ def _same_id(found: EditedCall, wanted: Wanted) -> UUID | None:
     return None
 
 
-def _again(found: EditedCall, editor: Editor, wanted: Wanted) -> UUID | None:
+def _again(found: EditedCall, editor: Editor, wanted: WantedEdit) -> UUID | None:
     """The edit that the same writer made with the same request, whose answer may have been lost."""
     for one in reversed(found.edits):
         mine = (one.key_id, one.session_id) == (editor.key_id, editor.session_id)
@@ -250,12 +250,12 @@ def _again(found: EditedCall, editor: Editor, wanted: Wanted) -> UUID | None:
     return None
 
 
-def _near(one: CallEdit, wanted: Wanted) -> bool:
+def _near(one: CallEdit, wanted: WantedEdit) -> bool:
     return abs((one.start or 0.0) - wanted.start) <= EXACT and abs((one.end or 0.0) - wanted.end) <= EXACT
 
 
 async def _place(
-    connection: AsyncConnection, call_pk: int, found: EditedCall, wanted: Wanted
+    connection: AsyncConnection, call_pk: int, found: EditedCall, wanted: WantedEdit
 ) -> tuple[str | bool | None, Anchor | None]:
     """The machine's value and words that an edit is against. Raises `Stale`, `NothingHeard`, `CannotBe`."""
     if wanted.kind is EditKind.AGENT:
@@ -289,7 +289,7 @@ async def _known(connection: AsyncConnection, column: Any, value: Any, sentence:
         raise CannotBe("new", sentence)
 
 
-def _in_turn(found: EditedCall, wanted: Wanted) -> tuple[str, Anchor]:
+def _in_turn(found: EditedCall, wanted: WantedEdit) -> tuple[str, Anchor]:
     """Of words, or of a whole turn and its speaker."""
     corrected = found.corrected
     assert corrected is not None
@@ -313,7 +313,7 @@ def _in_turn(found: EditedCall, wanted: Wanted) -> tuple[str, Anchor]:
     return corrected.machine.turns[wanted.turn].speaker, corrected.turn_anchor(wanted.turn)
 
 
-def _standing_at(found: EditedCall, wanted: Wanted) -> Current | None:
+def _standing_at(found: EditedCall, wanted: WantedEdit) -> Current | None:
     """The words of the turn that touch the seconds of an edit, in whole."""
     corrected = found.corrected
     if corrected is None or not 0 <= wanted.turn < len(corrected.transcript.turns):

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.tables import api_keys, call_contacts, call_search, calls, contacts, corrections, edits, members, transcripts
-from pipeline.domain.edits import Anchor, Corrected, Edit, EditKind, EditState, Fields, Standing, assigned, correct
+from pipeline.domain.edits import Anchor, Corrected, Edit, EditKind, EditState, EditStatus, Fields, assigned, correct
 from pipeline.domain.speech import Transcript
 
 _ANCHOR = TypeAdapter(Anchor)
@@ -62,7 +62,7 @@ class EditedCall:
     """The edits of a call, applied. `transcript` is None where the call has none of its present recording."""
 
     edits: tuple[CallEdit, ...]
-    standings: dict[UUID, Standing]
+    standings: dict[UUID, EditStatus]
     corrected: Corrected | None
     agent_set: bool
     user_id: UUID | None  # with `agent_set`: the member whom a person named
@@ -149,19 +149,19 @@ def _edit(row: Any) -> Edit:
     return Edit(row.edit_id, EditKind(row.kind), row.before, row.after, anchor, row.undone_at is not None, row.task_id)
 
 
-def _without(edit: Edit) -> Standing:
+def _without(edit: Edit) -> EditStatus:
     """What becomes of an edit of a call that has no transcript now."""
     if edit.undone:
-        return Standing(EditState.UNDONE)
+        return EditStatus(EditState.UNDONE)
     whole = edit.kind in (EditKind.AGENT, EditKind.CONTACT)
-    return Standing(EditState.APPLIED if whole else EditState.NOT_APPLIED)
+    return EditStatus(EditState.APPLIED if whole else EditState.NOT_APPLIED)
 
 
 def _id(row: Any) -> UUID | None:
     return UUID(row.after) if row is not None and row.after else None
 
 
-def _shown(row: Any, standing: Standing) -> CallEdit:
+def _shown(row: Any, standing: EditStatus) -> CallEdit:
     anchor = row.anchor or {}
     same = ("edit_id", "task_id", "made_at", "made_by", "key_id", "session_id", "undone_at", "undone_by")
     return CallEdit(

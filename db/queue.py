@@ -102,7 +102,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePlace:
     """Where a job stands in its lane. Calls of unknown length count as usual ones."""
 
     team_id: UUID
@@ -184,7 +184,7 @@ async def full_workspaces(database: Database, limit: int) -> frozenset[UUID]:
         return frozenset((await connection.execute(query)).scalars())
 
 
-async def place(database: Database, job_id: UUID) -> Place | None:
+async def place(database: Database, job_id: UUID) -> QueuePlace | None:
     """Where a job stands; None where it waits for no engine: it has ended, or is to be tried later."""
     mine, other = jobs.alias("mine"), jobs.alias("other")
     usual = sa.select(
@@ -216,7 +216,7 @@ async def place(database: Database, job_id: UUID) -> Place | None:
     )
     async with database.transaction(EVERY_WORKSPACE) as connection:
         row = (await connection.execute(query)).one_or_none()
-        return None if row is None else read(Place, row)
+        return None if row is None else read(QueuePlace, row)
 
 
 async def note_paces(database: Database, measured: Iterable[Pace]) -> None:

@@ -29,7 +29,7 @@ LEAVES_OUT = {
 """By format, what it does not hold."""
 
 
-class Unreadable(ValueError):
+class UnreadableFile(ValueError):
     """The file is not of its format. The sentence names the file, and the line where there is one."""
 
 
@@ -46,12 +46,12 @@ class Format:
 def read(path: Path) -> list[TrueCall]:
     """The calls of a file, or of all files of one format in a folder, by name.
 
-    Raises `Unreadable`: also for a folder of several formats, and for two files that tell of one call.
+    Raises `UnreadableFile`: also for a folder of several formats, and for two files that tell of one call.
     """
     if path.is_dir():
         files = [file for file in sorted(path.iterdir()) if format_of(file) is not None]
         if len({format_of(file) for file in files}) != 1:
-            raise Unreadable(
+            raise UnreadableFile(
                 f"{path} holds no files of one format: {', '.join(one.suffix for one in FORMATS.values())}."
             )
     else:
@@ -60,7 +60,7 @@ def read(path: Path) -> list[TrueCall]:
     for file in files:
         for call in _read_file(file):
             if call.name in found:
-                raise Unreadable(f"{file}: {call.name} is in another file, too.")
+                raise UnreadableFile(f"{file}: {call.name} is in another file, too.")
             found[call.name] = call
     return sorted(found.values(), key=lambda call: call.name)
 
@@ -91,15 +91,15 @@ def _read_file(file: Path) -> list[TrueCall]:
     kind = format_of(file)
     if kind is None:
         known = ", ".join(one.suffix for one in FORMATS.values())
-        raise Unreadable(f"{file.name} has none of the endings {known}.")
+        raise UnreadableFile(f"{file.name} has none of the endings {known}.")
     if file.stat().st_size > LARGEST:
-        raise Unreadable(f"{file.name} is larger than {LARGEST // 2**20} MiB.")
+        raise UnreadableFile(f"{file.name} is larger than {LARGEST // 2**20} MiB.")
     try:
         return FORMATS[kind].read(file.read_text(encoding="utf-8-sig"), file.stem)
     except UnicodeDecodeError as error:
-        raise Unreadable(f"{file.name} is not UTF-8 (byte {error.start}).") from error
+        raise UnreadableFile(f"{file.name} is not UTF-8 (byte {error.start}).") from error
     except ValueError as error:
-        raise Unreadable(f"{file.name}: {error}") from error
+        raise UnreadableFile(f"{file.name}: {error}") from error
 
 
 # JSON Lines: a call in each line, as its dataclass.

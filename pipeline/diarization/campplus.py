@@ -141,7 +141,7 @@ class MaskedConvolution(nn.Module):
         return self.linear_local(signal).mul_(frames)
 
 
-class Statistics(nn.Module):
+class StatisticsPooling(nn.Module):
     """Mean and standard deviation over time: (batch, channels, frames) to (batch, 2 * channels, 1)."""
 
     def forward(self, signal: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ def _backbone(channels: int) -> nn.Sequential:
         backbone.add_module(f"transit{number}", transit)
         width //= 2
     backbone.add_module("out_nonlinear", _normalized(width))
-    backbone.add_module("stats", Statistics())
+    backbone.add_module("stats", StatisticsPooling())
     dense = nn.Conv1d(2 * width, DIMENSION, 1, bias=False)
     last = _named(batchnorm=nn.BatchNorm1d(DIMENSION, affine=False))
     backbone.add_module("dense", _named(linear=dense, nonlinear=last, flat=Flattened()))

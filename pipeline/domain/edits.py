@@ -68,7 +68,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class EditStatus:
     """What became of an edit. `turn`, `first`..`last`: the words of the corrected transcript that it made, if any."""
 
     state: EditState
@@ -83,7 +83,7 @@ class Corrected:
 
     machine: Transcript
     transcript: Transcript
-    standings: Mapping[Any, Standing] = field(default_factory=dict)
+    standings: Mapping[Any, EditStatus] = field(default_factory=dict)
     swapped: bool = False
     origins: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
@@ -130,7 +130,7 @@ def correct(transcript: Transcript, edits: Iterable[Edit]) -> Corrected:
 class _Work:
     def __init__(self, transcript: Transcript) -> None:
         self._machine = transcript
-        self._standings: dict[Any, Standing] = {}
+        self._standings: dict[Any, EditStatus] = {}
         self._texts: defaultdict[int, list[tuple[int, int, Edit]]] = defaultdict(list)  # by turn
         self._speakers = {speaker.label: speaker for speaker in transcript.speakers}
         self._labels = [turn.speaker for turn in transcript.turns]
@@ -139,14 +139,14 @@ class _Work:
 
     def apply(self, edit: Edit) -> None:
         if edit.undone:
-            self._standings[edit.edit_id] = Standing(EditState.UNDONE)
+            self._standings[edit.edit_id] = EditStatus(EditState.UNDONE)
             return
         standing = {EditKind.TEXT: self._text, EditKind.SPEAKER: self._speaker, EditKind.ROLES: self._roles}.get(
             edit.kind, self._field
         )(edit)
-        self._standings[edit.edit_id] = standing or Standing(EditState.NOT_APPLIED)
+        self._standings[edit.edit_id] = standing or EditStatus(EditState.NOT_APPLIED)
 
-    def _text(self, edit: Edit) -> Standing | None:
+    def _text(self, edit: Edit) -> EditStatus | None:
         place = self._find(edit.anchor)
         if place is None:
             return None
@@ -154,11 +154,11 @@ class _Work:
         kept = [one for one in self._texts[turn] if one[1] < first or one[0] > last]
         for one in self._texts[turn]:
             if one not in kept:
-                self._standings[one[2].edit_id] = Standing(EditState.SUPERSEDED, turn)
+                self._standings[one[2].edit_id] = EditStatus(EditState.SUPERSEDED, turn)
         self._texts[turn] = [*kept, (first, last, edit)]
-        return Standing(EditState.APPLIED, turn)
+        return EditStatus(EditState.APPLIED, turn)
 
-    def _speaker(self, edit: Edit) -> Standing | None:
+    def _speaker(self, edit: Edit) -> EditStatus | None:
         place = self._find(edit.anchor)
         if place is None or place[2] - place[1] + 1 != len(self._machine.turns[place[0]].words):
             return None
@@ -169,9 +169,9 @@ class _Work:
             self._speakers[label] = Speaker(label, Role(label), 1.0, BY_PERSON)
         self._labels[place[0]] = label
         self._supersede(("speaker", place[0]), edit)
-        return Standing(EditState.APPLIED, place[0])
+        return EditStatus(EditState.APPLIED, place[0])
 
-    def _roles(self, edit: Edit) -> Standing | None:
+    def _roles(self, edit: Edit) -> EditStatus | None:
         place = self._find(edit.anchor)
         if place is None:
             return None
@@ -181,7 +181,7 @@ class _Work:
         if self._swapped != bool(edit.after):
             self._swap()
         self._supersede("roles", edit)
-        return Standing(EditState.APPLIED)
+        return EditStatus(EditState.APPLIED)
 
     def _swap(self) -> None:
         self._swapped = not self._swapped
@@ -191,9 +191,9 @@ class _Work:
         swapped = [swapped_speaker(one, member) for one in known]
         self._speakers = {one.label: one for one in swapped}
 
-    def _field(self, edit: Edit) -> Standing:
+    def _field(self, edit: Edit) -> EditStatus:
         self._supersede((edit.kind, edit.task_id), edit)
-        return Standing(EditState.APPLIED)
+        return EditStatus(EditState.APPLIED)
 
     def _supersede(self, what: Any, edit: Edit) -> None:
         if earlier := self._latest.get(what):
@@ -258,7 +258,7 @@ class _Work:
             words += turn.words[at:first]
             behind += [(one, one) for one in range(at, first)]
             made = retimed(turn.words[first : last + 1], str(edit.after or ""))
-            place = Standing(EditState.APPLIED, turn.index, len(words), len(words) + len(made) - 1)
+            place = EditStatus(EditState.APPLIED, turn.index, len(words), len(words) + len(made) - 1)
             self._standings[edit.edit_id] = place
             words += made
             behind += [(first, last)] * len(made)

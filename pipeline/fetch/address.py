@@ -137,7 +137,7 @@ def _own_addresses(_period: int) -> frozenset[IP]:
     return frozenset(ip for text in found if (ip := _literal(text)) is not None)
 
 
-class Guard:
+class AddressGuard:
     """Decides by URL and by address; every refusal is an `AddressForbidden` that names the host and nothing more.
 
     `allowed_hosts`: host names, addresses and networks (CIDR) inside one's own network, each perhaps with a port.

@@ -25,7 +25,7 @@ from pipeline.errors import (
     TooManyRedirects,
 )
 from pipeline.fetch import body, outcomes, partial
-from pipeline.fetch.address import REFUSED_PORTS, AllowedHosts, Guard, Ports, Resolver, Target, resolve
+from pipeline.fetch.address import REFUSED_PORTS, AddressGuard, AllowedHosts, Ports, Resolver, Target, resolve
 from pipeline.fetch.partial import RangeRefused
 from pipeline.fetch.redirects import REDIRECTS, follow
 from pipeline.fetch.storage import Incoming, Store
@@ -101,7 +101,7 @@ class Fetcher:
         self, options: FetchOptions, resolver: Resolver = resolve, ssl_context: ssl.SSLContext | None = None
     ) -> None:
         self._options = options
-        self._guard = Guard(options.allowed_hosts, options.ports, REFUSED_PORTS, resolver)
+        self._guard = AddressGuard(options.allowed_hosts, options.ports, REFUSED_PORTS, resolver)
         self._ssl_context = ssl_context or trust(options.ca_file)
         for name in ("httpcore.connection", "httpcore.http11"):  # their debug lines hold signed Locations
             logging.getLogger(name).setLevel(logging.INFO)

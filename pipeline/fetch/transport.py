@@ -12,7 +12,7 @@ import httpcore
 import httpx
 
 from pipeline.errors import RecordingUnreachable
-from pipeline.fetch.address import Guard
+from pipeline.fetch.address import AddressGuard
 
 HEAD_ENDS = re.compile(rb"\n\r?\n")  # as the HTTP parser finds it, which accepts bare line feeds
 HEAD_LIMIT = 1 << 17  # bytes; the parser's own is 100 KiB
@@ -76,7 +76,7 @@ class CountedStream(httpcore.AsyncNetworkStream):
 class GuardedBackend(httpcore.AsyncNetworkBackend):
     """Resolves through the guard and connects to the very address that the guard has checked."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: AddressGuard) -> None:
         self._guard = guard
         self._inner = httpcore.AnyIOBackend()
 

@@ -68,7 +68,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class MachinePassage:
     """What a machine says from `start` to `end`, with the seconds where it may be cut from what lies beside it."""
 
     pieces: tuple[Piece, ...]
@@ -147,7 +147,7 @@ def _voice(word: Word, spans: Sequence[SpeakerSpan]) -> str | None:
     return nearest.speaker if nearest and away(nearest) <= SAME_PLACE else None
 
 
-def _passages(pieces: Sequence[Piece], own: Sequence[Label], party: Sequence[Piece] | None) -> list[Passage]:
+def _passages(pieces: Sequence[Piece], own: Sequence[Label], party: Sequence[Piece] | None) -> list[MachinePassage]:
     """What machines say in a channel; `party` are the pieces of the other party's, None where one holds everybody.
 
     Where voices are separated, all that a voice says counts for each of its pieces.
@@ -188,13 +188,15 @@ def _only_a_notice(piece: Piece) -> bool:
     )
 
 
-def _passage(pieces: Sequence[Piece], run: Sequence[int], score: float) -> Passage:
+def _passage(pieces: Sequence[Piece], run: Sequence[int], score: float) -> MachinePassage:
     """It reaches to the middle of the pauses beside it."""
     first, last = run[0], run[-1]
     start, end = pieces[first].start, pieces[last].end
     before = pieces[first - 1].end if first else 0.0
     after = pieces[last + 1].start if last + 1 < len(pieces) else math.inf
-    return Passage(tuple(pieces[first : last + 1]), (before + start) / 2 if first else 0.0, (end + after) / 2, score)
+    return MachinePassage(
+        tuple(pieces[first : last + 1]), (before + start) / 2 if first else 0.0, (end + after) / 2, score
+    )
 
 
 def _place(pieces: Sequence[Piece], at: int, own: Sequence[Label], other: Sequence[Piece]) -> float:
@@ -279,7 +281,7 @@ def _changes(before: Piece, after: Piece, other: Sequence[Piece]) -> tuple[float
     return (BEGINS if gap >= PAUSE else BEGINS_AT_ONCE), ends, goes_on
 
 
-def _painted(own: Sequence[Label], passages: Sequence[Passage]) -> tuple[Label, ...]:
+def _painted(own: Sequence[Label], passages: Sequence[MachinePassage]) -> tuple[Label, ...]:
     """The labels with the passages in them."""
     painted: list[Label] = []
     for label in own:
@@ -306,7 +308,7 @@ def _overlaps(word: Word, label: Label) -> bool:
     return min(word.end, label.end) - max(word.start, label.start) > 0
 
 
-def _kind(passage: Passage) -> tuple[LabelKind, str | None]:
+def _kind(passage: MachinePassage) -> tuple[LabelKind, str | None]:
     counts: dict[str, int] = defaultdict(int)
     for piece in passage.pieces:
         for kind, count in piece.said.counts.items():

@@ -20,7 +20,7 @@ from db.reading import InvalidCursor
 from pipeline.domain.call import Sender
 from serve_app.api.errors import Busy, InvalidQuery, TooManyReads, TooSlow
 from serve_app.api.options import ApiOptions
-from serve_app.api.queries import Query, read_query
+from serve_app.api.queries import QueryParameters, read_query
 from serve_app.intake.auth import READ, Authenticator, UnknownKeyLimiter
 from serve_app.intake.errors import TooManyRequests
 from serve_app.intake.limits import Buckets, Gate
@@ -28,12 +28,12 @@ from serve_app.intake.wire import Fault
 from serve_app.questions import Questions
 from serve_app.written import written
 
-Q = TypeVar("Q", bound=Query)
+Q = TypeVar("Q", bound=QueryParameters)
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Generic[Q]):
+class ReadRequest(Generic[Q]):
     """One request that may read, or write: who, what, and where from."""
 
     request: Request
@@ -64,7 +64,7 @@ class Reading(Generic[Q]):
             return True
 
 
-Handler = Callable[[Reading[Any]], Awaitable[Response]]
+Handler = Callable[[ReadRequest[Any]], Awaitable[Response]]
 
 
 class Door:
@@ -88,7 +88,7 @@ class Door:
         )
 
     async def enter(
-        self, request: Request, model: type[Query], handle: Handler, lasts: bool = False, scope: str = READ
+        self, request: Request, model: type[QueryParameters], handle: Handler, lasts: bool = False, scope: str = READ
     ) -> Response:
         """The answer of `handle`, to a key that has the scope. `lasts`: its answer is a stream, and has a place of its
         own until it ends."""
@@ -100,7 +100,7 @@ class Door:
                 raise TooManyReads(refused.headers) from None
             query = read_query(request.query_params, model)
             reader = Reader(sender.workspace_id, sender.team_id, self._options.query_seconds)
-            reading = Reading(request, query, self._database, reader, sender, self._options, self._questions)
+            reading = ReadRequest(request, query, self._database, reader, sender, self._options, self._questions)
             async with self._answered():
                 answer = await handle(reading)
         if lasts and isinstance(answer, StreamingResponse):
@@ -146,7 +146,7 @@ def _canceled(error: Exception) -> bool:
     return isinstance(cause, psycopg.errors.QueryCanceled)
 
 
-def json_answer(reading: Reading[Any], data: Any, same: Any = None) -> Response:
+def json_answer(reading: ReadRequest[Any], data: Any, same: Any = None) -> Response:
     """Data as JSON, names in camelCase; 304 where the reader has it. `same`: the part that says so, if not all."""
     body = to_json(data)
     return tagged(reading, body, "application/json", same=body if same is None else to_json(same))
@@ -171,7 +171,7 @@ def _finite(shown: Any) -> Any:
 
 
 def tagged(
-    reading: Reading[Any],
+    reading: ReadRequest[Any],
     body: bytes,
     media_type: str,
     headers: dict[str, str] | None = None,

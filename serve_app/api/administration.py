@@ -20,7 +20,7 @@ from db.reading import Page
 from pipeline.domain.insight import Contact
 from pipeline.errors import UnknownTeam
 from serve_app.api import bodies
-from serve_app.api.access import Handler, Reading, json_answer, to_json
+from serve_app.api.access import Handler, ReadRequest, json_answer, to_json
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, InUse, LastKey, NoSuchObject, OutsideTeam, Taken
 from serve_app.api.queries import ChangeListQuery, NoQuery
@@ -29,7 +29,7 @@ from serve_app.intake.errors import NotAuthenticated
 from serve_app.intake.wire import Fault
 
 T = TypeVar("T")
-Writing = Reading[NoQuery]
+Writing = ReadRequest[NoQuery]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ async def revoke_key(writing: Writing) -> Response:
     return _written(await _key(writing))
 
 
-async def list_changes(reading: Reading[ChangeListQuery]) -> Response:
+async def list_changes(reading: ReadRequest[ChangeListQuery]) -> Response:
     query, home = reading.query, reading.reader.workspace_id
     page = await admin_log.list_changes(reading.database, reading.reader, home, query.cursor, query.limit)
     return json_answer(reading, page)
@@ -267,7 +267,7 @@ HANDLERS: Mapping[str, Handler] = {
 }
 
 
-def actor(writing: Reading[Any]) -> Actor:
+def actor(writing: ReadRequest[Any]) -> Actor:
     """The key that writes."""
     sender = writing.sender
     return Actor("", sender.key_id, sender.team_id, None, writing.request.state.request_id)

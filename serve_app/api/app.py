@@ -21,8 +21,8 @@ from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.embedding import EmbeddingOptions
 from serve_app.api import administration, calls, editing, openapi_file, stream
-from serve_app.api.access import Door, Handler, Reading
-from serve_app.api.audio import Audio
+from serve_app.api.access import Door, Handler
+from serve_app.api.audio import AudioHandler
 from serve_app.api.calls import CallListPage
 from serve_app.api.editing import CallEdit, EditBody, TaskMark
 from serve_app.api.errors import NoSuchPath, NotThisWay
@@ -100,7 +100,7 @@ ROUTES = (
 EVERY_ROUTE = ROUTES + administration.ROUTES
 
 
-def handlers(audio: Audio) -> dict[str, Handler]:
+def handlers(audio: AudioHandler) -> dict[str, Handler]:
     """What answers on each route, by its name."""
     transcript = ("showTranscript", "showTranscriptText", "showSubRip", "showWebVtt")
     return (
@@ -139,7 +139,7 @@ def build_api(
     """An application of `EVERY_ROUTE`, and openapi.json. `stamp`, `source_header`: as of `serve_app.intake.submit`;
     `embedding`: how questions are embedded, with the checkpoint store; None: they are not."""
     doors: list[Door] = []
-    sounds: list[Audio] = []
+    sounds: list[AudioHandler] = []
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -147,7 +147,7 @@ def build_api(
             database = await stack.enter_async_context(open_database())
             folder = SoundFolder(decode, options.sound_bytes, options.DECODERS)
             stack.push_async_callback(folder.close)
-            sounds[:] = [Audio(folder)]
+            sounds[:] = [AudioHandler(folder)]
             questions = Questions(embedding or EmbeddingOptions(), store)
             questions.start()
             stack.callback(questions.close)
@@ -185,4 +185,4 @@ def source_of(request: Request, header: str | None) -> str:
         return address
 
 
-__all__ = ["EVERY_ROUTE", "ROUTES", "CallLine", "Reading", "Route", "build_api"]
+__all__ = ["EVERY_ROUTE", "ROUTES", "CallLine", "Route", "build_api"]

@@ -12,11 +12,11 @@ from starlette.responses import Response, StreamingResponse
 
 from db.views import CallRecord
 from pipeline.errors import CallError, StorageError
-from serve_app.api.access import Reading, has_it
+from serve_app.api.access import ReadRequest, has_it
 from serve_app.api.calls import record
 from serve_app.api.errors import Busy, NoSuchRange, NotThereYet
 from serve_app.api.queries import AudioQuery
-from serve_app.api.sound import SoundFolder, Wanted
+from serve_app.api.sound import SoundFolder, WantedSound
 
 PIECE = 256 * 1024  # bytes read at once
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
@@ -47,13 +47,13 @@ class Stored:
     name: str
 
 
-class Audio:
+class AudioHandler:
     """The handler, with the folder of decoded sound that it fills."""
 
     def __init__(self, sounds: SoundFolder) -> None:
         self._sounds = sounds
 
-    async def show(self, reading: Reading[AudioQuery]) -> Response:
+    async def show(self, reading: ReadRequest[AudioQuery]) -> Response:
         """The original file, or one channel decoded."""
         found = await record(reading)
         if not found.recordings:
@@ -69,7 +69,7 @@ class Audio:
                 raise Busy(reading.options.RETRY_AFTER_SECONDS, sentence) from error
             raise NotThereYet(f"The recording cannot be decoded: {error.message}") from error
 
-    async def _stored(self, reading: Reading[Any], found: CallRecord, channel: str) -> Stored:
+    async def _stored(self, reading: ReadRequest[Any], found: CallRecord, channel: str) -> Stored:
         if channel == "original":
             if len(found.recordings) > 1:
                 raise NotThereYet("The call has two files. Ask for channel=mixed, rep or customer.")
@@ -77,7 +77,7 @@ class Audio:
             return Stored(one.uri, f'"{one.sha256}"', str(reading.call_id))
         if found.layout is None:
             raise NotThereYet("What is on which channel is known when the call's state is completed.")
-        wanted = Wanted(found.recordings, found.layout, channel)
+        wanted = WantedSound(found.recordings, found.layout, channel)
         path = await self._sounds.get(wanted, reading.options.SOUND_WAIT_SECONDS)
         if path is None:
             raise Busy(reading.options.RETRY_AFTER_SECONDS, "The sound is still being decoded; ask again in a moment.")

@@ -14,7 +14,7 @@ from db.meaning import OtherModel
 from db.reading import Page
 from db.views import CallRecord
 from serve_app import transcripts
-from serve_app.api.access import Reading, json_answer, tagged
+from serve_app.api.access import ReadRequest, json_answer, tagged
 from serve_app.api.errors import Busy, MeaningOff, NoSuchCall, NotThereYet
 from serve_app.api.queries import CallListQuery, ContactListQuery, MemberListQuery, NoQuery, TaskListQuery, VersionQuery
 from serve_app.questions import NotReady, SwitchedOff
@@ -39,7 +39,7 @@ class CallListPage:
     as_of: datetime
 
 
-async def list_calls(reading: Reading[CallListQuery]) -> Response:
+async def list_calls(reading: ReadRequest[CallListQuery]) -> Response:
     """Calls, the latest first."""
     query = reading.query
     # No transaction that was under way at that moment lasts any longer, and so changes nothing from before it.
@@ -54,7 +54,7 @@ async def list_calls(reading: Reading[CallListQuery]) -> Response:
     return json_answer(reading, CallListPage(page.items, page.next, as_of), same=page)
 
 
-async def _by_meaning(reading: Reading[CallListQuery], question: str) -> Page[CallLine]:
+async def _by_meaning(reading: ReadRequest[CallListQuery], question: str) -> Page[CallLine]:
     """The calls most like a question. Raises `MeaningOff`, and `Busy` where it cannot be compared now."""
     query, retry = reading.query, reading.options.RETRY_AFTER_SECONDS
     try:
@@ -69,14 +69,14 @@ async def _by_meaning(reading: Reading[CallListQuery], question: str) -> Page[Ca
         raise Busy(retry, str(error)) from None
 
 
-async def now(reading: Reading[Any]) -> datetime:
+async def now(reading: ReadRequest[Any]) -> datetime:
     """The database's time."""
     async with reading.database.transaction(reading.reader) as connection:
         at: datetime = (await connection.execute(sa.select(sa.func.now()))).scalar_one()
         return at
 
 
-async def record(reading: Reading[Any]) -> CallRecord:
+async def record(reading: ReadRequest[Any]) -> CallRecord:
     """The record of the path's call, in the version that was asked for. Raises `NoSuchCall`."""
     machine = getattr(reading.query, "version", None) == "machine"
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
@@ -86,7 +86,7 @@ async def record(reading: Reading[Any]) -> CallRecord:
     return found
 
 
-async def show_call(reading: Reading[VersionQuery]) -> Response:
+async def show_call(reading: ReadRequest[VersionQuery]) -> Response:
     """Everything known of a call."""
     found = await record(reading)
     if found.transcript is not None:
@@ -94,7 +94,7 @@ async def show_call(reading: Reading[VersionQuery]) -> Response:
     return json_answer(reading, found)
 
 
-async def show_transcript(reading: Reading[VersionQuery]) -> Response:
+async def show_transcript(reading: ReadRequest[VersionQuery]) -> Response:
     """What was said, as JSON, plain text or subtitles."""
     form = reading.request.url.path.rpartition(".")[2]
     found = (await record(reading)).transcript
@@ -111,32 +111,32 @@ async def show_transcript(reading: Reading[VersionQuery]) -> Response:
     return tagged(reading, body, f"{TEXT_TYPES[form]}; charset=utf-8", headers)
 
 
-async def show_events(reading: Reading[NoQuery]) -> Response:
+async def show_events(reading: ReadRequest[NoQuery]) -> Response:
     """What happened to a call, the earliest first."""
     return json_answer(reading, Page((await record(reading)).timeline))
 
 
-async def list_tasks(reading: Reading[TaskListQuery]) -> Response:
+async def list_tasks(reading: ReadRequest[TaskListQuery]) -> Response:
     """Tasks across calls, the earliest due first."""
     query = reading.query
     page = await task_list.list_tasks(reading.database, reading.reader, query.wanted(), query.cursor, query.limit)
     return json_answer(reading, page)
 
 
-async def list_contacts(reading: Reading[ContactListQuery]) -> Response:
+async def list_contacts(reading: ReadRequest[ContactListQuery]) -> Response:
     """Contacts by name."""
     query = reading.query
     page = await people_list.list_contacts(reading.database, reading.reader, query.text, query.cursor, query.limit)
     return json_answer(reading, page)
 
 
-async def list_members(reading: Reading[MemberListQuery]) -> Response:
+async def list_members(reading: ReadRequest[MemberListQuery]) -> Response:
     """Members by name."""
     query = reading.query
     page = await people_list.list_members(reading.database, reading.reader, query.team_id, query.cursor, query.limit)
     return json_answer(reading, page)
 
 
-async def show_queue(reading: Reading[NoQuery]) -> Response:
+async def show_queue(reading: ReadRequest[NoQuery]) -> Response:
     """What waits and runs, by team."""
     return json_answer(reading, Page(tuple(await queue_view.team_queues(reading.database, reading.reader))))

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from db import editing
-from db.editing import Current, EditRefused, TaskMark, Wanted
+from db.editing import Current, EditRefused, TaskMark, WantedEdit
 from db.edits import CallEdit, Editor
 from db.reading import Page
 from pipeline.domain.edits import EditKind
-from serve_app.api.access import Reading, json_answer, to_json
+from serve_app.api.access import ReadRequest, json_answer, to_json
 from serve_app.api.errors import (
     EditBodyRefused,
     EditIdUsed,
@@ -107,7 +107,7 @@ class StaleEdit:
     current: Current | None
 
 
-async def edit(writing: Reading[NoQuery]) -> Response:
+async def edit(writing: ReadRequest[NoQuery]) -> Response:
     """Keep an edit: 201; 200 where this request made it before."""
     wanted = await _wanted(writing.request)
     made = await _done(
@@ -120,14 +120,14 @@ async def edit(writing: Reading[NoQuery]) -> Response:
     return answer
 
 
-async def list_edits(reading: Reading[NoQuery]) -> Response:
+async def list_edits(reading: ReadRequest[NoQuery]) -> Response:
     """The edits of a call, undone ones too, in the order in which they were made."""
     found = await _done(reading, editing.list_edits(reading.database, reading.reader, _call(reading)))
     await reading.note("record", [reading.call_id] if found else [], "edits")
     return json_answer(reading, Page(found))
 
 
-async def undo(writing: Reading[NoQuery]) -> Response:
+async def undo(writing: ReadRequest[NoQuery]) -> Response:
     """Take an edit back; it is kept, and shown as undone."""
     edit_id: UUID = writing.request.path_params["edit_id"]
     return _answer(
@@ -136,17 +136,17 @@ async def undo(writing: Reading[NoQuery]) -> Response:
     )
 
 
-async def tick(writing: Reading[NoQuery]) -> Response:
+async def tick(writing: ReadRequest[NoQuery]) -> Response:
     """Tick a task off."""
     return await _mark(writing, editing.tick)
 
 
-async def untick(writing: Reading[NoQuery]) -> Response:
+async def untick(writing: ReadRequest[NoQuery]) -> Response:
     """Say that a task is to be done after all."""
     return await _mark(writing, editing.untick)
 
 
-async def _mark(writing: Reading[NoQuery], change: Any) -> Response:
+async def _mark(writing: ReadRequest[NoQuery], change: Any) -> Response:
     task_id: UUID = writing.request.path_params["task_id"]
     mark: TaskMark = await _done(
         writing, change(writing.database, writing.reader, _editor(writing), _call(writing), task_id)
@@ -156,15 +156,15 @@ async def _mark(writing: Reading[NoQuery], change: Any) -> Response:
     return Response(to_json(mark), 200, media_type="application/json")
 
 
-def _call(writing: Reading[Any]) -> UUID:
+def _call(writing: ReadRequest[Any]) -> UUID:
     return writing.call_id
 
 
-def _editor(writing: Reading[Any]) -> Editor:
+def _editor(writing: ReadRequest[Any]) -> Editor:
     return Editor(writing.sender.key_id)
 
 
-def _answer(writing: Reading[Any], made: CallEdit) -> Response:
+def _answer(writing: ReadRequest[Any], made: CallEdit) -> Response:
     """The edit; without what the machine said for a key that may not read."""
     shown = written(made)
     if READ not in writing.sender.scopes:
@@ -172,7 +172,7 @@ def _answer(writing: Reading[Any], made: CallEdit) -> Response:
     return Response(to_json(shown), 200, media_type="application/json")
 
 
-async def _done(writing: Reading[Any], work: Awaitable[T]) -> T:
+async def _done(writing: ReadRequest[Any], work: Awaitable[T]) -> T:
     """What was done, or the refusal that says why not."""
     try:
         return await work
@@ -193,7 +193,7 @@ async def _done(writing: Reading[Any], work: Awaitable[T]) -> T:
         raise EditBodyRefused([Fault("", str(error))]) from None
 
 
-async def _wanted(request: Request) -> Wanted:
+async def _wanted(request: Request) -> WantedEdit:
     """The edit that the body asks for. Raises `EditBodyRefused` with every fault."""
     check_media_type(request.headers.getlist("content-type"), request.headers.getlist("content-encoding"))
     try:
@@ -209,7 +209,7 @@ async def _wanted(request: Request) -> Wanted:
     return wanted_of(found)
 
 
-def wanted_of(body: Any) -> Wanted:
+def wanted_of(body: Any) -> WantedEdit:
     """The edit that a body asks for, texts with single spaces."""
     plain = body.model_dump()
     kind = EditKind(plain.pop("kind"))
@@ -218,7 +218,7 @@ def wanted_of(body: Any) -> Wanted:
             plain[name] = str(plain[name])
         elif kind is EditKind.TEXT:
             plain[name] = " ".join(plain[name].split())
-    return Wanted(kind, **plain)
+    return WantedEdit(kind, **plain)
 
 
 def _fault(error: Any) -> Fault:

@@ -30,7 +30,7 @@ from serve_app.api.errors import (
     TooManyReads,
 )
 from serve_app.api.openapi_file import FILE
-from serve_app.api.queries import Query
+from serve_app.api.queries import QueryParameters
 from serve_app.intake import errors
 from serve_app.intake.errors import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, problem_type
 from serve_app.intake.schemas import Problem
@@ -147,7 +147,7 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _parameters(model: type[Query], schemas: dict[str, Any]) -> list[dict[str, Any]]:
+def _parameters(model: type[QueryParameters], schemas: dict[str, Any]) -> list[dict[str, Any]]:
     made = model.model_json_schema(ref_template=_REF)
     schemas.update(made.get("$defs", {}))
     found = []

@@ -16,7 +16,7 @@ from pipeline.domain.call import CallState
 from serve_app.api.errors import InvalidQuery
 from serve_app.intake.wire import Fault
 
-Q = TypeVar("Q", bound="Query")
+Q = TypeVar("Q", bound="QueryParameters")
 
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 Limit = Annotated[int, Field(ge=1, le=MOST, description=f"Most items of the page, 1 to {MOST}.")]
@@ -28,17 +28,17 @@ def _with_commas(value: Any) -> Any:
     return value.split(",") if isinstance(value, str) else value
 
 
-class Query(BaseModel):
+class QueryParameters(BaseModel):
     """No parameter but these, each at most once."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
 
 
-class NoQuery(Query):
+class NoQuery(QueryParameters):
     """No parameters."""
 
 
-class CallQuery(Query):
+class CallQuery(QueryParameters):
     """Which calls."""
 
     state: Annotated[tuple[CallState, ...], BeforeValidator(_with_commas)] = Field(
@@ -79,7 +79,7 @@ Version = Annotated[
 ]
 
 
-class VersionQuery(Query):
+class VersionQuery(QueryParameters):
     """Whose words."""
 
     version: Version = "corrected"
@@ -120,7 +120,7 @@ class ExportQuery(CallQuery):
     version: Version = "corrected"
 
 
-class TaskListQuery(Query):
+class TaskListQuery(QueryParameters):
     """A page of tasks."""
 
     done: bool | None = Field(None, description="true: ticked off; false: still to be done.")
@@ -138,7 +138,7 @@ class TaskListQuery(Query):
         return TaskFilter(**{name: getattr(self, name) for name in TaskFilter.__dataclass_fields__})
 
 
-class ContactListQuery(Query):
+class ContactListQuery(QueryParameters):
     """A page of contacts."""
 
     text: Text | None = Field(None, description="Part of a name, company, e-mail address or number.")
@@ -146,7 +146,7 @@ class ContactListQuery(Query):
     cursor: Cursor | None = Field(None, description="`next` of the page before.")
 
 
-class MemberListQuery(Query):
+class MemberListQuery(QueryParameters):
     """A page of members."""
 
     team_id: UUID | None = Field(None, description="Members of this team.")
@@ -154,14 +154,14 @@ class MemberListQuery(Query):
     cursor: Cursor | None = Field(None, description="`next` of the page before.")
 
 
-class ChangeListQuery(Query):
+class ChangeListQuery(QueryParameters):
     """A page of changes."""
 
     limit: Limit = 50
     cursor: Cursor | None = Field(None, description="`next` of the page before.")
 
 
-class AudioQuery(Query):
+class AudioQuery(QueryParameters):
     """Which sound of a call."""
 
     channel: Literal["original", "mixed", "rep", "customer"] | None = Field(
@@ -171,7 +171,7 @@ class AudioQuery(Query):
     )
 
 
-class StreamQuery(Query):
+class StreamQuery(QueryParameters):
     """Since when."""
 
     since: AwareDatetime | None = Field(None, description="Changes after this moment; unset: from now on.")
@@ -194,7 +194,7 @@ def read_query(parameters: QueryParams, model: type[Q]) -> Q:
     return found
 
 
-def _names(model: type[Query]) -> Sequence[str]:
+def _names(model: type[QueryParameters]) -> Sequence[str]:
     return [str(field.alias) for field in model.model_fields.values()]
 
 
@@ -203,7 +203,7 @@ def _clean(value: str) -> str:
     return value.replace("\x00", "").encode("utf-8", "ignore").decode()
 
 
-def _fault(error: Any, model: type[Query]) -> Fault:
+def _fault(error: Any, model: type[QueryParameters]) -> Fault:
     if error["type"] == "extra_forbidden":
         known = ", ".join(_names(model)) or "none"
         return Fault("", f"A parameter is not one of this path's. Those are: {known}.")

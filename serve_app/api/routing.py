@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from db.admin_log import ADMIN
-from serve_app.api.queries import Query
+from serve_app.api.queries import QueryParameters
 from serve_app.intake.auth import EDIT, READ
 
 
@@ -17,7 +17,7 @@ class Route:
 
     path: str
     name: str
-    query: type[Query]
+    query: type[QueryParameters]
     summary: str
     answer: Any = None
     media: tuple[str, ...] = ()

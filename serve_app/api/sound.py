@@ -27,7 +27,7 @@ Samples = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedSound:
     """One sound: of which recordings, in what layout, which channel ("mixed", "rep", "customer").
 
     `spans`: these stretches alone, one after the other, each (start, end) in seconds of the call; empty: all of it.
@@ -55,7 +55,7 @@ class SoundFolder:
         self._making: dict[str, asyncio.Task[Path]] = {}
         self._turns = asyncio.Semaphore(decoders)
 
-    async def get(self, wanted: Wanted, seconds: float) -> Path | None:
+    async def get(self, wanted: WantedSound, seconds: float) -> Path | None:
         """The file, decoded now if need be; None where that takes longer than `seconds`, and goes on.
 
         Raises `pipeline.errors.RecordingError` where it cannot be decoded, `StorageError` where it cannot be read.
@@ -80,12 +80,12 @@ class SoundFolder:
                 await task
         await asyncio.to_thread(shutil.rmtree, self._folder, True)
 
-    async def _make(self, wanted: Wanted, path: Path) -> Path:
+    async def _make(self, wanted: WantedSound, path: Path) -> Path:
         async with self._turns:
             await asyncio.to_thread(self._decode, wanted, path)
         return path
 
-    def _decode(self, wanted: Wanted, path: Path) -> None:
+    def _decode(self, wanted: WantedSound, path: Path) -> None:
         scratch = Path(tempfile.mkdtemp(dir=self._folder))
         try:
             sources = [decode(one, self._options, scratch.as_uri()).audio for one in wanted.recordings]

@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from db import call_list, changes, views
 from db.call_list import CallLine
 from db.reading import MOST
-from serve_app.api.access import UNAVAILABLE, Reading, to_json
+from serve_app.api.access import UNAVAILABLE, ReadRequest, to_json
 from serve_app.api.calls import now
 from serve_app.api.errors import InvalidQuery
 from serve_app.api.parquet import MEDIA_TYPE as PARQUET
@@ -38,7 +38,7 @@ COLUMNS = (
 )
 
 
-async def stream_events(reading: Reading[StreamQuery]) -> Response:
+async def stream_events(reading: ReadRequest[StreamQuery]) -> Response:
     """Changes of calls as they happen."""
     told = reading.request.headers.get("last-event-id")
     since = reading.query.since
@@ -55,7 +55,7 @@ async def stream_events(reading: Reading[StreamQuery]) -> Response:
     )
 
 
-async def _changes(reading: Reading[StreamQuery], since: datetime) -> AsyncIterator[bytes]:
+async def _changes(reading: ReadRequest[StreamQuery], since: datetime) -> AsyncIterator[bytes]:
     """Each change once, in the order in which they are seen. The overlap finds what was committed late."""
     sent: dict[UUID, datetime] = {}
     ends = time.monotonic() + reading.options.STREAM_SECONDS
@@ -89,7 +89,7 @@ async def _changes(reading: Reading[StreamQuery], since: datetime) -> AsyncItera
             await asyncio.sleep(reading.options.POLL_SECONDS)
 
 
-async def export(reading: Reading[ExportQuery]) -> Response:
+async def export(reading: ReadRequest[ExportQuery]) -> Response:
     """All calls of a filter, page by page: no more than a page is ever held."""
     query = reading.query
     pages = _pages(reading)
@@ -115,7 +115,7 @@ async def _with(
         yield page
 
 
-async def _pages(reading: Reading[ExportQuery]) -> AsyncIterator[tuple[CallLine, ...]]:
+async def _pages(reading: ReadRequest[ExportQuery]) -> AsyncIterator[tuple[CallLine, ...]]:
     """Lines of calls, at least one page of them, each read in a transaction of its own."""
     wanted = reading.query.wanted()
     cursor: str | None = None
@@ -130,7 +130,7 @@ async def _pages(reading: Reading[ExportQuery]) -> AsyncIterator[tuple[CallLine,
 
 
 async def _ndjson(
-    reading: Reading[ExportQuery], first: tuple[CallLine, ...], pages: AsyncIterator[tuple[CallLine, ...]]
+    reading: ReadRequest[ExportQuery], first: tuple[CallLine, ...], pages: AsyncIterator[tuple[CallLine, ...]]
 ) -> AsyncIterator[bytes]:
     page: tuple[CallLine, ...] | None = first
     while page is not None:
@@ -149,7 +149,7 @@ async def _ndjson(
         page = await anext(pages, None)
 
 
-async def _transcripts(reading: Reading[ExportQuery], lines: Iterable[CallLine]) -> dict[UUID, Any]:
+async def _transcripts(reading: ReadRequest[ExportQuery], lines: Iterable[CallLine]) -> dict[UUID, Any]:
     """What was said in calls, by call id; noted before it is given."""
     found: dict[UUID, Any] = {}
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
@@ -160,7 +160,7 @@ async def _transcripts(reading: Reading[ExportQuery], lines: Iterable[CallLine])
     return found
 
 
-async def _edits(reading: Reading[ExportQuery], lines: Iterable[CallLine]) -> dict[UUID, Any]:
+async def _edits(reading: ReadRequest[ExportQuery], lines: Iterable[CallLine]) -> dict[UUID, Any]:
     """What people corrected in calls, by call id; noted before it is given."""
     async with reading.database.transaction(reading.reader, snapshot=True) as connection:
         found = await views.edits_of(connection, [line.call.call_id for line in lines])
@@ -169,7 +169,7 @@ async def _edits(reading: Reading[ExportQuery], lines: Iterable[CallLine]) -> di
 
 
 async def _csv(
-    reading: Reading[ExportQuery], first: tuple[CallLine, ...], pages: AsyncIterator[tuple[CallLine, ...]]
+    reading: ReadRequest[ExportQuery], first: tuple[CallLine, ...], pages: AsyncIterator[tuple[CallLine, ...]]
 ) -> AsyncIterator[bytes]:
     yield _rows([dict.fromkeys(COLUMNS)], header=True)
     page: tuple[CallLine, ...] | None = first

@@ -35,7 +35,7 @@ app = command_group("""Calls and what became of them.
 CallId = Annotated[str, typer.Argument(metavar="ID", help="The callId that was submitted.")]
 
 
-class Format(StrEnum):
+class TranscriptFormat(StrEnum):
     JSON = "json"
     TXT = "txt"
     SRT = "srt"
@@ -108,7 +108,9 @@ def show(
 @app.command()
 def export(
     call_id: CallId,
-    format_: Annotated[Format, typer.Option("--format", "-f", help="json: the whole record.")] = Format.TXT,
+    format_: Annotated[
+        TranscriptFormat, typer.Option("--format", "-f", help="json: the whole record.")
+    ] = TranscriptFormat.TXT,
     workspace: names.Workspace = None,
 ) -> None:
     """Print a call's transcript as text or subtitles, or its record as JSON, for other programs.
@@ -120,7 +122,7 @@ def export(
     from serve_app import transcripts as formats
 
     record = load(call_id, workspace)
-    if format_ is Format.JSON:
+    if format_ is TranscriptFormat.JSON:
         print_json(record)
         return
     if record.transcript is None:

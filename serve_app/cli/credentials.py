@@ -165,13 +165,13 @@ def _server(named: str) -> "Server":
     """The server as the fetcher knows it: what no URL could name would never be used."""
     from db.credentials import Server
     from pipeline.errors import AddressForbidden
-    from pipeline.fetch.address import Guard
+    from pipeline.fetch.address import AddressGuard
 
     host, colon, port = named.rpartition(":") if not named.endswith("]") else (named, "", "")
     if not colon:
         host, port = named, "443"
     try:
-        target = Guard(ports=("1-65535",)).check(f"https://{host}:{int(port)}/")
+        target = AddressGuard(ports=("1-65535",)).check(f"https://{host}:{int(port)}/")
     except (AddressForbidden, ValueError):
         raise CommandError(
             f"{named!r} is no server.", "Give a host name or address, perhaps with a port: pbx.example:8443.", USAGE

@@ -113,7 +113,7 @@ def import_(
     with libraries():
         try:
             calls = formats.read(path)
-        except formats.Unreadable as error:
+        except formats.UnreadableFile as error:
             raise CommandError(f"{error}.", "Nothing was imported.", USAGE) from error
     kind = formats.format_of(
         path if path.is_file() else next(f for f in sorted(path.iterdir()) if formats.format_of(f))

@@ -76,7 +76,7 @@ def score(
     with libraries():
         try:
             others = {_name(path, heard or []): formats.read(path) for path in heard or []}
-        except formats.Unreadable as error:
+        except formats.UnreadableFile as error:
             raise CommandError(f"{error}.", "Nothing was measured.", USAGE) from error
         one, truths, sides, facts = names.run(workspace, lambda database, home: _gathered(database, home, name, others))
         systems = [_measured(side, truths, calls) for side, calls in sides.items()]

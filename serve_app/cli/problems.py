@@ -17,7 +17,7 @@ ADVICE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class CommandProblem:
     """A refusal. `faults` holds (pointer, detail) for each fault of a refused body."""
 
     status: int
@@ -27,7 +27,7 @@ class Problem:
     advice: str = ""
 
 
-def read_problem(status: int, headers: Any, body: bytes) -> Problem:
+def read_problem(status: int, headers: Any, body: bytes) -> CommandProblem:
     """A problem from any error answer; one that is no problem document is told by its status."""
     import json
 
@@ -38,7 +38,7 @@ def read_problem(status: int, headers: Any, body: bytes) -> Problem:
         document = {}
     faults = [fault for fault in document.get("errors") or [] if isinstance(fault, dict)]
     advice = ADVICE.get(status, "").replace("{retry_after}", str(headers.get("retry-after", "a few")))
-    return Problem(
+    return CommandProblem(
         status=status,
         title=str(document.get("title") or f"The service answered {status}"),
         detail=str(document.get("detail") or ""),
@@ -47,7 +47,7 @@ def read_problem(status: int, headers: Any, body: bytes) -> Problem:
     )
 
 
-def show_problem(problem: Problem, name: str, console: Console) -> None:
+def show_problem(problem: CommandProblem, name: str, console: Console) -> None:
     """`name` is what was submitted, as the person called it."""
     console.print(Text.assemble((f"{name}: refused ", "bold red"), f"({problem.status}) {problem.title}"))
     if problem.detail and problem.detail != problem.title:

@@ -17,7 +17,7 @@ from serve_app.cli.console import Json, err, out, print_json
 from serve_app.cli.errors import FAILED, UNREACHABLE, USAGE, CommandError
 from serve_app.cli.file_server import FileServer
 from serve_app.cli.names import need_uuid
-from serve_app.cli.problems import Problem, read_problem, show_problem
+from serve_app.cli.problems import CommandProblem, read_problem, show_problem
 
 REQUEST_TIMEOUT = 30.0  # seconds for one answer of /submit
 
@@ -30,7 +30,7 @@ class Sent:
     call_id: str
     body: dict[str, Any]
     reply: dict[str, Any] | None = None
-    problem: Problem | None = None
+    problem: CommandProblem | None = None
 
 
 def submit(
@@ -208,7 +208,7 @@ def _hand_in(url: str, key: str, name: str, body: dict[str, Any], folder: Path) 
         accepted = one.problem is None
         return one
     except handed_in.NoRoom as error:
-        return Sent(name, str(call), body, None, Problem(507, "No room for the file", str(error)))
+        return Sent(name, str(call), body, None, CommandProblem(507, "No room for the file", str(error)))
     except CommandError as error:
         accepted = not _never_arrived(error)
         raise

@@ -111,23 +111,23 @@ async def note(visit: Visit, call_id: UUID, what: str, detail: str = "console") 
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class WaveformLane:
     """One line of the waveform: the sound of a channel, or of a speaker of a mixed recording."""
 
     name: str
     side: str
 
 
-def lanes_of(conversation: Conversation) -> list[Lane]:
+def lanes_of(conversation: Conversation) -> list[WaveformLane]:
     """One for each party: of separated channels the rep's first; of a mixed recording one for each speaker."""
     say = {"rep": "Rep", "customer": "Customer"}
     by_side = {conversation.sides[label]: name for label, name in conversation.names.items()}
     if conversation.transcript.layout.kind.separated:
-        return [Lane(by_side.get(side, say[side]), side) for side in ("rep", "customer")]
+        return [WaveformLane(by_side.get(side, say[side]), side) for side in ("rep", "customer")]
     speakers = conversation.transcript.speakers[:3]
-    return [Lane(conversation.names.get(one.label, one.label), conversation.sides[one.label]) for one in speakers] or [
-        Lane("", "other")
-    ]
+    return [
+        WaveformLane(conversation.names.get(one.label, one.label), conversation.sides[one.label]) for one in speakers
+    ] or [WaveformLane("", "other")]
 
 
 def _doubts(conversation: Conversation) -> Iterator[Doubt]:

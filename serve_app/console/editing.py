@@ -8,7 +8,7 @@ from uuid import UUID
 from starlette.responses import Response
 
 from db import editing, people_list
-from db.editing import EditRefused, Stale, Wanted
+from db.editing import EditRefused, Stale, WantedEdit
 from db.edits import Editor
 from db.views import CallRecord
 from pipeline.asr.verdicts import REASONS
@@ -74,12 +74,12 @@ def _said(visit: Visit, record: CallRecord) -> Turn:
     return record.transcript.turns[number]
 
 
-def _speaker(said: Turn, speaker: str) -> Iterator[Wanted]:
+def _speaker(said: Turn, speaker: str) -> Iterator[WantedEdit]:
     if speaker != said.speaker:
-        yield Wanted(EditKind.SPEAKER, said.speaker, speaker, said.index, said.words[0].start, said.words[-1].end)
+        yield WantedEdit(EditKind.SPEAKER, said.speaker, speaker, said.index, said.words[0].start, said.words[-1].end)
 
 
-def text_edits(said: Turn, text: str) -> Iterator[Wanted]:
+def text_edits(said: Turn, text: str) -> Iterator[WantedEdit]:
     """One edit for each run of words that differs; one for all of the turn where spaces do not tell words apart."""
     words, new = said.words, text.split()
     if any(word.joined or word.text.split() != [word.text] for word in words):
@@ -90,8 +90,8 @@ def text_edits(said: Turn, text: str) -> Iterator[Wanted]:
         yield _text(said, words[first:last], " ".join(new[begin:end]))
 
 
-def _text(said: Turn, words: Sequence[Word], new: str) -> Wanted:
-    return Wanted(EditKind.TEXT, text_of(words), new, said.index, words[0].start, words[-1].end)
+def _text(said: Turn, words: Sequence[Word], new: str) -> WantedEdit:
+    return WantedEdit(EditKind.TEXT, text_of(words), new, said.index, words[0].start, words[-1].end)
 
 
 def changes(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
@@ -158,10 +158,10 @@ async def edit_call(visit: Visit) -> Response:
     kind = form.get("kind", "")
     try:
         if kind == "roles":
-            wanted = Wanted(EditKind.ROLES, form.get("old") == "yes", form.get("new") == "yes")
+            wanted = WantedEdit(EditKind.ROLES, form.get("old") == "yes", form.get("new") == "yes")
         elif kind in ("agent", "contact"):
             old, new = (str(UUID(form[name])) if form.get(name) else None for name in ("old", "new"))
-            wanted = Wanted(EditKind(kind), old, new)
+            wanted = WantedEdit(EditKind(kind), old, new)
         else:
             raise NotUnderstood
         if wanted.old != wanted.new:

@@ -17,7 +17,7 @@ from serve_app.api import bodies
 from serve_app.console import sentences
 from serve_app.console.administration import actor
 from serve_app.console.forms import read_form
-from serve_app.console.site import NotAllowed, NotFound, Problem, Visit
+from serve_app.console.site import NotAllowed, NotFound, PageProblem, Visit
 
 PAGE = "/people"
 B = TypeVar("B", bound=BaseModel)
@@ -66,7 +66,7 @@ async def change_team(visit: Visit) -> Response:
     try:
         return await _back(visit, removal.remove_unused_team(visit.database, team.workspace_id, team.team_id, by))
     except removal.TeamInUse:
-        raise Problem(sentences.TEAM_IN_USE, 409) from None
+        raise PageProblem(sentences.TEAM_IN_USE, 409) from None
 
 
 async def create_member(visit: Visit) -> Response:
@@ -103,9 +103,9 @@ async def _back(visit: Visit, work: Awaitable[T], chosen: str = "") -> Response:
         await work
     except directory.AlreadyThere:
         if chosen:
-            raise Problem(sentences.ID_TAKEN, 409) from None
+            raise PageProblem(sentences.ID_TAKEN, 409) from None
     except directory.NoSuchTeam:
-        raise Problem(sentences.FORM_INCOMPLETE, 400) from None
+        raise PageProblem(sentences.FORM_INCOMPLETE, 400) from None
     except NotInDirectory:
         raise NotFound from None
     except NotAdmin:
@@ -114,11 +114,11 @@ async def _back(visit: Visit, work: Awaitable[T], chosen: str = "") -> Response:
 
 
 def _body(model: type[B], form: Mapping[str, str], **given: Any) -> B:
-    """A form as the API's body. Raises `Problem`."""
+    """A form as the API's body. Raises `PageProblem`."""
     try:
         return model.model_validate({"name": form.get("name", "").replace("\x00", ""), **given})
     except ValidationError:
-        raise Problem(sentences.FORM_INCOMPLETE, 400) from None
+        raise PageProblem(sentences.FORM_INCOMPLETE, 400) from None
 
 
 def _aliases(form: Mapping[str, str]) -> list[str]:

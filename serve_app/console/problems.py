@@ -16,7 +16,7 @@ from serve_app.console.site import (
     NotAllowed,
     NotFound,
     NotUnderstood,
-    Problem,
+    PageProblem,
     SignInNeeded,
     Site,
     Unavailable,
@@ -45,7 +45,7 @@ def install(console: FastAPI, site: Site) -> None:
         return page(request, 403, error.args[0] if error.args else sentences.NOT_ALLOWED)
 
     async def problem(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Problem)
+        assert isinstance(error, PageProblem)
         return page(request, error.status, error.said)
 
     async def sign_in_needed(request: Request, _: Exception) -> Response:
@@ -69,7 +69,7 @@ def install(console: FastAPI, site: Site) -> None:
         SignInNeeded: sign_in_needed,
         NotFound: always(404, sentences.NOT_FOUND),
         NotAllowed: not_allowed,
-        Problem: problem,
+        PageProblem: problem,
         NotUnderstood: always(400, sentences.NOT_UNDERSTOOD),
         FormRefused: always(400, sentences.NOT_UNDERSTOOD),
         **dict.fromkeys((Unavailable, *OUTAGES), unavailable),

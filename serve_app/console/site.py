@@ -50,7 +50,7 @@ class NotAllowed(Exception):
     """The session may not do this. What it says instead of "read only": title and advice, as its argument."""
 
 
-class Problem(Exception):
+class PageProblem(Exception):
     """What a page answers instead: title and advice, each a text of the catalog, and a status."""
 
     def __init__(self, said: tuple[str, str], status: int) -> None:
@@ -259,7 +259,7 @@ __all__ = [
     "NotUnderstood",
     "OpenPage",
     "Page",
-    "Problem",
+    "PageProblem",
     "SignInNeeded",
     "Site",
     "Unavailable",

@@ -13,7 +13,7 @@ from db.voiceprints import NoVoiceprint
 from pipeline.errors import RecordingError, StorageError
 from serve_app.api.audio import Stored, answer
 from serve_app.api.errors import NoSuchRange
-from serve_app.api.sound import CHANNELS, Wanted
+from serve_app.api.sound import CHANNELS, WantedSound
 from serve_app.console.call import note, read
 from serve_app.console.conversation import Conversation
 from serve_app.console.site import NotFound, NotUnderstood, Visit
@@ -54,7 +54,7 @@ async def voice(visit: Visit) -> Response:
         raise NotFound
     channel = "rep" if record.layout.kind.separated else MIXED
     await note(visit, record.call.call_id, "audio", "voice")
-    return await _sound(visit, _decoded(visit, Wanted(record.recordings, record.layout, channel, spans), "voice"))
+    return await _sound(visit, _decoded(visit, WantedSound(record.recordings, record.layout, channel, spans), "voice"))
 
 
 def voice_spans(conversation: Conversation | None) -> tuple[tuple[float, float], ...]:
@@ -86,10 +86,10 @@ async def _stored(visit: Visit, record: CallRecord, channel: str) -> Stored | No
         if await asyncio.to_thread(_plays, one.uri):
             return Stored(one.uri, f'"{one.sha256}"', str(call_id))
     assert record.layout is not None
-    return await _decoded(visit, Wanted(record.recordings, record.layout, channel), channel)
+    return await _decoded(visit, WantedSound(record.recordings, record.layout, channel), channel)
 
 
-async def _decoded(visit: Visit, wanted: Wanted, name: str) -> Stored | None:
+async def _decoded(visit: Visit, wanted: WantedSound, name: str) -> Stored | None:
     """None while it is being decoded."""
     path = await visit.site.sounds.get(wanted, visit.site.settings.api.SOUND_WAIT_SECONDS)
     return None if path is None else Stored(path.as_uri(), f'"{wanted.name}"', f"{visit.id()}-{name}")

@@ -49,7 +49,7 @@ async def tasks(visit: Visit) -> Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueGroup:
     """Tasks that are due at about the same time. `late`: they should be done by now."""
 
     name: str
@@ -57,10 +57,10 @@ class Due:
     tasks: tuple[TaskLine, ...]
 
 
-def by_due(lines: tuple[TaskLine, ...], today: date) -> Iterator[Due]:
+def by_due(lines: tuple[TaskLine, ...], today: date) -> Iterator[DueGroup]:
     """In the order of the lines, which is that of their dates."""
     for name, own in groupby(lines, key=lambda line: when(line.due_date, today)):
-        yield Due(name, name == "Overdue", tuple(own))
+        yield DueGroup(name, name == "Overdue", tuple(own))
 
 
 def when(due: date | None, today: date) -> str:

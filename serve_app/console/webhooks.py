@@ -17,7 +17,7 @@ from pipeline.errors import AddressForbidden
 from serve_app.console import sentences
 from serve_app.console.administration import PAGE, actor, endpoint_of, uuid_of
 from serve_app.console.forms import read_form
-from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Problem, Visit
+from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, PageProblem, Visit
 from serve_app.webhooks import signing
 from serve_app.webhooks.post import Poster
 
@@ -51,7 +51,7 @@ async def create_webhook(visit: Visit) -> Response:
     except EndpointExists:
         return visit.go(PAGE + "#webhooks")
     except TooManyEndpoints:
-        raise Problem(sentences.TOO_MANY_WEBHOOKS, 409) from None
+        raise PageProblem(sentences.TOO_MANY_WEBHOOKS, 409) from None
     except NotInDirectory:
         raise NotUnderstood from None
     return visit.page("new_webhook.html", url=made.url, secret=secret, overlap=False)
@@ -105,27 +105,27 @@ async def _done(work: Awaitable[T]) -> T:
 
 
 async def _url(visit: Visit, form: Mapping[str, str]) -> str:
-    """The address in a form. Raises `Problem` where no events may be sent there, or its host has no address."""
+    """The address in a form. Raises `PageProblem` where no events may be sent there, or its host has no address."""
     url = form.get("url", "").strip()
     if not 0 < len(url) <= LONGEST_URL:
-        raise Problem(sentences.FORM_INCOMPLETE, 400)
+        raise PageProblem(sentences.FORM_INCOMPLETE, 400)
     try:
         async with asyncio.timeout(LOOK_SECONDS):
             await Poster(visit.site.settings.webhooks).look(url)
     except AddressForbidden as error:
-        raise Problem((sentences.WEBHOOK_REFUSED, error.message), 400) from None
+        raise PageProblem((sentences.WEBHOOK_REFUSED, error.message), 400) from None
     except TimeoutError:
-        raise Problem((sentences.WEBHOOK_REFUSED, sentences.HOST_SILENT), 400) from None
+        raise PageProblem((sentences.WEBHOOK_REFUSED, sentences.HOST_SILENT), 400) from None
     except ValueError as error:
-        raise Problem((sentences.WEBHOOK_REFUSED, f"{error}."), 400) from None
+        raise PageProblem((sentences.WEBHOOK_REFUSED, f"{error}."), 400) from None
     return url
 
 
 def _chosen(form: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Types of events and parts of records. Raises `Problem` for no type."""
+    """Types of events and parts of records. Raises `PageProblem` for no type."""
     events = [one for one in type_names() if form.get(f"event-{one}")]
     if not events:
-        raise Problem(sentences.NO_EVENTS, 400)
+        raise PageProblem(sentences.NO_EVENTS, 400)
     return events, [one for one in PARTS if form.get(f"include-{one}")]
 
 

@@ -18,7 +18,7 @@ from db.sealing import KEYS_SETTING
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
 from serve_app.intake.limits import LimitOptions
-from serve_app.intake.submit import Accepted
+from serve_app.intake.submit import StoredSubmission
 
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
 COUNT_SECONDS = 5.0  # between two counts of what waits
@@ -55,7 +55,9 @@ class PostgresSubmissionStore:
             log.warning("PostgreSQL cannot look up a key: %s", type(error).__name__)
             raise StateUnavailable from None
 
-    async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any], request_id: str) -> Accepted:
+    async def submit(
+        self, sender: Sender, submission: Submission, body: dict[str, Any], request_id: str
+    ) -> StoredSubmission:
         try:
             done = await self._grouping.submit(sender, submission, body, self._signing, request_id)
         except UNAVAILABLE as error:

@@ -24,7 +24,7 @@ from serve_app.intake.limits import Allowance, Buckets, Gate, LimitOptions, chec
 from serve_app.intake.schemas import ParsedBody, parse_body
 
 
-class Accepted(Protocol):
+class StoredSubmission(Protocol):
     """What the store promises: `transcribing` with a job, or `received` without one."""
 
     @property
@@ -40,7 +40,9 @@ class SubmissionStore(Protocol):
     async def find_key(self, secret: str) -> Sender | None:
         """Whom an API key speaks for; None when it is unknown or revoked."""
 
-    async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any], request_id: str) -> Accepted:
+    async def submit(
+        self, sender: Sender, submission: Submission, body: dict[str, Any], request_id: str
+    ) -> StoredSubmission:
         """Merge, record and enqueue, committed when it returns. Raises `pipeline.errors.SubmissionError`.
 
         Ends at once when it is canceled, without waiting for the database to notice.
@@ -112,7 +114,7 @@ class Submit:
         except StateUnavailable:
             raise Unavailable(self._limits.RETRY_AFTER_SECONDS) from None
 
-    async def _record(self, sender: Sender, parsed: ParsedBody, request_id: str) -> Accepted:
+    async def _record(self, sender: Sender, parsed: ParsedBody, request_id: str) -> StoredSubmission:
         """Raises `Unavailable` at the time limit. The call may have been recorded all the same: the sender's retry
         with the same callId finds it."""
         try:
@@ -131,7 +133,7 @@ def _abandon(task: asyncio.Task[Any]) -> None:
     task.cancel()
 
 
-def _reply(call_id: UUID, accepted: Accepted, left: Allowance) -> Response:
+def _reply(call_id: UUID, accepted: StoredSubmission, left: Allowance) -> Response:
     job = f',"jobId":"{accepted.job_id}"' if accepted.status == CallState.TRANSCRIBING else ""
     text = f'{{"status":"{accepted.status.value}","callId":"{call_id}"{job}}}'
     return Response(text, 202, left.headers(), "application/json")

@@ -15,7 +15,7 @@ import httpx
 from db.clock import Clock
 from db.events import Attempt
 from pipeline.errors import AddressForbidden, CallError, RecordingUnreachable
-from pipeline.fetch.address import HOW_TO_ALLOW, REFUSED_PORTS, Guard, Resolver, Target, parse_allowed, resolve
+from pipeline.fetch.address import HOW_TO_ALLOW, REFUSED_PORTS, AddressGuard, Resolver, Target, parse_allowed, resolve
 from pipeline.fetch.outcomes import is_tls
 from pipeline.fetch.transport import GuardedBackend, trust
 from pipeline.runtime.retry_after import retry_after
@@ -44,7 +44,7 @@ class Poster:
     ) -> None:
         self._options = options
         self._rules = [parse_allowed(entry) for entry in options.allowed_hosts]
-        self._guard = Guard(options.allowed_hosts, PORTS, REFUSED_PORTS, resolver)
+        self._guard = AddressGuard(options.allowed_hosts, PORTS, REFUSED_PORTS, resolver)
         self._ssl_context = ssl_context or trust(options.ca_file)
 
     def check(self, url: str) -> Target:

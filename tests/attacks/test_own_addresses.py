@@ -5,21 +5,21 @@ import ipaddress
 import pytest
 
 from pipeline.errors import AddressForbidden
-from pipeline.fetch.address import Guard, own_addresses
+from pipeline.fetch.address import AddressGuard, own_addresses
 
 ALL_PORTS = ("1-65535",)
 OWN = frozenset(ipaddress.ip_address(text) for text in ("127.0.0.1", "::1", "8.8.4.4", "10.0.0.5", "fd00::5"))
 RAY = (6379, 8265, 8404, 8500, 9101, 10001, 10002, 19999, 30000, 52365)
 
 
-def guard(*allowed: str, name: str = "") -> Guard:
+def guard(*allowed: str, name: str = "") -> AddressGuard:
     async def resolver(_host: str, _port: int) -> list[str]:
         return [name]
 
-    return Guard(allowed, ALL_PORTS, resolver=resolver, own=lambda: OWN)
+    return AddressGuard(allowed, ALL_PORTS, resolver=resolver, own=lambda: OWN)
 
 
-async def forbidden(checked: Guard, host: str, port: int = 8080) -> bool:
+async def forbidden(checked: AddressGuard, host: str, port: int = 8080) -> bool:
     try:
         await checked.addresses(host, port)
     except AddressForbidden:

@@ -86,7 +86,7 @@ async def test_what_waits_before_a_call_follows_from_the_turns(world: World) -> 
             answer = await world.submit(team, recording_url="https://store.example/a.wav", duration=100)
     assert answer.job_id is not None
     place = await queue.place(world.database, answer.job_id)
-    assert place == queue.Place(world.other_team_id, live=False, running=False, audio_seconds=100, before=100)
+    assert place == queue.QueuePlace(world.other_team_id, live=False, running=False, audio_seconds=100, before=100)
     backlog, lanes = await queue.lanes(world.database)
     (mine,) = (lane for lane in lanes if lane.team_id == world.other_team_id)
     assert ahead(mine, place.before, lanes, backlog, 0.1) == 200, "as much of the other team's four"

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from db import changes, editing
 from db.database import Reader
-from db.editing import Wanted
+from db.editing import WantedEdit
 from db.edits import Editor
 from pipeline.domain.edits import EditKind
 from serve_app.webhooks import payload
@@ -19,7 +19,7 @@ from tests.postgres import World
 from tests.receiver import receiving
 
 EDITED = "call.edited"
-SWAP = Wanted(EditKind.ROLES, False, True)
+SWAP = WantedEdit(EditKind.ROLES, False, True)
 BY = Editor(None, None, "Ana")
 
 

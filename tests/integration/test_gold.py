@@ -45,7 +45,7 @@ async def refused(world: World, *arguments: str) -> str:
 
 
 async def correct(world: World, call_id: UUID, new: str = "Acne") -> UUID:
-    wanted = editing.Wanted(EditKind.TEXT, "Acme", new, 0, *await place(world, call_id, "Acme"))
+    wanted = editing.WantedEdit(EditKind.TEXT, "Acme", new, 0, *await place(world, call_id, "Acme"))
     made = await editing.make(world.database, Reader(world.workspace_id), Editor(None, None, "Ana"), call_id, wanted)
     return made.edit.edit_id
 

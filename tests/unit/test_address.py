@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import AddressForbidden, RecordingUnreachable
-from pipeline.fetch.address import Guard, parse_allowed, parse_ports, resolve
+from pipeline.fetch.address import AddressGuard, parse_allowed, parse_ports, resolve
 
 
 def answering(*addresses: str):
@@ -60,7 +60,7 @@ def answering(*addresses: str):
     ],
 )
 async def test_a_url_in_an_odd_form_or_to_a_forbidden_port_is_refused(url: str) -> None:
-    guard = Guard(ports=("80", "443", "1024-65535"), refused_ports=(5432, 6379), resolver=answering("127.0.0.1"))
+    guard = AddressGuard(ports=("80", "443", "1024-65535"), refused_ports=(5432, 6379), resolver=answering("127.0.0.1"))
     with pytest.raises(AddressForbidden) as refusal:
         target = guard.check(url)
         await guard.addresses(target.host, target.port)
@@ -107,22 +107,22 @@ async def test_a_url_in_an_odd_form_or_to_a_forbidden_port_is_refused(url: str) 
 )
 async def test_an_address_off_the_open_internet_is_refused(address: str) -> None:
     with pytest.raises(AddressForbidden):
-        await Guard(resolver=answering(address)).addresses("recordings.example", 443)
+        await AddressGuard(resolver=answering(address)).addresses("recordings.example", 443)
     with pytest.raises(AddressForbidden):
-        await Guard(resolver=answering("93.184.216.34", address)).addresses("recordings.example", 443)
+        await AddressGuard(resolver=answering("93.184.216.34", address)).addresses("recordings.example", 443)
     if "%" not in address:
         with pytest.raises(AddressForbidden):
-            await Guard(resolver=answering("93.184.216.34")).addresses(address, 443)
+            await AddressGuard(resolver=answering("93.184.216.34")).addresses(address, 443)
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1"])
 async def test_an_address_on_the_open_internet_is_accepted(address: str) -> None:
-    assert await Guard(resolver=answering(address)).addresses("recordings.example", 443) == (address,)
+    assert await AddressGuard(resolver=answering(address)).addresses("recordings.example", 443) == (address,)
 
 
 async def test_a_name_without_an_address_is_unreachable_and_may_be_tried_again() -> None:
     with pytest.raises(RecordingUnreachable) as failure:
-        await Guard(resolver=answering()).addresses("recordings.example", 443)
+        await AddressGuard(resolver=answering()).addresses("recordings.example", 443)
     assert failure.value.retryable
 
 
@@ -140,14 +140,16 @@ async def test_a_name_without_an_address_is_unreachable_and_may_be_tried_again()
     ],
 )
 async def test_a_host_of_ones_own_network_may_be_allowed(entry: str, host: str, answer: str, port: int) -> None:
-    guard = Guard(allowed_hosts=(entry,), ports=("80",), resolver=answering(answer))
+    guard = AddressGuard(allowed_hosts=(entry,), ports=("80",), resolver=answering(answer))
     bracketed = f"[{host}]" if ":" in host else host
     target = guard.check(f"http://{bracketed}:{port}/a.wav")
     assert list(await guard.addresses(target.host, target.port)) == [answer or host]
 
 
 async def test_an_allowed_host_opens_neither_other_hosts_nor_other_ports() -> None:
-    guard = Guard(allowed_hosts=("pbx.local:8088", "127.0.0.1:9001"), ports=("80",), resolver=answering("10.0.0.5"))
+    guard = AddressGuard(
+        allowed_hosts=("pbx.local:8088", "127.0.0.1:9001"), ports=("80",), resolver=answering("10.0.0.5")
+    )
     with pytest.raises(AddressForbidden):
         await guard.addresses("other.local", 8088)
     with pytest.raises(AddressForbidden):
@@ -160,7 +162,9 @@ async def test_an_allowed_host_opens_neither_other_hosts_nor_other_ports() -> No
 
 async def test_an_allowed_name_does_not_open_the_metadata_address() -> None:
     with pytest.raises(AddressForbidden):
-        await Guard(allowed_hosts=("pbx.local",), resolver=answering("169.254.169.254")).addresses("pbx.local", 80)
+        await AddressGuard(allowed_hosts=("pbx.local",), resolver=answering("169.254.169.254")).addresses(
+            "pbx.local", 80
+        )
 
 
 @pytest.mark.parametrize("entry", ["", "a b", "10.0.0.0/40", "pbx.local:http", "2130706433", "http://pbx.local"])
@@ -179,7 +183,7 @@ def test_a_port_range_that_cannot_be_read_is_refused(entry: str) -> None:
 def test_any_text_is_either_a_target_or_a_refusal(text: str) -> None:
     for url in (text, f"http://{text}", f"https://{text}/a.wav"):
         try:
-            target = Guard().check(url)
+            target = AddressGuard().check(url)
         except AddressForbidden:
             continue
         assert target.scheme in ("http", "https")
@@ -190,7 +194,7 @@ def test_any_text_is_either_a_target_or_a_refusal(text: str) -> None:
 @pytest.mark.parametrize("host", ["2606:2800:220:1:0:0:0:1", "2606:2800:0220:0001::0001", "2606:2800:220:1::1"])
 def test_an_address_is_one_host_however_it_is_written(host: str) -> None:
     """Credentials are looked up by it."""
-    assert Guard().check(f"https://[{host}]/a.wav").host == "2606:2800:220:1::1"
+    assert AddressGuard().check(f"https://[{host}]/a.wav").host == "2606:2800:220:1::1"
 
 
 async def test_name_servers_that_do_not_answer_hold_up_no_writing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,10 +245,10 @@ def _once(answer):  # type: ignore[no-untyped-def]
 
 
 def test_a_redirect_that_leaves_tls_is_followed_only_where_that_is_wanted() -> None:
-    from pipeline.fetch.address import Guard
+    from pipeline.fetch.address import AddressGuard
     from pipeline.fetch.redirects import follow
 
-    target = Guard().check("https://pbx.example/rec/1")
+    target = AddressGuard().check("https://pbx.example/rec/1")
     for location in ("http://pbx.example/rec/1", "HTTP://other.example/", "http:\u002f\u002fpbx.example/x"):
         with pytest.raises(RedirectInsecure, match="SWITCHBOARD_FETCH__INSECURE_REDIRECTS"):
             follow("https://pbx.example/rec/1", target, location, insecure=False)

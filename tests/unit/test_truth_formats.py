@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evaluation.formats import FORMATS, Unreadable, read, write
+from evaluation.formats import FORMATS, UnreadableFile, read, write
 from evaluation.truth import TrueCall, TrueTurn, TrueWord, digest, in_order, of_transcript
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
 
@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, name:
     text, fault = FAULTS[name]
     file = tmp_path / name
     file.write_text(text)
-    with pytest.raises(Unreadable, match=fault) as found:
+    with pytest.raises(UnreadableFile, match=fault) as found:
         read(file)
     assert name in str(found.value)
 
@@ -134,11 +134,11 @@ def test_a_folder_holds_one_format_and_each_call_once(tmp_path: Path) -> None:
     (tmp_path / "one.stm").write_text("call 1 rep 0 1 hello there\n")
     assert [turn.text for turn in read(tmp_path)[0].turns] == ["hello there"]
     (tmp_path / "two.stm").write_text("call 1 rep 1 2 again\n")
-    with pytest.raises(Unreadable, match="another file"):
+    with pytest.raises(UnreadableFile, match="another file"):
         read(tmp_path)
     (tmp_path / "two.stm").unlink()
     (tmp_path / "two.ctm").write_text("call 1 1 0.5 again\n")
-    with pytest.raises(Unreadable, match="one format"):
+    with pytest.raises(UnreadableFile, match="one format"):
         read(tmp_path)
 
 

@@ -102,23 +102,23 @@ def schema() -> dict[str, Any]:
     return ModelAnswer.model_json_schema()
 
 
-class Unreadable(Exception):
+class UnreadableAnswer(Exception):
     """The text is no `ModelAnswer`; says why, in words that the model may be told."""
 
 
 def parsed(text: str) -> ModelAnswer:
-    """The answer in a text: JSON, perhaps after thoughts or within a fence. Raises `Unreadable`."""
+    """The answer in a text: JSON, perhaps after thoughts or within a fence. Raises `UnreadableAnswer`."""
     text = _THOUGHTS.sub("", text)
     first = text.find("{")
     if first < 0:
-        raise Unreadable("There is no JSON object in it.")
+        raise UnreadableAnswer("There is no JSON object in it.")
     try:
         found, _ = json.JSONDecoder().raw_decode(text, first)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"It is not JSON: {error}") from None
+        raise UnreadableAnswer(f"It is not JSON: {error}") from None
     try:
         return ModelAnswer.model_validate(found)
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False)[:MOST_FAULTS]
         told = "; ".join(f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in faults)
-        raise Unreadable(f"It does not fit the schema: {told}") from None
+        raise UnreadableAnswer(f"It does not fit the schema: {told}") from None

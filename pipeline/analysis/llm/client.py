@@ -51,7 +51,7 @@ class _Reply:
     body: bytes
 
 
-class Client:
+class ModelClient:
     """One conversation partner for one call. Everything it does ends within `timeout_seconds` of its making."""
 
     def __init__(self, options: AnalysisOptions) -> None:

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from pipeline.analysis.engine import AnalysisOptions
 from pipeline.analysis.evidence import checked as evidence_checked
-from pipeline.analysis.llm.answer import ModelAnswer, Unreadable, parsed, schema
-from pipeline.analysis.llm.client import Client, Message, NoAnswer
+from pipeline.analysis.llm.answer import ModelAnswer, UnreadableAnswer, parsed, schema
+from pipeline.analysis.llm.client import Message, ModelClient, NoAnswer
 from pipeline.analysis.llm.findings import MAKERS, VERSION
 from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.llm.prompt import PromptPart, messages, parts, repair
-from pipeline.analysis.llm.reading import Reading, ground, merged
+from pipeline.analysis.llm.reading import ReadAnswer, ground, merged
 from pipeline.analysis.step import run_all
 from pipeline.domain.insight import Finding, Material
 
@@ -42,9 +42,9 @@ class LanguageModel:
         known = replace(material, findings={finding.step: finding for finding in built})
         return tuple(self._finding(finding, reading, known) for finding in built)
 
-    def _read(self, material: Material) -> Reading:
+    def _read(self, material: Material) -> ReadAnswer:
         """What the model states about every part. Raises `NoAnswer`."""
-        client, grounding = Client(self._options), Grounding(material)
+        client, grounding = ModelClient(self._options), Grounding(material)
         pieces = parts(material.transcript, self._options.max_transcript_tokens)
         readings = []
         for at, part in enumerate(pieces):
@@ -52,7 +52,7 @@ class LanguageModel:
             readings.append(ground(_answer(client, asked, part), grounding))
         return merged(readings)
 
-    def _finding(self, built: Finding, reading: Reading, material: Material) -> Finding:
+    def _finding(self, built: Finding, reading: ReadAnswer, material: Material) -> Finding:
         make = MAKERS.get(built.step)
         if make is None:
             return built
@@ -66,18 +66,18 @@ class LanguageModel:
         return evidence_checked(finding, material.transcript)
 
 
-def _answer(client: Client, asked: list[Message], part: PromptPart) -> ModelAnswer:
+def _answer(client: ModelClient, asked: list[Message], part: PromptPart) -> ModelAnswer:
     """The answer, after one chance to fix it. Raises `NoAnswer`."""
     completion = client.ask(asked, schema())
     if completion.prompt_tokens is not None and completion.prompt_tokens < part.words:
         raise NoAnswer("the endpoint read only a part of what it was sent: its context is too small")
     try:
         return parsed(completion.text)
-    except Unreadable as error:
+    except UnreadableAnswer as error:
         fault = str(error)
     try:
         return parsed(client.ask(repair(asked, completion.text, fault), schema()).text)
-    except Unreadable:
+    except UnreadableAnswer:
         raise NoAnswer("the model's answer does not fit the schema, also when asked once more") from None
 
 

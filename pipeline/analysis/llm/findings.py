@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from pipeline.analysis.llm.grounding import Grounding
-from pipeline.analysis.llm.reading import GroundedText, Reading
+from pipeline.analysis.llm.reading import GroundedText, ReadAnswer
 from pipeline.analysis.rules.people.contacts import Contacts
 from pipeline.analysis.rules.sentiment.sentiment import tone
 from pipeline.domain.insight import Evidence, Finding, Material
@@ -14,7 +14,7 @@ from pipeline.domain.insight import Evidence, Finding, Material
 VERSION = 1  # raise it whenever instructions, schema or checks may give other findings
 
 
-def tasks(reading: Reading, built: Finding, material: Material) -> Finding | None:
+def tasks(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
     """None where the model stated tasks and the transcript bears none of them out."""
     if reading.stated["tasks"] and not reading.tasks:
         return None
@@ -30,7 +30,7 @@ def tasks(reading: Reading, built: Finding, material: Material) -> Finding | Non
     return replace(built, value={"tasks": listed}, evidence=evidence, note=note)
 
 
-def contacts(reading: Reading, built: Finding, material: Material) -> Finding | None:
+def contacts(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
     """The model's facts before the rules' own; who that makes the other party is decided by rule."""
     if not reading.facts:
         return None
@@ -42,7 +42,7 @@ def contacts(reading: Reading, built: Finding, material: Material) -> Finding | 
     return replace(found, value={**found.value, "heard": heard}, note=None)
 
 
-def summary(reading: Reading, built: Finding, material: Material) -> Finding | None:
+def summary(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
     """Sentences in the model's words, each with the words that bear it out; topics and outcome where it gave them."""
     if not reading.sentences:
         return None
@@ -66,7 +66,7 @@ def _topic(told: GroundedText) -> dict[str, Any]:
     return {"text": told.text, "turns": [told.evidence.turn], "evidence": asdict(told.evidence)}
 
 
-def tone_of_voice(reading: Reading, built: Finding, material: Material) -> Finding | None:
+def tone_of_voice(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
     """The labels of the parties and of the call; everything else in it is the rules'."""
     if not reading.tones:
         return None
@@ -85,7 +85,7 @@ def _plain(score: float) -> dict[str, Any]:
     return {**asdict(made), "basis": list(made.basis)}
 
 
-MAKERS: dict[str, Callable[[Reading, Finding, Material], Finding | None]] = {
+MAKERS: dict[str, Callable[[ReadAnswer, Finding, Material], Finding | None]] = {
     "tone": tone_of_voice,
     "contacts": contacts,
     "tasks": tasks,

@@ -34,7 +34,7 @@ class GroundedText:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadAnswer:
     """`stated` and `dropped` count statements by the finding they belong to."""
 
     tasks: tuple[TimedTask, ...] = ()
@@ -47,13 +47,13 @@ class Reading:
     dropped: Counter[str] = field(default_factory=Counter)
 
 
-def ground(answer: ModelAnswer, grounding: Grounding) -> Reading:
+def ground(answer: ModelAnswer, grounding: Grounding) -> ReadAnswer:
     """What of the answer the transcript bears out. May raise ZoneInfoNotFoundError."""
     facts = {name: fact for name in type(answer.contact).model_fields if (fact := getattr(answer.contact, name))}
     tasks = (_task(stated, grounding) for stated in answer.tasks)
     heard = ((name, _fact(name, stated, grounding)) for name, stated in facts.items())
     outcome = _told(answer.outcome.name, grounding.evidence(answer.outcome.quote)) if answer.outcome else None
-    kept = Reading(
+    kept = ReadAnswer(
         tasks=tuple(task for task in tasks if task),
         facts={name: fact for name, fact in heard if fact},
         sentences=_grounded(answer.summary, grounding),
@@ -115,9 +115,9 @@ def _fact(name: str, stated: StatedFact, grounding: Grounding) -> Fact | None:
     return Fact(value, said[0]) if value else None
 
 
-def merged(readings: Sequence[Reading]) -> Reading:
+def merged(readings: Sequence[ReadAnswer]) -> ReadAnswer:
     """One reading of all parts. What the overlap holds twice is one; of a fact or an outcome the last one stands."""
-    return Reading(
+    return ReadAnswer(
         tasks=tuple(once(task for one in readings for task in one.tasks))[:MOST_TASKS],
         facts={name: fact for one in readings for name, fact in one.facts.items()},
         sentences=_distinct(told for one in readings for told in one.sentences)[:MOST_SENTENCES],
@@ -137,7 +137,7 @@ def _distinct(told: Iterable[GroundedText]) -> tuple[GroundedText, ...]:
     return tuple(first.values())
 
 
-def _tones(readings: Sequence[Reading]) -> dict[str, tuple[GroundedText, float]]:
+def _tones(readings: Sequence[ReadAnswer]) -> dict[str, tuple[GroundedText, float]]:
     """The mean of the parts, beside the words of the part furthest from neutral."""
     labels = dict.fromkeys(label for one in readings for label in one.tones)
     found = {}

@@ -75,10 +75,10 @@ class NotDecoded(Exception):
         self.why, self.number = why, number
 
 
-class Reader:
+class FileReader:
     """The file as the decoder sees it. Failures of our storage are kept separate from damage in the file."""
 
-    def __init__(self, file: IO[bytes] | wav.Part | Patched) -> None:
+    def __init__(self, file: IO[bytes] | wav.FileRanges | Patched) -> None:
         self._file = file
         self.failure: NotDecoded | None = None
         self.size = file.seek(0, io.SEEK_END)
@@ -99,7 +99,7 @@ class Reader:
         return self._file.tell()
 
 
-def open_container(reader: Reader, header: wav.WavHeader | None, media_type: str | None) -> Any:
+def open_container(reader: FileReader, header: wav.WavHeader | None, media_type: str | None) -> Any:
     """The container, probed from its bytes, else taken for the headerless form that `media_type` names.
 
     Raises `Refused`, and `MemoryError` where it would take more than the process may have.
@@ -153,7 +153,7 @@ class _Clock:
 
 
 def blocks(
-    container: Any, progress: Progress, reader: Reader, timelines: Mapping[int, Timeline]
+    container: Any, progress: Progress, reader: FileReader, timelines: Mapping[int, Timeline]
 ) -> Iterator[tuple[int, int, Floats]]:
     """(track, rate, samples (n, channels)) in order, with silence where timestamps say that audio is missing.
 

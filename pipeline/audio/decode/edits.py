@@ -14,7 +14,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from pipeline.audio.decode.collect import Floats
-from pipeline.audio.decode.mp4 import MOST_BOXES, Bytes, boxes
+from pipeline.audio.decode.mp4 import MOST_BOXES, boxes
+from pipeline.audio.decode.wav import SeekableFile
 
 MOST_ENTRIES = 100_000  # of a table that is applied; longer ones are left to FFmpeg
 MOST_TRACKS = 64
@@ -40,7 +41,7 @@ UNCOMPRESSED = frozenset(
 AS_IT_IS = 1 << 16  # the rate of an edit that plays; 0 shows one moment for all of its length
 
 
-class Piece(NamedTuple):
+class PlacedSound(NamedTuple):
     """Sound that is decoded from second `decoded` on and belongs to second `at`."""
 
     decoded: float
@@ -52,7 +53,7 @@ class Piece(NamedTuple):
 class Timeline:
     """The pieces of a track, in order of both times, and the seconds that it has with them; None if unknown."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PlacedSound, ...]
     seconds: float | None
 
     def place(self, time: float, block: Floats, rate: int) -> Iterator[tuple[float, Floats]]:
@@ -68,7 +69,7 @@ class Timeline:
                 yield piece.at + time + first / rate - piece.decoded, block[first:last]
 
 
-def _before(pieces: Sequence[Piece], time: float, clock: str) -> int:
+def _before(pieces: Sequence[PlacedSound], time: float, clock: str) -> int:
     """Return the last piece that begins before a time, else the first."""
     return max(0, bisect_right(pieces, time, key=lambda piece: getattr(piece, clock)) - 1)
 
@@ -89,7 +90,7 @@ class Told:
 class Patched:
     """A file with other bytes in some places."""
 
-    def __init__(self, file: Bytes, size: int, patches: Mapping[int, bytes]) -> None:
+    def __init__(self, file: SeekableFile, size: int, patches: Mapping[int, bytes]) -> None:
         self._file, self._size, self._at = file, size, 0
         self._patches = patches
 
@@ -112,7 +113,7 @@ class Patched:
         return data
 
 
-def read(file: Bytes, size: int) -> Told:
+def read(file: SeekableFile, size: int) -> Told:
     """Return what the tables of the audio tracks of a file say. Leaves it at its start; takes any file."""
     try:
         tracks = [track for track in _tracks(file, size) if track.audio]
@@ -169,7 +170,7 @@ class _Track:
 
     def timeline(self) -> Timeline | None:
         """Return where each piece belongs; None where edits go back, or a table is too long or damaged."""
-        media = [Piece(0.0, 0.0, UNBOUNDED)]
+        media = [PlacedSound(0.0, 0.0, UNBOUNDED)]
         if self.has_gaps:
             media = list(islice(_media(self.runs, self.scale), MOST_ENTRIES + 1))
         if self.too_long or not self.scale or len(media) > MOST_ENTRIES:
@@ -185,12 +186,12 @@ class _Track:
             at += seconds
         return Timeline(tuple(pieces), self._seconds(pieces[-1]) if pieces and self.held else None)
 
-    def _seconds(self, last: Piece) -> float:
+    def _seconds(self, last: PlacedSound) -> float:
         """Return when the last piece ends; the tables of a fragmented file do not say it."""
         return last.at + (last.seconds if self.has_gaps else min(last.seconds, max(0.0, self.held - last.decoded)))
 
 
-def _media(runs: Sequence[tuple[int, ...]], scale: int) -> Iterator[Piece]:
+def _media(runs: Sequence[tuple[int, ...]], scale: int) -> Iterator[PlacedSound]:
     """Yield stretches of samples that last a unit each, but for the last one of each stretch."""
     decoded = at = length = 0
     for samples, units in runs:
@@ -199,13 +200,13 @@ def _media(runs: Sequence[tuple[int, ...]], scale: int) -> Iterator[Piece]:
             continue
         for _ in range(samples):
             length += 1
-            yield Piece(decoded / scale, at / scale, length / scale)
+            yield PlacedSound(decoded / scale, at / scale, length / scale)
             decoded, at, length = decoded + length, at + length - 1 + units, 0
     if length:
-        yield Piece(decoded / scale, at / scale, length / scale)
+        yield PlacedSound(decoded / scale, at / scale, length / scale)
 
 
-def _cut(media: Sequence[Piece], begin: float, seconds: float, at: float) -> Iterator[Piece]:
+def _cut(media: Sequence[PlacedSound], begin: float, seconds: float, at: float) -> Iterator[PlacedSound]:
     """Yield what an edit takes of the media: `seconds` from second `begin` on, which belong to second `at`."""
     for index in range(_before(media, begin, "at"), len(media)):
         piece = media[index]
@@ -213,10 +214,10 @@ def _cut(media: Sequence[Piece], begin: float, seconds: float, at: float) -> Ite
             return
         first, last = max(piece.at, begin), min(piece.at + piece.seconds, begin + seconds)
         if first < last:
-            yield Piece(piece.decoded + first - piece.at, at + first - begin, last - first)
+            yield PlacedSound(piece.decoded + first - piece.at, at + first - begin, last - first)
 
 
-def _tracks(file: Bytes, size: int) -> list[_Track]:
+def _tracks(file: SeekableFile, size: int) -> list[_Track]:
     tracks: list[_Track] = []
     scale = 0
     for looked_at, (name, inside, end) in enumerate(boxes(file, size)):
@@ -231,7 +232,7 @@ def _tracks(file: Bytes, size: int) -> list[_Track]:
     return tracks
 
 
-def _note(track: _Track, file: Bytes, name: bytes, inside: int, end: int, scale: int) -> None:
+def _note(track: _Track, file: SeekableFile, name: bytes, inside: int, end: int, scale: int) -> None:
     """Keep what a box says of its track; `scale`: the movie's units a second, in which edits are counted."""
     if name == b"tkhd":
         track.id, _ = _header(file, inside)
@@ -250,7 +251,7 @@ def _note(track: _Track, file: Bytes, name: bytes, inside: int, end: int, scale:
         track.edits = [(length / scale, unit if rate == AS_IT_IS else -1) for length, unit, rate in found]
 
 
-def _entries(track: _Track, file: Bytes, inside: int, end: int, form: str) -> Iterator[tuple[int, ...]]:
+def _entries(track: _Track, file: SeekableFile, inside: int, end: int, form: str) -> Iterator[tuple[int, ...]]:
     count, width = int.from_bytes(_bytes(file, inside + 4, 4), "big"), struct.calcsize(form)
     track.too_long |= count > MOST_ENTRIES
     room = max(0, (end - inside - 8) // width)
@@ -258,7 +259,7 @@ def _entries(track: _Track, file: Bytes, inside: int, end: int, form: str) -> It
     return struct.iter_unpack(form, data[: len(data) // width * width])
 
 
-def _header(file: Bytes, inside: int) -> tuple[int, int]:
+def _header(file: SeekableFile, inside: int) -> tuple[int, int]:
     """Return the two numbers behind the dates of a header: units a second and their count (0: unknown); of `tkhd` the
     first is the track's id."""
     skipped, form = (20, ">IQ") if _bytes(file, inside, 1) == b"\1" else (12, ">II")
@@ -266,7 +267,7 @@ def _header(file: Bytes, inside: int) -> tuple[int, int]:
     return first, 0 if second in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF) else second
 
 
-def _bytes(file: Bytes, at: int, length: int) -> bytes:
+def _bytes(file: SeekableFile, at: int, length: int) -> bytes:
     """Return so many bytes from `at` on; zeros where the file ends."""
     file.seek(at)
     return file.read(length).ljust(min(length, 16), b"\0")

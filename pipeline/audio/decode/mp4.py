@@ -8,7 +8,8 @@ the file has bytes, nor have all together.
 
 import struct
 from collections.abc import Iterator
-from typing import Protocol
+
+from pipeline.audio.decode.wav import Range, SeekableFile
 
 PARENTS = frozenset({b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf", b"edts", b"mvex"})
 COUNT_AT: dict[bytes, int] = {  # where in the box, after its header, the number of entries stands
@@ -22,18 +23,7 @@ MOST_PARTS = 1000  # files in one
 MOST_BOXES = 400_000  # looked at: six hours in fragments of a second have half as many
 
 
-Range = tuple[int, int]  # bytes, the last exclusive
-
-
-class Bytes(Protocol):
-    """An open, seekable file."""
-
-    def read(self, size: int, /) -> bytes: ...
-
-    def seek(self, offset: int, /) -> int: ...
-
-
-def has_absurd_tables(file: Bytes, size: int) -> bool:
+def has_absurd_tables(file: SeekableFile, size: int) -> bool:
     """Whether the tables of a file of `size` bytes have more entries than that, each or together. Leaves the file at
     its start.
 
@@ -45,7 +35,7 @@ def has_absurd_tables(file: Bytes, size: int) -> bool:
         file.seek(0)
 
 
-def boxes(file: Bytes, size: int) -> Iterator[tuple[bytes, int, int]]:
+def boxes(file: SeekableFile, size: int) -> Iterator[tuple[bytes, int, int]]:
     """Every box of a file with those inside it behind it: (type, where its content begins, where it ends)."""
     ahead = [(0, size)]  # stretches of boxes that are still to be looked at
     while ahead:
@@ -60,7 +50,7 @@ def boxes(file: Bytes, size: int) -> Iterator[tuple[bytes, int, int]]:
         yield name, inside, at + length
 
 
-def _absurd(file: Bytes, size: int) -> bool:
+def _absurd(file: SeekableFile, size: int) -> bool:
     known = False
     index = _Index(file, size)
     for looked_at, (name, inside, _) in enumerate(boxes(file, size)):
@@ -76,7 +66,7 @@ def _absurd(file: Bytes, size: int) -> bool:
     return index.too_large
 
 
-def parts(file: Bytes, size: int) -> tuple[Range, ...]:
+def parts(file: SeekableFile, size: int) -> tuple[Range, ...]:
     """The bytes of each MP4 file in a file that was put together; empty where it is one or none.
 
     A new one begins at a box `ftyp` with a `moov` of its own behind it; the decoder passes over all but the first.
@@ -110,7 +100,7 @@ class _Index:
     It has one entry for each sample; or, where each lasts one tick (uncompressed sound), one for 1024 of a chunk.
     """
 
-    def __init__(self, file: Bytes, size: int) -> None:
+    def __init__(self, file: SeekableFile, size: int) -> None:
         self._file, self._size = file, size
         self._entries = 0
         self._samples = 0  # in chunks

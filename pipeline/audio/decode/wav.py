@@ -16,7 +16,7 @@ MOST_PARTS = 1000  # stretches of samples in one file
 Range = tuple[int, int]  # bytes, the last exclusive
 
 
-class Bytes(Protocol):
+class SeekableFile(Protocol):
     """An open, seekable file."""
 
     def read(self, size: int, /) -> bytes: ...
@@ -38,10 +38,10 @@ class WavHeader:
     more: bool = False
 
 
-class Part(io.RawIOBase):
+class FileRanges(io.RawIOBase):
     """Ranges of a file's bytes, read as one file."""
 
-    def __init__(self, file: Bytes, ranges: tuple[Range, ...]) -> None:
+    def __init__(self, file: SeekableFile, ranges: tuple[Range, ...]) -> None:
         self._file, self._ranges, self._at = file, ranges, 0
         self._size = sum(last - first for first, last in ranges)
 
@@ -66,7 +66,7 @@ class Part(io.RawIOBase):
         return b""
 
 
-def read_header(file: Bytes, size: int) -> WavHeader | None:
+def read_header(file: SeekableFile, size: int) -> WavHeader | None:
     """Read the chunks of a RIFF/WAVE file of `size` bytes; None if it is no such file. Leaves the file at its start."""
     try:
         file.seek(0)
@@ -75,7 +75,7 @@ def read_header(file: Bytes, size: int) -> WavHeader | None:
         file.seek(0)
 
 
-def chunk_of(file: Bytes, size: int, wanted: bytes, most: int) -> bytes:
+def chunk_of(file: SeekableFile, size: int, wanted: bytes, most: int) -> bytes:
     """The first chunk of that name in the first form of a WAV file, at most `most` bytes of it; empty where there is
     none. Leaves the file anywhere."""
     if not _is_wave(file, 0):
@@ -108,7 +108,7 @@ class _Form:
         return ((self.start, self.head_end or 0), (self.data, last))
 
 
-def _read(file: Bytes, size: int) -> WavHeader | None:
+def _read(file: SeekableFile, size: int) -> WavHeader | None:
     if not _is_wave(file, 0):
         return None
     form, position = _Form(0), 12
@@ -140,13 +140,13 @@ def _read(file: Bytes, size: int) -> WavHeader | None:
     return WavHeader(promised, False, tuple(parts)) if parts else None
 
 
-def _is_wave(file: Bytes, position: int) -> bool:
+def _is_wave(file: SeekableFile, position: int) -> bool:
     file.seek(position)
     head = file.read(12)
     return head[:4] == b"RIFF" and head[8:] == b"WAVE"
 
 
-def _chunk(file: Bytes) -> tuple[bytes, int]:
+def _chunk(file: SeekableFile) -> tuple[bytes, int]:
     name, length = struct.unpack("<4sI", file.read(8).ljust(8, b"\0"))
     return name, length
 

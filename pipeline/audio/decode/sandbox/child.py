@@ -21,7 +21,7 @@ import soxr
 
 from pipeline.audio.decode import edits, mp4, started, wav
 from pipeline.audio.decode.collect import Collector, Floats
-from pipeline.audio.decode.container import NotDecoded, Progress, Reader, blocks, open_container
+from pipeline.audio.decode.container import FileReader, NotDecoded, Progress, blocks, open_container
 from pipeline.audio.decode.sandbox import jail
 from pipeline.audio.decode.sandbox.wire import HEADER, Facts, Kind, Order, Why, refusal
 
@@ -60,7 +60,7 @@ def _warm_up() -> None:
 
 def _decode(order: Order) -> Facts:
     """Hand on the samples of each track at 16 kHz. Raises `Refused`."""
-    reader = Reader(os.fdopen(INPUT, "rb", buffering=1 << 16))
+    reader = FileReader(os.fdopen(INPUT, "rb", buffering=1 << 16))
     if not reader.head.startswith(OTHER_FORMS):
         shown = edits.Patched(reader, reader.size, _told(reader).patches)
         if mp4.has_absurd_tables(shown, reader.size):
@@ -106,7 +106,7 @@ def _samples_per_second(container: Any) -> int:
     return sum(codec.channels * codec.sample_rate for codec in codecs)
 
 
-def _parts(reader: Reader, header: wav.WavHeader | None) -> tuple[tuple[wav.Range, ...], ...]:
+def _parts(reader: FileReader, header: wav.WavHeader | None) -> tuple[tuple[wav.Range, ...], ...]:
     """The bytes of each recording that the file was put together of; empty where it is one."""
     if header is not None:
         return header.parts if len(header.parts) > 1 else ()
@@ -115,19 +115,19 @@ def _parts(reader: Reader, header: wav.WavHeader | None) -> tuple[tuple[wav.Rang
     return tuple((part,) for part in mp4.parts(reader, reader.size))
 
 
-def _part(reader: Reader, parts: tuple[tuple[wav.Range, ...], ...], index: int) -> tuple[Reader, edits.Told]:
+def _part(reader: FileReader, parts: tuple[tuple[wav.Range, ...], ...], index: int) -> tuple[FileReader, edits.Told]:
     """What is opened by itself, all of the file or one of several stretches of samples in it; what its tables say."""
-    part = Reader(wav.Part(reader, parts[index])) if parts else reader
+    part = FileReader(wav.FileRanges(reader, parts[index])) if parts else reader
     told = _told(part)
-    return (Reader(edits.Patched(part, part.size, told.patches)) if told.patches else part), told
+    return (FileReader(edits.Patched(part, part.size, told.patches)) if told.patches else part), told
 
 
-def _told(reader: Reader) -> edits.Told:
+def _told(reader: FileReader) -> edits.Told:
     return edits.Told() if reader.head.startswith(OTHER_FORMS) else edits.read(reader, reader.size)
 
 
 def _further_parts(
-    reader: Reader, header: wav.WavHeader | None, parts: tuple[tuple[wav.Range, ...], ...], progress: Progress
+    reader: FileReader, header: wav.WavHeader | None, parts: tuple[tuple[wav.Range, ...], ...], progress: Progress
 ) -> Iterator[tuple[int, int, Floats]]:
     """The sound of files that were put together, and of further data chunks: FFmpeg passes over them."""
     for index in range(1, len(parts)):
