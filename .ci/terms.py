@@ -63,7 +63,6 @@ REPLACED = {
     r"told_apart": "voice_done, separated",
     r"undertakings?": "commitment",
     r"turntone|partytone|valence": "sentiment",
-    r"limits__together": "group_commit_size",
     r"suspect_from": "quarantine_after",
     # American spelling
     r"\w*(recogn|organ|initial|serial|normal|summar|util|priorit|author|minim|maxim|synchron)"

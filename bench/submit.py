@@ -1,6 +1,6 @@
 """How many submissions a second does the intake take, and what does a submission cost beside an empty request?
 
-    python bench/submit.py [--seconds 5] [--rounds 5] [--connections 1,16] [--group-commit-size N] [--no-pgbench]
+    python bench/submit.py [--seconds 5] [--rounds 5] [--connections 1,16] [--no-pgbench]
                            [--json FILE]
 
 Starts PostgreSQL, Ray Serve and one Intake replica of its own, with a no-op endpoint in the same replica, behind the
@@ -9,7 +9,7 @@ a new call with a recording: merged, recorded and enqueued in one durable transa
 pgbench's simple-update on the same server with as many clients.
 
 Then half of the rate that the most connections reached, sent in an open loop: latencies count from the moment at which
-a request was due. `--group-commit-size 1` commits each submission by itself.
+a request was due.
 """
 
 import argparse
@@ -146,15 +146,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one measurement")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each endpoint, in turns")
     parser.add_argument("--connections", default="1,16", help="connections at once, comma separated, the most last")
-    parser.add_argument(
-        "--group-commit-size", type=int, help="submissions that may share a commit (default: the setting's)"
-    )
     parser.add_argument("--no-pgbench", action="store_true")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="swb-bench-"))
     try:
-        with standing(folder, options.group_commit_size) as stand:
+        with standing(folder) as stand:
             proxy = "HAProxy" if os.environ["RAY_SERVE_ENABLE_HA_PROXY"] == "1" else "Serve's own proxy"
             machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
             print(f"{proxy}, one replica, {machine}", flush=True)

@@ -55,8 +55,8 @@ def _seconds(process: psutil.Process) -> float:
 
 
 @contextmanager
-def standing(folder: Path, group_commit_size: int | None = None) -> Iterator[Stand]:
-    """Starts PostgreSQL, Ray Serve and one Intake replica; `group_commit_size`: the setting of that name."""
+def standing(folder: Path) -> Iterator[Stand]:
+    """Starts PostgreSQL, Ray Serve and one Intake replica."""
     from db import embedded, migrate
     from serve_app.service.environment import prepare_environment
     from serve_app.service.ports import free_port
@@ -65,9 +65,7 @@ def standing(folder: Path, group_commit_size: int | None = None) -> Iterator[Sta
     url = embedded.start(folder)
     try:
         migrate.migrate(url)
-        limits = {"per_minute": 1e9, "burst": 10**9} | (
-            {"group_commit_size": group_commit_size} if group_commit_size else {}
-        )
+        limits = {"per_minute": 1e9, "burst": 10**9}
         settings = Settings(data_dir=folder, database_url=url, http={"port": free_port()}, limits=limits)
         prepare_environment(settings, url)
         secret = asyncio.run(new_key(url))

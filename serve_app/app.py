@@ -44,7 +44,7 @@ class ConductorReplica:
         from serve_app.webhooks.dispatcher import WebhookDispatcher
 
         settings = Settings(scaling=ScalingOptions(**scaling))
-        self._database = await Database.open(settings.require_database_url(), pool_size=settings.processing.pool_size)
+        self._database = await Database.open(settings.require_database_url(), pool_size=settings.processing.POOL_SIZE)
         workers = RayWorkers(transcriber, diarizer, settings.scaling.task_cpus)
         sealer = settings.sealer()
         self._loop = ConductorLoop(
@@ -150,7 +150,7 @@ def build_api(settings: Settings) -> Application:
     return Api.options(
         **replica_config(scaling, target_ongoing_requests=8),
         ray_actor_options={"num_cpus": scaling.num_cpus},
-        max_ongoing_requests=options.concurrency + options.STREAMS + settings.limits.QUEUE,
+        max_ongoing_requests=options.CONCURRENCY + options.STREAMS + settings.limits.QUEUE,
         max_queued_requests=settings.limits.QUEUE,
         backpressure_config={"status_code": 503, "retry_after_s": options.RETRY_AFTER_SECONDS},
         max_surge_percent=100,

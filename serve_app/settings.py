@@ -41,7 +41,6 @@ from pipeline.analysis.engine import REVEAL, AnalysisOptions
 from pipeline.asr.engine import AsrOptions
 from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.decode.decoder import DecodeOptions
-from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.diarization.engine import DiarizationOptions
 from pipeline.embedding import EmbeddingOptions
 from pipeline.engines import EngineOptions
@@ -153,7 +152,6 @@ class Settings(BaseSettings):
     webhooks: WebhookOptions = Field(default_factory=WebhookOptions)
     fetch: FetchOptions = Field(default_factory=FetchOptions)
     decode: DecodeOptions = Field(default_factory=DecodeOptions)
-    speech: SpeechOptions = Field(default_factory=SpeechOptions)
     asr: AsrOptions = Field(default_factory=AsrOptions)
     diarization: DiarizationOptions = Field(default_factory=DiarizationOptions)
     embedding: EmbeddingOptions = Field(default_factory=EmbeddingOptions)
@@ -278,7 +276,6 @@ class Settings(BaseSettings):
             handed_in=self.handed_in,
             fetch=self.fetch,
             decode=self.decode,
-            speech=self.speech,
             roles=self.role_options(),
             safety=self.safety,
             analysis=self.analysis,

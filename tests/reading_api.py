@@ -42,7 +42,7 @@ def served(
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Database]:
-        async with await Database.open(url, pool_size=options.pool_size) as database:
+        async with await Database.open(url, pool_size=options.POOL_SIZE) as database:
             yield database
 
     api = build_api(options, DecodeOptions(), opened, embedding=embedding, store=store)

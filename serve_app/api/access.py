@@ -77,7 +77,7 @@ class Door:
         self._questions = questions
         self._options = options
         self._source = source
-        self._gate = Gate(options.concurrency, options.RETRY_AFTER_SECONDS)
+        self._gate = Gate(options.CONCURRENCY, options.RETRY_AFTER_SECONDS)
         self._streams = Gate(options.STREAMS, options.RETRY_AFTER_SECONDS)
         self._buckets = Buckets(options.per_minute, options.burst)
         self._keys = Authenticator(

@@ -145,7 +145,7 @@ def build_api(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database())
-            folder = SoundFolder(decode, options.sound_bytes, options.DECODERS)
+            folder = SoundFolder(decode, options.SOUND_BYTES, options.DECODERS)
             stack.push_async_callback(folder.close)
             sounds[:] = [AudioHandler(folder)]
             questions = Questions(embedding or EmbeddingOptions(), store)

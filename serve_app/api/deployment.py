@@ -25,7 +25,7 @@ class ApiReplica:
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[Database]:
-            async with await Database.open(url, pool_size=settings.api.pool_size) as database:
+            async with await Database.open(url, pool_size=settings.api.POOL_SIZE) as database:
                 yield database
 
         header = SOURCE_HEADER if os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1" else None

@@ -17,12 +17,10 @@ class ApiOptions(BaseModel):
     POLL_SECONDS: ClassVar[float] = 1.0  # between two looks for what changed
     SOUND_WAIT_SECONDS: ClassVar[float] = 15.0  # that a request waits for decoded sound; then 503, and it is decoded on
     DECODERS: ClassVar[int] = 2  # recordings decoded at once
+    CONCURRENCY: ClassVar[int] = 32  # requests read at once in a replica; more get 503
+    POOL_SIZE: ClassVar[int] = 4  # connections to PostgreSQL that a replica keeps
+    SOUND_BYTES: ClassVar[int] = 2 << 30  # of a replica, for sound decoded to be listened to
 
     per_minute: float = Field(1200.0, gt=0, description="Requests to the read API a minute for one key; more get 429.")
     burst: int = Field(300, ge=1, description="Requests to the read API that an idle key may send at once.")
-    concurrency: int = Field(32, ge=1, description="Requests read at once in a replica; more get 503.")
     query_seconds: float = Field(5.0, gt=0, description="Longest time of one query; then 503.")
-    pool_size: int = Field(4, ge=1, description="Connections to PostgreSQL that a replica of the read API keeps.")
-    sound_bytes: int = Field(
-        2 << 30, ge=0, description="Disk space of a replica for decoded sound, as channels are listened to one by one."
-    )

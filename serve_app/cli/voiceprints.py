@@ -170,6 +170,7 @@ def calibrate(
     from pipeline import diarization
     from pipeline.audio.chunks import find_speech
     from pipeline.audio.decode.decoder import decode_file
+    from pipeline.audio.labels.detector import SpeechOptions
     from pipeline.calibrate_voices import CannotCalibrate, as_toml
     from pipeline.calibrate_voices import calibrate as measured
     from pipeline.runtime.workers import spoken
@@ -180,7 +181,7 @@ def calibrate(
     prints: dict[str, list[Voiceprint]] = {}
     for path in sorted(path for path in folder.glob("*/*") if path.is_file()):
         audio = decode_file(path, settings.decode).audio
-        made = engine.voiceprint(spoken(audio, 0, find_speech(audio, settings.speech)[0]))
+        made = engine.voiceprint(spoken(audio, 0, find_speech(audio, SpeechOptions())[0]))
         if made is None:
             err().print(f"{path}: too little speech; left out.", markup=False)
         else:

@@ -39,6 +39,7 @@ class ProcessingOptions(BaseModel):
     # Further calls, of workspaces with no call running: they do not wait for the calls of a workspace that has taken
     # all places.
     GUESTS: ClassVar[int] = 1
+    POOL_SIZE: ClassVar[int] = 8  # database connections of one Conductor
     POLL_SECONDS: ClassVar[float] = 1.0  # how often to look for jobs when no notification arrives
     MAX_FAILURES: ClassVar[int] = 5  # transient engine failures before a call fails
     MAX_CRASHES: ClassVar[int] = 5  # deaths of a job's worker without progress before it fails as worker_lost
@@ -57,7 +58,6 @@ class ProcessingOptions(BaseModel):
         "that other workspaces find some.",
     )
     fetch_per_host: int = Field(16, ge=1, description="Of these, a workspace's calls whose recordings are on one host.")
-    pool_size: int = Field(8, ge=2, description="Database connections of one Conductor.")
     lease_seconds: float = Field(
         10.0, gt=1, description="A job whose Conductor is silent for this long is claimed by another."
     )

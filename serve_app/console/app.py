@@ -103,7 +103,7 @@ def build_console(settings: Settings, source_header: str | None = None) -> FastA
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         site.outliner = Outliner(settings.process_options().scratch_folder, settings.decode)
-        site.sounds = SoundFolder(settings.decode, settings.api.sound_bytes, settings.api.DECODERS)
+        site.sounds = SoundFolder(settings.decode, settings.api.SOUND_BYTES, settings.api.DECODERS)
         site.questions = Questions(settings.embedding, settings.checkpoints)
         site.questions.start()
         try:

@@ -23,9 +23,8 @@ class IntakeReplica:
         def opened() -> AbstractAsyncContextManager[SubmissionStore]:
             return open_store(
                 url,
-                limits.pool_size,
+                limits.POOL_SIZE,
                 settings.signing_parameters,
-                group_commit_size=limits.group_commit_size,
                 waiting=limits.concurrency,
                 backlog=limits.backlog,
                 urls=urls,

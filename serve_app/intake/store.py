@@ -11,7 +11,7 @@ from uuid import UUID
 from db import keys, queue
 from db.calls import UNSEALED
 from db.database import OUTAGES, Database
-from db.grouping import MOST, WAITING, Grouping
+from db.grouping import WAITING, Grouping
 from db.identity import SIGNING_PARAMETERS
 from db.recording_urls import UrlSealer
 from db.sealing import KEYS_SETTING
@@ -89,21 +89,19 @@ async def open_store(
     pool_size: int,
     signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
     *,
-    group_commit_size: int = MOST,
     waiting: int = WAITING,
     backlog: int = LimitOptions().backlog,
     urls: UrlSealer = UNSEALED,
 ) -> AsyncIterator[PostgresSubmissionStore]:
     """Open the database for as long as the block lasts. It need not be there yet: until then calls are refused.
 
-    `signing_parameters`: URLs that differ only in these name the same recording. `group_commit_size`,
-    `waiting`: `together` and `waiting` of `Grouping`.
+    `signing_parameters`: URLs that differ only in these name the same recording. `waiting`: that of `Grouping`.
     `backlog`: how many calls of a workspace may wait. `urls` seals those of recordings.
     """
     database = await Database.open(url, pool_size=pool_size)
     if not urls.seals:
         log.warning("%s is not set: recording URLs are stored with their signatures and passwords", KEYS_SETTING)
-    grouping = Grouping(database, group_commit_size, waiting, urls)
+    grouping = Grouping(database, waiting=waiting, urls=urls)
     store = PostgresSubmissionStore(database, grouping, signing_parameters)
     counting = asyncio.create_task(store.count_backlogs(backlog))
     try:

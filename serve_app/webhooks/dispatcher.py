@@ -37,7 +37,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
         self._options = options
         self._sealer = sealer
         self._poster = poster or Poster(options)
-        self._lease_seconds = options.timeout_seconds + LEASE_MARGIN
+        self._lease_seconds = options.TIMEOUT_SECONDS + LEASE_MARGIN
         self._sending: dict[asyncio.Task[None], Delivery] = {}
         self._done: Counter[DeliveryVerdict] = Counter()  # since they were last reported
 
@@ -57,7 +57,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
     async def _send(self) -> None:
         while not self._drained:
             self._wake.clear()
-            room = 0 if self._stopping else self._options.concurrency - len(self._sending)
+            room = 0 if self._stopping else self._options.CONCURRENCY - len(self._sending)
             busy = Counter(delivery.endpoint_id for delivery in self._sending.values())
             claimed = (
                 await events.claim(self._database, room, self._options.ENDPOINT_CONCURRENCY, busy, self._lease_seconds)

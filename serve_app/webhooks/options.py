@@ -16,6 +16,8 @@ class WebhookOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ENDPOINT_CONCURRENCY: ClassVar[int] = 8  # deliveries to one endpoint; to a failing one, one until it accepts one
+    CONCURRENCY: ClassVar[int] = 64  # deliveries that one Conductor makes at once
+    TIMEOUT_SECONDS: ClassVar[float] = 15.0  # for a receiver to answer
     POLL_SECONDS: ClassVar[float] = 2.0  # how often to look for due deliveries without a notification
     DISABLE_AFTER_DAYS: ClassVar[float] = 5.0  # without any delivery, a whole retry schedule included
     MAX_BODY_BYTES: ClassVar[int] = 1 << 20  # of an event; a larger one omits its transcript, then its record
@@ -27,11 +29,9 @@ class WebhookOptions(BaseModel):
         "the public Internet and be reached by https.",
     )
     ca_file: str | None = Field(None, description="PEM file of additional certificate authorities to trust.")
-    timeout_seconds: float = Field(15.0, gt=0, le=120, description="How long a receiver may take to answer.")
     retry_seconds: tuple[NonNegativeFloat, ...] = Field(
         RETRY_SECONDS,
         max_length=50,
         description="Pauses before the second and each further attempt, jittered by 10 %; then the delivery fails.",
     )
-    concurrency: int = Field(64, ge=1, description="Deliveries that one Conductor makes at once.")
     retention_days: float = Field(30.0, gt=0, description="How long events and the log of their deliveries are kept.")

@@ -90,7 +90,7 @@ class Poster:
         except CallError as error:
             outcome = error.message
         except TimeoutError:
-            outcome = f"no answer within {self._options.timeout_seconds:g} s"
+            outcome = f"no answer within {self._options.TIMEOUT_SECONDS:g} s"
         except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
             outcome = _told(error)
         return Answer(Attempt(at, time.monotonic() - started, status, outcome, answer), wait)
@@ -99,7 +99,7 @@ class Poster:
         self, target: Target, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> tuple[int, float | None, str]:
         """Status, Retry-After in seconds, and the beginning of the response's body, which may be slow or endless."""
-        deadline = asyncio.timeout(self._options.timeout_seconds)
+        deadline = asyncio.timeout(self._options.TIMEOUT_SECONDS)
         url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
         async with httpcore.AsyncConnectionPool(self._ssl_context, network_backend=GuardedBackend(self._guard)) as pool:
             request = httpcore.Request("POST", url, headers=headers, content=body)

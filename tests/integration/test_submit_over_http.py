@@ -48,7 +48,7 @@ CLIENT = httpx.Client(timeout=20)
 @contextmanager
 def served(url: str, limits: LimitOptions = UNLIMITED) -> Iterator[str]:
     """The API behind a real HTTP server on the loopback address; yields its base URL."""
-    api = build_api(limits, lambda: open_store(url, limits.pool_size))
+    api = build_api(limits, lambda: open_store(url, limits.POOL_SIZE))
     server = uvicorn.Server(uvicorn.Config(api, lifespan="on", log_level="error"))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -130,7 +130,7 @@ def test_a_list_or_a_group_that_cannot_be_read_is_told_without_its_value(monkeyp
 
 
 def test_settings_without_the_broken_ones_and_what_is_wrong_with_these(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = {"SWITCHBOARD_ASR__MODLE": "base", "SWITCHBOARD_HTTP__PORT": "eighty", "SWITCHBOARD_SPEECH": "loud"}
+    broken = {"SWITCHBOARD_ASR__MODLE": "base", "SWITCHBOARD_HTTP__PORT": "eighty", "SWITCHBOARD_SAFETY": "loud"}
     for name, value in broken.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SWITCHBOARD_LIMITS__BURST", "7")

@@ -25,9 +25,8 @@ class SpeechOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    threshold: float = Field(
-        0.3, gt=0, lt=1, description="Probability from which speech begins. 0.5 misses much of 8 kHz telephone speech."
-    )
+    # Probability from which speech begins. 0.5 misses much of 8 kHz telephone speech.
+    threshold: float = Field(0.3, gt=0, lt=1)
 
 
 def activity(audio: Audio, channel: int) -> Probabilities:
