@@ -7,13 +7,13 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from json import JSONDecodeError
+from json import JSONDecodeError, dumps
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from evaluation.truth import TrueCall, TrueTurn, TrueWord, in_order
+from evaluation.truth import TrueCall, TrueTurn, TrueWord, in_order, plain
 
 PAUSE = 1.0  # seconds without a word that end a turn, where a file has words only (CTM)
 UNKNOWN = "unknown"  # who spoke, where a format wants a name
@@ -21,10 +21,10 @@ LARGEST = 256 * 2**20  # bytes of a file that is read
 
 LEAVES_OUT = {
     "jsonl": None,
-    "stm": "when each word was said, and the language",
-    "ctm": "who spoke (it has channels), and the language",
-    "rttm": "what was said, and the language",
-    "textgrid": "on which channel it was said, and the language",
+    "stm": "when each word was said, the language, tasks and contacts",
+    "ctm": "who spoke (it has channels), the language, tasks and contacts",
+    "rttm": "what was said, the language, tasks and contacts",
+    "textgrid": "on which channel it was said, the language, tasks and contacts",
 }
 """By format, what it does not hold."""
 
@@ -108,7 +108,7 @@ _CALL = TypeAdapter(TrueCall)
 
 
 def _write_jsonl(calls: Sequence[TrueCall]) -> str:
-    return "".join(f"{_CALL.dump_json(call).decode()}\n" for call in calls)
+    return "".join(f"{dumps(plain(call), ensure_ascii=False, separators=(',', ':'))}\n" for call in calls)
 
 
 def _read_jsonl(text: str, name: str) -> list[TrueCall]:

@@ -1,11 +1,11 @@
-"""Scores of many calls: pooled, with intervals, by slices, the worst first."""
+"""Scores of many calls: pooled, with intervals, and by how much two systems differ."""
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from evaluation.found import FoundCounts
 from evaluation.score import CallScore, Errors
 
 RESAMPLES, SEED = 1000, 7
@@ -33,6 +33,10 @@ def _per_minute(score: CallScore, count: Callable[[Errors], int]) -> Parts | Non
     return None if score.normalized is None else (count(score.normalized), score.seconds / 60)
 
 
+def _f1(found: FoundCounts | None) -> Parts | None:
+    return None if found is None else (2 * found.right, found.found + found.known)
+
+
 METRICS: dict[str, Metric] = {
     "wer": lambda s: _share(s.normalized),
     "wer_written": lambda s: _share(s.written),
@@ -42,6 +46,10 @@ METRICS: dict[str, Metric] = {
     "der": lambda s: None if s.diarization is None or s.spoken is None else (s.diarization, s.spoken),
     "jer": lambda s: None if s.jaccard is None or s.speakers is None else (s.jaccard, s.speakers),
     "word_time_error": lambda s: (sum(s.times), len(s.times)) if s.times else None,
+    "task_f1": lambda s: _f1(s.tasks),
+    "contact_f1": lambda s: _f1(s.contact),
+    "rtfx": lambda s: (s.seconds, s.processing) if s.processing else None,
+    "cost_per_audio_hour": lambda s: None if s.cost is None else (s.cost, s.seconds / 3600),
 }
 """By name: what is counted of a call, and of how much. Ratios of calls are pooled: sums of one by sums of the other."""
 
@@ -54,8 +62,13 @@ TITLES = {
     "der": "speech with the wrong speaker (DER)",
     "jer": "mean over speakers (JER)",
     "word_time_error": "words begin elsewhere by (s)",
+    "task_f1": "tasks found and right (F1)",
+    "contact_f1": "fields of contacts found and right (F1)",
+    "rtfx": "audio seconds per processing second (RTFx)",
+    "cost_per_audio_hour": "cost per hour of audio",
 }
-SHARES = {"wer", "wer_written", "cpwer", "der", "jer"}
+SHARES = {"wer", "wer_written", "cpwer", "der", "jer", "task_f1", "contact_f1"}
+MORE_IS_BETTER = {"task_f1", "contact_f1", "rtfx"}
 
 
 def pooled(scores: Sequence[CallScore], metric: str) -> Rate | None:
@@ -81,25 +94,10 @@ def difference(one: Sequence[CallScore], other: Sequence[CallScore], metric: str
     return Rate(_ratio(after) - _ratio(before), low, high, len(pairs))
 
 
-def slices(
-    scores: Sequence[CallScore], facts: Mapping[str, Mapping[str, str]], metric: str
-) -> dict[str, dict[str, Rate]]:
-    """A metric by each fact of calls: `facts` has them by the call's name, such as {"language": "en"}."""
-    groups: dict[str, dict[str, list[CallScore]]] = defaultdict(lambda: defaultdict(list))
-    for score in scores:
-        for fact, value in facts.get(score.name, {}).items():
-            groups[fact][value].append(score)
-    rates = {
-        fact: {value: pooled(some, metric) for value, some in sorted(values.items())} for fact, values in groups.items()
-    }
-    return {fact: {value: rate for value, rate in some.items() if rate} for fact, some in rates.items()}
-
-
-def worst(scores: Sequence[CallScore], metric: str, count: int) -> list[tuple[CallScore, float]]:
-    """The calls with the highest value of a metric, that value with each."""
-    parts = [(score, METRICS[metric](score)) for score in scores]
-    rated = [(score, part[0] / part[1]) for score, part in parts if part and part[1]]
-    return sorted(rated, key=lambda one: (-one[1], one[0].name))[:count]
+def value_of(score: CallScore, metric: str) -> float | None:
+    """A metric of one call; None where it is not known."""
+    part = METRICS[metric](score)
+    return part[0] / part[1] if part and part[1] else None
 
 
 def duration_band(seconds: float) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.found import FoundCounts, found_contact, found_tasks
 from evaluation.truth import TrueCall, TrueTurn, TrueWord
 
 _MARKS = string.punctuation + "…“”„‘’«»–—¿¡。，、？！"
@@ -46,7 +47,7 @@ class CallScore:
     """Counts of one call. None where the truth, or what was heard, does not hold what is needed."""
 
     name: str
-    seconds: float  # to the end of the last turn of either
+    seconds: float  # of the recording; where nobody says how long it is, to the end of the last turn of either
     normalized: Errors | None
     written: Errors | None  # marks and case count
     cp: Errors | None  # of each speaker's words, speakers paired so that there are fewest errors
@@ -55,10 +56,14 @@ class CallScore:
     speakers: float | None  # of the truth
     jaccard: float | None  # sum of their Jaccard errors
     times: tuple[float, ...]  # seconds by which words that were heard right begin elsewhere, without sign
+    tasks: FoundCounts | None = None
+    contact: FoundCounts | None = None
+    processing: float | None = None  # seconds that the system took
+    cost: float | None = None  # of these, in the currency of the price
 
 
-def score(truth: TrueCall, heard: TrueCall) -> CallScore:
-    """How `heard` differs from `truth`."""
+def score(truth: TrueCall, heard: TrueCall, price_per_hour: float | None = None) -> CallScore:
+    """How `heard` differs from `truth`. `price_per_hour`: of the system's processing, in any currency."""
     words = truth.has_words and heard.has_words
     speakers = truth.speakers_known and heard.speakers_known
     language = truth.language or heard.language
@@ -66,7 +71,7 @@ def score(truth: TrueCall, heard: TrueCall) -> CallScore:
     diarized = _diarized(truth, heard, end) if speakers else None
     return CallScore(
         name=truth.name,
-        seconds=end,
+        seconds=truth.duration or heard.duration or end,
         normalized=_errors(truth, heard, language) if words else None,
         written=_errors(truth, heard, None, written=True) if words else None,
         cp=_cp(truth, heard, language) if words and speakers else None,
@@ -75,6 +80,10 @@ def score(truth: TrueCall, heard: TrueCall) -> CallScore:
         speakers=diarized and diarized[2],
         jaccard=diarized and diarized[3],
         times=_times(truth, heard) if words and truth.words_timed and heard.words_timed else (),
+        tasks=found_tasks(truth, heard),
+        contact=found_contact(truth, heard),
+        processing=heard.processing,
+        cost=None if heard.processing is None or price_per_hour is None else heard.processing * price_per_hour / 3600,
     )
 
 
@@ -92,7 +101,7 @@ def normalized(text: str, language: str | None) -> str:
 _NORMALIZERS: dict[str, Any] = {}
 
 
-def _streams(truth: TrueCall, heard: TrueCall) -> list[tuple[list[TrueTurn], list[TrueTurn]]]:
+def streams(truth: TrueCall, heard: TrueCall) -> list[tuple[list[TrueTurn], list[TrueTurn]]]:
     """Turns that are aligned with each other: by channel where both know it of each turn."""
     if any(turn.channel is None for call in (truth, heard) for turn in call.turns):
         return [(list(truth.turns), list(heard.turns))]
@@ -106,7 +115,7 @@ def _errors(truth: TrueCall, heard: TrueCall, language: str | None, written: boo
     import jiwer
 
     found = Errors()
-    for said, got in _streams(truth, heard):
+    for said, got in streams(truth, heard):
         one, two = (" ".join(turn.text for turn in turns) for turns in (said, got))
         if not written:
             one, two = normalized(one, language), normalized(two, language)
@@ -124,7 +133,7 @@ def _cp(truth: TrueCall, heard: TrueCall, language: str | None) -> Errors:
         for turn in call.turns:
             of[str(turn.speaker)].append(turn.text)
         sides.append({speaker: normalized(" ".join(texts), language) for speaker, texts in of.items()})
-    logging.getLogger("meeteval").setLevel(logging.ERROR)  # it remarks that texts have no times
+    logging.getLogger("preprocess").setLevel(logging.ERROR)  # meeteval's: it remarks that texts have no times
     found = meeteval.wer.cp_word_error_rate(*sides)
     return Errors(found.length, found.substitutions, found.deletions, found.insertions)
 
@@ -153,8 +162,8 @@ def _times(truth: TrueCall, heard: TrueCall) -> tuple[float, ...]:
     import jiwer
 
     found: list[float] = []
-    for said, got in _streams(truth, heard):
-        one, two = _plain(said), _plain(got)
+    for said, got in streams(truth, heard):
+        one, two = plain_words(said), plain_words(got)
         (chunks,) = jiwer.process_words(" ".join(text for text, _ in one), " ".join(text for text, _ in two)).alignments
         for chunk in chunks:
             if chunk.type == "equal":
@@ -165,6 +174,7 @@ def _times(truth: TrueCall, heard: TrueCall) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _plain(turns: Sequence[TrueTurn]) -> list[tuple[str, TrueWord]]:
+def plain_words(turns: Sequence[TrueTurn]) -> list[tuple[str, TrueWord]]:
+    """Words without case and marks, each with what it was made of; those of marks alone are left out."""
     words = [(word.text.strip(_MARKS).casefold(), word) for turn in turns for word in turn.words or ()]
     return [("".join(text.split()), word) for text, word in words if text]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -194,6 +194,8 @@ def show(name: SetName, workspace: names.Workspace = None, json_: Json = False) 
         "languages": sorted({call.language for call in calls if call.language}),
         "words_timed": all(call.words_timed for call in calls),
         "speakers_known": all(call.speakers_known for call in calls),
+        "tasks_known": sum(call.tasks is not None for call in calls),
+        "contacts_known": sum(call.contact is not None for call in calls),
         "digest_fits": fits,
     }
     if json_:
@@ -275,19 +277,15 @@ async def _read(
     database: "Database", home: "Workspace", wanted: "CallFilter", chosen: list[UUID] | None
 ) -> list["TrueCall"]:
     """Calls as people corrected them: those that are chosen, or all that are wanted. Raises `CommandError`."""
-    from db import views
     from db.call_list import list_calls
     from db.database import Reader
-    from evaluation.truth import of_transcript
+    from serve_app import comparisons
 
     reader = Reader(home.workspace_id, seconds=READ_SECONDS)
     found: list[TrueCall] = []
 
     async def add(call_ids: list[UUID]) -> None:
-        async with database.transaction(reader, snapshot=True) as connection:
-            found.extend(
-                of_transcript(str(call_id), said) for call_id, said in await views.transcripts_of(connection, call_ids)
-            )
+        found.extend(await comparisons.corrected_calls(database, reader, call_ids))
 
     with err().status("Reading calls") as status:
         if chosen is not None:
@@ -312,9 +310,10 @@ async def _added(
     database: "Database", home: "Workspace", name: str, source: str, calls: list["TrueCall"]
 ) -> "tuple[GoldSet, bool]":
     from db import gold
-    from evaluation.truth import digest
+    from evaluation.truth import digest, plain
 
-    truths = {UUID(call.name): asdict(call) for call in calls}
+    calls = [replace(call, processing=None) for call in calls]  # of a system: nothing that people know
+    truths = {UUID(call.name): plain(call) for call in calls}
     try:
         return await gold.add_version(database, home.workspace_id, name, source, digest(calls), truths)
     except ValueError as error:
@@ -337,6 +336,8 @@ def _known(calls: Iterable["TrueCall"]) -> str:
         "what was said": all(call.has_words for call in some),
         "when each word was said": all(call.words_timed for call in some),
         "who spoke": all(call.speakers_known for call in some),
+        "tasks": all(call.tasks is not None for call in some),
+        "contacts": all(call.contact is not None for call in some),
     }
     known = [what for what, holds in facts.items() if holds]
     unknown = [what for what, holds in facts.items() if not holds]

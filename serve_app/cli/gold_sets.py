@@ -35,15 +35,10 @@ async def the_set(database: "Database", home: "Workspace", named: str) -> "GoldS
 
 
 async def loaded(database: "Database", home: "Workspace", named: str) -> "tuple[GoldSet, list[TrueCall]]":
-    from pydantic import TypeAdapter
-
-    from db import gold
-    from evaluation.truth import TrueCall
+    from serve_app import comparisons
 
     one = await the_set(database, home, named)
-    call = TypeAdapter(TrueCall)
-    pages = gold.truths(database, home.workspace_id, one)
-    return one, [call.validate_python(stored) async for page in pages for _, stored in page]
+    return one, await comparisons.gold_calls(database, home.workspace_id, one)
 
 
 def call_id_of(name: str) -> UUID | None:

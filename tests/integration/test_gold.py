@@ -16,7 +16,7 @@ from db.database import Reader
 from db.edits import Editor
 from pipeline.domain.edits import EditKind
 from serve_app.cli import app
-from tests.finished import finished
+from tests.finished import findings, finished, task
 from tests.postgres import World, new_world
 
 
@@ -164,7 +164,7 @@ async def test_what_the_machine_heard_is_measured_against_what_people_corrected(
     assert (wer["value"], wer["calls"]) == (pytest.approx(2 / 180), 6)
     assert wer["low"] <= wer["value"] <= wer["high"]
     assert machine["metrics"]["der"]["value"] == 0
-    assert [one["callId"] for one in machine["worst"][:2]] == sorted(map(str, calls[:2]))
+    assert [one["callId"] for one in found["worst"][:2]] == sorted(map(str, calls[:2]))
     assert len(file.read_text().splitlines()) == 7
     empty, other = tmp_path / "nothing.stm", tmp_path / "other.stm"
     other.write_text(f"{calls[0]} 1 rep 0 3 Good morning\n")
@@ -178,3 +178,61 @@ async def test_what_the_machine_heard_is_measured_against_what_people_corrected(
     assert "There is no metric" in await refused(world, "score", "desk", "--by", "bleu")
     shown = await switchboard(world, "score", "desk", "--by", "cpwer")
     assert "words wrong, normalized (WER)" in shown.output and "1.1 % (" in shown.output
+
+
+async def test_systems_are_compared_with_what_they_take_and_on_a_page(world: World, tmp_path: Path) -> None:
+    calls = [await finished(world, minutes=at) for at in range(6)]
+    await correct(world, calls[0])
+    await ok(world, "create", "desk", *(part for one in calls for part in ("--call", str(one))))
+    perfect, page = tmp_path / "perfect.jsonl", tmp_path / "page.html"
+    await ok(world, "export", "desk", "--out", str(perfect))
+    timed = [json.loads(line) | {"processing": 2.1} for line in perfect.read_text().splitlines()]
+    perfect.write_text("".join(f"{json.dumps(one)}\n" for one in timed))
+    given = ("--with-machine", "--heard", str(perfect), "--price-per-hour", "3", "--html", str(page))
+    found = await ok(world, "score", "desk", *given, "--console", "http://desk.example/console")
+    machine, other = found["systems"]
+    assert (machine["name"], other["name"]) == ("machine", "perfect")
+    assert other["metrics"]["rtfx"]["value"] == pytest.approx(10.5 / 2.1), "audio is as long as the recording"
+    assert other["metrics"]["costPerAudioHour"]["value"] == pytest.approx(3 * 2.1 / 10.5)
+    assert other["againstFirst"]["wer"]["value"] == pytest.approx(-1 / 180)
+    assert other["againstFirst"]["rtfx"] is None, "nobody measured the machine"
+    text = page.read_text()
+    assert f"http://desk.example/console/calls/{calls[0]}#t=0.0" in text
+    assert "<del>Acne</del>" in text and "<ins>Acme</ins>" in text
+    again = await ok(world, "import", "perfect", str(perfect))
+    assert again["digest"] == found["set"]["digest"], "how long a system took is nothing that people know"
+    said = await switchboard(world, "score", "desk", *given[:3])
+    assert "perfect - machine" in said.output and "no difference shown" in said.output
+
+
+async def test_tasks_and_contacts_are_known_where_people_said_so(world: World, tmp_path: Path) -> None:
+    send, call_back = task("Send the corrected invoice"), task("Call back")
+    told = {"name": "Anna Schmidt", "email": "anna@nord.example"}
+    calls = [await finished(world, minutes=at, found=findings(tasks=(send, call_back), heard=told)) for at in range(2)]
+    await correct(world, calls[0])
+    reader, editor = Reader(world.workspace_id), Editor(None, None, "Ana")
+    (one, *_) = await world.rows(
+        "SELECT task_id(call_pk, title, evidence) AS id FROM tasks JOIN calls ON calls.id = call_pk"
+        " WHERE call_id = :call AND title LIKE 'Send%'",
+        call=calls[0],
+    )
+    await editing.tick(world.database, reader, editor, calls[0], one["id"])
+    nobody = editing.WantedEdit(EditKind.CONTACT, await contact_of(world, calls[0]), None)
+    await editing.make(world.database, reader, editor, calls[0], nobody)
+    await ok(world, "create", "desk", *(part for call in calls for part in ("--call", str(call))))
+    shown = await ok(world, "show", "desk")
+    assert (shown["tasksKnown"], shown["contactsKnown"]) == (1, 1), "of the other call nobody said"
+    file = tmp_path / "desk.jsonl"
+    await ok(world, "export", "desk", "--out", str(file))
+    corrected = next(call for line in file.read_text().splitlines() if (call := json.loads(line)).get("tasks"))
+    assert [(one["title"], one["optional"]) for one in corrected["tasks"]] == [(send.title, False), ("Call back", True)]
+    (machine,) = (await ok(world, "score", "desk"))["systems"]
+    assert machine["metrics"]["taskF1"] == {"value": 1.0, "low": None, "high": None, "calls": 1}
+    assert machine["metrics"]["contactF1"]["value"] == 0, "it found two fields of somebody who is nobody"
+
+
+async def contact_of(world: World, call_id: UUID) -> str | None:
+    rows = await world.rows(
+        "SELECT contact_id FROM call_contacts JOIN calls ON calls.id = call_pk WHERE call_id = :call", call=call_id
+    )
+    return str(rows[0]["contact_id"]) if rows else None

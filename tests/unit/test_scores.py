@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.report import METRICS, RESAMPLES, SEED, difference, duration_band, pooled, slices, worst
+from evaluation.report import METRICS, RESAMPLES, SEED, difference, duration_band, pooled
 from evaluation.score import CallScore, Errors, normalized, score
 from evaluation.truth import TrueCall, TrueTurn, TrueWord
 
@@ -158,15 +158,6 @@ def test_a_difference_is_of_the_same_calls() -> None:
     assert rate.low == pytest.approx(-0.02) and rate.high == pytest.approx(-0.02), "each call differs by the same"
 
 
-def test_slices_and_the_worst() -> None:
-    scores = [scored("a", 50, 100), scored("b", 10, 100), scored("c", 1, 10), scored("d", 0, 0)]
-    facts = {"a": {"language": "en"}, "b": {"language": "de"}, "c": {"language": "de"}}
-    found = slices(scores, facts, "wer")["language"]
-    assert {value: (rate.value, rate.calls) for value, rate in found.items()} == {"en": (0.5, 1), "de": (0.1, 2)}
-    assert [(one.name, value) for one, value in worst(scores, "wer", 2)] == [("a", 0.5), ("b", 0.1)]
-    assert [duration_band(s) for s in (5, 60, 899, 900)] == [
-        "under 1 min",
-        "1 to 5 min",
-        "5 to 15 min",
-        "15 min and more",
-    ]
+def test_bands_of_duration() -> None:
+    bands = [duration_band(seconds) for seconds in (5, 60, 899, 900)]
+    assert bands == ["under 1 min", "1 to 5 min", "5 to 15 min", "15 min and more"]

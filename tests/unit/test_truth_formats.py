@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluation.formats import FORMATS, UnreadableFile, read, write
-from evaluation.truth import TrueCall, TrueTurn, TrueWord, digest, in_order, of_transcript
+from evaluation.truth import TrueCall, TrueContact, TrueTask, TrueTurn, TrueWord, digest, in_order, of_transcript
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=8).filter(
@@ -30,7 +30,16 @@ def calls(draw: st.DrawFn) -> TrueCall:
             at = end + draw(st.integers(0, 300))
         party = number % 2
         turns.append(TrueTurn(("rep", "customer")[party], begin / 1000, words[-1].end or 0.0, tuple(words), party))
-    return TrueCall(f"call-{draw(st.integers(0, 9))}", in_order(turns), draw(st.sampled_from(["en", "de", None])))
+    language, tasks = draw(st.sampled_from(["en", "de", None])), st.builds(TrueTask, WORDS, ALL, optional=st.booleans())
+    return TrueCall(
+        f"call-{draw(st.integers(0, 9))}",
+        in_order(turns),
+        language,
+        draw(st.sampled_from([None, 61.5])),
+        draw(st.none() | st.lists(tasks, max_size=2).map(tuple)),
+        draw(st.none() | st.builds(TrueContact, st.none() | WORDS)),
+        draw(st.sampled_from([None, 3.25])),
+    )
 
 
 def as_held(kind: str, call: TrueCall) -> TrueCall:
@@ -101,6 +110,7 @@ def test_a_transcript_without_its_announcements_is_truth() -> None:
             TrueTurn("customer", 4, 5, (TrueWord("Hello.", 4, 5),), 1),
         ),
         "en",
+        6.0,
     )
     mono = replace(transcript, layout=replace(layout, kind=LayoutKind.MONO))
     assert {turn.channel for turn in of_transcript("x", mono).turns} == {None}

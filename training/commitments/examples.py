@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from bench import analysis, analysis_score
+from bench import analysis
+from evaluation.matching import likeness
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.commitments.classifier import CLASSES
 from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS, LISTENER, SPEAKER, THIRD, Candidate
@@ -166,7 +167,7 @@ def _fit(one: Seen, task: dict[str, Any]) -> float:
     away = abs(candidate.at - task["turn"])
     if away > NEAR:
         return 0.0
-    like = analysis_score.likeness(title(candidate).partition(" (")[0], task["text"], [])
+    like = likeness(title(candidate).partition(" (")[0], task["text"], [])
     asks = away and _asks(candidate, task)
     if away and like < (ASKED if asks else ALIKE):
         return 0.0

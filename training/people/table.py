@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from bench import analysis_score
+from evaluation.matching import same_field
 from pipeline.analysis.rules.direction.direction import Direction
 from pipeline.analysis.rules.people.agent import Agent
 from pipeline.analysis.rules.people.contacts import FIELDS, Contacts
@@ -153,11 +153,11 @@ def _judge_facts(row: Row, heard: dict[str, dict[str, str]], judged: Judged) -> 
     for name in FIELDS:
         said, wanted = heard[name]["value"] if name in heard else None, row.facts.get(name)
         if wanted:
-            right = analysis_score.field_right(name, said, wanted)
+            right = same_field(name, said, wanted)
             judged.add(row, name, right, f"{name} {said!r} for {wanted!r}")
             judged.add(row, "facts", right, "")
         if said and not ("@" in (heard[name].get("said") or "") and not wanted):  # a name out of an address
-            right = wanted is not None and analysis_score.field_right(name, said, wanted)
+            right = wanted is not None and same_field(name, said, wanted)
             judged.add(row, "facts found", right, f"false {name} {said!r}")
 
 

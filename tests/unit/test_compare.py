@@ -1,0 +1,181 @@
+"""Systems side by side: who is better, where, in which calls; as data frames and as a page."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from uuid import UUID
+
+import pytest
+
+from evaluation import frames, page
+from evaluation.compare import Comparison, SystemVerdict, compare
+from evaluation.moments import HeardPiece
+from evaluation.report import Rate
+from evaluation.truth import TrueCall, TrueTask, TrueTurn, TrueWord
+
+SAID = "one two three four five six seven eight nine ten"
+EVIL = '"><script>alert(1)</script>'
+
+
+def call(number: int, text: str, language: str = "de", **more: object) -> TrueCall:
+    """A call of one turn, a word a second."""
+    words = tuple(TrueWord(word, float(at), at + 0.5) for at, word in enumerate(text.split()))
+    turn = TrueTurn("rep", 0.0, float(max(len(words), 1)), words)
+    return TrueCall(str(UUID(int=number)), (turn,), language, 60.0, **more)  # type: ignore[arg-type]
+
+
+def wrong(count: int) -> str:
+    return " ".join(SAID.split()[:-count] + ["x"] * count) if count else SAID
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    """Twelve calls: `better` is right where `first` has one or two words of ten wrong; a third one has heard three."""
+    truths = [call(number, SAID, "de" if number % 2 else "fr") for number in range(12)]
+    sides = {
+        "first": [call(number, wrong(1 + number % 2), processing=6.0) for number in range(12)],
+        "better": [call(number, wrong(number % 2), processing=12.0) for number in range(12)],
+        "few": [call(number, SAID) for number in range(3)],
+    }
+    agents = {truth.name: {"agent": "Ana" if at < 6 else "Ben"} for at, truth in enumerate(truths)}
+    return compare(truths, sides, agents, {"first": 2.0, "better": 2.0})
+
+
+def test_which_is_better_by_how_much_is_a_sentence(comparison: Comparison) -> None:
+    def sentence(system: str, metric: str) -> str:
+        verdict = comparison.verdict(system, metric)
+        assert verdict is not None
+        return verdict.sentence
+
+    assert sentence("better", "wer") == "better is better by 10.0 points (10.0 to 10.0)"
+    assert sentence("better", "rtfx") == "better is worse by 5.00 (5.00 to 5.00)", "more is better there"
+    assert sentence("better", "cost_per_audio_hour") == "better is worse by 0.2000 (0.2000 to 0.2000)"
+    assert sentence("better", "lost_per_minute") == "no difference shown (+0.00 to +0.00)"
+    assert sentence("few", "wer") == "few differs by -13.3 points: too few calls to tell"
+    assert comparison.verdict("first", "wer") is None
+    assert comparison.verdict("few", "rtfx") is None, "nobody said how long it took"
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "low", "high", "better"),
+    [
+        ("wer", -0.1, -0.2, -0.05, True),
+        ("wer", 0.1, 0.05, 0.2, False),
+        ("wer", -0.1, -0.2, 0.01, None),
+        ("wer", -0.1, None, None, None),
+        ("task_f1", 0.1, 0.05, 0.2, True),
+        ("contact_f1", -0.1, -0.2, -0.05, False),
+    ],
+)
+def test_a_difference_is_shown_where_its_interval_leaves_out_zero(
+    metric: str, value: float, low: float | None, high: float | None, better: bool | None
+) -> None:
+    assert SystemVerdict("x", metric, Rate(value, low, high, 9)).better is better
+
+
+def test_slices_are_of_facts_that_calls_do_not_share(comparison: Comparison) -> None:
+    found = {(one.fact, one.value): one for one in comparison.slices("wer")}
+    assert list(found) == [("language", "de"), ("language", "fr"), ("agent", "Ana"), ("agent", "Ben")]
+    french = found["language", "fr"]
+    assert (french.calls, french.seconds) == (6, 360.0)
+    assert [rate and rate.value for rate in french.rates] == [0.1, 0.0, 0.0]
+    assert [verdict and verdict.better for verdict in french.verdicts] == [True, None]
+
+
+def test_the_worst_calls_come_first(comparison: Comparison) -> None:
+    lines = comparison.calls("wer")
+    assert [line.values for line in lines[:2]] == [(0.2, 0.1, 0.0), (0.2, 0.1, None)]
+    assert lines[0].name == str(UUID(int=1))
+    assert len(lines) == 12
+    assert comparison.calls("rtfx")[0].worst == 10.0, "the slowest"
+
+
+def test_moments_say_what_was_said_and_what_was_heard() -> None:
+    turns = (
+        TrueTurn("rep", 0.0, 4.0, tuple(map(TrueWord, ["Good", "morning", "Frau", "Kern"]))),
+        TrueTurn("customer", 5.0, 9.0, tuple(map(TrueWord, ["my", "invoice", "is", "wrong"]))),
+    )
+    truth = TrueCall("x", turns, "en", 9.0)
+    voice, morning = (tuple(map(TrueWord, text.split())) for text in ("the voice is wrong", "good morning"))
+    one = replace(truth, turns=(turns[0], replace(turns[1], words=voice)))
+    two = replace(truth, turns=(replace(turns[0], words=morning), turns[1]))
+    found = compare([truth], {"one": [one], "two": [two]}).moments("x")
+    assert [(moment.start, moment.speaker) for moment in found] == [(0.0, "rep"), (5.0, "customer")]
+    assert [heard.pieces for heard in found[0].heard] == [
+        (HeardPiece("Good morning Frau Kern", "same"),),
+        (HeardPiece("good morning", "same"), HeardPiece("Frau Kern", "said")),
+    ]
+    assert found[1].heard[0].pieces == (
+        HeardPiece("my invoice", "said"),
+        HeardPiece("the voice", "heard"),
+        HeardPiece("is wrong", "same"),
+    )
+    assert [heard.wrong for heard in found[1].heard] == [2, 0]
+
+
+def test_words_where_nobody_speaks_are_a_moment() -> None:
+    found = compare([TrueCall("x", (), "en", 60.0)], {"one": [call(0, "thank you")], "two": []}).moments
+    assert found("x") == [], "another call"
+    heard = replace(call(0, "thank you"), name="x")
+    (moment,) = compare([TrueCall("x", (), "en", 60.0)], {"one": [heard]}).moments("x")
+    assert moment.heard[0].pieces == (HeardPiece("thank you", "heard"),)
+    assert (moment.start, moment.speaker) == (0.0, None)
+
+
+def test_frames_hold_what_is_pooled(comparison: Comparison) -> None:
+    long = frames.by_call_and_metric(comparison)
+    sums = long.groupby(["metric", "system"])[["count", "of"]].sum()
+    summary = frames.summary(comparison).set_index(["metric", "system"])
+    assert set(summary.index.get_level_values("metric")) == set(comparison.metrics)
+    for key, row in summary.dropna(subset="value").iterrows():
+        assert row["value"] == pytest.approx(sums.loc[key, "count"] / sums.loc[key, "of"]), key
+    assert summary.loc[("wer", "better"), "verdict"] == "better"
+    wide = frames.by_call(comparison)
+    assert list(wide.columns[:7]) == ["system", "call_id", "seconds", "language", "layout", "duration", "agent"]
+    assert len(wide) == 27
+    assert wide[wide["system"] == "first"]["wer"].mean() == pytest.approx(0.15)
+    slices = frames.slices(comparison, "wer")
+    assert len(slices) == 12 and set(slices["slice"]) == {"language", "agent"}
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+
+
+def test_the_page_needs_no_network_and_leads_to_the_sound(comparison: Comparison) -> None:
+    text = page.render(comparison, "first and better", "wer", "http://127.0.0.1:8000/console/", "desk@1")
+    tags = Page(text).tags
+    assert not [tag for tag, its in tags if tag in ("link", "img", "iframe") or "src" in its]
+    assert not re.search(r"@import|url\(", text)
+    links = {str(its["href"]) for tag, its in tags if tag == "a"}
+    base = f"http://127.0.0.1:8000/console/calls/{UUID(int=1)}"
+    assert {base, f"{base}#t=0.0"} <= links and all(one.startswith("http://127.0.0.1:8000/console/") for one in links)
+    assert "better is better by 10.0 points (10.0 to 10.0)" in text
+    assert "few has not heard 9 of the calls" in text
+    assert "jiwer 4" in text, "what it was measured with"
+
+
+def test_the_page_says_what_others_wrote_as_they_wrote_it() -> None:
+    truth = replace(call(1, EVIL, EVIL), tasks=(TrueTask(EVIL, EVIL),))
+    sides = {EVIL: [replace(call(1, SAID), tasks=())], "b": [call(1, EVIL)]}
+    text = page.render(compare([truth], sides, {truth.name: {"agent": EVIL}}), EVIL, note=EVIL, console='x"onload=')
+    assert "alert(1)</script>" not in text
+    assert len([tag for tag, _ in Page(text).tags if tag == "script"]) == 1, "its own"
+    assert not [its for _, its in Page(text).tags if "onload" in its]
+
+
+def test_calls_that_the_console_cannot_have_are_no_links() -> None:
+    assert page.call_url("http://x/console", "monday") is None
+    assert page.call_url(None, str(UUID(int=1))) is None
+    assert page.call_url("http://x/console", str(UUID(int=1)), 12.34) == f"http://x/console/calls/{UUID(int=1)}#t=12.3"
+
+
+def test_nothing_heard_is_no_page() -> None:
+    with pytest.raises(ValueError, match="none of the calls was heard"):
+        page.render(compare([call(1, SAID)], {"a": []}), "a")

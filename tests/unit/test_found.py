@@ -1,0 +1,103 @@
+"""Tasks and contacts against those that people know."""
+
+from dataclasses import replace
+
+from evaluation.found import FoundCounts, found_contact, found_tasks
+from evaluation.report import METRICS
+from evaluation.score import score
+from evaluation.truth import TrueCall, TrueContact, TrueTask, TrueTurn, TrueWord, digest, heard_of, plain
+from pipeline.domain.insight import Finding
+from tests.finished import findings, task, transcript
+
+
+def turn(start: float, text: str) -> TrueTurn:
+    return TrueTurn("rep", start, start + 3, tuple(TrueWord(word) for word in text.split()))
+
+
+TALK = tuple(turn(4.0 * at, text) for at, text in enumerate(("hello there", "I will send the invoice", "good bye")))
+CALL = TrueCall("x", TALK, "en")
+
+
+def told(*tasks: TrueTask) -> TrueCall:
+    return replace(CALL, tasks=tasks)
+
+
+def test_a_task_is_right_with_its_words_and_its_owner() -> None:
+    known = told(TrueTask("Send the invoice", "rep", start=4.0), TrueTask("Call the customer back", "rep", start=8.0))
+    found = told(
+        TrueTask("send them the corrected invoice", "rep", start=4.5),
+        TrueTask("phone the customer back", "customer", start=8.0),
+        TrueTask("water the plants", "rep", start=0.0),
+    )
+    assert found_tasks(known, found) == FoundCounts(right=1, found=3, known=2), (
+        "one owner is wrong, one task is nobody's"
+    )
+    assert METRICS["task_f1"](score(known, found)) == (2, 5)
+
+
+def test_each_known_task_is_found_once() -> None:
+    known = told(TrueTask("Send the invoice", "rep"))
+    assert found_tasks(known, told(*[TrueTask("send the invoice", "rep")] * 2)) == FoundCounts(1, 2, 1)
+
+
+def test_an_optional_task_costs_nothing_found_or_not() -> None:
+    known = told(TrueTask("Send the invoice", "rep"), TrueTask("Check the boiler", "rep", optional=True))
+    assert found_tasks(known, told(TrueTask("send the invoice", "rep"))) == FoundCounts(1, 1, 1)
+    both = told(TrueTask("send the invoice", "rep"), TrueTask("inspect the boiler", "customer"))
+    assert found_tasks(known, both) == FoundCounts(1, 1, 1)
+
+
+def test_few_words_are_enough_where_both_were_said_together() -> None:
+    known = told(TrueTask("Send the invoice by mail", "rep", start=4.0))
+    far = replace(TALK[0], start=900.0, end=903.0)
+    later = replace(known, turns=(*TALK, *[replace(far, start=900.0 + at) for at in range(9)]))
+    vague = TrueTask("get the invoice to our bookkeeping people", "rep", start=4.0)
+    near = found_tasks(later, told(vague))
+    away = found_tasks(later, told(replace(vague, start=908.0)))
+    assert near is not None and away is not None
+    assert (near.right, away.right) == (1, 0)
+
+
+def test_fields_of_a_contact_count_each() -> None:
+    known = replace(CALL, contact=TrueContact("Dr. Eva Kern", "Kern GmbH", None, "+49 30 1234567"))
+    heard = replace(CALL, contact=TrueContact("Eva Kern", "Nordlicht", "eva@kern.example", "030 1234567"))
+    assert found_contact(known, heard) == FoundCounts(right=2, found=4, known=3)
+    nobody = replace(CALL, contact=TrueContact())
+    assert found_contact(nobody, heard) == FoundCounts(0, 4, 0), "it is known that there is no contact"
+    assert found_contact(nobody, nobody) == FoundCounts(0, 0, 0)
+
+
+def test_what_nobody_said_is_not_measured() -> None:
+    assert found_tasks(CALL, told()) is None and found_tasks(told(), CALL) is None
+    assert found_contact(CALL, replace(CALL, contact=TrueContact())) is None
+    found = score(CALL, CALL)
+    metrics = ("task_f1", "contact_f1", "rtfx", "cost_per_audio_hour")
+    assert [METRICS[metric](found) for metric in metrics] == [None] * 4
+
+
+def test_speed_and_cost_are_of_the_audio() -> None:
+    truth = replace(CALL, duration=1800.0)
+    found = score(truth, replace(CALL, processing=180.0), price_per_hour=2.0)
+    assert METRICS["rtfx"](found) == (1800.0, 180.0)
+    assert METRICS["cost_per_audio_hour"](found) == (0.1, 0.5)
+    assert METRICS["cost_per_audio_hour"](score(truth, replace(CALL, processing=180.0))) is None
+
+
+def test_findings_tell_tasks_and_the_contact() -> None:
+    said = transcript(("rep", "Hello."), ("customer", "Hi, Eva Kern here."))
+    found = findings(tasks=(task("Send it"),), heard={"name": "Eva Kern", "number": "+49301234567"})
+    heard = heard_of("x", said, found, processing=3.0)
+    assert heard.tasks == (TrueTask("Send it", "rep", None, 0.0),)
+    assert heard.contact == TrueContact("Eva Kern", None, None, "+49301234567")
+    assert (heard.duration, heard.processing) == (7.0, 3.0)
+    matched = Finding("contacts", 1, {"contact_id": "7", "heard": {"name": None, "email": {"value": "e@k.example"}}})
+    known = {"7": TrueContact("Eva Kern", "Kern GmbH", None, "+49309")}
+    person = TrueContact("Eva Kern", "Kern GmbH", "e@k.example", "+49309")
+    assert heard_of("x", said, [matched], known).contact == person
+    assert heard_of("x", said).tasks is None
+
+
+def test_digests_are_those_of_before_where_nothing_more_is_known() -> None:
+    assert digest([CALL]) == "255564d4edd5c88e191834692e503eddab540e3f2d29f9805915e7f71bff8199"
+    assert set(plain(CALL)) == {"name", "turns", "language"}
+    assert digest([replace(CALL, duration=9.0)]) != digest([CALL])
