@@ -90,8 +90,10 @@ async def load(database: Database, lease: Lease) -> dict[Stage, Any]:
     return found
 
 
-async def record(database: Database, lease: Lease, stage: Stage, result: Any) -> None:
-    """Keep what `stage` made; a second time replaces the first.
+async def record(
+    database: Database, lease: Lease, stage: Stage, result: Any, worked_seconds: float | None = None
+) -> None:
+    """Keep what `stage` made; a second time replaces the first. `worked_seconds`: what it took of replicas.
 
     A job that gets further than before is not what its worker died of: its crashes no longer count.
 
@@ -117,6 +119,7 @@ async def record(database: Database, lease: Lease, stage: Stage, result: Any) ->
         if not fetched or not settled:
             raise ValueError(f"stage {stage.value!r} recorded before 'fetch'")
         values = {"job_id": lease.job.job_id, "result": result, "recorded_at": sa.func.now()}
+        values["worked_seconds"] = worked_seconds
         await connection.execute(
             insert(stage_results)
             .values(

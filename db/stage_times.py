@@ -1,4 +1,4 @@
-"""When each stage of a call's work was done: for people who wonder what took so long."""
+"""When each stage of a call's work was done, and what work it was: for people who wonder what took so long."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +19,7 @@ class StageDone:
     job_id: UUID
     stage: str
     recorded_at: datetime
+    worked_seconds: float | None  # of replicas; None: not measured
 
 
 async def stages_done(database: Database, reader: Reader, call_id: UUID) -> list[StageDone]:

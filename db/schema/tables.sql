@@ -244,6 +244,7 @@ CREATE TABLE stage_results (
     job_id uuid NOT NULL,
     result jsonb NOT NULL,
     recorded_at timestamptz NOT NULL DEFAULT now(),
+    worked_seconds double precision,  -- of replicas, calls that share one each with their share; null: not measured
     PRIMARY KEY (call_pk, content_key, stage),
     CONSTRAINT stage_results_job_fkey FOREIGN KEY (call_pk, job_id) REFERENCES jobs (call_pk, id) ON DELETE CASCADE
 );

@@ -36,8 +36,9 @@ class Journal:
 
     async def record(self, stage: Stage, result: Any) -> None:
         self._note_audio(stage, result)
-        self._rtfx.end(stage, self._lease.job.job_id, *self.audio)
-        await self._wait_out(lambda: results.record(self._database, self._lease, stage, result))
+        worked = self._rtfx.end(stage, self._lease.job.job_id, *self.audio)
+        of_replicas = self._rtfx.replica_seconds(stage, worked) if worked else None
+        await self._wait_out(lambda: results.record(self._database, self._lease, stage, result, of_replicas))
         if stage is Stage.FETCH:
             self._known = None  # with the content known, results of an earlier job may be found
 

@@ -18,6 +18,7 @@ from serve_app.cli.advice import advice, waiting_advice
 from serve_app.console import charts
 from serve_app.console.conversation import Conversation, finding
 from serve_app.console.site import NotFound, NotUnderstood, Visit, etag_of
+from serve_app.scaling.cost import engine_work, whole_cost
 
 SHOWN_DOUBTS = 200  # in the panel; more are marked in the text only
 UNSURE_ONLY = ("unsure",)  # doubts of single words: marked where they stand
@@ -27,6 +28,7 @@ async def call(visit: Visit) -> Response:
     """The page. A call that is still worked on looks for news by itself."""
     record = await read(visit, "record")
     conversation = Conversation.of(record)
+    done = await stages_done(visit.database, visit.reader, record.call.call_id)
     team = next(
         (
             one.name
@@ -48,7 +50,9 @@ async def call(visit: Visit) -> Response:
         doubts=list(_doubts(conversation)) if conversation else [],
         tone=charts.tone_over_time(conversation) if conversation else None,
         share=charts.talk_share(finding(record.findings, "statistics"), conversation) if conversation else [],
-        work=list(_work(record, await stages_done(visit.database, visit.reader, record.call.call_id))),
+        work=list(_work(record, done)),
+        engines=(engines := engine_work(done, visit.site.settings.scaling)),
+        cost=whole_cost(engines),
         reasons=REASONS,
         advice=_advice(record),
         live=record.call.state in ("received", "transcribing"),

@@ -8,7 +8,7 @@ time in which the stage was busy at all.
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from db.queue import Backlog, Group, Lane, Pace
 from pipeline.domain.stage import Stage
@@ -19,7 +19,13 @@ STAGES: Mapping[str, tuple[str, ...]] = {
     "Transcriber": (Stage.RECOGNITION,),
     "Diarizer": (Stage.DIARIZATION, Stage.VOICEPRINT),
 }
-"""The stages of a call that each deployment runs."""
+"""The stages of a call by which the speed of each deployment is measured."""
+RUNS_ON: Mapping[str, str] = {
+    **{stage: name for name, stages in STAGES.items() for stage in stages},
+    Stage.RECLUSTERING: "Diarizer",  # these two only where a call needs them
+    Stage.VOICES: "Diarizer",
+}
+"""The deployment of each stage that is not a plain CPU task."""
 
 PRIOR_SECONDS = 600.0  # weight of a configured factor, in seconds of finished audio
 
@@ -63,6 +69,7 @@ class RtfxMeter:
         self._now = now
         self._clocks: dict[str, StageClock] = {}
         self._sums: dict[tuple[str, int], Pace] = {}
+        self._shares: Mapping[str, float] = {}  # of each deployment, as last told
 
     def begin(self, stage: str, call: object) -> None:
         """`call` enters `stage`."""
@@ -98,11 +105,14 @@ class RtfxMeter:
         `shares`: by deployment, the replicas that worked for this Conductor (0.5 if two share one); default 1.
         """
         taken, self._sums = self._sums, {}
-        of = {stage: shares.get(name, 1.0) for name, stages in STAGES.items() for stage in stages}
+        self._shares = shares
         return [
-            Pace(one.stage, one.channels, one.calls, one.audio_seconds, one.worked_seconds * of.get(one.stage, 1.0))
-            for one in taken.values()
+            replace(one, worked_seconds=self.replica_seconds(one.stage, one.worked_seconds)) for one in taken.values()
         ]
+
+    def replica_seconds(self, stage: str, worked: float) -> float:
+        """Return how long replicas were busy while this Conductor's calls worked for `worked` seconds in `stage`."""
+        return worked * self._shares.get(RUNS_ON.get(stage, ""), 1.0)
 
 
 @dataclass(frozen=True, slots=True)

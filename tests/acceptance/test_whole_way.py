@@ -8,11 +8,14 @@ import httpx
 import psutil
 import pytest
 
-from db.database import EVERY_WORKSPACE
+from db.database import EVERY_WORKSPACE, Reader
+from db.stage_times import stages_done
 from serve_app.app import HEAP
 from serve_app.cli.file_server import FileServer
 from serve_app.demo.compare import compare, turns_by_role
 from serve_app.demo.samples import Sample
+from serve_app.scaling.cost import engine_work
+from serve_app.scaling.policy import ScalingOptions
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import FOLDER, synthetic_calls
 
@@ -51,6 +54,9 @@ async def test_every_sample_call_becomes_a_completed_record(client: Client, file
         assert {"statistics", "tone", "summary", "tasks", "contacts", "direction", "agent"} <= {
             finding.step for finding in record.findings
         }
+        reader = Reader(record.call.workspace_id, None)
+        work = engine_work(await stages_done(client.database, reader, record.call.call_id), ScalingOptions())
+        assert {one.engine for one in work if 0 < one.seconds < 450} == {"Transcriber", "Diarizer"}, name
 
 
 async def test_a_signed_url_is_fetched_as_it_was_sent_and_stored_sealed(client: Client) -> None:

@@ -213,9 +213,9 @@ async def test_a_call_of_three_hours_comes_in_parts(site: httpx.AsyncClient, wor
 async def test_the_page_of_a_call_says_when_each_stage_was_done(site: httpx.AsyncClient, world: World) -> None:
     call_id = await finished(world)
     await world.execute(
-        "INSERT INTO stage_results (call_pk, job_id, content_key, stage, result, recorded_at)"
-        " SELECT call_pk, id, 'k', done.stage, '{}', started_at + done.at * interval '1 second' FROM jobs,"
-        " (VALUES ('audio', 2), ('asr', 50), ('prosody', -30)) AS done (stage, at)"
+        "INSERT INTO stage_results (call_pk, job_id, content_key, stage, result, recorded_at, worked_seconds)"
+        " SELECT call_pk, id, 'k', done.stage, '{}', started_at + done.at * interval '1 second', done.worked FROM jobs,"
+        " (VALUES ('audio', 2, 1.0), ('asr', 50, 12.5), ('prosody', -30, NULL)) AS done (stage, at, worked)"
     )
     await signed_in(site, world)
     page = (await site.get(f"/calls/{call_id}")).text
@@ -223,6 +223,7 @@ async def test_the_page_of_a_call_says_when_each_stage_was_done(site: httpx.Asyn
         "Audio analysis: done after 2 seconds",
         "Recognition: done after 50 seconds",
     ]
+    assert "Transcriber: 12.5 s of work" in page and "Cost of the engines" not in page  # nobody has set a price
     await signed_in(site, world, world.other_team_id)
     reader = Reader(world.workspace_id, world.other_team_id)
     assert await stages_done(world.database, reader, call_id) == []

@@ -55,6 +55,7 @@ def test_replicas_that_share_the_work_each_count() -> None:
         paces.end(stage, 1, 1, 60.0)
     worked = {pace.stage: pace.worked_seconds for pace in paces.take({"Transcriber": 3.0, "Diarizer": 0.5})}
     assert worked == pytest.approx({"asr": 30.0, "diarization": 5.0, CALL: 10.0})
+    assert [paces.replica_seconds(stage, 10.0) for stage in ("asr", "reclustering", "audio")] == [30.0, 5.0, 10.0]
 
 
 def test_a_call_that_fails_says_nothing_of_the_pace_and_is_in_nobodys_way() -> None:
