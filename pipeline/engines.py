@@ -61,6 +61,7 @@ def engine_class(registry: Registry, name: str) -> Any:
 def load_engine(options: EngineOptions, store: Path | None) -> Any:
     """Return the engine that the options name, with its checkpoint loaded.
 
-    `store`: the folder of the checkpoint store; None: the user's. Raises `CheckpointMissing` or `CheckpointDamaged`.
+    `store`: the folder of the checkpoint store; None: the user's. Raises `CheckpointMissing`, `CheckpointDamaged` or
+    `DeviceUnavailable`.
     """
     return engine_class(options.ENGINES, options.engine)(options.own(), store)

@@ -22,7 +22,8 @@ CallError
 │   ├── TimedOut                retry   a stage took longer than the length of the audio explains
 │   ├── EngineUnavailable       retry   the engine has no model: its operator has to bring it
 │   ├── CheckpointMissing               neither the hub nor the cache nor the path has the model
-│   └── CheckpointDamaged               a model's files are not what its checksums say
+│   ├── CheckpointDamaged               a model's files are not what its checksums say
+│   └── DeviceUnavailable               there is a GPU, and the engine cannot use it
 ├── StorageError                retry   our own storage cannot be written or read
 ├── SubmissionError                     a submission that cannot be accepted
 │   ├── UnknownTeam                     teamId names no team of the workspace
@@ -205,6 +206,13 @@ class CheckpointDamaged(EngineError):
     """A model's files are not what its checksums or its manifest say; it is not loaded."""
 
     code = "checkpoint_damaged"
+    retryable = False
+
+
+class DeviceUnavailable(EngineError):
+    """The machine has a GPU, and the engine cannot compute on it."""
+
+    code = "device_unavailable"
     retryable = False
 
 

@@ -35,7 +35,7 @@ class Engine(Protocol):
 
     @staticmethod
     def device_of(options: Any) -> str:
-        """Return where an engine with these options computes: "cpu" or "cuda"."""
+        """Return where an engine with these options computes: "cpu" or "cuda". Raises `DeviceUnavailable`."""
 
     def transcribe(
         self,
@@ -76,7 +76,9 @@ class AsrOptions(EngineOptions):
         "(owner/name@commit pins it), a folder (/..., ./..., ~/...), or auto: the best that the device carries "
         "(faster-whisper: large-v3-turbo on a GPU, small on a CPU).",
     )
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to compute; auto: a GPU if there is one.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where to compute; auto: the GPU if there is one, and an error if it cannot be used."
+    )
 
 
 def engine_class(options: AsrOptions) -> type[Engine]:
@@ -87,6 +89,6 @@ def engine_class(options: AsrOptions) -> type[Engine]:
 def load(options: AsrOptions, store: Path | None = None) -> Engine:
     """Load the engine that the options name; `store`: the folder of the checkpoint store, None: the user's.
 
-    Raises `CheckpointMissing` or `CheckpointDamaged`.
+    Raises `CheckpointMissing`, `CheckpointDamaged` or `DeviceUnavailable`.
     """
     return cast(Engine, load_engine(options, store))

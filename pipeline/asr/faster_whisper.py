@@ -26,6 +26,7 @@ from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.asr.fallback import Way
 from pipeline.asr.plausible import MAX_COMPRESSION, MAX_NO_SPEECH
 from pipeline.checkpoints import WHOLE, CheckpointKind
+from pipeline.device import CTRANSLATE2_CUDA, choose, load_cublas
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word, text_of
 from pipeline.errors import EngineError
 
@@ -123,6 +124,8 @@ class FasterWhisper:
         from faster_whisper import WhisperModel
 
         device = self.device_of(options)
+        if device == "cuda":
+            load_cublas()
         compute_type = options.compute_type
         if compute_type == "auto":
             compute_type = "float16" if device == "cuda" else "int8"
@@ -162,7 +165,9 @@ class FasterWhisper:
 
         if options.device != "auto":
             return options.device
-        return "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
+        return choose(
+            lambda: ctranslate2.get_cuda_device_count() > 0, "CTranslate2", CTRANSLATE2_CUDA, "SWITCHBOARD_ASR__DEVICE"
+        )
 
     def _batch_size(self, device: str, folder: Path, compute_type: str) -> int:
         if device == "cpu":

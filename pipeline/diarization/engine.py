@@ -31,7 +31,7 @@ class Engine(Protocol):
 
     @staticmethod
     def device_of(options: Any) -> str:
-        """Return where an engine with these options computes: "cpu" or "cuda"."""
+        """Return where an engine with these options computes: "cpu" or "cuda". Raises `DeviceUnavailable`."""
 
     @staticmethod
     def name_of(checkpoint: str) -> str:
@@ -83,7 +83,9 @@ class DiarizationOptions(EngineOptions):
         "(/..., ./..., ~/...), segmentation-3.0+campplus, or auto (pyannote/speaker-diarization-community-1 with a hub "
         "token, else the former).",
     )
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to compute; auto: a GPU if there is one.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where to compute; auto: the GPU if there is one, and an error if it cannot be used."
+    )
     min_speakers: int = Field(1, ge=1, description="Fewest speakers that a mixed recording is taken to have.")
     max_speakers: int | None = Field(None, ge=1, description="Most speakers; unset: as many as are detected.")
 
@@ -102,6 +104,6 @@ def engine_class(options: DiarizationOptions) -> type[Engine]:
 def load(options: DiarizationOptions, store: Path | None = None) -> Engine:
     """Load the engine that the options name; `store`: the folder of the checkpoint store, None: the user's.
 
-    Raises `CheckpointMissing` or `CheckpointDamaged`.
+    Raises `CheckpointMissing`, `CheckpointDamaged` or `DeviceUnavailable`.
     """
     return cast(Engine, load_engine(options, store))

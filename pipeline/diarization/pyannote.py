@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field
 
 from pipeline import checkpoints
 from pipeline.checkpoints import CheckpointKind, hub
+from pipeline.device import choose
 from pipeline.diarization.engine import DiarizationOptions, Samples
 from pipeline.diarization.weights import weights_only
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, SpeakerSpan, Voiceprint
@@ -116,7 +117,7 @@ class Pyannote:
 
         if options.device != "auto":
             return options.device
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return choose(torch.cuda.is_available, "PyTorch", torch.version.cuda, "SWITCHBOARD_DIARIZATION__DEVICE")
 
     @staticmethod
     def name_of(checkpoint: str) -> str:

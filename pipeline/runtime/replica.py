@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
-from pipeline.errors import CheckpointDamaged, CheckpointMissing, EngineUnavailable
+from pipeline.errors import CheckpointDamaged, CheckpointMissing, DeviceUnavailable, EngineUnavailable
 from pipeline.runtime.batching import Batcher
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Replica:
     def _load_engine(self) -> None:
         try:
             self._exclusive = self._set_up(self._load())
-        except (CheckpointMissing, CheckpointDamaged) as error:
+        except (CheckpointMissing, CheckpointDamaged, DeviceUnavailable) as error:
             self._problem = error.message
             log.error("no model for %s: %s", self.STAGE, error.message)
         finally:

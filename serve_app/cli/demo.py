@@ -87,7 +87,7 @@ def demo(
             key = asyncio.run(_prepare_workspace(endpoints.database_url))
             played = _submit(samples, files, endpoints.submit_url, key)
             if problems := service.wait_for_engines(timeout):
-                raise CommandError("An engine has no model.", " ".join(problems.values()), FAILED)
+                raise CommandError("An engine cannot work.", " ".join(problems.values()), FAILED)
             console.print("[dim]Engines ready.[/dim]")
             records = asyncio.run(_follow(endpoints.database_url, played, timeout))
             report = _report(samples, played, records, endpoints.seconds, time.monotonic() - started)

@@ -141,8 +141,8 @@ def _say_engines(problems: dict[str, str], settings: Any) -> None:
     if there := [model for name, model in models.items() if name not in problems]:
         err().print(f"[green]Engines ready[/green]: {', '.join(there)}")
     for name, problem in problems.items():
-        err().print(Text.assemble((f"The {name} has no model. ", "bold red"), problem))
-        err().print(f"{WITHOUT[name]} The model is looked for again while calls wait for it.")
+        err().print(Text.assemble((f"The {name} cannot work. ", "bold red"), problem))
+        err().print(f"{WITHOUT[name]} It is tried again while calls wait for it.")
 
 
 def _event(**facts: Any) -> None:

@@ -1,6 +1,7 @@
 """`switchboard doctor`: what is missing on this machine, and what to do about it. Changes and downloads nothing."""
 
 from collections.abc import Callable, Iterable
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -10,10 +11,20 @@ from serve_app.cli.doctor.check import Check, Level
 from serve_app.cli.errors import FAILED, explain
 from serve_app.cli.table import table
 
+Checks = list[tuple[str, Callable[[], Iterable[Check]]]]
 MARKS = {Level.GOOD: ("ok", "green"), Level.WARN: ("!", "bold yellow"), Level.BAD: ("X", "bold red")}
 
 
-def doctor(json_: Json = False) -> None:
+def doctor(
+    node: Annotated[
+        bool,
+        typer.Option("--node", help="Only what a node of a cluster needs, before Ray starts; a GPU must be of use."),
+    ] = False,
+    gpus: Annotated[
+        int | None, typer.Option(min=0, help="GPUs that must be here; `ray up` tells it by itself.", metavar="N")
+    ] = None,
+    json_: Json = False,
+) -> None:
     """Check everything that Switchboard needs: packages, GPU, database, storage, Ray, ports, models, settings.
 
     Nothing is changed, started or downloaded. Exit code 1 if something stands in the way (X); a remark (!) is no
@@ -24,8 +35,10 @@ def doctor(json_: Json = False) -> None:
       switchboard doctor
 
       switchboard doctor --json
+
+      switchboard doctor --node --gpus 1
     """
-    checks = examine(all_checks())
+    checks = examine(node_checks(gpus) if node else all_checks(gpus))
     if json_:
         print_json(checks)
     else:
@@ -34,21 +47,35 @@ def doctor(json_: Json = False) -> None:
         raise typer.Exit(FAILED)
 
 
-def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
-    """(subject, check) in the order they are shown. Settings that cannot be used are a failed check, and left out."""
+def node_checks(gpus: int | None = None) -> Checks:
+    """What a node needs before Ray starts on it: nothing of the service, and no GPU that is there and of no use."""
     from serve_app import settings as all_settings
-    from serve_app.cli.doctor import analysis, machine, models, secrets, service, webhooks
+    from serve_app.cli.doctor import gpu, machine, service
 
     settings, faults = all_settings.usable()
-
-    found: list[tuple[str, Callable[[], Iterable[Check]]]] = [
+    return [
         ("packages", machine.python_and_packages),
-        ("torch and the GPU", machine.torch_and_gpu),
+        ("torch and the GPU", lambda: gpu.libraries_and_gpu(settings, strict=True, promised=gpus)),
         ("limits", machine.open_files),
         ("HAProxy", machine.haproxy),
         ("decoder", machine.decoder),
+        ("variables", lambda: service.variables(faults)),
+        ("storage", lambda: service.storage(settings)),
     ]
-    found += [
+
+
+def all_checks(gpus: int | None = None) -> Checks:
+    """(subject, check) in the order they are shown. Settings that cannot be used are a failed check, and left out."""
+    from serve_app import settings as all_settings
+    from serve_app.cli.doctor import analysis, gpu, machine, models, secrets, service, webhooks
+
+    settings, faults = all_settings.usable()
+    return [
+        ("packages", machine.python_and_packages),
+        ("torch and the GPU", lambda: gpu.libraries_and_gpu(settings, promised=gpus)),
+        ("limits", machine.open_files),
+        ("HAProxy", machine.haproxy),
+        ("decoder", machine.decoder),
         ("variables", lambda: service.variables(faults)),
         ("data folder", lambda: service.data_folder(settings)),
         ("storage", lambda: service.storage(settings)),
@@ -60,10 +87,9 @@ def all_checks() -> list[tuple[str, Callable[[], Iterable[Check]]]]:
         ("recording URLs", lambda: secrets.recording_urls(settings)),
         ("webhooks", lambda: webhooks.endpoints(settings)),
     ]
-    return found
 
 
-def examine(checks: list[tuple[str, Callable[[], Iterable[Check]]]]) -> list[Check]:
+def examine(checks: Checks) -> list[Check]:
     """Run each check; one that breaks is itself a remark and never ends the others."""
     done: list[Check] = []
     with err().status("looking ...") as status:

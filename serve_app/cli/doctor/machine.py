@@ -1,8 +1,6 @@
-"""Checks of the machine: Python, packages, PyTorch and its GPU, limits, HAProxy."""
+"""Checks of the machine: Python, packages, limits, HAProxy, decoder."""
 
-import json
 import platform
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -12,33 +10,7 @@ from serve_app.cli.doctor.check import Check, bad, good, warn
 
 DISTRIBUTION = "switchboard-calls"
 LOCK = Path(__file__).parents[3] / "requirements.lock"
-PROBE_SECONDS = 180.0  # importing PyTorch from a cold disk takes its time
 ENOUGH_OPEN_FILES = 8192  # Ray's processes hold a socket or two for each other and for every replica
-
-# Runs in a process of its own: a broken CUDA library takes its process down.
-PROBE = """
-import ctypes, json, warnings
-warnings.simplefilter("ignore")
-found = {}
-try:
-    import torch, torchaudio
-    found.update(torch=torch.__version__, torchaudio=torchaudio.__version__, cuda=torch.version.cuda)
-    found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-except Exception as error:
-    found["torch_error"] = f"{type(error).__name__}: {error}"
-try:
-    import ctranslate2
-    found["ctranslate2"] = ctranslate2.__version__
-    found["ctranslate2_gpus"] = ctranslate2.get_cuda_device_count()
-except Exception as error:
-    found["ctranslate2_error"] = f"{type(error).__name__}: {error}"
-try:
-    ctypes.CDLL("libcublas.so.12")
-    found["cublas"] = True
-except OSError:
-    found["cublas"] = False
-print(json.dumps(found))
-"""
 
 
 def python_and_packages() -> Iterator[Check]:
@@ -102,56 +74,6 @@ def _against_lock() -> list[str]:
         if not requirement.specifier.contains(version, prereleases=True):
             differing.append(f"{requirement.name} {version} ({requirement.specifier})")
     return differing
-
-
-def torch_and_gpu() -> Iterator[Check]:
-    try:
-        run = subprocess.run(
-            [sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
-        )
-        found = json.loads(run.stdout.strip().splitlines()[-1]) if run.returncode == 0 else None
-    except subprocess.TimeoutExpired:
-        yield warn("PyTorch", f"did not load within {PROBE_SECONDS:.0f} s", "Look at the machine's load and disk.")
-        return
-    if found is None:
-        yield bad(
-            "PyTorch", f"its process died: {run.stderr.strip()[-200:]}", "`make setup` installs a pair that loads."
-        )
-        return
-    if "torch_error" in found:
-        yield bad(
-            "PyTorch",
-            f"torch and torchaudio do not load together: {found['torch_error']}",
-            "Install the locked pair (torch and torchaudio of the same version): `make setup`.",
-        )
-    else:
-        yield good("PyTorch", f"torch {found['torch']}, torchaudio {found['torchaudio']}")
-    if "ctranslate2_error" in found:
-        yield bad("CTranslate2", found["ctranslate2_error"], "`make setup` installs the locked version.")
-    else:
-        yield good("CTranslate2", found["ctranslate2"])
-    yield from _gpu(found)
-
-
-def _gpu(found: dict[str, object]) -> Iterator[Check]:
-    gpus = found.get("gpus")
-    if not gpus:
-        yield warn(
-            "GPU",
-            "none that PyTorch can use: models run on the CPU",
-            "Fine for a trial. For production: an NVIDIA GPU with a driver for CUDA 13 (`nvidia-smi` must answer).",
-        )
-        return
-    assert isinstance(gpus, list)
-    yield good("GPU", f"{len(gpus)} x {gpus[0]}, CUDA {found.get('cuda')}")
-    if found.get("cublas"):
-        yield good("CUDA for CTranslate2", "libcublas.so.12 loads")
-    else:
-        yield warn(
-            "CUDA for CTranslate2",
-            "libcublas.so.12 is not on the loader's path; recognition on the GPU needs it",
-            "`pip install nvidia-cublas-cu12` and put its lib folder on LD_LIBRARY_PATH before starting.",
-        )
 
 
 def open_files() -> Iterator[Check]:

@@ -20,9 +20,19 @@ def checkpoints(settings: Any) -> Iterator[Check]:
     pipeline = settings.diarization.pipeline
     yield from _checkpoint("diarization model", pipeline, separating, settings.diarization, store)
     if pipeline == "auto":
-        pipeline = separating.CHECKPOINTS.auto(separating.device_of(settings.diarization))
+        pipeline = separating.CHECKPOINTS.auto(_device(separating, settings.diarization))
     yield _voices(settings, pipeline, separating)
     yield _embedding(settings)
+
+
+def _device(engine: Any, options: Any) -> str:
+    """Where the engine is to compute; that it cannot is what another check says."""
+    from pipeline.errors import DeviceUnavailable
+
+    try:
+        return str(engine.device_of(options))
+    except DeviceUnavailable:
+        return "cuda"
 
 
 def _embedding(settings: Any) -> Check:
@@ -79,7 +89,7 @@ def _checkpoint(name: str, model: str, engine: Any, options: Any, store: Any) ->
     from pipeline.checkpoints.resolve import is_path, local, repository_of, resolve
     from pipeline.errors import CallError
 
-    kind, device = engine.CHECKPOINTS, engine.device_of(options)
+    kind, device = engine.CHECKPOINTS, _device(engine, options)
     chosen = kind.auto(device) if model == "auto" else model
     try:
         found = resolve(chosen, kind, device) if is_path(chosen) else local(chosen, kind, store)

@@ -1,0 +1,176 @@
+"""Checks of what engines compute on: the libraries, and whether they use the GPU that is there."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline import device
+from serve_app.cli.console import counted
+from serve_app.cli.doctor.check import Check, bad, good, warn
+
+PROBE_SECONDS = 180.0  # importing PyTorch from a cold disk takes its time
+PROMISED = "RAY_OVERRIDE_RESOURCES"  # in which `ray up` tells a node what its type has
+KNOWN_TO_DRIVER = Path("/proc/driver/nvidia/gpus")
+ON_THE_BUS = Path("/sys/bus/pci/devices")
+NVIDIA, DISPLAY = "0x10de", "0x03"
+
+# Runs in a process of its own: a broken CUDA library takes its process down.
+PROBE = """
+import json, warnings
+warnings.simplefilter("ignore")
+found = {}
+try:
+    import torch, torchaudio
+    found.update(torch=torch.__version__, torchaudio=torchaudio.__version__, cuda=torch.version.cuda)
+    found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+except Exception as error:
+    found["torch_error"] = f"{type(error).__name__}: {error}"
+try:
+    import ctranslate2
+    found["ctranslate2"] = ctranslate2.__version__
+    found["ctranslate2_gpus"] = ctranslate2.get_cuda_device_count()
+except Exception as error:
+    found["ctranslate2_error"] = f"{type(error).__name__}: {error}"
+try:
+    from pipeline import device
+    device.load_cublas()
+    found["cublas"] = True
+except Exception:
+    found["cublas"] = False
+print(json.dumps(found))
+"""
+
+
+def libraries_and_gpu(settings: Any, strict: bool = False, promised: int | None = None) -> Iterator[Check]:
+    """PyTorch, CTranslate2, and the GPU for them.
+
+    `strict`: a GPU of the machine that this process may not use is in the way. `promised`: GPUs that have to be there;
+    None: those that `ray up` told.
+    """
+    try:
+        run = subprocess.run(
+            [sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        yield warn("PyTorch", f"did not load within {PROBE_SECONDS:.0f} s", "Look at the machine's load and disk.")
+        return
+    if run.returncode != 0:
+        yield bad(
+            "PyTorch", f"its process died: {run.stderr.strip()[-200:]}", "`make setup` installs a pair that loads."
+        )
+        return
+    found = json.loads(run.stdout.strip().splitlines()[-1])
+    yield from _libraries(found)
+    yield from _gpu(found, settings, strict, _promised() if promised is None else promised)
+
+
+def _libraries(found: dict[str, Any]) -> Iterator[Check]:
+    if "torch_error" in found:
+        yield bad(
+            "PyTorch",
+            f"torch and torchaudio do not load together: {found['torch_error']}",
+            "Install the locked pair (torch and torchaudio of the same version): `make setup`.",
+        )
+    else:
+        yield good("PyTorch", f"torch {found['torch']}, torchaudio {found['torchaudio']}")
+    if "ctranslate2_error" in found:
+        yield bad("CTranslate2", found["ctranslate2_error"], "`make setup` installs the locked version.")
+    else:
+        yield good("CTranslate2", found["ctranslate2"])
+
+
+def _gpu(found: dict[str, Any], settings: Any, strict: bool, promised: int) -> Iterator[Check]:
+    usable = device.gpus()
+    if len(usable) < promised:
+        yield bad(
+            "GPU",
+            f"{counted(promised, 'GPU')} promised, {len(usable)} here",
+            "`nvidia-smi` must answer on the machine and, with NVIDIA's container toolkit, in the container.",
+        )
+        return
+    if not usable:
+        yield _without_gpu(settings, strict)
+        return
+    names = found.get("gpus") or usable
+    yield good("GPU", f"{len(usable)} x {names[0]}, driver {device.driver() or 'unknown'}")
+    cuda = found.get("cuda")
+    yield _engine("diarization", "PyTorch", bool(found.get("gpus")), cuda, settings.diarization.device)
+    yield _engine(
+        "recognition", "CTranslate2", bool(found.get("ctranslate2_gpus")), device.CTRANSLATE2_CUDA, settings.asr.device
+    )
+    if settings.asr.device != "cpu":
+        yield _cublas(bool(found.get("cublas")))
+
+
+def _engine(stage: str, library: str, sees: bool, cuda: str | None, chosen: str) -> Check:
+    """Whether the engine of a stage computes on the GPU that is here."""
+    name = f"GPU for {stage}"
+    setting = f"SWITCHBOARD_{'ASR' if stage == 'recognition' else 'DIARIZATION'}__DEVICE"
+    if chosen == "cpu":
+        return warn(name, f"not used: {setting} is cpu", "Unset it to compute on the GPU.")
+    if sees:
+        return good(name, f"{library} computes on it, CUDA {cuda}")
+    if cuda is None:
+        return bad(name, f"{library} was built without CUDA", f"Install the build with CUDA, or set {setting}=cpu.")
+    why = device.too_old(cuda)
+    if why:
+        return bad(name, f"{library} cannot use it: {why}", f"Install a newer NVIDIA driver, or set {setting}=cpu.")
+    return bad(
+        name,
+        f"{library} does not find it (CUDA {cuda}, driver {device.driver() or 'unknown'})",
+        f"`nvidia-smi` says what is wrong with the driver; or set {setting}=cpu.",
+    )
+
+
+def _cublas(loads: bool) -> Check:
+    name = "CUDA for CTranslate2"
+    if loads:
+        return good(name, f"{device.CUBLAS} loads")
+    return bad(
+        name,
+        f"{device.CUBLAS} does not load; recognition on the GPU needs it",
+        "`.venv/bin/pip install -e '.[cuda]'`, or set SWITCHBOARD_ASR__DEVICE=cpu.",
+    )
+
+
+def _without_gpu(settings: Any, strict: bool) -> Check:
+    hidden = _out_of_reach()
+    if hidden is None:
+        return warn(
+            "GPU",
+            "none: models run on the CPU",
+            "Fine for a trial. For production: an NVIDIA GPU with a driver for CUDA 13 (`nvidia-smi` must answer).",
+        )
+    wanted = strict and "cpu" not in (settings.asr.device, settings.diarization.device)
+    advice = (
+        "To compute on the CPU all the same, set SWITCHBOARD_ASR__DEVICE and SWITCHBOARD_DIARIZATION__DEVICE to cpu."
+    )
+    return (bad if wanted else warn)("GPU", f"there is one, and {hidden}: models would run on the CPU", advice)
+
+
+def _out_of_reach() -> str | None:
+    """Why a GPU of this machine cannot be used, as a clause; None where there is none, or it was hidden on purpose."""
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return None
+    if KNOWN_TO_DRIVER.is_dir() and any(KNOWN_TO_DRIVER.iterdir()):
+        return "this container has no access to it (NVIDIA's container toolkit; `--gpus all` with Docker)"
+    for folder in ON_THE_BUS.glob("*"):
+        try:
+            maker, kind = (folder / "vendor").read_text().strip(), (folder / "class").read_text().strip()
+        except OSError:
+            continue
+        if maker == NVIDIA and kind.startswith(DISPLAY):
+            return "NVIDIA's driver is not loaded"
+    return None
+
+
+def _promised() -> int:
+    """GPUs that the type of this node has, as `ray up` tells it before it starts Ray."""
+    try:
+        return int(json.loads(os.environ.get(PROMISED, "{}")).get("GPU", 0))
+    except (ValueError, AttributeError):
+        return 0
