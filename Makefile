@@ -85,9 +85,16 @@ format: setup  ## format, and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lock: setup  ## renew requirements.lock from pyproject.toml
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes \
-		--extra dev --extra evaluation pyproject.toml --output-file requirements.lock
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes
+EXTRA = import sys, tomllib; \
+	print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"][sys.argv[1]], sep="\n")
+
+lock: setup  ## renew requirements.lock, and what images and nodes install beside it (serve_app/deploy/*.lock)
+	@$(COMPILE) --extra dev --extra evaluation pyproject.toml --output-file requirements.lock
+	@# botocore wants a python-dateutil below that of the lock; all else is as locked
+	@grep -oE '^[A-Za-z0-9._-]+==[^ ]+' requirements.lock | grep -v '^python-dateutil==' > $(VENV)/locked
+	@for extra in aws cuda gcp; do $(BIN)/python -c '$(EXTRA)' $$extra | \
+		$(COMPILE) --constraints $(VENV)/locked --no-annotate --no-header --output-file serve_app/deploy/$$extra.lock - || exit 1; done
 
 clean:  ## remove the virtual environment and the demo's data
 	rm -rf $(VENV) .data

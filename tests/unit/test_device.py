@@ -55,7 +55,9 @@ def levels(checks: list[Check]) -> dict[str, Level]:
     return {check.name: check.level for check in checks}
 
 
-def examined(found: dict[str, object], settings: object = AUTO, strict: bool = True, promised: int = 0) -> list[Check]:
+def examined(
+    found: dict[str, object], settings: object = AUTO, strict: bool = True, promised: int | None = None
+) -> list[Check]:
     return list(doctor._gpu(found, settings, strict, promised))
 
 
@@ -124,16 +126,18 @@ def test_the_cpu_by_choice_is_a_remark(new_driver: None) -> None:
     assert set(levels(examined({}, ON_CPU)).values()) == {Level.GOOD, Level.WARN}
 
 
-@pytest.mark.parametrize("promised, level", [(0, Level.WARN), (1, Level.BAD)])
-def test_a_node_that_was_promised_a_gpu_has_to_have_it(promised: int, level: Level) -> None:
+@pytest.mark.parametrize("promised, level", [(None, Level.WARN), (0, Level.GOOD), (1, Level.BAD)])
+def test_a_node_that_was_promised_a_gpu_has_to_have_it(promised: int | None, level: Level) -> None:
     assert levels(examined({}, promised=promised)) == {"GPU": level}
 
 
 def test_what_ray_up_says_of_the_node_is_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(doctor.PROMISED, '{"CPU": 8, "GPU": 1}')
     assert doctor._promised() == 1
-    monkeypatch.setenv(doctor.PROMISED, "no JSON")
+    monkeypatch.setenv(doctor.PROMISED, '{"CPU": 8}')
     assert doctor._promised() == 0
+    monkeypatch.setenv(doctor.PROMISED, "no JSON")
+    assert doctor._promised() is None
 
 
 @pytest.mark.parametrize("place", ["driver", "bus"])
@@ -147,6 +151,7 @@ def test_a_gpu_out_of_reach_fails_a_node_and_is_a_remark_on_a_laptop(tmp_path: P
     assert levels(examined({}, strict=True)) == {"GPU": Level.BAD}
     assert levels(examined({}, strict=False)) == {"GPU": Level.WARN}
     assert levels(examined({}, ON_CPU, strict=True)) == {"GPU": Level.WARN}
+    assert levels(examined({}, strict=True, promised=0)) == {"GPU": Level.GOOD}  # a pod for CPU work
 
 
 def test_doctor_of_a_node_ends_with_1_if_the_promised_gpu_is_missing(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def libraries_and_gpu(settings: Any, strict: bool = False, promised: int | None 
     """PyTorch, CTranslate2, and the GPU for them.
 
     `strict`: a GPU of the machine that this process may not use is in the way. `promised`: GPUs that have to be there;
-    None: those that `ray up` told.
+    None: those that `ray up` told, if it did. With none promised no engine comes here that wants one.
     """
     try:
         run = subprocess.run(
@@ -83,9 +83,12 @@ def _libraries(found: dict[str, Any]) -> Iterator[Check]:
         yield good("CTranslate2", found["ctranslate2"])
 
 
-def _gpu(found: dict[str, Any], settings: Any, strict: bool, promised: int) -> Iterator[Check]:
+def _gpu(found: dict[str, Any], settings: Any, strict: bool, promised: int | None) -> Iterator[Check]:
     usable = device.gpus()
-    if len(usable) < promised:
+    if promised == 0:
+        yield good("GPU", "none is promised to this node")
+        return
+    if promised is not None and len(usable) < promised:
         yield bad(
             "GPU",
             f"{counted(promised, 'GPU')} promised, {len(usable)} here",
@@ -145,10 +148,8 @@ def _without_gpu(settings: Any, strict: bool) -> Check:
             "none: models run on the CPU",
             "Fine for a trial. For production: an NVIDIA GPU with a driver for CUDA 13 (`nvidia-smi` must answer).",
         )
-    wanted = strict and "cpu" not in (settings.asr.device, settings.diarization.device)
-    advice = (
-        "To compute on the CPU all the same, set SWITCHBOARD_ASR__DEVICE and SWITCHBOARD_DIARIZATION__DEVICE to cpu."
-    )
+    wanted = strict and not settings.asr.device == settings.diarization.device == "cpu"
+    advice = "To compute on the CPU, set SWITCHBOARD_ASR__DEVICE and SWITCHBOARD_DIARIZATION__DEVICE to cpu."
     return (bad if wanted else warn)("GPU", f"there is one, and {hidden}: models would run on the CPU", advice)
 
 
@@ -168,9 +169,9 @@ def _out_of_reach() -> str | None:
     return None
 
 
-def _promised() -> int:
-    """GPUs that the type of this node has, as `ray up` tells it before it starts Ray."""
+def _promised() -> int | None:
+    """GPUs that the type of this node has, as `ray up` tells it before it starts Ray; None if it tells nothing."""
     try:
-        return int(json.loads(os.environ.get(PROMISED, "{}")).get("GPU", 0))
-    except (ValueError, AttributeError):
-        return 0
+        return int(json.loads(os.environ[PROMISED]).get("GPU", 0))
+    except (KeyError, ValueError, AttributeError):
+        return None
