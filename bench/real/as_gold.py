@@ -24,7 +24,9 @@ def truth_of(truth: Truth) -> TrueCall:
 def facts_of(truth: Truth) -> dict[str, str]:
     """What its calls are sliced by: the layout, and what is done to the sound."""
     layout = "separated" if not truth.mixed else "mixed" if truth.channels == 1 else "identical"
-    return {"layout": layout, "kind": truth.group}
+    noisy = truth.group.startswith(("babble-", "pink-", "music-", "bleed-"))
+    coded = truth.group.startswith(("amr-", "g722", "gsm", "mulaw", "opus-", "wide"))
+    return {"layout": layout, "sound": "noise, music, bleed" if noisy else "codec alone" if coded else truth.group}
 
 
 def heard_of(output: Output, truth: Truth) -> TrueCall:
