@@ -1,11 +1,14 @@
 """When each stage of a call's work was done, and what work it was: for people who wonder what took so long."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.database import Database, Reader
 from db.rows import read
@@ -30,3 +33,15 @@ async def stages_done(database: Database, reader: Reader, call_id: UUID) -> list
     query = query.where(*mine).order_by(stage_results.c.recorded_at, stage_results.c.stage)
     async with database.transaction(reader) as connection:
         return [read(StageDone, row) for row in await connection.execute(query)]
+
+
+async def worked_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dict[UUID, list[StageDone]]:
+    """The stages of which it was measured how long they took, of the present recordings of calls, by callId."""
+    columns: tuple[Any, ...] = tuple(stage_results.c[name] for name in StageDone.__dataclass_fields__)
+    mine = sa.and_(calls.c.id == stage_results.c.call_pk, calls.c.job_id == stage_results.c.job_id)
+    query = sa.select(calls.c.call_id, *columns).join(calls, mine)
+    measured = query.where(calls.c.call_id.in_(call_ids), stage_results.c.worked_seconds.is_not(None))
+    found: dict[UUID, list[StageDone]] = defaultdict(list)
+    for row in await connection.execute(measured):
+        found[row.call_id].append(read(StageDone, row))
+    return found

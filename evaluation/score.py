@@ -63,7 +63,7 @@ class CallScore:
 
 
 def score(truth: TrueCall, heard: TrueCall, price_per_hour: float | None = None) -> CallScore:
-    """How `heard` differs from `truth`. `price_per_hour`: of the system's processing, in any currency."""
+    """How `heard` differs from `truth`. `price_per_hour`: of the system's processing, where it tells no cost."""
     words = truth.has_words and heard.has_words
     speakers = truth.speakers_known and heard.speakers_known
     language = truth.language or heard.language
@@ -83,8 +83,14 @@ def score(truth: TrueCall, heard: TrueCall, price_per_hour: float | None = None)
         tasks=found_tasks(truth, heard),
         contact=found_contact(truth, heard),
         processing=heard.processing,
-        cost=None if heard.processing is None or price_per_hour is None else heard.processing * price_per_hour / 3600,
+        cost=_cost(heard, price_per_hour),
     )
+
+
+def _cost(heard: TrueCall, price_per_hour: float | None) -> float | None:
+    if heard.cost is not None or heard.processing is None or price_per_hour is None:
+        return heard.cost
+    return heard.processing * price_per_hour / 3600
 
 
 def normalized(text: str, language: str | None) -> str:

@@ -76,7 +76,7 @@ class TrueCall:
     """A call's turns, in the order in which they begin. `name`: its callId, or what a file calls it.
 
     `tasks` and `contact` are None where nobody said which there are. What a system heard has the same form, with the
-    seconds that it took as `processing`.
+    seconds that it took as `processing` and perhaps what these cost, in any currency.
     """
 
     name: str
@@ -86,6 +86,7 @@ class TrueCall:
     tasks: tuple[TrueTask, ...] | None = None
     contact: TrueContact | None = None
     processing: float | None = None
+    cost: float | None = None
 
     @property
     def has_words(self) -> bool:
@@ -126,6 +127,7 @@ def heard_of(
     findings: Sequence[Finding] = (),
     contacts: Mapping[str, TrueContact] | None = None,
     processing: float | None = None,
+    cost: float | None = None,
 ) -> TrueCall:
     """What the pipeline made of a call: its transcript, and the tasks and the contact of its findings.
 
@@ -138,6 +140,7 @@ def heard_of(
         tasks=None if tasks is None else tuple(map(_task, tasks.get("tasks") or ())),
         contact=None if contact is None else _contact(contact, contacts or {}),
         processing=processing,
+        cost=cost,
     )
 
 
@@ -175,7 +178,7 @@ def plain(call: TrueCall) -> dict[str, Any]:
     return {name: value for name, value in asdict(call).items() if value is not None or name not in _LATER}
 
 
-_LATER = frozenset({"duration", "tasks", "contact", "processing"})
+_LATER = frozenset({"duration", "tasks", "contact", "processing", "cost"})
 
 
 def _words(words: Sequence[Word]) -> tuple[TrueWord, ...]:

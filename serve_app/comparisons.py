@@ -6,12 +6,14 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
-from db import claims, gold, views
+from db import claims, gold, stage_times, views
 from db.claims import Known
 from db.database import Database, Reader
 from db.gold import GoldSet
 from evaluation.truth import TrueCall, TrueContact, TrueTask, heard_of, of_transcript
 from pipeline.domain.insight import Contact, Task
+from serve_app.scaling.cost import engine_work, whole_cost
+from serve_app.scaling.policy import ScalingOptions
 
 PAGE = 100  # calls read in one transaction
 READ_SECONDS = 60.0  # that a statement may take
@@ -19,9 +21,14 @@ READ_SECONDS = 60.0  # that a statement may take
 _CALL = TypeAdapter(TrueCall)
 
 
-async def gold_calls(database: Database, workspace_id: UUID, one: GoldSet) -> list[TrueCall]:
-    """The calls of a version of a gold set that are still stored."""
-    return [_CALL.validate_python(held) async for page in gold.truths(database, workspace_id, one) for _, held in page]
+async def gold_calls(database: Database, workspace_id: UUID, one: GoldSet, most: int | None = None) -> list[TrueCall]:
+    """The calls of a version of a gold set that are still stored; of more than `most` the first, by callId."""
+    found: list[TrueCall] = []
+    async for page in gold.truths(database, workspace_id, one):
+        found += [_CALL.validate_python(held) for _, held in page]
+        if most is not None and len(found) >= most:
+            return found[:most]
+    return found
 
 
 async def corrected_calls(database: Database, reader: Reader, call_ids: Sequence[UUID]) -> list[TrueCall]:
@@ -39,9 +46,12 @@ async def corrected_calls(database: Database, reader: Reader, call_ids: Sequence
 
 
 async def live_calls(
-    database: Database, reader: Reader, call_ids: Sequence[UUID]
+    database: Database, reader: Reader, call_ids: Sequence[UUID], scaling: ScalingOptions
 ) -> tuple[list[TrueCall], dict[str, dict[str, str]]]:
-    """Calls as the service's record has them, without what people corrected, and their facts: the layout."""
+    """Calls as the service's record has them, without what people corrected, and their facts: the layout.
+
+    They took what engines worked on them; `scaling` has the prices.
+    """
     found: list[TrueCall] = []
     facts: dict[str, dict[str, str]] = {}
     async for some in _pages(call_ids):
@@ -50,8 +60,11 @@ async def live_calls(
             findings = await claims.findings_of(connection, some)
             ids = [one.value.get("contact_id") for all_ in findings.values() for one in all_ if one.step == "contacts"]
             people = {key: as_contact(one) for key, one in (await claims.contacts_of(connection, ids)).items()}
+            worked = await stage_times.worked_of(connection, some)
         for call_id, transcript in said:
-            found.append(heard_of(str(call_id), transcript, findings.get(call_id, ()), people))
+            work = engine_work(worked.get(call_id, ()), scaling)
+            took = sum(one.seconds for one in work) if work else None
+            found.append(heard_of(str(call_id), transcript, findings.get(call_id, ()), people, took, whole_cost(work)))
             facts[str(call_id)] = {"layout": str(transcript.layout.kind)}
     return found, facts
 

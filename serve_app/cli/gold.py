@@ -312,7 +312,7 @@ async def _added(
     from db import gold
     from evaluation.truth import digest, plain
 
-    calls = [replace(call, processing=None) for call in calls]  # of a system: nothing that people know
+    calls = [replace(call, processing=None, cost=None) for call in calls]  # of a system: nothing that people know
     truths = {UUID(call.name): plain(call) for call in calls}
     try:
         return await gold.add_version(database, home.workspace_id, name, source, digest(calls), truths)

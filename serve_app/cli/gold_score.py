@@ -113,11 +113,12 @@ async def _gathered(
 ) -> Gathered:
     from db.database import Reader
     from serve_app import comparisons
+    from serve_app.settings import Settings
 
     one = await the_set(database, home, named)
     truths = await comparisons.gold_calls(database, home.workspace_id, one)
     call_ids = [UUID(call.name) for call in truths]
-    live, layouts = await comparisons.live_calls(database, Reader(home.workspace_id), call_ids)
+    live, layouts = await comparisons.live_calls(database, Reader(home.workspace_id), call_ids, Settings().scaling)
     agents = await comparisons.agents(database, home.workspace_id, one)
     facts = {call.name: {**layouts.get(call.name, {}), **agents.get(call.name, {})} for call in truths}
     return Gathered(one, truths, {MACHINE: live, **others} if machine else others, facts)

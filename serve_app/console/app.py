@@ -15,6 +15,7 @@ from serve_app.console import (
     administration,
     call,
     calls,
+    comparison,
     editing,
     outline,
     people,
@@ -29,6 +30,7 @@ from serve_app.console import (
     workspace,
 )
 from serve_app.console.guard import Guard
+from serve_app.console.measurer import Measurer
 from serve_app.console.outline import Outliner
 from serve_app.console.site import STATIC, Site
 from serve_app.questions import Questions
@@ -60,6 +62,7 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/calls/{id}/tasks/{task}/done", editing.mark_task, "POST"),
         site.route("/tasks", tasks.tasks),
         site.route("/trends", trends.trends),
+        site.route("/comparison", comparison.comparison),
         site.route("/queue", queue.queue),
         site.route("/workspace", workspace.workspace),
         site.route("/workspace/keys", administration.create_key, "POST"),
@@ -103,6 +106,7 @@ def build_console(settings: Settings, source_header: str | None = None) -> FastA
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         site.outliner = Outliner(settings.process_options().scratch_folder, settings.decode)
+        site.measurer = Measurer()
         site.sounds = SoundFolder(settings.decode, settings.api.SOUND_BYTES, settings.api.DECODERS)
         site.questions = Questions(settings.embedding, settings.checkpoints)
         site.questions.start()

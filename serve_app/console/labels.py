@@ -65,6 +65,18 @@ MATCHES: Mapping[str, str] = {
     "email": "known by the e-mail address",
     "company": "known by the company",
 }
+SLICES: Mapping[str, str] = {
+    "language": "Language",
+    "layout": "Layout",
+    "duration": "Length",
+    "agent": "Member",
+}
+DURATIONS: Mapping[str, str] = {
+    "under 1 min": "under 1 min",
+    "1 to 5 min": "1 to 5 min",
+    "5 to 15 min": "5 to 15 min",
+    "15 min and more": "15 min and more",
+}
 EDIT_KINDS: Mapping[str, str] = {
     "text": "Words",
     "speaker": "Speaker",

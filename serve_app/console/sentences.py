@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from evaluation.report import TITLES
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.stage import Stage
 from serve_app.console import labels
@@ -44,6 +45,19 @@ VIEW_UNNAMED = ("The view needs a name", "Go back, and give it a name of at most
 VIEW_NAME_TAKEN = ("Another view has this name", "Go back, and choose another name.")
 VOICE_UNASSIGNED = ("Nobody knows whose voice this is", "An operator assigns it first: switchboard voiceprints assign.")
 
+NOT_MEASURED = ("This cannot be measured here", "The Console lacks the package switchboard-calls[evaluation].")
+FIGURES = (
+    "record",
+    "{low} to {high}",
+    "points",
+    "Differs by {by}: too few calls to tell",
+    "No difference shown",
+    "{name} is better by {by} ({ends})",
+    "{name} is worse by {by} ({ends})",
+    "The lowest first",
+    "The highest first",
+)
+
 DAYS = ("Today", "Yesterday", "Tomorrow")
 DUE = ("Overdue", "Today", "Tomorrow", "Within a week", "Later", "Without a date")
 
@@ -52,7 +66,9 @@ def all_of_them() -> Iterator[str]:
     """Every one, for the catalogs."""
     yield from (CHANGED, TOO_LONG, NOT_KEPT, *labels.EDIT_KINDS.values(), *labels.EDIT_STATES.values())
     yield from (WEBHOOK_REFUSED, HOST_SILENT, NOT_A_KEY, NOT_FOR_READING, LINK_USED, *DAYS, *DUE)
+    yield from (*FIGURES, *TITLES.values(), *labels.SLICES.values(), *labels.DURATIONS.values())
     for problem in (
+        NOT_MEASURED,
         KEY_INCOMPLETE,
         KEY_OUTLIVES,
         LAST_ADMIN_KEY,
@@ -83,5 +99,17 @@ def all_of_them() -> Iterator[str]:
     yield from labels.SOUNDS.values()
     yield from REASONS.values()
     yield from (labels.stage(stage.value) for stage in Stage)
-    yield from ("Calls", "Tasks", "Trends", "Queue", "State", "Direction", "Tone", "Language", "Team", "Member")
+    yield from (
+        "Calls",
+        "Tasks",
+        "Trends",
+        "Quality",
+        "Queue",
+        "State",
+        "Direction",
+        "Tone",
+        "Language",
+        "Team",
+        "Member",
+    )
     yield from ("From", "To", "Open", "Incoming", "Outgoing", "Rep", "Customer")

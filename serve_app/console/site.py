@@ -28,6 +28,7 @@ from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from serve_app.api.sound import SoundFolder
+    from serve_app.console.measurer import Measurer
     from serve_app.console.outline import Outliner
     from serve_app.questions import Questions
 
@@ -74,6 +75,7 @@ class Site:
     questions: "Questions" = field(init=False)  # there once the application has started
     sounds: "SoundFolder" = field(init=False)  # there once the application has started
     outliner: "Outliner" = field(init=False)
+    measurer: "Measurer" = field(init=False)
     _seen: OrderedDict[bytes, None] = field(default_factory=OrderedDict)  # digests of sessions that were good lately
 
     def __post_init__(self) -> None:
