@@ -42,6 +42,12 @@ COMMANDS = (
     Entry(
         "process", "serve_app.cli.process:process", "Run the pipeline on files in this process: no service.", "Calls"
     ),
+    Entry(
+        "backfill",
+        "serve_app.cli.backfill:backfill",
+        "Run the pipeline on a folder or bucket, on a cluster, into Parquet.",
+        "Calls",
+    ),
     Entry("gold", "serve_app.cli.gold:app", "Gold sets: calls as people know them, to measure against.", "Workspace"),
     Entry("keys", "serve_app.cli.keys:app", "API keys: create, list, rotate, revoke.", "Workspace"),
     Entry("console", "serve_app.cli.sign_in:app", "The pages: sign-in links, open sessions.", "Workspace"),

@@ -78,8 +78,8 @@ def process(
         if not 1 <= len(number) <= MAX_NUMBER:
             raise CommandError(f"--from and --to take 1 to {MAX_NUMBER} characters.", "", USAGE)
     check_place(country, time_zone)
-    settings = _settings(model, pipeline)
-    _check_models(settings)
+    settings = chosen_settings(model, pipeline)
+    check_models(settings)
     err().print(
         f"Recognition: {settings.asr.model} ({settings.asr.engine}), diarization: {settings.diarization.pipeline}",
         style="dim",
@@ -187,7 +187,7 @@ SUMMARIES: dict[Stage, Callable[[Any], str]] = {
 }
 
 
-def _settings(model: str | None, pipeline: str | None) -> "Settings":
+def chosen_settings(model: str | None, pipeline: str | None) -> "Settings":
     """The environment's settings with this command's models; checked as the environment's are."""
     from serve_app.settings import Settings
 
@@ -200,7 +200,7 @@ def _settings(model: str | None, pipeline: str | None) -> "Settings":
     return settings.model_copy(update={"asr": asr, "diarization": diarization})
 
 
-def _check_models(settings: "Settings") -> None:
+def check_models(settings: "Settings") -> None:
     """Raise `CommandError` (2) for a model that there cannot be."""
     from pipeline import asr, diarization
     from pipeline.checkpoints.resolve import check_name

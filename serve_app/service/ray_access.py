@@ -41,6 +41,24 @@ def joined_ray(address: str) -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token"}
 
 
+def join(address: str | None = None) -> str:
+    """Set the variables for joining a Ray, and return the address for `ray.init`. Call it before Ray is imported.
+
+    `address`: host:port or "auto"; left out, that of RAY_ADDRESS, or else of the service of this user on this machine.
+    Raises `LookupError` where there is neither, or more than one service.
+    """
+    address = address or os.environ.get("RAY_ADDRESS")
+    if address is None:
+        there = [str(one.facts["ray_address"]) for one in running() if "ray_address" in one.facts]
+        if len(there) != 1:
+            found = "no service" if not there else f"{len(there)} services ({', '.join(there)})"
+            raise LookupError(f"There is {found} of this user on this machine: give the address of a Ray.")
+        (address,) = there
+    for name, value in joined_ray(address).items():
+        os.environ.setdefault(name, value)
+    return address
+
+
 def make_token(folder: Path) -> Path:
     """The path of the folder's token, a random one that only this user may read; written where there is none."""
     path = folder / TOKEN

@@ -18,7 +18,7 @@ import httpx
 import psutil
 
 from pipeline.fetch import handed_in
-from serve_app.service import children
+from serve_app.service import children, ray_start
 from serve_app.service.environment import LOCAL, prepare_environment
 from serve_app.service.errors import ServiceError
 from serve_app.service.ports import refuse_taken_port
@@ -191,8 +191,6 @@ class Service:
         migrate.migrate(database_url)
 
     def _start_ray(self) -> None:
-        import ray
-
         self._on_step("Starting Ray" if self._owns_ray else f"Joining Ray at {self._address}")
         local: dict[str, Any] = (
             {
@@ -203,18 +201,7 @@ class Service:
             if self._owns_ray
             else {}
         )
-        for last in (False, False, True):
-            try:
-                ray.init(self._address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **local)
-                return
-            except (
-                Exception
-            ) as error:  # Ray gives its node 30 s to come up, which is no setting, and raises this itself
-                if last or "timed out during startup" not in str(error):
-                    raise
-                self._on_step("Ray did not come up within 30 s, is the machine busy? Starting it again")
-                ray.shutdown()
-                self._end_ray()
+        ray_start.start(self._address, self._on_step, self._end_ray, **local)
 
     def _start_serve(self) -> str:
         """Returns the URL of POST /submit once it answers."""

@@ -54,3 +54,19 @@ def test_a_service_asks_for_a_token_unless_the_operator_decides_otherwise() -> N
     os.environ["RAY_AUTH_TOKEN_PATH"] = "/etc/switchboard/token"
     prepare_environment(settings, "postgresql://localhost/calls")
     assert os.environ["RAY_AUTH_TOKEN_PATH"] == "/etc/switchboard/token"
+
+
+def test_a_notebook_joins_the_only_service_of_this_user(tmp_path, monkeypatch):
+    ray_access.make_token(tmp_path)
+    services = [run_folder.Running(tmp_path, {"ray_address": "127.0.0.1:6000"}), run_folder.Running(tmp_path, {})]
+    monkeypatch.setattr(ray_access, "running", lambda: services)
+    assert ray_access.join() == "127.0.0.1:6000"
+    assert os.environ["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / ray_access.TOKEN)
+    services.append(run_folder.Running(tmp_path, {"ray_address": "127.0.0.1:7000"}))
+    with pytest.raises(LookupError, match=r"2 services .*give the address"):
+        ray_access.join()
+    services.clear()
+    with pytest.raises(LookupError, match="no service"):
+        ray_access.join()
+    os.environ["RAY_ADDRESS"] = "10.0.0.1:6379"
+    assert ray_access.join() == "10.0.0.1:6379"

@@ -1,0 +1,161 @@
+"""The actors of a backfill: production's engines, loaded once in each, and the stages around them in threads.
+
+A block is done side by side, so that its recordings share batches as calls of the service do. Where an actor dies of
+one, Ray starts another, which does the recordings of that block one by one: what kills it twice alone is a row with an
+error, and the rest goes on.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Coroutine, Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from pipeline.asr.engine import AsrOptions
+from pipeline.backfill.output import Output
+from pipeline.backfill.rows import failure, row_of
+from pipeline.backfill.source import Found, Source
+from pipeline.diarization.engine import DiarizationOptions
+from pipeline.domain.insight import Roster
+from pipeline.domain.speech import Chunk, ChunkText, Diarization, Span, Voiceprint
+from pipeline.errors import CheckpointMissing, WorkerLost
+from pipeline.options import ProcessOptions
+from pipeline.runtime.actors import TranscriberReplica
+from pipeline.runtime.diarizer import DiarizerReplica
+from pipeline.runtime.workers import Held, LocalWorkers, Recognition
+
+T = TypeVar("T")
+NICE = 10  # live calls on the same machine go first
+AT_ONCE = 8  # recordings of a block that are worked on side by side
+DEATHS_ALONE = 2  # of an actor with one recording, after which the recording is to blame
+SUMMARY = ("path", "state", "code", "duration", "seconds")  # what the driver is told; the rest is in the part
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an actor needs to know. `source`, `output`: fsspec folders that every node sees."""
+
+    source: str
+    output: str
+    run: str
+    asr: AsrOptions
+    diarization: DiarizationOptions
+    process: ProcessOptions
+    roster: Roster
+    store: Path | None = None  # the folder of the checkpoint store; None: the user's
+
+
+class ReplicaWorkers(LocalWorkers):
+    """Everything in this process, behind the queues of production's replicas: recordings share batches."""
+
+    def __init__(self, transcriber: TranscriberReplica, diarizer: DiarizerReplica) -> None:
+        super().__init__(None, None)
+        self._transcriber, self._diarizer = transcriber, diarizer
+
+    async def recognition(self) -> Recognition:
+        return await self._transcriber.recognition()
+
+    async def transcribe(
+        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+    ) -> list[ChunkText]:
+        return await self._transcriber.transcribe([_Here(audio)], chunks, tuple(vocabulary), with_fallback)
+
+    async def diarize(self, audio: Held) -> Diarization:
+        return await self._diarizer.diarize([_Here(audio)])
+
+    async def voiceprint(self, audio: Held, channel: int, speech: Sequence[Span]) -> Voiceprint | None:
+        return await self._diarizer.voiceprint([_Here(audio)], channel, speech)
+
+    async def voices(self, audio: Held, channel: int, speech: Sequence[Span]) -> list[Voiceprint | None]:
+        return await self._diarizer.voices([_Here(audio)], channel, speech)
+
+
+class _Here:
+    """What a replica awaits to get at sound, which elsewhere is a reference into Ray's object store."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+
+    def __await__(self) -> Generator[None, None, Any]:
+        yield from ()
+        return self._held.inside
+
+
+class Backfiller:
+    """Takes blocks of recordings, writes a part for each, and answers with the columns of `SUMMARY`.
+
+    Raises `StorageError` where the part cannot be written and `CheckpointMissing` without a model: both end the run.
+    """
+
+    def __init__(self, job: Job) -> None:
+        with contextlib.suppress(OSError):
+            os.nice(NICE)
+        logging.getLogger("pipeline").setLevel(logging.ERROR)
+        self._job = job
+        self._source, self._output = Source(job.source), Output(job.output)
+        self._scratch = TemporaryDirectory(prefix="switchboard-backfill-", ignore_cleanup_errors=True)
+        self._options = job.process.model_copy(update={"scratch": Path(self._scratch.name).as_uri()})
+        store = str(job.store) if job.store else None
+        self._loop = asyncio.new_event_loop()
+        self._replicas: tuple[TranscriberReplica, DiarizerReplica] = self._ran(self._loaded(store))
+        self._workers = ReplicaWorkers(*self._replicas)
+
+    async def _loaded(self, store: str | None) -> tuple[TranscriberReplica, DiarizerReplica]:
+        job = self._job
+        return (
+            TranscriberReplica(job.asr.model_dump(mode="json"), store),
+            DiarizerReplica(job.diarization.model_dump(mode="json"), store),
+        )
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        for replica in self._replicas:
+            if problem := self._ran(replica.problem()):
+                raise CheckpointMissing(problem)
+        name = block["block"][0].as_py()
+        there = self._output.part(name)  # an actor died between its part and its answer
+        if there is None:
+            there = self._done(name, [Found(row["path"], row["size"], row["modified"]) for row in block.to_pylist()])
+        for replica in self._replicas:
+            self._ran(replica.check_health())  # gives memory back
+        return there.select(SUMMARY)
+
+    def _done(self, name: str, block: Sequence[Found]) -> pa.Table:
+        run = self._job.run
+        noted = self._output.started(name, run)
+        if noted is None:
+            self._output.note_started(name, run, None, {})
+            return self._output.write(name, self._ran(self._rows(block)), run)
+        deaths = dict(noted["deaths"])
+        if alone := noted["alone"]:
+            deaths[alone] = deaths.get(alone, 0) + 1
+        return pa.concat_tables([self._alone(f"{name}-{at:04}", name, one, deaths) for at, one in enumerate(block)])
+
+    def _alone(self, part: str, block: str, one: Found, deaths: dict[str, int]) -> pa.Table:
+        """One recording with nothing else running, in a part of its own: so the next death loses nothing more."""
+        if (there := self._output.part(part)) is not None:
+            return there
+        self._output.note_started(block, self._job.run, one.path, deaths)
+        if deaths.get(one.path, 0) < DEATHS_ALONE:
+            (row,) = self._ran(self._rows([one]))
+        else:
+            lost = WorkerLost(f"The process of the engines died {DEATHS_ALONE} times on this recording alone.")
+            row = {"path": one.path, "bytes": one.size, "modified": one.modified, "warnings": []} | failure(lost)
+        return self._output.write(part, [row], self._job.run)
+
+    async def _rows(self, block: Sequence[Found]) -> list[dict[str, Any]]:
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(found: Found) -> dict[str, Any]:
+            async with room:
+                return await row_of(found, self._source, self._workers, self._options, self._job.roster)
+
+        return list(await asyncio.gather(*map(one, block)))
+
+    def _ran(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)

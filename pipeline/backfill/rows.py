@@ -1,0 +1,116 @@
+"""One recording through the pipeline: a row of the output, whatever becomes of it."""
+
+import asyncio
+import logging
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from pipeline.backfill.source import Found, Source
+from pipeline.domain.call import Call
+from pipeline.domain.insight import Finding, Roster
+from pipeline.domain.speech import Recording, Speaker, Turn
+from pipeline.domain.stage import NOT_RECORDED, Stage
+from pipeline.errors import CallError, RecordingUnreachable, told
+from pipeline.options import ProcessOptions
+from pipeline.process import Outcome, process
+from pipeline.runtime.workers import Workers
+
+log = logging.getLogger(__name__)
+
+SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),  # relative to the source
+        pa.field("state", pa.string(), nullable=False),  # completed, or failed
+        pa.field("sha256", pa.string()),  # of the recording; null where it could not be read
+        pa.field("bytes", pa.int64()),
+        pa.field("modified", pa.timestamp("us", "UTC")),  # of the file; what "tomorrow" is counted from
+        pa.field("duration", pa.float64()),  # seconds
+        pa.field("layout", pa.string()),
+        pa.field("language", pa.string()),
+        pa.field("text", pa.string()),  # a line for each turn
+        pa.field("turns", pa.string()),  # JSON: `pipeline.domain.speech.Turn`, with words and their seconds
+        pa.field("speakers", pa.string()),  # JSON: `pipeline.domain.speech.Speaker`
+        pa.field("findings", pa.string()),  # JSON: `pipeline.domain.insight.Finding`
+        pa.field("warnings", pa.list_(pa.string())),
+        pa.field("code", pa.string()),  # of a failed one: that of `pipeline.errors`, and its sentence
+        pa.field("error", pa.string()),
+        pa.field("retryable", pa.bool_()),  # whether another try can help
+        pa.field("engine", pa.string()),  # what recognized the words
+        pa.field("seconds", pa.float64()),  # that it took, beside others
+        pa.field("done_at", pa.timestamp("us", "UTC")),
+    ]
+)
+COMPLETED, FAILED = "completed", "failed"
+UNKNOWN_NUMBER = "anonymous"
+_TURNS, _SPEAKERS = TypeAdapter(tuple[Turn, ...]), TypeAdapter(tuple[Speaker, ...])
+_FINDINGS = TypeAdapter(tuple[Finding, ...])
+
+
+async def row_of(
+    found: Found, source: Source, workers: Workers, options: ProcessOptions, roster: Roster
+) -> dict[str, Any]:
+    """Return the row of a recording, of `SCHEMA`; it never raises: what fails is a row with an error."""
+    began = time.monotonic()
+    row: dict[str, Any] = {"path": found.path, "bytes": found.size, "modified": found.modified, "warnings": []}
+    try:
+        with TemporaryDirectory(prefix="switchboard-backfill-", ignore_cleanup_errors=True) as folder:
+            recording = await _copied(found, source, Path(folder), options)
+            row |= {"sha256": recording.sha256, "bytes": recording.size_bytes}
+            outcome = await _processed(found, recording, workers, options, roster)
+        row |= _made(outcome)
+    except Exception as error:
+        if not isinstance(error, CallError):
+            log.exception("recording %s failed", found.path)
+        row |= failure(error)
+    return row | {"seconds": time.monotonic() - began, "done_at": datetime.now(UTC)}
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """Return the columns that say why a recording has no text."""
+    known = error if isinstance(error, CallError) else CallError(told(error))
+    return {"state": FAILED, "code": known.code, "error": known.message, "retryable": known.retryable}
+
+
+async def _copied(found: Found, source: Source, folder: Path, options: ProcessOptions) -> Recording:
+    """A reader that hangs keeps its thread, and nothing else."""
+    limits = options.fetch
+    try:
+        async with asyncio.timeout(limits.max_seconds):
+            return await asyncio.to_thread(source.copy, found, folder, limits.max_bytes)
+    except TimeoutError:
+        raise RecordingUnreachable(f"Reading the recording took longer than {limits.max_seconds:g} s.") from None
+
+
+async def _processed(
+    found: Found, recording: Recording, workers: Workers, options: ProcessOptions, roster: Roster
+) -> Outcome:
+    started = found.modified or datetime.now(UTC)
+    call = Call(uuid5(NAMESPACE_URL, recording.sha256), UNKNOWN_NUMBER, UNKNOWN_NUMBER, started)
+
+    async def recall(stage: Stage) -> Any:
+        return (recording,) if stage is Stage.FETCH else NOT_RECORDED
+
+    return await process(call, workers, roster, recall=recall, options=options)
+
+
+def _made(outcome: Outcome) -> dict[str, Any]:
+    transcript = outcome.transcript
+    return {
+        "state": COMPLETED,
+        "duration": transcript.duration,
+        "layout": transcript.layout.kind.value,
+        "language": transcript.language,
+        "text": "\n".join(turn.text for turn in transcript.turns),
+        "turns": _TURNS.dump_json(transcript.turns).decode(),
+        "speakers": _SPEAKERS.dump_json(transcript.speakers).decode(),
+        "findings": _FINDINGS.dump_json(outcome.findings).decode(),
+        "warnings": list(outcome.warnings),
+        "engine": transcript.engine,
+    }

@@ -1,0 +1,268 @@
+"""`switchboard backfill`: a folder or a bucket of recordings through the pipeline, into Parquet."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from serve_app.cli.console import Json, duration, err, out, print_json
+from serve_app.cli.errors import FAILED, USAGE, CommandError
+from serve_app.cli.places import check_place
+from serve_app.cli.process import check_models, chosen_settings
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from pipeline.backfill.actors import Job
+    from pipeline.backfill.run import Hardware, Progress
+    from serve_app.settings import Settings
+
+LOCAL = "local"
+INTERRUPTED = 130  # the exit code of a command that Ctrl-C ended
+OBJECT_STORE_BYTES = 100 * 2**20  # paths travel through it, not sound
+START_SECONDS = 120  # for a Ray of this machine to come up
+
+
+def backfill(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Folder of recordings: a path, or s3://..., gs://...")
+    ],
+    output: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files; likewise.")],
+    pattern: Annotated[
+        str | None,
+        typer.Option(help="Shell pattern for paths in SOURCE: '2026-*/*.wav'.", show_default="audio files"),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="The Ray to run on: host:port or auto; local starts one here for this run.",
+            show_default="that of the service on this machine, or else local",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes, each with engines of its own.")] = 1,
+    cpus: Annotated[float, typer.Option(min=0, help="Cores that Ray reserves for each.")] = 1.0,
+    gpus: Annotated[
+        float | None,
+        typer.Option(min=0, help="GPUs for each.", show_default="1 if the cluster has one, and the device is not cpu"),
+    ] = None,
+    resource: Annotated[
+        str | None,
+        typer.Option(help="Custom resource of Ray, of which each takes one: keeps them to nodes that have it."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many recordings, this time.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Those that failed before, again.")] = False,
+    country: Annotated[
+        str | None,
+        typer.Option(metavar="CC", help="Country of national numbers, ISO 3166 (DE, US).", show_default=False),
+    ] = None,
+    time_zone: Annotated[str, typer.Option(help="IANA name.")] = "UTC",
+    model: Annotated[
+        str | None,
+        typer.Option(help="Whisper size, hub repository, folder or auto.", show_default="SWITCHBOARD_ASR__MODEL"),
+    ] = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(help="Diarization: repository, folder or auto.", show_default="SWITCHBOARD_DIARIZATION__PIPELINE"),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Run the pipeline on all recordings of a folder or bucket, by Ray Data, and write a row for each as Parquet.
+
+    May be stopped at any time, and killed: the same command does what is left. A recording that fails is a row with
+    an error. Nothing goes into the service's database; to store calls, `switchboard submit` them.
+
+    Examples:
+
+      switchboard backfill recordings/ --out texts/
+
+      switchboard backfill s3://bucket/2025 --out s3://bucket/texts --workers 4
+    """
+    check_place(country, time_zone)
+    settings = chosen_settings(model, pipeline)
+    check_models(settings)
+    _check_folders(source, output)  # before Ray is started: a slip is told at once
+    try:
+        # Ray tells warnings of its own on stdout, where our data goes.
+        with contextlib.redirect_stdout(sys.stderr), _ray(settings, address) as cluster:
+            job = _job(settings, source, output, country, time_zone)
+            hardware = _hardware(settings, cluster, workers, cpus, gpus, resource)
+            progress = _run(job, hardware, pattern, failed, limit, json_)
+    except KeyboardInterrupt:
+        raise CommandError("Interrupted.", "The same command does what is left.", INTERRUPTED) from None
+    if json_:
+        print_json({**_counts(progress), "output": job.output})
+    else:
+        _tell(progress, job.output)
+    if progress.failed and progress.failed == progress.done:
+        raise typer.Exit(FAILED)
+
+
+def _check_folders(source: str, output: str) -> None:
+    from pipeline.backfill.source import Source, opened
+    from pipeline.errors import StorageError
+
+    try:
+        Source(_address(source))
+        opened(_address(output))
+    except StorageError as error:
+        raise CommandError(error.message, "For s3:// install the extra `aws`, for gs:// gcsfs.", USAGE) from error
+
+
+def _job(settings: "Settings", source: str, output: str, country: str | None, time_zone: str) -> "Job":
+    from pipeline.backfill.actors import Job
+    from pipeline.domain.insight import Roster
+
+    return Job(
+        source=_address(source),
+        output=_address(output),
+        run="",
+        asr=settings.asr,
+        diarization=settings.diarization,
+        process=settings.process_options(),
+        roster=Roster(default_country=country, time_zone=time_zone),
+        store=settings.checkpoints,
+    )
+
+
+def _address(folder: str) -> str:
+    """A path as seen from here; other processes run in other folders."""
+    return folder if "://" in folder else Path(folder).expanduser().absolute().as_uri()
+
+
+@contextlib.contextmanager
+def _ray(settings: "Settings", address: str | None) -> Iterator[dict[str, float]]:
+    """A Ray, joined or started; yields its resources. What Ray reads when it is imported is set before."""
+    from serve_app.cli import this_machine
+    from serve_app.service import children, ray_access, ray_start, run_folder
+
+    where = address or os.environ.get("RAY_ADDRESS")
+    if where is None:
+        service = this_machine.find(settings, None)
+        where = str(service.facts.get("ray_address", LOCAL)) if service else LOCAL
+    own = where == LOCAL
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its warnings are about Ray Data's own doings
+    if own:
+        quiet = {"RAY_worker_niceness": "0"}  # the actors say by themselves how nice they are
+        for name, value in (ray_access.own_ray(run_folder.own().path) | quiet).items():
+            os.environ.setdefault(name, value)
+    else:
+        ray_access.join(where)
+    before = children.descendants()
+
+    def step(sentence: str) -> None:
+        err().print(f"[dim]{sentence} ...[/dim]")
+
+    def end() -> None:
+        if own:
+            children.end(spared=lambda: before)
+
+    step("Starting Ray" if own else f"Joining Ray at {where}")
+    try:
+        ray_start.start(
+            where,
+            step,
+            end,
+            **({"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if own else {}),
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        place = "here" if own else f"at {where}"
+        raise CommandError(f"There is no Ray {place}: {error}", "Check --address and RAY_AUTH_TOKEN_PATH.") from error
+    import ray
+
+    try:
+        yield ray.cluster_resources()
+    finally:
+        ray.shutdown()
+        end()
+        if own:
+            run_folder.discard_own()
+
+
+def _hardware(
+    settings: "Settings",
+    cluster: dict[str, float],
+    workers: int,
+    cpus: float,
+    gpus: float | None,
+    resource: str | None,
+) -> "Hardware":
+    """What the actors take. Raises `CommandError` where the cluster does not have it: they would wait forever."""
+    from pipeline.backfill.run import Hardware
+
+    if gpus is None:
+        gpus = 1.0 if cluster.get("GPU") and settings.asr.device != "cpu" else 0.0
+    wanted = {"CPU": workers * cpus, "GPU": workers * gpus, **({resource: workers} if resource else {})}
+    for what, amount in wanted.items():
+        if amount > cluster.get(what, 0.0):
+            raise CommandError(
+                f"{workers} workers take {amount:g} {what}; the cluster has {cluster.get(what, 0.0):g}.",
+                "Fewer --workers, or less for each with --cpus and --gpus.",
+                USAGE,
+            )
+    return Hardware(workers, cpus, gpus, resource)
+
+
+def _run(
+    job: "Job", hardware: "Hardware", pattern: str | None, failed: bool, limit: int | None, quiet: bool
+) -> "Progress":
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    from pipeline.backfill.run import backfill as run
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=err(), transient=True, disable=quiet) as bar:
+        shown = bar.add_task("loading the engines", total=None)
+        return run(job, hardware, pattern, failed, limit, lambda progress: _show(bar, shown, progress, limit))
+
+
+def _show(bar: "Bar", shown: "int", progress: "Progress", limit: int | None) -> None:
+    total = progress.found - progress.before
+    bar.update(
+        shown,  # type: ignore[arg-type]  # a TaskID
+        total=min(total, limit) if limit else total,
+        completed=progress.done,
+        description="recordings" if progress.done else "loading the engines",
+    )
+
+
+def _counts(progress: "Progress") -> dict[str, float]:
+    return {
+        "found": progress.found,
+        "done_before": progress.before,
+        "done": progress.done,
+        "failed": progress.failed,
+        "left": progress.left,
+        "audio_seconds": round(progress.audio, 1),
+        "seconds": round(progress.seconds, 1),
+    }
+
+
+def _tell(progress: "Progress", output: str) -> None:
+    console = out()
+    if not progress.found:
+        console.print("There are no recordings in the source.")
+        return
+    before = f", {progress.before} of them done before" if progress.before else ""
+    console.print(f"{progress.found} recordings{before}.")
+    if progress.done:
+        a_hour = progress.done / progress.seconds * 3600
+        console.print(
+            f"Done now: {progress.done} with {duration(progress.audio)} of sound, in {duration(progress.seconds)} "
+            f"({a_hour:,.0f} an hour)."
+        )
+    if progress.failed:
+        console.print(
+            Text.assemble(
+                (f"{progress.failed} failed", "bold red"),
+                ": columns `code` and `error` say why; --failed tries them again.",
+            )
+        )
+    if progress.left:
+        console.print(f"{progress.left} are left: the same command does them.")
+    console.print(Text(f"Rows: {output}"))

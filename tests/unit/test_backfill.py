@@ -1,0 +1,277 @@
+"""Listing recordings, and the output folder that knows what is done and whose turn it is to write."""
+
+import asyncio
+import hashlib
+import json
+import socket
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from pipeline.backfill.actors import Backfiller, Job
+from pipeline.backfill.output import OWNER, SILENT_SECONDS, FolderTaken, OtherBackfill, Output
+from pipeline.backfill.rows import SCHEMA, failure
+from pipeline.backfill.run import _about, _table
+from pipeline.backfill.source import Found, Source, in_blocks
+from pipeline.domain.insight import Roster
+from pipeline.errors import NotAudio, RecordingEmpty, RecordingGone, RecordingTooLarge, StorageError, TimedOut
+from serve_app.settings import Settings
+
+ABOUT = {"source": "s3://bucket/calls", "recognition": {"model": "base"}}
+
+
+def row(path: str, state: str = "completed", **more: object) -> dict[str, object]:
+    return {"path": path, "state": state, **more}
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Output:
+    return Output((tmp_path / "out").as_uri())
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    folder = tmp_path / "in"
+    for name in ("b/2.wav", "a/1.MP3", "notes.txt", ".hidden.wav", ".git/3.wav"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"sound")
+    return Source(str(folder))
+
+
+def test_recordings_are_listed_by_path_and_other_files_are_left_out(source):
+    found = list(source.recordings())
+    assert [(one.path, one.size) for one in found] == [("a/1.MP3", 5), ("b/2.wav", 5)]
+    assert all(one.modified and abs((datetime.now(UTC) - one.modified).total_seconds()) < 60 for one in found)
+
+
+def test_a_pattern_takes_the_place_of_the_suffixes(source):
+    assert [one.path for one in source.recordings("*.txt")] == ["notes.txt"]
+    assert [one.path for one in source.recordings("b/*")] == ["b/2.wav"]
+
+
+def test_a_bucket_is_listed_like_a_folder():
+    memory = fsspec.filesystem("memory")
+    memory.pipe({"/bucket/2025/1.wav": b"one", "/bucket/2025/2.flac": b"two", "/other/3.wav": b"three"})
+    try:
+        found = list(Source("memory://bucket").recordings())
+        assert [one.path for one in found] == ["2025/1.wav", "2025/2.flac"]
+        assert all(one.modified for one in found)
+    finally:
+        memory.rm("/bucket", recursive=True)
+        memory.rm("/other", recursive=True)
+
+
+@pytest.mark.parametrize("url", ["/nowhere/at/all", "memory://no/such", "gopher://x/y"])
+def test_a_source_that_is_not_there_is_said(url):
+    with pytest.raises(StorageError, match=r"no folder|cannot be used"):
+        Source(url)
+
+
+def test_a_recording_is_copied_and_hashed_or_says_why_not(source, tmp_path):
+    (tmp_path / "in/empty.wav").touch()
+    copied = source.copy(Found("b/2.wav", 5), tmp_path, 100)
+    assert copied.sha256 == hashlib.sha256(b"sound").hexdigest()
+    assert (Path(copied.uri.removeprefix("file://")).read_bytes(), copied.size_bytes) == (b"sound", 5)
+    for name, limit, error in (
+        ("b/2.wav", 4, RecordingTooLarge),
+        ("gone.wav", 9, RecordingGone),
+        ("empty.wav", 9, RecordingEmpty),
+    ):
+        with pytest.raises(error):
+            source.copy(Found(name, 5), tmp_path, limit)
+
+
+def test_blocks_are_bounded_by_number_and_by_bytes():
+    found = [Found(str(at), size) for at, size in enumerate((1, 1, 1, 50, 200, 1))]
+    assert [[one.path for one in block] for block in in_blocks(found, 2, 100)] == [["0", "1"], ["2", "3"], ["4"], ["5"]]
+
+
+def test_what_is_done_is_read_from_the_parts(output):
+    run = output.own(ABOUT)
+    output.write("part-1", [row("a.wav", text="hello"), row("b.wav", "failed", **_columns(NotAudio()))], run)
+    output.write("part-2", [row("c.wav")], run)
+    done = output.done()
+    assert (done.paths, done.failed) == ({"a.wav", "b.wav", "c.wav"}, {"b.wav": "not_audio"})
+
+
+def _columns(error: Exception) -> dict[str, object]:
+    return {name: value for name, value in failure(error).items() if name != "state"}
+
+
+def test_readers_of_parquet_see_the_rows_and_none_of_our_own_files(output, tmp_path):
+    run = output.own(ABOUT)
+    output.note_started("part-1", run, None, {})
+    output.write("part-1", [row("a.wav", warnings=["one"])], run)
+    read = ds.dataset(tmp_path / "out", format="parquet").to_table()
+    assert read.schema.equals(SCHEMA) and read["path"].to_pylist() == ["a.wav"]
+
+
+def test_failed_recordings_are_forgotten_and_nothing_else_is(output):
+    run = output.own(ABOUT)
+    output.write("part-1", [row("a.wav"), row("b.wav", "failed", **_columns(TimedOut()))], run)
+    output.write("part-2", [row("c.wav", "failed", **_columns(TimedOut()))], run)
+    output.forget(output.done().failed)
+    assert output.done().paths == {"a.wav"}
+    assert output.part("part-2") is None
+
+
+def test_a_second_run_on_the_folder_is_refused_until_the_first_one_has_ended(output):
+    run = output.own(ABOUT)
+    with pytest.raises(FolderTaken, match=f"on {socket.gethostname()}"):
+        output.own(ABOUT)
+    output.leave(run)
+    assert output.own(ABOUT) != run
+
+
+@pytest.mark.parametrize(
+    ("owner", "taken"),
+    [
+        ({"host": socket.gethostname(), "pid": 2**22 + 1, "began": 0.0, "at": 0}, False),  # killed
+        ({"host": socket.gethostname(), "pid": 1, "began": 0.0, "at": 0}, False),  # its number is another's now
+        ({"host": "elsewhere", "pid": 1, "began": 0.0, "at": -SILENT_SECONDS / 2}, True),
+        ({"host": "elsewhere", "pid": 1, "began": 0.0, "at": -SILENT_SECONDS * 2}, False),
+    ],
+)
+def test_an_owner_that_was_killed_keeps_nobody_out(output, tmp_path, owner, taken):
+    output.own(ABOUT)
+    (tmp_path / "out" / OWNER).write_text(json.dumps({**owner, "run": "old", "at": time.time() + owner["at"]}))
+    if taken:
+        with pytest.raises(FolderTaken):
+            output.own(ABOUT)
+    else:
+        output.own(ABOUT)
+
+
+def test_a_process_of_an_earlier_run_writes_nothing_more(output):
+    earlier = output.own(ABOUT)
+    output.leave(earlier)
+    output.own(ABOUT)
+    with pytest.raises(FolderTaken, match="later run"):
+        output.write("part-1", [row("a.wav")], earlier)
+    assert output.done().paths == set()
+
+
+def test_a_folder_is_not_resumed_with_another_source_or_another_model(output):
+    output.leave(output.own(ABOUT))
+    with pytest.raises(OtherBackfill, match="another recognition"):
+        output.own({**ABOUT, "recognition": {"model": "small"}})
+    output.own(ABOUT)
+
+
+def test_the_manifest_of_a_folder_names_models_and_no_secret(monkeypatch):
+    monkeypatch.setenv("SWITCHBOARD_ASR__MODEL", "base")
+    monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
+    settings = Settings()
+    told = _about(
+        Job("file:///in", "file:///out", "", settings.asr, settings.diarization, settings.process_options(), Roster())
+    )
+    assert told["recognition"]["model"] == "base" and told["source"] == "file:///in"
+    assert "MDEy" not in json.dumps(told)
+
+
+def test_a_part_is_there_whole_or_not_at_all(output, tmp_path, monkeypatch):
+    run = output.own(ABOUT)
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(StorageError, match="disk full"):
+        output.write("part-1", [row("a.wav")], run)
+    assert output.done().paths == set()
+
+
+def test_what_was_started_counts_for_its_run_only(output):
+    run = output.own(ABOUT)
+    assert output.started("part-1", run) is None
+    output.note_started("part-1", run, "a.wav", {"a.wav": 1})
+    assert output.started("part-1", run) == {"run": run, "alone": "a.wav", "deaths": {"a.wav": 1}}
+    assert output.started("part-1", "another") is None
+    output.forget_started()
+    assert output.started("part-1", run) is None
+
+
+def test_every_column_of_a_row_has_its_type():
+    table = pa.Table.from_pylist([row("a.wav", **_columns(NotAudio()))], SCHEMA)
+    assert table["retryable"].to_pylist() == [False] and table["text"].to_pylist() == [None]
+
+
+class Dying(Backfiller):
+    """Its process ends with some recordings, as it does where an engine crashes; each is begun `begun` times."""
+
+    def __init__(self, job: Job, deadly: set[str], begun: Counter[str]) -> None:
+        self._job, self._output = job, Output(job.output)
+        self._deadly, self.begun = deadly, begun
+        self._loop, self._replicas = asyncio.new_event_loop(), ()
+
+    async def _rows(self, block):
+        self.begun.update(one.path for one in block)
+        if self._deadly & {one.path for one in block}:
+            raise SystemExit(1)
+        return [row(one.path) for one in block]
+
+
+def test_a_recording_that_kills_its_process_is_found_and_the_others_of_its_block_are_done(output, tmp_path):
+    settings = Settings()
+    job = Job(
+        "file:///in",
+        (tmp_path / "out").as_uri(),
+        output.own(ABOUT),
+        settings.asr,
+        settings.diarization,
+        settings.process_options(),
+        Roster(),
+    )
+    block = _table("part-1", [Found(f"{at}.wav", 1) for at in range(6)])
+    begun: Counter[str] = Counter()
+    answer = None
+    deaths = 0
+    while answer is None:
+        try:
+            answer = Dying(job, {"2.wav", "4.wav"}, begun)(block)  # each time another process, as Ray makes it
+        except SystemExit:
+            deaths += 1
+            assert deaths < 10
+    assert deaths == 5  # of all at once, then of each of the two alone, twice
+    assert begun == Counter({"0.wav": 2, "1.wav": 2, "2.wav": 3, "3.wav": 2, "4.wav": 3, "5.wav": 2})
+    assert answer["path"].to_pylist() == [f"{at}.wav" for at in range(6)]
+    assert output.done().paths == {f"{at}.wav" for at in range(6)}
+    assert output.done().failed == {"2.wav": "worker_lost", "4.wav": "worker_lost"}
+
+
+def test_a_block_whose_part_is_there_is_not_done_again(output, tmp_path):
+    settings = Settings()
+    run = output.own(ABOUT)
+    job = Job(
+        "file:///in",
+        (tmp_path / "out").as_uri(),
+        run,
+        settings.asr,
+        settings.diarization,
+        settings.process_options(),
+        Roster(),
+    )
+    output.write("part-1", [row("0.wav")], run)
+    begun: Counter[str] = Counter()
+    answer = Dying(job, set(), begun)(_table("part-1", [Found("0.wav", 1)]))
+    assert answer.to_pylist()[0]["path"] == "0.wav" and not begun
+
+
+def test_an_object_store_is_the_same():
+    memory = fsspec.filesystem("memory")
+    output = Output("memory://texts/2025/")
+    try:
+        run = output.own(ABOUT)
+        output.note_started("part-1", run, None, {})
+        output.write("part-1", [row("a.wav"), row("b.wav", "failed", **_columns(TimedOut()))], run)
+        output.write("part-2", [row("c.wav", "failed", **_columns(TimedOut()))], run)
+        assert output.done().failed.keys() == {"b.wav", "c.wav"}
+        output.forget(["b.wav", "c.wav"])
+        output.forget_started()
+        output.leave(run)
+        assert output.done().paths == {"a.wav"}
+        assert sorted(memory.find("/texts")) == ["/texts/2025/_backfill.json", "/texts/2025/part-1.parquet"]
+    finally:
+        memory.rm("/texts", recursive=True)

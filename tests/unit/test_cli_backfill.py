@@ -1,0 +1,50 @@
+"""What `switchboard backfill` refuses before it starts anything, and what it tells at the end."""
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeline.backfill.run import Progress
+from serve_app.cli import app, backfill
+from serve_app.cli.errors import USAGE, CommandError
+from serve_app.settings import Settings
+
+
+def test_a_source_that_is_not_there_is_told_before_ray_is_started(monkeypatch, tmp_path):
+    monkeypatch.setattr(backfill, "_ray", lambda *_: pytest.fail("Ray is started"))
+    result = CliRunner().invoke(app, ["backfill", str(tmp_path / "none"), "--out", str(tmp_path), "--model", "base"])
+    assert result.exit_code == USAGE
+    assert "none is no folder" in result.output
+
+
+def test_workers_that_the_cluster_has_no_room_for_are_refused_for_they_would_wait_forever():
+    settings = Settings()
+    with pytest.raises(CommandError, match="4 workers take 4 CPU; the cluster has 2"):
+        backfill._hardware(settings, {"CPU": 2.0}, 4, 1.0, None, None)
+    with pytest.raises(CommandError, match="take 1 backfill; the cluster has 0"):
+        backfill._hardware(settings, {"CPU": 2.0}, 1, 1.0, None, "backfill")
+    assert backfill._hardware(settings, {"CPU": 2.0, "GPU": 1.0}, 1, 1.0, None, None).gpus == 1.0
+    cpu = settings.model_copy(update={"asr": settings.asr.model_copy(update={"device": "cpu"})})
+    assert backfill._hardware(cpu, {"CPU": 2.0, "GPU": 1.0}, 1, 1.0, None, None).gpus == 0.0
+
+
+@pytest.mark.parametrize(
+    ("progress", "lines"),
+    [
+        (Progress(0, 0), ["There are no recordings in the source."]),
+        (
+            Progress(41, 16, 20, 1, 150.0, 60.0),
+            [
+                "41 recordings, 16 of them done before.",
+                "Done now: 20 with 2 min 30 s of sound, in 1 min 00 s (1,200 an hour).",
+                "1 failed: columns `code` and `error` say why; --failed tries them again.",
+                "5 are left: the same command does them.",
+                "Rows: s3://bucket/texts",
+            ],
+        ),
+        (Progress(41, 41), ["41 recordings, 41 of them done before.", "Rows: s3://bucket/texts"]),
+    ],
+)
+def test_the_end_says_what_was_done_and_what_is_left(progress, lines, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    backfill._tell(progress, "s3://bucket/texts")
+    assert capsys.readouterr().out.splitlines() == lines
