@@ -1,0 +1,43 @@
+"""What people do with the page on quality, in a browser: measure a set, look where it is worst, listen there."""
+
+from pathlib import Path
+
+from playwright.async_api import Browser, expect
+
+from db import keys
+from tests.browser.desk import grave, served
+from tests.integration.test_console_comparison import gold_set
+from tests.postgres import database, new_world, postgres_server, postgres_url  # noqa: F401 (fixtures)
+
+
+async def test_a_set_is_measured_without_reload_and_its_worst_call_opens(
+    chromium: Browser,
+    database: object,  # noqa: F811
+    postgres_url: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    world = await new_world(database)  # type: ignore[arg-type]
+    calls = await gold_set(world)
+    _, secret = await keys.create(world.database, world.workspace_id, None, ["read"], "Ana")
+    faults: list[str] = []
+    context = await chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
+    page = await context.new_page()
+    page.on("console", lambda one: faults.append(one.text) if one.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    with served(postgres_url, tmp_path) as url:
+        await page.goto(f"{url}/sign-in")
+        await page.get_by_label("Key", exact=True).fill(secret)
+        await page.get_by_role("button", name="Sign in").click()
+        await page.get_by_role("link", name="Quality").click()
+        await page.get_by_label("Metric").select_option("cpwer")
+        await page.get_by_role("button", name="Measure").click()
+        worst = page.get_by_role("region", name="The worst calls")
+        await expect(worst).to_be_visible(timeout=180_000)
+        assert await grave(page, faults) == []
+        await page.set_viewport_size({"width": 390, "height": 800})
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 390, "wide tables scroll by themselves"
+        await worst.get_by_role("link").first.click()
+        await page.wait_for_url(f"**/calls/{calls[0]}#t=0.00")
+        await expect(page.get_by_text("Acne").first).to_be_visible()
+        await context.close()
+    assert faults == []
