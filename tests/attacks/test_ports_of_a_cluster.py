@@ -3,29 +3,21 @@
 The machines are network name spaces of this one, which only root makes. Takes minutes: `make attacks` runs it.
 """
 
-import contextlib
 import json
 import os
 import re
-import secrets
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
-import yaml
 
-from serve_app.service import children
 from tests.listening import Door
+from tests.machines import Machine, machines
 
 ROOT = Path(__file__).parents[2]
 HEAD, WORKER = "10.213.77.1", "10.213.77.2"
-AUTOSCALING = "--autoscaling-config=~/ray_bootstrap_config.yaml"  # which `ray up` writes
-TRIES = 4  # Ray gives a node 30 s to come up
 SERVE = """
 import sys, ray, time
 from ray import serve
@@ -75,83 +67,20 @@ pytestmark = [
 ]
 
 
-@dataclass
-class Machine:
-    space: str
-    address: str
-    home: Path
-
-    def run(self, *command: str, seconds: float = 300, **environment: str) -> "subprocess.CompletedProcess[str]":
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SWITCHBOARD_"))}
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        return subprocess.run(
-            ["ip", "netns", "exec", self.space, *command],
-            env={**kept, "HOME": str(self.home), "PATH": path, "RAY_HEAD_IP": HEAD, **environment},
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
-
-    def shell(self, line: str) -> "subprocess.CompletedProcess[str]":
-        return self.run("bash", "-c", line)
-
-    def processes(self) -> set[psutil.Process]:
-        return children.with_variable("RAY_TMPDIR", str(self.home / ".switchboard"))
-
-
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[tuple[Machine, Machine]]:
-    with (
-        tempfile.TemporaryDirectory(prefix="swb-", ignore_cleanup_errors=True) as name,
-        contextlib.ExitStack() as stack,
-    ):
-        machines = _two_machines(Path(name), stack)
-        start = yaml.safe_load((ROOT / "cluster.yaml").read_text())
-        for machine, which in zip(machines, ("head", "worker"), strict=True):
-            command = start[f"{which}_start_ray_commands"][-1].replace(AUTOSCALING, "")
-            for _ in range(TRIES):
-                done = machine.shell(f"{command} --object-store-memory=80000000 --num-cpus=2")
-                if done.returncode == 0:
-                    break
-                children.end(only=machine.processes)
+def cluster() -> Iterator[list[Machine]]:
+    with tempfile.TemporaryDirectory(prefix="swb-", ignore_cleanup_errors=True) as name:
+        settings = {"SWITCHBOARD_STORAGE": Path(name, "recordings").as_uri()}
+        with machines(Path(name), [HEAD, WORKER], settings) as both:
+            for machine in both:
+                machine.start_ray("--object-store-memory=80000000", "--num-cpus=2")
+            serve = both[0].home / "serve.py"
+            serve.write_text(SERVE)
+            done = both[0].shell(
+                f"set -a; . ~/switchboard/serve_app/deploy/node.env; set +a; python {serve} {HEAD}:6379"
+            )
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        serve = machines[0].home / "serve.py"
-        serve.write_text(SERVE)
-        done = machines[0].shell(
-            f"set -a; . ~/switchboard/serve_app/deploy/node.env; set +a; python {serve} {HEAD}:6379"
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        yield machines
-
-
-def _two_machines(folder: Path, stack: contextlib.ExitStack) -> tuple[Machine, Machine]:
-    tag, token = secrets.token_hex(2), secrets.token_hex(32)
-    machines = []
-    for letter, address in (("a", HEAD), ("b", WORKER)):
-        machine = Machine(f"swb-{tag}-{letter}", address, folder / letter)
-        machine.home.mkdir()
-        (machine.home / "switchboard").symlink_to(ROOT)
-        (machine.home / "ray_token").write_text(token)
-        (machine.home / "deploy.env").write_text((ROOT / "serve_app/deploy/deploy.env.example").read_text())
-        _ip("netns", "add", machine.space)
-        stack.callback(_ip, "netns", "del", machine.space)
-        machines.append(machine)
-    for machine in machines:
-        stack.callback(children.end, only=machine.processes)
-    _ip("link", "add", f"swb{tag}a", "type", "veth", "peer", "name", f"swb{tag}b")
-    for machine, letter in zip(machines, "ab", strict=True):
-        device = f"swb{tag}{letter}"
-        _ip("link", "set", device, "netns", machine.space)
-        _ip("-n", machine.space, "addr", "add", f"{machine.address}/24", "dev", device)
-        _ip("-n", machine.space, "link", "set", "lo", "up")
-        _ip("-n", machine.space, "link", "set", device, "up")
-        _ip("-n", machine.space, "route", "add", "default", "dev", device)
-    return machines[0], machines[1]
-
-
-def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True)
+            yield both
 
 
 def listed() -> dict[range, str]:
@@ -170,7 +99,7 @@ def open_doors(machine: Machine) -> list[Door]:
     return [door for door in (Door(*found) for found in json.loads(done.stdout)) if not door.is_loopback]
 
 
-def test_the_table_lists_what_listens_and_nothing_else(cluster: tuple[Machine, Machine]) -> None:
+def test_the_table_lists_what_listens_and_nothing_else(cluster: list[Machine]) -> None:
     found = {door.port: door.who for machine in cluster for door in open_doors(machine)}
     print(dict(sorted(found.items())))
     ranges = listed()
@@ -178,7 +107,7 @@ def test_the_table_lists_what_listens_and_nothing_else(cluster: tuple[Machine, M
     assert [ports for ports in ranges if not any(port in ports for port in found)] == []
 
 
-def test_nothing_that_is_said_to_refuse_does_anything_without_the_token(cluster: tuple[Machine, Machine]) -> None:
+def test_nothing_that_is_said_to_refuse_does_anything_without_the_token(cluster: list[Machine]) -> None:
     from tests.acceptance.test_access import METHODS
 
     head, worker = cluster

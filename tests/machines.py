@@ -1,0 +1,105 @@
+"""Machines for tests: network name spaces of this one, each with an address, ports and a home. Only root makes them."""
+
+import contextlib
+import itertools
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import yaml
+
+from serve_app.service import children
+
+ROOT = Path(__file__).resolve().parents[1]
+AUTOSCALING = "--autoscaling-config=~/ray_bootstrap_config.yaml"  # which `ray up` writes
+TRIES = 4  # Ray gives a node 30 s to come up
+
+
+@dataclass
+class Machine:
+    space: str
+    address: str
+    home: Path
+    head: str  # the address of the first machine
+
+    def command(self, *command: str, **environment: str) -> tuple[list[str], dict[str, str]]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SWITCHBOARD_"))}
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        here = {**kept, "HOME": str(self.home), "PATH": path, "RAY_HEAD_IP": self.head, **environment}
+        return ["ip", "netns", "exec", self.space, *command], here
+
+    def run(self, *command: str, seconds: float = 300, **environment: str) -> "subprocess.CompletedProcess[str]":
+        line, here = self.command(*command, **environment)
+        return subprocess.run(line, env=here, capture_output=True, text=True, timeout=seconds, check=False)
+
+    def shell(self, line: str, seconds: float = 300, **environment: str) -> "subprocess.CompletedProcess[str]":
+        return self.run("bash", "-c", line, seconds=seconds, **environment)
+
+    def processes(self) -> set[psutil.Process]:
+        return children.with_variable("RAY_TMPDIR", str(self.home / ".switchboard"))
+
+    def start_ray(self, *options: str, **environment: str) -> None:
+        """Start Ray as cluster.yaml does: the first machine is the head. Fails with what the command says."""
+        kind = "head" if self.address == self.head else "worker"
+        commands = yaml.safe_load((ROOT / "cluster.yaml").read_text())[f"{kind}_start_ray_commands"]
+        line = " ".join([commands[-1].replace(AUTOSCALING, ""), *options])
+        for _ in range(TRIES):
+            done = self.shell(line, **environment)
+            if done.returncode == 0:
+                return
+            children.end(only=self.processes)
+        raise AssertionError(done.stdout[-4000:] + done.stderr[-2000:])
+
+
+@contextlib.contextmanager
+def machines(folder: Path, addresses: list[str], settings: Mapping[str, str]) -> Iterator[list[Machine]]:
+    """Machines that reach each other and nothing else, with the project, a token and a deploy.env of `settings`.
+
+    What runs Ray on them ends with them.
+    """
+    tag, token = secrets.token_hex(2), secrets.token_hex(32)
+    with contextlib.ExitStack() as stack:
+        made = []
+        for number, address in enumerate(addresses):
+            machine = Machine(f"swb-{tag}-{number}", address, folder / str(number), addresses[0])
+            machine.home.mkdir(parents=True)
+            (machine.home / "switchboard").symlink_to(ROOT)
+            (machine.home / "ray_token").write_text(token)
+            (machine.home / "deploy.env").write_text("".join(f"{name}='{value}'\n" for name, value in settings.items()))
+            _ip("netns", "add", machine.space)
+            stack.callback(_ip, "netns", "del", machine.space)
+            made.append(machine)
+        for machine in made:
+            stack.callback(children.end, only=machine.processes)
+            _ip("-n", machine.space, "link", "set", "lo", "up")
+        for number, (one, other) in enumerate(itertools.combinations(made, 2)):
+            _connect(one, other, f"s{tag}{number}")
+        for machine in made:  # Ray asks which address it would take to the world
+            device = _devices(machine)[0]
+            _ip("-n", machine.space, "route", "add", "default", "dev", device, "src", machine.address)
+        yield made
+
+
+def _connect(one: Machine, other: Machine, name: str) -> None:
+    _ip("link", "add", f"{name}a", "type", "veth", "peer", "name", f"{name}b")
+    for machine, peer, device in ((one, other, f"{name}a"), (other, one, f"{name}b")):
+        _ip("link", "set", device, "netns", machine.space)
+        _ip("-n", machine.space, "addr", "add", f"{machine.address}/32", "dev", device)
+        _ip("-n", machine.space, "link", "set", device, "up")
+        _ip("-n", machine.space, "route", "add", f"{peer.address}/32", "dev", device, "src", machine.address)
+
+
+def _devices(machine: Machine) -> list[str]:
+    shown = subprocess.run(
+        ["ip", "-n", machine.space, "-o", "link", "show", "type", "veth"], capture_output=True, text=True, check=True
+    )
+    return [line.split(": ")[1].split("@")[0] for line in shown.stdout.splitlines()]
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True)
