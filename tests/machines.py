@@ -18,6 +18,7 @@ from serve_app.service import children
 ROOT = Path(__file__).resolve().parents[1]
 AUTOSCALING = "--autoscaling-config=~/ray_bootstrap_config.yaml"  # which `ray up` writes
 TRIES = 4  # Ray gives a node 30 s to come up
+START_SECONDS = 600  # on a busy machine: PyTorch is imported to look for its GPU, and Ray starts eight processes
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Machine:
         commands = yaml.safe_load((ROOT / "cluster.yaml").read_text())[f"{kind}_start_ray_commands"]
         line = " ".join([commands[-1].replace(AUTOSCALING, ""), *options])
         for _ in range(TRIES):
-            done = self.shell(line, **environment)
+            done = self.shell(line, seconds=START_SECONDS, **environment)
             if done.returncode == 0:
                 return
             children.end(only=self.processes)

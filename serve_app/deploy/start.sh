@@ -9,7 +9,7 @@ mkdir -p -m 700 ~/.switchboard
 chmod 600 ~/ray_token ~/deploy.env
 set -a; . ~/switchboard/serve_app/deploy/node.env; set +a
 umask 077
-ulimit -n 65536
+ulimit -n 65536 2> /dev/null || ulimit -n "$(ulimit -H -n)"
 # A node whose GPU is of no use joins no cluster: its engines would compute on the CPU, and calls would wait.
 switchboard doctor --node
 # Ray chooses ports at random unless they are named: these are the ones that nodes must reach on each other (the docs list them).

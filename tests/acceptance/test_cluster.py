@@ -28,7 +28,7 @@ from tests.machines import ROOT, Machine, machines
 from tests.synthetic_calls import FOLDER
 
 ADDRESSES = {"head": "10.213.78.1", "gpu": "10.213.78.2", "cpu": "10.213.78.3"}
-FILES = 18080  # port of the recordings, on the head
+FILES = 28080  # port of the recordings, on the head; those of Ray are refused
 PROMISED = "RAY_OVERRIDE_RESOURCES"
 CALLS = 6
 DEADLINE = 900.0
@@ -123,7 +123,7 @@ def cluster() -> Iterator[Cluster]:
             "SWITCHBOARD_ASR__CPU_THREADS": "1",
             "SWITCHBOARD_DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
             "SWITCHBOARD_DIARIZATION__DEVICE": "cpu",
-            "SWITCHBOARD_FETCH__ALLOWED_HOSTS": ADDRESSES["head"],
+            "SWITCHBOARD_FETCH__ALLOWED_HOSTS": f"{ADDRESSES['head']}:{FILES}",
             "OMP_NUM_THREADS": "1",
         }
         try:
