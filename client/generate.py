@@ -30,6 +30,7 @@ BLOCKING = {
     "AsyncTransfers": "Transfers",
     "AsyncFollowing": "Following",
     "AsyncCorrecting": "Correcting",
+    "AsyncRunning": "Running",
     "aclosing": "closing",
     "aclose": "close",
     "aread": "read",

@@ -1,6 +1,6 @@
 """A call comes in (`submit`) and gets its record (`complete`). Each is one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import Any
@@ -21,6 +21,7 @@ from db.turns import HeldTurn, settle
 from pipeline.domain.call import Call, CallState, Sender, Submission
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import Transcript, Voiceprint
+from pipeline.domain.stage import Stage
 from pipeline.domain.voices import VoicePolicy
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
 
@@ -150,6 +151,7 @@ async def complete(
     warnings: Sequence[str] = (),
     voices: VoicePolicy | None = None,
     held: Sequence[HeldTurn] = (),
+    producers: Mapping[Stage, str] = results.NONE_KNOWN,
 ) -> Call | None:
     """Write the record of a call, finish its job and charge what it `held`. Raises LeaseLost.
 
@@ -159,7 +161,7 @@ async def complete(
 
     `voiceprint` is the rep's, kept under the call's `user_id`; `voices` says what is learnt from it (None: nothing). No
     voiceprint keeps an earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be
-    another. Other voices that the stages left behind are dropped.
+    another. Other voices that the stages left behind are dropped. `producers`: of the stages that the record rests on.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await jobs.lock(connection, lease)
@@ -167,10 +169,10 @@ async def complete(
         if row.metadata_version != lease.metadata_version and _metadata(call) != _metadata(lease.call):
             return call
         process_job = row.job_id or lease.job.job_id
-        await record.write_transcript(connection, lease, process_job, transcript)
+        await record.write_transcript(connection, lease, process_job, transcript, producers)
         notes = await record.write_findings(connection, lease, findings)
         await voiceprints.keep(connection, lease, call.user_id, voiceprint, voices)
-        await results.drop_voices(connection, lease, call, transcript)
+        await results.drop_voices(connection, lease, call, transcript, producers)
         await edits.follow(connection, lease.call_pk, reindex=False)
         await jobs.finish(connection, lease)
         await connection.execute(
@@ -200,5 +202,6 @@ def _completed(lease: Lease, warnings: list[str]) -> dict[str, Any]:
             "completed_at": now,
             "warnings": warnings,
             "analysis_warnings": [],
+            "promoted_run": None,
         }
     )

@@ -17,7 +17,17 @@ from db.admin_log import Actor, Changing, NotInDirectory, changing
 from db.database import EVERY_WORKSPACE, Database, Reader, Scope
 from db.identity import e164
 from db.rows import read, within
-from db.tables import calls, contacts, members, stage_results, teams, transcripts, voice_centroids, workspaces
+from db.tables import (
+    calls,
+    contacts,
+    members,
+    run_calls,
+    stage_results,
+    teams,
+    transcripts,
+    voice_centroids,
+    workspaces,
+)
 from pipeline.domain.insight import Contact
 from pipeline.domain.stage import Stage
 
@@ -156,13 +166,22 @@ async def allowed_hosts(database: Database, workspace_id: UUID) -> tuple[str, ..
     return tuple(rows[0].allowed_hosts) if rows else ()
 
 
+_DROP_FORMER_DIGITS = sa.text("""
+    UPDATE run_calls SET former = jsonb_set(
+        former, '{transcript,content}', without_digits(former #> '{transcript,content}')
+    )
+    WHERE call_pk = ANY (CAST(:ids AS bigint[])) AND former IS NOT NULL
+        AND former #> '{transcript,content}' <> without_digits(former #> '{transcript,content}')
+""")
+
+
 async def _drop_digits(database: Database, workspace_id: UUID) -> None:
     """In batches, so that no call of the workspace is held up."""
     batch = sa.select(calls.c.id).where(calls.c.workspace_id == workspace_id).order_by(calls.c.id).limit(500)
     last = -1
     while ids := [row.id for row in await _execute(database, workspace_id, batch.where(calls.c.id > last))]:
         last = ids[-1]
-        for table, column in ((stage_results, "result"), (transcripts, "content")):
+        for table, column in ((stage_results, "result"), (transcripts, "content"), (run_calls, "transcript")):
             held = table.c[column]
             some = sa.and_(table.c.call_pk.in_(ids), held != sa.func.without_digits(held))
             if table is stage_results:
@@ -170,6 +189,7 @@ async def _drop_digits(database: Database, workspace_id: UUID) -> None:
             await _execute(
                 database, workspace_id, sa.update(table).where(some).values({column: sa.func.without_digits(held)})
             )
+        await _execute(database, workspace_id, _DROP_FORMER_DIGITS.bindparams(ids=ids))
 
 
 def tidy_terms(terms: Iterable[str]) -> tuple[str, ...]:

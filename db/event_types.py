@@ -29,6 +29,11 @@ _DELAY = """
         'nextTry', event_time(j.not_before)
     )) FROM jobs j WHERE j.id = moved.job_id
 """
+_PROMOTED = """
+    SELECT jsonb_build_object('run', (
+        SELECT jsonb_build_object('runId', r.id, 'name', r.name) FROM runs r WHERE r.id = moved.promoted_run
+    ))
+"""
 _JOB_CHANGED = (
     "old.state IS DISTINCT FROM new.state OR old.job_id IS DISTINCT FROM new.job_id AND new.job_id IS NOT NULL"
 )
@@ -59,6 +64,14 @@ EVENT_TYPES: tuple[EventType, ...] = (
         "People corrected the call or ticked off a task, or took that back. The record and its edits, which the API "
         "has, say what.",
         "new.edited_at IS DISTINCT FROM old.edited_at AND new.edited_at IS NOT NULL",
+    ),
+    EventType(
+        "call.promoted",
+        "The results of a run became the record, or were taken back. `run` says which run the record is of now; null: "
+        "the service's own result.",
+        "new.promoted_at IS DISTINCT FROM old.promoted_at AND new.promoted_at IS NOT NULL",
+        PARTS,
+        _PROMOTED,
     ),
     EventType("call.failed", "Processing failed; `failure` says why.", f"new.state = 'failed' AND ({_JOB_CHANGED})"),
 )

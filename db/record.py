@@ -1,6 +1,7 @@
 """The parts of a completed record, each replaced as a whole in the transaction of `calls.complete`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -14,12 +15,26 @@ from db.rows import columns
 from db.tables import call_contacts, contacts, findings, tasks, transcripts
 from pipeline.domain.insight import Finding, Task
 from pipeline.domain.speech import Transcript
+from pipeline.domain.stage import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose record is written: a call, by its row's id, of a workspace. A lease is one, too."""
+
+    call_pk: int
+    workspace_id: UUID
+
 
 _TASKS = TypeAdapter(tuple[Task, ...])
 
 
 async def write_transcript(
-    connection: AsyncConnection, lease: Lease, process_job: UUID, transcript: Transcript
+    connection: AsyncConnection,
+    lease: Lease | Owner,
+    process_job: UUID,
+    transcript: Transcript,
+    producers: Mapping[Stage, str] | Mapping[str, str],
 ) -> None:
     """`process_job` is the job that the recording belongs to, also when an "analyze" job writes."""
     values = {
@@ -28,6 +43,7 @@ async def write_transcript(
         "duration": transcript.duration,
         "engine": transcript.engine,
         "content": transcript,
+        "producers": {str(stage): producer for stage, producer in producers.items()},
         "written_at": sa.func.now(),
     }
     await connection.execute(
@@ -37,7 +53,7 @@ async def write_transcript(
     )
 
 
-async def write_findings(connection: AsyncConnection, lease: Lease, found: Sequence[Finding]) -> list[str]:
+async def write_findings(connection: AsyncConnection, lease: Lease | Owner, found: Sequence[Finding]) -> list[str]:
     """Replace findings, and the tasks and contacts that are in them; returns warnings for the record."""
     await connection.execute(sa.delete(findings).where(findings.c.call_pk == lease.call_pk))
     if found:
@@ -49,7 +65,7 @@ async def write_findings(connection: AsyncConnection, lease: Lease, found: Seque
     return warnings
 
 
-async def _write_tasks(connection: AsyncConnection, lease: Lease, finding: Finding | None) -> list[str]:
+async def _write_tasks(connection: AsyncConnection, lease: Lease | Owner, finding: Finding | None) -> list[str]:
     """The finding "tasks" holds `{"tasks": [...]}`, each with the fields of `Task`."""
     await connection.execute(sa.delete(tasks).where(tasks.c.call_pk == lease.call_pk))
     try:
@@ -63,7 +79,7 @@ async def _write_tasks(connection: AsyncConnection, lease: Lease, finding: Findi
     return []
 
 
-async def _link_contacts(connection: AsyncConnection, lease: Lease, finding: Finding | None) -> None:
+async def _link_contacts(connection: AsyncConnection, lease: Lease | Owner, finding: Finding | None) -> None:
     """Link the call to the contact that the finding "contacts" resolved, if one.
 
     The finding says `match`: "matched" names a `contact_id`. For "new" a contact is kept with what was `heard`, if a
@@ -98,7 +114,7 @@ def _heard(value: dict[str, Any]) -> dict[str, str]:
     return {field: str(facts[field]) for field in ("name", "company", "email", "phone") if facts.get(field)}
 
 
-async def _found_or_made(connection: AsyncConnection, lease: Lease, person: dict[str, str]) -> UUID | None:
+async def _found_or_made(connection: AsyncConnection, lease: Lease | Owner, person: dict[str, str]) -> UUID | None:
     """Found by number or address: another call may have made the contact since the roster was read."""
     for column in (contacts.c.phone, contacts.c.email):
         found = await _known(connection, lease, column, person.get(column.name))
@@ -111,7 +127,7 @@ async def _found_or_made(connection: AsyncConnection, lease: Lease, person: dict
 
 
 async def _known(
-    connection: AsyncConnection, lease: Lease, column: sa.Column[Any], value: UUID | str | None
+    connection: AsyncConnection, lease: Lease | Owner, column: sa.Column[Any], value: UUID | str | None
 ) -> UUID | None:
     if value is None:
         return None

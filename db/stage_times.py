@@ -12,7 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.database import Database, Reader
 from db.rows import read
-from db.tables import calls, stage_results
+from db.tables import calls, stage_results, transcripts
+
+PRODUCER = 32  # characters of a producer, at the end of the key of what it made
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,20 @@ class StageDone:
 
 
 async def stages_done(database: Database, reader: Reader, call_id: UUID) -> list[StageDone]:
-    """The stages of a call in the order in which they were done; empty for a call that the reader may not see."""
+    """The stages of a call in the order in which they were done; empty for a call that the reader may not see.
+
+    What only runs made is not among them: of results that say what produced them, those count that the record rests on.
+    """
     columns: tuple[Any, ...] = tuple(stage_results.c[name] for name in StageDone.__dataclass_fields__)
     query = sa.select(*columns).join(calls, calls.c.id == stage_results.c.call_pk)
     mine = (calls.c.workspace_id == reader.workspace_id, calls.c.call_id == call_id)
-    query = query.where(*mine).order_by(stage_results.c.recorded_at, stage_results.c.stage)
+    query = query.outerjoin(transcripts, transcripts.c.call_pk == calls.c.id)
+    produced = sa.func.right(stage_results.c.content_key, PRODUCER)
+    of_record = transcripts.c.producers[stage_results.c.stage].astext
+    counts = sa.or_(
+        stage_results.c.content_key.not_like("% by %"), transcripts.c.producers.is_(None), produced == of_record
+    )
+    query = query.where(*mine, counts).order_by(stage_results.c.recorded_at, stage_results.c.stage)
     async with database.transaction(reader) as connection:
         return [read(StageDone, row) for row in await connection.execute(query)]
 

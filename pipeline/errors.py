@@ -271,3 +271,9 @@ class WorkerLost(CallError):
     """The process that worked on this call died every time the call was claimed."""
 
     code = "worker_lost"
+
+
+class RunNotReproducible(CallError):
+    """A run cannot go on as it began: its configuration, or what it was to be applied to, is no longer there."""
+
+    code = "run_not_reproducible"

@@ -28,7 +28,7 @@ from serve_app.settings import Settings
 
 log = logging.getLogger("ray.serve")
 
-EVENTS_POOL_SIZE = 4
+EVENTS_POOL_SIZE = 6
 
 
 class ConductorReplica:
@@ -41,6 +41,8 @@ class ConductorReplica:
         from db.database import Database
         from serve_app.conductor.loop import ConductorLoop
         from serve_app.conductor.passages import PassageLoop
+        from serve_app.conductor.runs import RunLoop
+        from serve_app.runs.engines import ClusterEngines
         from serve_app.webhooks.dispatcher import WebhookDispatcher
 
         settings = Settings(scaling=ScalingOptions(**scaling))
@@ -65,7 +67,10 @@ class ConductorReplica:
         self._drain_seconds = settings.processing.drain_seconds
         await self._loop.start()
         await self._events.start()
+        engines = ClusterEngines(settings, transcriber, diarizer, recognizer_environment())
+        self._runs = RunLoop(self._events_database, engines, settings, settings.processing)
         await self._passages.start()
+        await self._runs.start()
         self._telling = asyncio.create_task(self._tell_fixed(settings))
 
     async def _tell_fixed(self, settings: Settings) -> None:
@@ -90,6 +95,8 @@ class ConductorReplica:
             raise RuntimeError("The loop that delivers events is dead.")
         if not self._passages.alive:
             raise RuntimeError("The loop that makes passages is dead.")
+        if not self._runs.alive:
+            raise RuntimeError("The loop that works off runs is dead.")
 
     async def pid(self) -> int:
         """The process that runs this replica, for operators and fault tests."""
@@ -98,7 +105,10 @@ class ConductorReplica:
     async def __del__(self) -> None:
         if hasattr(self, "_events"):
             await asyncio.gather(
-                self._loop.stop(), self._events.stop(self._drain_seconds), self._passages.stop(self._drain_seconds)
+                self._loop.stop(),
+                self._events.stop(self._drain_seconds),
+                self._passages.stop(self._drain_seconds),
+                self._runs.stop(),
             )
             await self._events_database.close()
             await self._database.close()
@@ -121,6 +131,11 @@ HEAP = {
 by page: with huge pages a tenth as many page faults, and a few per cent of its processor time; with fixed thresholds
 half the memory is kept (glibc 2.35 or later, others ignore it). The thresholds by their old names, since glibc 2.36
 hands on to a child only the first of the tunables in one variable."""
+
+
+def recognizer_environment() -> dict[str, str]:
+    """The variables of a process that recognizes: `HEAP`, as far as the environment does not say otherwise."""
+    return HEAP | {name: os.environ[name] for name in HEAP if name in os.environ}
 
 
 def build_intake(settings: Settings) -> Application:
@@ -183,9 +198,7 @@ def build_calls(settings: Settings) -> Application:
     cluster_gpus = ray.cluster_resources().get("GPU", 0.0) if ray.is_initialized() else 0.0
     store = str(settings.checkpoints) if settings.checkpoints else None
     transcriber = Transcriber.options(
-        **_engine_options(
-            "transcriber", settings, cluster_gpus, HEAP | {n: os.environ[n] for n in HEAP if n in os.environ}
-        ),
+        **_engine_options("transcriber", settings, cluster_gpus, recognizer_environment()),
         max_ongoing_requests=64,
     ).bind(settings.asr.model_dump(mode="json"), store)
     diarizer = Diarizer.options(**_engine_options("diarizer", settings, cluster_gpus), max_ongoing_requests=32).bind(

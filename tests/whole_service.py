@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 
 import uvicorn
 from starlette.applications import Starlette
@@ -18,6 +19,8 @@ from serve_app.api.options import ApiOptions
 from serve_app.intake.limits import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api as build_intake
+from serve_app.runs.configuration import check
+from serve_app.settings import Settings
 
 READS = ApiOptions(per_minute=1e9, burst=10**9)
 SUBMISSIONS = LimitOptions(per_minute=1e9, burst=10**9)
@@ -28,11 +31,12 @@ def application(url: str, reads: ApiOptions = READS, submissions: LimitOptions =
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Database]:
-        async with await Database.open(url, pool_size=reads.pool_size) as database:
+        async with await Database.open(url, pool_size=reads.POOL_SIZE) as database:
             yield database
 
-    api = build_api(reads, DecodeOptions(), opened)
-    intake = build_intake(submissions, lambda: open_store(url, submissions.pool_size, backlog=submissions.backlog))
+    check_run = partial(check, settings=Settings(), over_http=True)
+    api = build_api(reads, DecodeOptions(), opened, check_run=check_run)
+    intake = build_intake(submissions, lambda: open_store(url, submissions.POOL_SIZE, backlog=submissions.backlog))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -46,6 +46,12 @@ CREATE TRIGGER call_search_of_own_calls BEFORE INSERT ON call_search
 CREATE TRIGGER gold_calls_of_own_calls BEFORE INSERT ON gold_calls
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
+CREATE TRIGGER run_calls_of_own_calls BEFORE INSERT ON run_calls FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
+CREATE TRIGGER runs_never_rewritten BEFORE UPDATE ON runs FOR EACH ROW EXECUTE FUNCTION refuse_rewriting_runs();
+
+CREATE TRIGGER run_calls_never_rewritten BEFORE UPDATE ON run_calls FOR EACH ROW EXECUTE FUNCTION refuse_rewriting_run_calls();
+
 CREATE TRIGGER call_passages_of_own_calls BEFORE INSERT ON call_passages
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
@@ -108,9 +114,9 @@ SELECT isolate('workspaces', 'id = (SELECT switchboard_workspace())', 'id');
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id') FROM unnest(ARRAY[
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
-    'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets']) AS name;
+    'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
     'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'call_contacts',
     'voiceprint_events', 'task_marks', 'edits', 'waveforms']) AS name;
@@ -145,10 +151,11 @@ SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM ca
 -- PostgreSQL would make a table of all calls first.
 SELECT isolate_team('tasks', 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk OFFSET 0)');
 SELECT isolate_team(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'gold_calls', 'webhook_deliveries', 'passages_due', 'call_passages']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'gold_calls', 'webhook_deliveries', 'passages_due', 'call_passages', 'run_calls'])
+AS name;
 SELECT isolate_team('webhook_attempts', 'EXISTS (SELECT FROM webhook_deliveries d WHERE d.id = delivery_id)');
 SELECT isolate_team('reads', 'EXISTS (SELECT FROM calls c WHERE c.call_id = reads.call_id AND c.workspace_id = reads.workspace_id)');
-SELECT isolate_team(name::regclass, 'false') FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets']) AS name;
+SELECT isolate_team(name::regclass, 'false') FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets', 'runs']) AS name;
 
 -- Kept as it was written: no transaction changes or removes a line. It goes with its workspace, by the foreign key.
 CREATE POLICY never_changed ON admin_changes AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);

@@ -146,6 +146,8 @@ CREATE TABLE calls (
     delayed_job uuid,  -- the last job of which a long wait for the next try was told (call.delayed)
     channels_swapped boolean NOT NULL DEFAULT false,  -- as key and team said when its recording was submitted
     edited_at timestamptz,  -- when people last corrected it, ticked off a task, or took either back (call.edited)
+    promoted_run uuid,  -- the run whose results are the record; null: the service's own
+    promoted_at timestamptz,  -- when a run was last promoted or rolled back (call.promoted)
     CONSTRAINT calls_workspace_id_call_id_key UNIQUE (workspace_id, call_id),
     CONSTRAINT calls_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );
@@ -239,7 +241,7 @@ CREATE INDEX recordings_call_idx ON recordings (call_pk);
 
 CREATE TABLE stage_results (
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
-    content_key text NOT NULL,  -- number of files, channel and sha256 of each recording
+    content_key text NOT NULL,  -- number of files, channel and sha256 of each recording, and what produced the result
     stage text NOT NULL,
     job_id uuid NOT NULL,
     result jsonb NOT NULL,
@@ -257,6 +259,7 @@ CREATE TABLE transcripts (
     engine text NOT NULL,
     content jsonb NOT NULL,
     written_at timestamptz NOT NULL DEFAULT now(),
+    producers jsonb,  -- what produced it, by stage
     CONSTRAINT transcripts_job_fkey FOREIGN KEY (call_pk, job_id) REFERENCES jobs (call_pk, id) ON DELETE CASCADE
 );
 
@@ -630,3 +633,54 @@ CREATE TABLE gold_calls (
     CONSTRAINT gold_calls_set_fkey FOREIGN KEY (workspace_id, set_id) REFERENCES gold_sets (workspace_id, id) ON DELETE CASCADE
 );
 CREATE INDEX gold_calls_call_idx ON gold_calls (call_pk);
+
+-- A configuration applied to a set of calls, beside their records.
+CREATE TABLE runs (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
+    name text NOT NULL,
+    state text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'completed', 'canceled')),
+    settings jsonb NOT NULL,  -- those that differ from the service's, by group
+    configuration jsonb,  -- all of it, with engines and code, as the first Conductor found it; never changed
+    digest text,  -- of the configuration
+    calls integer NOT NULL,  -- when it was made
+    made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    made_by text NOT NULL,
+    started_at timestamptz,
+    finished_at timestamptz,
+    promoted_at timestamptz,  -- null: not, or rolled back
+    promoted_by text,
+    CONSTRAINT runs_name_key UNIQUE (workspace_id, name),
+    CONSTRAINT runs_own_key UNIQUE (workspace_id, id)
+);
+
+-- A call of a run: a job of its own, leased and fenced as jobs are, and what came of it.
+CREATE TABLE run_calls (
+    run_id uuid NOT NULL,
+    workspace_id uuid NOT NULL,
+    call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
+    state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'running', 'done', 'failed', 'canceled')),
+    job_id uuid NOT NULL,  -- the process job whose recordings it is of
+    claims integer NOT NULL DEFAULT 0,  -- the fencing number
+    not_before timestamptz NOT NULL DEFAULT now(),  -- running: until when it is leased
+    worker text,
+    started_at timestamptz,
+    finished_at timestamptz,
+    error_code text,
+    error_message text,
+    metadata_version integer,  -- of the call, as it was analyzed
+    engine text,
+    digest text,  -- of transcript and findings
+    audio_seconds double precision,
+    seconds jsonb,  -- of work, by stage; a stage that is not there was recalled
+    producers jsonb,  -- by stage
+    transcript jsonb,
+    findings jsonb,
+    warnings jsonb,
+    former jsonb,  -- the record that promotion replaced; null: not promoted, or rolled back
+    promoted_at timestamptz,  -- when the call was written by the run; former's transcript is another's then
+    PRIMARY KEY (run_id, call_pk),
+    CONSTRAINT run_calls_run_fkey FOREIGN KEY (workspace_id, run_id) REFERENCES runs (workspace_id, id) ON DELETE CASCADE
+);
+CREATE INDEX run_calls_call_idx ON run_calls (call_pk);
+CREATE INDEX run_calls_due_idx ON run_calls (not_before) WHERE state IN ('waiting', 'running');

@@ -147,7 +147,8 @@ class FasterWhisper:
         # Measured on a CPU only; on a GPU each further length would take a pass of the decoder more.
         self._padded = () if device == "cuda" else PADDED_ON_CPU
         self._device = threading.BoundedSemaphore(self.batches_at_once)
-        self._options = options
+        self.options = options
+        self.checkpoint = checkpoint
         self.batch_size = options.batch_size or self._batch_size(device, checkpoint.folder, compute_type)
         self._languages = checkpoint.languages
         self._word_delay = checkpoint.word_delay
@@ -182,7 +183,7 @@ class FasterWhisper:
         silence = np.zeros((self._model.model.n_mels, self._model.feature_extractor.nb_max_frames), np.float32)
         width = self._encode([silence]).shape[2]
         layers = memory.decoder_layers(json.loads((folder / "config.json").read_text()))
-        return memory.of_a_chunk(width, layers, self._options.beam_size, self._model.max_length, bytes_each)
+        return memory.of_a_chunk(width, layers, self.options.beam_size, self._model.max_length, bytes_each)
 
     def transcribe(
         self,
@@ -340,7 +341,7 @@ class FasterWhisper:
                 seed = zlib.crc32(samples[0].tobytes())
                 return [decoding.drawn(self._model, tokenizers[0], encoded, way.temperature, seed)]
             return decoding.beam(
-                self._model, tokenizers, encoded, terms, self._options.beam_size, way.no_repeat, self._time_tokens
+                self._model, tokenizers, encoded, terms, self.options.beam_size, way.no_repeat, self._time_tokens
             )
         except RuntimeError as error:
             raise EngineError(f"Recognition failed ({type(error).__name__}).") from error

@@ -10,6 +10,7 @@ from pipeline.errors import CheckpointDamaged
 
 MANIFEST, CHECKSUMS = "switchboard.json", "SHA256SUMS"
 WEIGHTS = {".bin", ".ckpt", ".npz", ".pt", ".safetensors"}  # most of these are pickles: loading them runs code
+NOT_OF_THE_MODEL = {"LICENSE", "README.md", CHECKSUMS}  # files of a folder that decide nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,15 @@ class Checkpoint:
     word_delay: float = 0.0  # seconds by which this recognizer's alignment is early, as measured; added to word times
     note: str = ""
     parts: Mapping[str, Path] = field(default_factory=dict)  # folders of a checkpoint that is put together from several
+
+    def digest(self) -> str:
+        """Return a hex digest of all files by content: what a result that this checkpoint made can be known by."""
+        found = hashlib.sha256()
+        for part, folder in sorted(self.parts.items()) or [("", self.folder)]:
+            for path in sorted(folder.rglob("*")):
+                if path.is_file() and path.name not in NOT_OF_THE_MODEL and not path.name.startswith("."):
+                    found.update(f"{part}/{path.relative_to(folder).as_posix()}\0{sha256(path)}\n".encode())
+        return found.hexdigest()
 
 
 def read(name: str, folder: Path) -> Checkpoint:

@@ -108,7 +108,8 @@ class Pyannote:
             self._pipeline = _load(checkpoint, self.name, torch.device(device))
         self._pipeline.segmentation_batch_size = self.batch_size = options.segmentation_batch_size or batch
         self._pipeline.embedding_batch_size = options.embedding_batch_size or batch
-        self._options = options
+        self.options = options
+        self.checkpoint = checkpoint
 
     @staticmethod
     def device_of(options: DiarizationOptions) -> str:
@@ -149,7 +150,7 @@ class Pyannote:
             return Diarization((), {}, self.name)
         try:
             with _quiet():
-                output = self._pipeline.finalize(inferred, self._options.min_speakers, self._options.max_speakers)
+                output = self._pipeline.finalize(inferred, self.options.min_speakers, self.options.max_speakers)
         except (RuntimeError, ValueError, MemoryError) as error:
             raise EngineError(f"Diarization failed ({type(error).__name__}).") from error
         return self._diarization(output)

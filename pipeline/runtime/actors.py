@@ -80,8 +80,8 @@ class TranscriberReplica(Replica):
         return Exclusive(self._texts, self._again)
 
     async def recognition(self) -> Recognition:
-        self._ready()
-        return Recognition(self._engine.name, self._engine.max_chunk_seconds, self._engine.packing)
+        identity = await self.identity()
+        return Recognition(self._engine.name, self._engine.max_chunk_seconds, self._engine.packing, identity)
 
     async def transcribe(
         self,
@@ -179,9 +179,16 @@ class RayWorkers:
         return math.ceil(self._tasks[1] / self._sharing)
 
     async def recognition(self) -> Recognition:
+        return await self._told(self._transcriber, "recognition")  # type: ignore[no-any-return]
+
+    async def diarizer(self) -> str:
+        return await self._told(self._diarizer, "identity")  # type: ignore[no-any-return]
+
+    async def _told(self, replicas: DeploymentHandle, method: str) -> Any:
+        """What a replica says of itself."""
         while True:  # it does not use the engine, so no replica dies of it
             try:
-                return await _unwrapped(self._transcriber.recognition.remote())
+                return await _unwrapped(getattr(replicas, method).remote())
             except LOST as error:
                 await self._wait_for_another(error)
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
 from pipeline.errors import CheckpointDamaged, CheckpointMissing, DeviceUnavailable, EngineUnavailable
+from pipeline.identity import identity_of
 from pipeline.runtime.batching import Batcher
 
 T = TypeVar("T")
@@ -81,6 +82,11 @@ class Replica:
         except Exception as error:  # of the device, or ours: at the start it ends the process, and Serve starts another
             self._problem = f"{self.STAGE} could not be loaded: {error}"
             log.exception("the model for %s is there and could not be loaded", self.STAGE)
+
+    async def identity(self) -> str:
+        """Return what the engine is known by. Raises `EngineUnavailable`."""
+        self._ready()
+        return await asyncio.to_thread(identity_of, getattr(self, "_engine", None))
 
     async def problem(self) -> str | None:
         """Return why there is no engine, for operators; None if there is one."""

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
+from pipeline.identity import identity_of
 from pipeline.runtime.cancel import cancellable
 
 Samples = npt.NDArray[np.float32]
@@ -36,11 +37,15 @@ def opened(arg: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """The recognizer's name, its longest chunk, and whether pauses may be left out of a chunk."""
+    """The recognizer's name, its longest chunk, and whether pauses may be left out of a chunk.
+
+    `identity`: a digest of the engine with its options and checkpoint (`pipeline.producers`).
+    """
 
     engine: str
     max_chunk_seconds: float
     packing: bool = True
+    identity: str = ""
 
 
 class Workers(Protocol):
@@ -54,6 +59,9 @@ class Workers(Protocol):
 
     async def recognition(self) -> Recognition:
         """The recognizer in use."""
+
+    async def diarizer(self) -> str:
+        """The identity of the diarizer in use; see `Recognition.identity`."""
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Run a CPU function outside the event loop; `Held` arguments arrive as what they hold."""
@@ -102,7 +110,11 @@ class LocalWorkers:
 
     async def recognition(self) -> Recognition:
         engine = await self._engine("transcriber")
-        return Recognition(engine.name, engine.max_chunk_seconds, engine.packing)
+        identity = await asyncio.to_thread(identity_of, engine)
+        return Recognition(engine.name, engine.max_chunk_seconds, engine.packing, identity)
+
+    async def diarizer(self) -> str:
+        return await asyncio.to_thread(identity_of, await self._engine("diarizer"))
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
         """A function that checks `is_cancelled` stops when the caller leaves; any other runs to its end."""

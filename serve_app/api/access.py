@@ -26,6 +26,7 @@ from serve_app.intake.errors import TooManyRequests
 from serve_app.intake.limits import Buckets, Gate
 from serve_app.intake.wire import Fault
 from serve_app.questions import Questions
+from serve_app.runs.configuration import Set, SettingRefused
 from serve_app.written import written
 
 Q = TypeVar("Q", bound=QueryParameters)
@@ -43,6 +44,7 @@ class ReadRequest(Generic[Q]):
     sender: Sender
     options: ApiOptions
     questions: Questions
+    check_run: "CheckRun"
 
     @property
     def call_id(self) -> UUID:
@@ -64,6 +66,17 @@ class ReadRequest(Generic[Q]):
             return True
 
 
+CheckRun = Callable[[Set], Set]
+"""What a run sets, as it came and as it may be. Raises `SettingRefused`."""
+
+
+def no_runs(changes: Set) -> Set:
+    """Take nothing that a run sets: the settings of the service are not known here."""
+    if changes:
+        raise SettingRefused("A run sets nothing here.")
+    return changes
+
+
 Handler = Callable[[ReadRequest[Any]], Awaitable[Response]]
 
 
@@ -71,8 +84,14 @@ class Door:
     """Lets requests in that may read: a bounded number at once, each key at its rate."""
 
     def __init__(
-        self, database: Database, options: ApiOptions, questions: Questions, source: Callable[[Request], str]
+        self,
+        database: Database,
+        options: ApiOptions,
+        questions: Questions,
+        source: Callable[[Request], str],
+        check_run: "CheckRun",
     ) -> None:
+        self._check_run = check_run
         self._database = database
         self._questions = questions
         self._options = options
@@ -100,7 +119,9 @@ class Door:
                 raise TooManyReads(refused.headers) from None
             query = read_query(request.query_params, model)
             reader = Reader(sender.workspace_id, sender.team_id, self._options.query_seconds)
-            reading = ReadRequest(request, query, self._database, reader, sender, self._options, self._questions)
+            reading = ReadRequest(
+                request, query, self._database, reader, sender, self._options, self._questions, self._check_run
+            )
             async with self._answered():
                 answer = await handle(reading)
         if lasts and isinstance(answer, StreamingResponse):

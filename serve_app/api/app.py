@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from db.views import CallMoment, CallRecord
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.embedding import EmbeddingOptions
-from serve_app.api import administration, calls, editing, openapi_file, stream
-from serve_app.api.access import Door, Handler
+from serve_app.api import administration, calls, editing, openapi_file, runs, stream
+from serve_app.api.access import CheckRun, Door, Handler, no_runs
 from serve_app.api.audio import AudioHandler
 from serve_app.api.calls import CallListPage
 from serve_app.api.editing import CallEdit, EditBody, TaskMark
@@ -97,7 +98,7 @@ ROUTES = (
     ),
 )
 
-EVERY_ROUTE = ROUTES + administration.ROUTES
+EVERY_ROUTE = ROUTES + administration.ROUTES + runs.ROUTES
 
 
 def handlers(audio: AudioHandler) -> dict[str, Handler]:
@@ -106,6 +107,7 @@ def handlers(audio: AudioHandler) -> dict[str, Handler]:
     return (
         dict.fromkeys(transcript, calls.show_transcript)
         | dict(administration.HANDLERS)
+        | dict(runs.HANDLERS)
         | {
             "listCalls": calls.list_calls,
             "showCall": calls.show_call,
@@ -135,9 +137,11 @@ def build_api(
     source_header: str | None = None,
     embedding: EmbeddingOptions | None = None,
     store: Path | None = None,
+    check_run: CheckRun = no_runs,
 ) -> FastAPI:
     """An application of `EVERY_ROUTE`, and openapi.json. `stamp`, `source_header`: as of `serve_app.intake.submit`;
-    `embedding`: how questions are embedded, with the checkpoint store; None: they are not."""
+    `embedding`: how questions are embedded, with the checkpoint store; None: they are not. `check_run`: what a run may
+    set, by the service's settings."""
     doors: list[Door] = []
     sounds: list[AudioHandler] = []
 
@@ -151,7 +155,7 @@ def build_api(
             questions = Questions(embedding or EmbeddingOptions(), store)
             questions.start()
             stack.callback(questions.close)
-            doors[:] = [Door(database, options, questions, lambda request: source_of(request, source_header))]
+            doors[:] = [Door(database, options, questions, partial(source_of, header=source_header), check_run)]
             yield
 
     def endpoint(routes: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:

@@ -15,7 +15,7 @@ from serve_app.intake.wire import Fault, InvalidBody, read_object
 
 B = TypeVar("B", bound="Body")
 
-_LIMITS: Final = LimitOptions(body_bytes=16 * 1024)
+_LIMITS: Final = LimitOptions(body_bytes=128 * 1024)  # 2,000 callIds of a run
 
 
 def _name(text: str) -> str:
@@ -41,6 +41,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_name)
 Alias = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_name)]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 Id = Annotated[UUID, Field(strict=False)]
+Moment = Annotated[AwareDatetime, Field(strict=False)]
 Own = "A UUID of yours: the request sent again is answered with what it made."
 
 
@@ -136,6 +137,32 @@ class KeyChanges(Body):
     MAY_BE_NULL = frozenset({"channels_swapped"})
     name: Name | None = None
     channels_swapped: bool | None = None
+
+
+class GoldVersion(Body):
+    """A gold set, and which version."""
+
+    name: Name
+    version: int | None = Field(None, ge=1, description="Unset: the latest.")
+
+
+class NewRun(Body):
+    """A run: which completed calls, and what differs from the service's settings."""
+
+    run_id: Id | None = Field(None, description=Own)
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Letters, digits, dots, dashes, _.")
+    settings: dict[str, dict[str, Any]] = Field(
+        default={},
+        description="By group (asr, diarization, safety, roles, analysis), what differs from the service's "
+        'settings: {"asr": {"model": "whisper-tiny.en"}}.',
+    )
+    call_ids: list[Id] = Field(default=[], max_length=2_000, description="These calls. Unset: all of the filters.")
+    gold: GoldVersion | None = Field(None, description="Calls of this gold set.")
+    started_from: Moment | None = Field(None, description="Calls that started then or later.")
+    started_before: Moment | None = Field(None, description="Calls that started before.")
+    team_id: Id | None = Field(None, description="Calls of this team.")
+    language: str | None = Field(None, pattern="^[a-z]{2,3}$", description="ISO 639-1 code of the language spoken.")
+    limit: int | None = Field(None, ge=1, le=2_000, description="The latest so many of them.")
 
 
 async def read_admin_body(request: Request, model: type[B]) -> B:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 from ray import serve
@@ -19,6 +20,7 @@ class ApiReplica:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         from serve_app.api.app import build_api
+        from serve_app.runs.configuration import check
 
         settings = Settings()
         url = settings.require_database_url()
@@ -38,6 +40,7 @@ class ApiReplica:
             source_header=header,
             embedding=settings.embedding,
             store=settings.checkpoints,
+            check_run=partial(check, settings=settings, over_http=True),
         )
 
     async def check_health(self) -> None:

@@ -101,6 +101,12 @@ class InUse(Refusal):
     status, kind, title = 409, "in-use", "It is in use"
 
 
+class RunRefusal(Refusal):
+    """The run is not such that this can be done with it; the detail says why, and what to do."""
+
+    status, kind, title = 409, "run-refused", "Not with this run"
+
+
 class LastKey(Refusal):
     """It is the last key of the workspace with the scope admin. Create another one first; an operator can revoke it."""
 
@@ -215,6 +221,7 @@ REFUSALS: tuple[type[Refusal], ...] = (
     Taken,
     InUse,
     LastKey,
+    RunRefusal,
     BodyTooLarge,
     MediaTypeRefused,
     NoSuchRange,

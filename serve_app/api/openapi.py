@@ -24,6 +24,7 @@ from serve_app.api.errors import (
     NoSuchRange,
     NotThereYet,
     OutsideTeam,
+    RunRefusal,
     SomethingElse,
     Taken,
     TooManyEdits,
@@ -39,7 +40,7 @@ from serve_app.written import camel, renamed
 
 VERSION = "1.0.0"  # of the contract
 _REF = "#/components/schemas/{model}"
-OF_ADMINS = {AdminBodyRefused, OutsideTeam, NoSuchObject, Taken, InUse, LastKey}
+OF_ADMINS = {AdminBodyRefused, OutsideTeam, NoSuchObject, Taken, InUse, LastKey, RunRefusal}
 OF_BODIES = {EditBodyRefused, AdminBodyRefused, SomethingElse, EditIdUsed, BodyTooSlow, BodyTooLarge, MediaTypeRefused}
 _TEXT = {"type": "string"}
 _HEADERS = {

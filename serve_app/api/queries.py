@@ -220,3 +220,13 @@ def asked_for_time(text: str) -> datetime | None:
     except ValueError:
         return None
     return at if at.tzinfo is not None else None
+
+
+class RunCallListQuery(QueryParameters):
+    """Which calls of a run."""
+
+    state: Literal["waiting", "running", "done", "failed", "canceled"] | None = Field(
+        None, description="In this state."
+    )
+    limit: Limit = 100
+    cursor: Cursor | None = Field(None, description="`next` of the page before.")

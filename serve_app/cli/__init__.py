@@ -49,6 +49,7 @@ COMMANDS = (
         "Calls",
     ),
     Entry("gold", "serve_app.cli.gold:app", "Gold sets: calls as people know them, to measure against.", "Workspace"),
+    Entry("runs", "serve_app.cli.runs:app", "Runs: stored calls by another model, compared, promoted.", "Workspace"),
     Entry("keys", "serve_app.cli.keys:app", "API keys: create, list, rotate, revoke.", "Workspace"),
     Entry("console", "serve_app.cli.sign_in:app", "The pages: sign-in links, open sessions.", "Workspace"),
     Entry(

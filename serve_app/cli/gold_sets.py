@@ -20,14 +20,19 @@ SHOWN = 10  # names of a list that is too long to show
 SetName = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="The set; the latest version, or that one.")]
 
 
-async def the_set(database: "Database", home: "Workspace", named: str) -> "GoldSet":
-    from db import gold
-
+def parsed(named: str) -> tuple[str, int | None]:
+    """A set's name and version; None: the latest. Raises `CommandError`."""
     name, _, version = named.partition("@")
     if version and not version.isdecimal():
         raise CommandError(f"{named!r} names no version.", "Write NAME@2 for the second one.", USAGE)
+    return name, int(version) if version else None
+
+
+async def the_set(database: "Database", home: "Workspace", named: str) -> "GoldSet":
+    from db import gold
+
     try:
-        return await gold.find(database, home.workspace_id, name, int(version) if version else None)
+        return await gold.find(database, home.workspace_id, *parsed(named))
     except gold.NoSuchSet as error:
         known = dict.fromkeys(f"{one.name}@{one.version}" for one in await gold.list_sets(database, home.workspace_id))
         hint = f"There are: {some_of(list(known))}." if known else "There are none yet: `switchboard gold create NAME`."

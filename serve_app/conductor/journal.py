@@ -1,33 +1,52 @@
 """Results of stages, recorded and recalled for one job: what lets another Conductor resume a call."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from db import jobs, results
 from db.database import Database
 from db.jobs import Lease
 from pipeline.domain.stage import NOT_RECORDED, Stage
+from pipeline.producers import CODE, Producers
 from serve_app.scaling.estimates import RtfxMeter
+
+FETCHING = (Stage.FETCH, Stage.LEG)
+PRODUCED = frozenset(CODE)  # stages whose results are known by what produced them
 
 
 class Journal:
-    """The recorded results of one job's stages, in PostgreSQL; also measures how long stages work."""
+    """The recorded results of one job's stages, in PostgreSQL; also measures how long stages work.
+
+    A job that processes recalls what would be produced now; one that analyzes, what the call's record was made of.
+    """
 
     def __init__(
-        self, database: Database, lease: Lease, wait_out: Callable[..., Awaitable[Any]], rtfx: RtfxMeter
+        self,
+        database: Database,
+        lease: Lease,
+        wait_out: Callable[..., Awaitable[Any]],
+        rtfx: RtfxMeter,
+        identify: Callable[[], Awaitable[Producers]],
     ) -> None:
+        """`identify` says what would produce each stage's result now."""
+        self._identify = identify
+        self.producers: Producers = {}  # of what was recorded and recalled
         self._database = database
         self._lease = lease
         self._wait_out = wait_out
         self._rtfx = rtfx
         self._known: dict[Stage, Any] | None = None
+        self._asked = False  # what produces the stages; a job that only fetches needs no engine
         self.audio = (0, 0.0)  # channels and seconds of the call
 
     async def recall(self, stage: Stage) -> Any:
         if stage is not Stage.LEG:
             await self._wait_out(lambda: jobs.stage(self._database, self._lease, stage))
+        if stage not in FETCHING and not self._asked:
+            self.producers, self._asked, self._known = await self._produced_by(), True, None
         if self._known is None:
-            self._known = await self._wait_out(lambda: results.load(self._database, self._lease))
+            self._known = await self._wait_out(lambda: results.load(self._database, self._lease, self.producers))
         known = self._known.get(stage, NOT_RECORDED)
         if known is NOT_RECORDED:
             self._rtfx.begin(stage, self._lease.job.job_id)
@@ -38,9 +57,19 @@ class Journal:
         self._note_audio(stage, result)
         worked = self._rtfx.end(stage, self._lease.job.job_id, *self.audio)
         of_replicas = self._rtfx.replica_seconds(stage, worked) if worked else None
-        await self._wait_out(lambda: results.record(self._database, self._lease, stage, result, of_replicas))
+        if stage in PRODUCED and stage not in self.producers:  # its engine has come since
+            self.producers = {**await self._identify(), **self.producers}
+        producer = self.producers.get(stage, "")
+        recorded = partial(results.record, self._database, self._lease, stage, result, of_replicas, producer)
+        await self._wait_out(recorded)
         if stage is Stage.FETCH:
             self._known = None  # with the content known, results of an earlier job may be found
+
+    async def _produced_by(self) -> Producers:
+        if self._lease.job.kind == "process":
+            return await self._identify()
+        made_of = await self._wait_out(lambda: results.of_record(self._database, self._lease))
+        return {**await self._identify(), **made_of} if made_of else {}
 
     def _note_audio(self, stage: Stage, result: Any) -> None:
         if stage is Stage.AUDIO and result is not NOT_RECORDED:

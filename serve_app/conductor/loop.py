@@ -26,6 +26,7 @@ from pipeline.domain.call import Call, Job
 from pipeline.errors import CallError, EngineError, LeaseLost, NotFetched, StorageError, WorkerLost
 from pipeline.options import ProcessOptions
 from pipeline.process import Outcome, conclude, fetch_recordings, process
+from pipeline.producers import Producers, producers
 from pipeline.runtime.workers import Workers
 from pipeline.speakers.policy import Voices
 from serve_app.conductor.call_log import about
@@ -279,7 +280,7 @@ class ConductorLoop(LeaseLoop[Lease]):
 
     async def _fetch(self, lease: Lease) -> None:
         """Fetch the recordings of one call; then it waits for its turn to run."""
-        journal = Journal(self._database, lease, self._wait_out, self._rtfx)
+        journal = self._journal(lease)
         own = await self._wait_out(lambda: directory.allowed_hosts(self._database, lease.workspace_id))
         fetch = self._process_options.fetch
         allowed = fetch.model_copy(update={"allowed_hosts": (*fetch.allowed_hosts, *own)})
@@ -317,7 +318,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         if self._suspect == lease.job.job_id:
             await self._quarantine(lease)
         self._rtfx.begin(CALL, lease.job.job_id)
-        journal = Journal(self._database, lease, self._wait_out, self._rtfx)
+        journal = self._journal(lease)
 
         known = await self._wait_out(lambda: roster.load(self._database, lease))
         last_try = is_last_try(lease.job, lease.clock.now(), self._options)
@@ -333,7 +334,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         )
         if outcome.late is not None and lease.job.kind == "analyze":
             raise outcome.late  # the call keeps the findings that it has
-        while (changed := await self._complete(lease, outcome)) is not None:
+        while (changed := await self._complete(lease, outcome, journal.producers)) is not None:
             lease = replace(lease, call=changed)  # a submission changed the call while it was worked on
             known = await self._wait_out(partial(roster.load, self._database, lease))
             outcome = await conclude(
@@ -365,7 +366,12 @@ class ConductorLoop(LeaseLoop[Lease]):
             await self._ended.wait()
         await self._wait_out(lambda: jobs.stage(self._database, lease, "alone"))
 
-    async def _complete(self, lease: Lease, outcome: Outcome) -> Any:
+    def _journal(self, lease: Lease) -> Journal:
+        workers = self._workers.of(lease.workspace_id)
+        identify = partial(producers, workers, self._process_options)
+        return Journal(self._database, lease, self._wait_out, self._rtfx, identify)
+
+    async def _complete(self, lease: Lease, outcome: Outcome, made_by: Producers) -> Any:
         return await self._end_claim(
             lease,
             lambda held: calls.complete(
@@ -377,6 +383,7 @@ class ConductorLoop(LeaseLoop[Lease]):
                 outcome.warnings,
                 Voices(self._process_options.roles),
                 held,
+                made_by,
             ),
         )
 

@@ -218,6 +218,19 @@ class DelayedData(CallData):
     delay: Delay
 
 
+class PromotedRun(_Part):
+    """The run whose result the record is."""
+
+    run_id: UUID
+    name: str
+
+
+class PromotedData(CompletedData):
+    """The call, and whose result its record is now."""
+
+    run: PromotedRun | None = Field(description="null: the service's own.")
+
+
 class TrialData(_Part):
     """Of an event that somebody asked for with `switchboard webhooks test`."""
 
@@ -236,6 +249,10 @@ class WebhookTest(_Event):
     data: TrialData
 
 
+DETAILED: dict[str, type[CallData]] = {"call.delayed": DelayedData, "call.promoted": PromotedData}
+"""What `EventType.details` adds."""
+
+
 def adapter() -> TypeAdapter[Any]:
     """Return what reads and checks events of every type."""
     models = [*map(_model, event_types.EVENT_TYPES), WebhookTest]
@@ -244,7 +261,7 @@ def adapter() -> TypeAdapter[Any]:
 
 
 def _model(kind: EventType) -> type[_Event]:
-    data = CompletedData if kind.parts else DelayedData if kind.details else CallData
+    data = DETAILED.get(kind.name, CompletedData if kind.parts else CallData)
     name = "".join(word.title() for word in kind.name.split("."))
     fields: dict[str, Any] = {"type": (Literal[kind.name], ...), "data": (data, ...)}
     return create_model(name, __base__=_Event, __doc__=kind.description, **fields)

@@ -139,6 +139,9 @@ class Decoding(LocalWorkers):
     async def recognition(self) -> Recognition:
         return Recognition("none", 30.0, packing=False)
 
+    async def diarizer(self) -> str:
+        return "none"
+
     async def hold(self, fn: Callable[..., Any], *args: Any) -> Any:
         (recording,) = args[0]
         name = "other" if recording.size_bytes == len(AUDIO) else "suspect"

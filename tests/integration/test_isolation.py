@@ -103,6 +103,10 @@ _FULL = (
     " VALUES (:workspace, gen_random_uuid()::text, 1, 'd', 1, 'corrections', 'me')",
     "INSERT INTO gold_calls (set_id, workspace_id, call_pk, truth)"
     f" SELECT g.id, :workspace, call_pk, '{{}}' FROM ({_JOB}) AS j, gold_sets g WHERE g.workspace_id = :workspace",
+    "INSERT INTO runs (workspace_id, name, settings, calls, made_by)"
+    " VALUES (:workspace, gen_random_uuid()::text, '{}', 1, 'me')",
+    "INSERT INTO run_calls (run_id, workspace_id, call_pk, job_id)"
+    f" SELECT r.id, :workspace, call_pk, job_id FROM ({_JOB}) AS j, runs r WHERE r.workspace_id = :workspace",
     "INSERT INTO waveforms (call_pk, job_id, channels, seconds, peaks)"
     f" SELECT call_pk, job_id, 1, 1, '\\x00' FROM ({_JOB}) AS j",
     "INSERT INTO webhook_attempts (delivery_id, number, workspace_id, at, seconds, outcome)"
@@ -248,6 +252,8 @@ _INSERTS = (
     "INSERT INTO gold_sets (workspace_id, name, version, digest, calls, source, made_by)"
     " VALUES (:workspace, 'n', 1, 'd', 1, 's', 'me')",
     "INSERT INTO gold_calls SELECT id, :mine, :pk, '{}' FROM gold_sets",
+    "INSERT INTO runs (workspace_id, name, settings, calls, made_by) VALUES (:workspace, 'n', '{}', 1, 'me')",
+    "INSERT INTO run_calls (run_id, workspace_id, call_pk, job_id) SELECT id, :mine, :pk, :job FROM runs",
     "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:workspace, :pk, 't', now(), '{}')",
     "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:mine, :pk, 't', now(), '{}')",
 )

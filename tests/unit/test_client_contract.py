@@ -49,7 +49,7 @@ def test_an_operation_has_the_apis_method_path_and_parameters(name: str) -> None
     assert ids <= {to_camel(one) for one in IDS}
 
 
-IDS = ("call_id", "edit_id", "task_id")
+IDS = ("call_id", "edit_id", "run_id", "task_id")
 
 
 def choices(hint: Any) -> set[str]:
@@ -71,6 +71,8 @@ def schema_choices(schema: Any) -> set[str]:
 def hints_of(name: str) -> dict[str, Any]:
     """The types of an operation's parameters in the client, by name."""
     shared = {"version": filters.Version, "format": filters.ExportFormat, "include": filters.Include}
+    if name == "listRunCalls":
+        return {"state": filters.RunCallState}
     if name == "listTasks":
         return typing.get_type_hints(filters.TaskFilters)
     return typing.get_type_hints(filters.CallFilters) | shared | {"channel": filters.Channel}

@@ -10,6 +10,7 @@ _TASKS: Final = frozenset(TaskFilters.__annotations__)
 _PAGE: Final = frozenset({"limit", "cursor"})
 _VERSION: Final = frozenset({"version"})
 _CALL: Final = "/api/v1/calls/{call_id}"
+_RUN: Final = "/api/v1/runs/{run_id}"
 _DONE: Final = _CALL + "/tasks/{task_id}/done"
 
 
@@ -42,6 +43,15 @@ OPERATIONS: Final = {
     "listMembers": Operation("GET", "/api/v1/members", _PAGE | {"team_id"}),
     "showQueue": Operation("GET", "/api/v1/queue"),
     "exportCalls": Operation("GET", "/api/v1/export", _CALLS | _VERSION | {"format", "include"}),
+    "listRuns": Operation("GET", "/api/v1/runs"),
+    "showRun": Operation("GET", _RUN),
+    "listRunCalls": Operation("GET", _RUN + "/calls", _PAGE | {"state"}),
+    "showRunCall": Operation("GET", _RUN + "/calls/{call_id}"),
+    "createRun": Operation("POST", "/api/v1/runs"),
+    "cancelRun": Operation("POST", _RUN + "/cancel"),
+    "promoteRun": Operation("POST", _RUN + "/promote"),
+    "rollBackRun": Operation("POST", _RUN + "/rollback"),
+    "deleteRun": Operation("DELETE", _RUN),
     "streamChanges": Operation("GET", "/api/v1/events/stream", frozenset({"since"})),
 }
 

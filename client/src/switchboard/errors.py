@@ -6,6 +6,7 @@ SwitchboardError
 ├── TransferCut          an export ended before its end; nothing was kept of it
 ├── UnexpectedAnswer     not an answer of this API: a proxy's page, a redirect, another version
 ├── WaitTimedOut         calls that had not ended in time, in `pending`; a TimeoutError too
+├── RunTimedOut          a run that had not ended in time, in `run`; a TimeoutError too
 ├── CallFailed           the call ended as failed, its record in `record`
 └── Refusal              the service says no (RFC 9457); `status`, `kind`, `detail`, `faults`, `request_id`, `advice`
     ├── InvalidRequest   400
@@ -27,7 +28,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from switchboard.models import BodyFault, CallRecord, Current
+from switchboard.models import BodyFault, CallRecord, Current, Run
 
 _URN = "urn:switchboard:problem:"
 
@@ -65,6 +66,18 @@ class WaitTimedOut(SwitchboardError, TimeoutError):
         return (
             f"{len(self.pending)} calls had not ended after {self.args[0]:g} s: {first}{more}. Wait again, or longer."
         )
+
+
+class RunTimedOut(SwitchboardError, TimeoutError):
+    """`run`: as it was when the time was over. It is still worked on."""
+
+    def __init__(self, seconds: float, run: Run) -> None:
+        super().__init__(seconds, run)
+        self.run = run
+
+    def __str__(self) -> str:
+        left = self.run.waiting + self.run.running
+        return f"{left} calls of run {self.run.name!r} were left after {self.args[0]:g} s. Wait again, or longer."
 
 
 class CallFailed(SwitchboardError):
@@ -197,6 +210,7 @@ KINDS: dict[str, type[Refusal]] = {
     "too-many-edits": Conflict,
     "id-taken": Conflict,
     "in-use": Conflict,
+    "run-refused": Conflict,
     "last-admin-key": Conflict,
     "body-too-large": Refusal,
     "media-type-refused": Refusal,

@@ -11,6 +11,7 @@ CallState = Literal["received", "transcribing", "completed", "failed"]
 Version = Literal["corrected", "machine"]  # with what people corrected, or as the machine said
 Channel = Literal["original", "mixed", "rep", "customer"]
 ExportFormat = Literal["ndjson", "csv", "parquet"]
+RunCallState = Literal["waiting", "running", "done", "failed", "canceled"]
 Include = Literal["transcript", "edits"]
 
 

@@ -137,6 +137,14 @@ class Finding(Model):
     note: str | None = None
 
 
+class GoldVersion(Model):
+    """A gold set, and which version."""
+
+    name: str
+    version: int | None = None
+    """Unset: the latest."""
+
+
 class Hit(Model):
     """
     Words that were looked for, as they were said: `words` in `start`..`end`, and `quote` around them.
@@ -212,6 +220,52 @@ class RolesEdit(Model):
     """The record's `swapped`."""
     new: bool
     """true: the parties are swapped against what the machine said."""
+
+
+class Run(Model):
+    """
+    A run and how far it is.
+
+    `settings`: by group, those that differ from the service's. `configuration`: all of it, with engines, checkpoints
+    and code, once it has begun; `digest` is its digest.
+    """
+
+    run_id: UUID
+    name: str
+    state: str
+    settings: dict[str, dict[str, Any]]
+    configuration: dict[str, Any] | None
+    digest: str | None
+    calls: int
+    waiting: int
+    running: int
+    done: int
+    failed: int
+    promoted: int
+    audio_seconds: float
+    worked_seconds: float
+    made_at: AwareDatetime
+    made_by: str
+    started_at: AwareDatetime | None
+    finished_at: AwareDatetime | None
+    promoted_at: AwareDatetime | None
+    promoted_by: str | None
+
+
+class RunCall(Model):
+    """A call of a run: how far it is, and what it took."""
+
+    call_id: UUID
+    state: str
+    engine: str | None
+    digest: str | None
+    audio_seconds: float | None
+    seconds: dict[str, float | None] | None
+    error_code: str | None
+    error_message: str | None
+    started_at: AwareDatetime | None
+    finished_at: AwareDatetime | None
+    promoted: bool
 
 
 class Speaker(Model):
@@ -396,6 +450,13 @@ class CallTask(Model):
     done_by: str | None = None
 
 
+class CreatedRun(Model):
+    """A new run, and the calls that it leaves out, as they are not completed."""
+
+    run: Run
+    left_out: list[UUID]
+
+
 class Label(Model):
     """What one channel holds from `start` to `end`. The labels of a channel follow each other without gaps."""
 
@@ -436,6 +497,14 @@ class Layout(Model):
     bleed: list[Bleed] = []
     starts: list[float] = []
     swapped: bool = False
+
+
+class Moved(Model):
+    """What a promotion, or its rollback, came to. `skipped`: by callId, why a call was left as it is."""
+
+    run: Run
+    calls: int
+    skipped: dict[str, str] | None = None
 
 
 class Turn(Model):
@@ -514,3 +583,12 @@ class CallRecord(Model):
     agent_user_id: UUID | None = None
     swapped: bool = False
     edits: list[CallEdit] = []
+
+
+class RunResult(Model):
+    """What a run made of one call."""
+
+    call: RunCall
+    transcript: Transcript | None
+    findings: list[Finding]
+    warnings: list[str]

@@ -100,3 +100,27 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
+
+-- What a run is, and what came of its calls, never changes. Digits that a workspace no longer keeps leave transcripts.
+CREATE OR REPLACE FUNCTION refuse_rewriting_runs() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (OLD.name, OLD.settings, OLD.calls, OLD.made_at, OLD.made_by) IS DISTINCT FROM
+        (NEW.name, NEW.settings, NEW.calls, NEW.made_at, NEW.made_by)
+        OR OLD.configuration IS NOT NULL
+        AND (OLD.configuration, OLD.digest) IS DISTINCT FROM (NEW.configuration, NEW.digest) THEN
+        RAISE EXCEPTION 'a run does not change' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE FUNCTION refuse_rewriting_run_calls() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.state = 'done' AND (
+        OLD.state, OLD.job_id, OLD.engine, OLD.digest, OLD.findings, OLD.producers, OLD.warnings, OLD.seconds, OLD.metadata_version
+    ) IS DISTINCT FROM (
+        NEW.state, NEW.job_id, NEW.engine, NEW.digest, NEW.findings, NEW.producers, NEW.warnings, NEW.seconds, NEW.metadata_version
+    ) THEN
+        RAISE EXCEPTION 'results of a run do not change' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;

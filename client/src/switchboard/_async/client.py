@@ -10,6 +10,7 @@ import httpx
 from switchboard._async.correcting import AsyncCorrecting
 from switchboard._async.following import AsyncFollowing
 from switchboard._async.reading import AsyncReading
+from switchboard._async.running import AsyncRunning
 from switchboard._async.session import AsyncSession
 from switchboard._async.transfers import AsyncTransfers
 from switchboard._configuration import Configuration
@@ -17,7 +18,7 @@ from switchboard.filters import moment
 from switchboard.models import SubmitReply
 
 
-class AsyncClient(AsyncReading, AsyncTransfers, AsyncFollowing, AsyncCorrecting):
+class AsyncClient(AsyncReading, AsyncTransfers, AsyncFollowing, AsyncCorrecting, AsyncRunning):
     """A Switchboard service, with a key. Its methods raise `switchboard.SwitchboardError`.
 
     `url`: by default that in SWITCHBOARD_URL, or the service of this machine; `key`: that in SWITCHBOARD_API_KEY.

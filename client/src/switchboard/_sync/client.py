@@ -11,13 +11,14 @@ from switchboard._configuration import Configuration
 from switchboard._sync.correcting import Correcting
 from switchboard._sync.following import Following
 from switchboard._sync.reading import Reading
+from switchboard._sync.running import Running
 from switchboard._sync.session import Session
 from switchboard._sync.transfers import Transfers
 from switchboard.filters import moment
 from switchboard.models import SubmitReply
 
 
-class Client(Reading, Transfers, Following, Correcting):
+class Client(Reading, Transfers, Following, Correcting, Running):
     """A Switchboard service, with a key. Its methods raise `switchboard.SwitchboardError`.
 
     `url`: by default that in SWITCHBOARD_URL, or the service of this machine; `key`: that in SWITCHBOARD_API_KEY.

@@ -1,0 +1,250 @@
+"""Does a run of stored calls with another checkpoint slow live calls? And is a promoted run the record, and gone again?
+
+    python bench/runs.py [--calls 200] [--live 20] [--rounds 4] [--seconds 10] [--gap 2] [--model whisper-tiny.en]
+        [--service whisper-base] [--json FILE]
+
+Starts the service on real weights and stores so many short calls of real speech. Then rounds: live calls one after
+another, `--gap` seconds apart, alone and while a run recognizes the round's share of the stored calls again with
+`--model`. What counts is the ratio of the medians: from the submission to the completed record. At last one run of all
+stored calls, which recalls what the rounds recognized, is promoted, read, rolled back, and read.
+"""
+
+import argparse
+import asyncio
+import io
+import json
+import statistics
+import sys
+import tempfile
+import time
+import wave
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+import soundfile
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from db import embedded, migrate, promotion, run_results, runs
+from db.run_calls import digest_of
+from serve_app.cli.file_server import FileServer
+from serve_app.service.ports import free_port
+from tests.acceptance.running import Client, RunningService
+
+SAMPLES = Path(__file__).resolve().parents[1] / "serve_app" / "demo" / "samples"
+SPOKEN = ("01_help_line", "02_two_strangers")  # utterances of real speech
+RATE = 16_000
+OLD = "2026-10-01T09:00:00Z"  # ended long before they were submitted: backfill
+MOST = 1.10  # times as long as alone
+
+
+def recording(number: int, seconds: float) -> bytes:
+    """Two parties in separate channels, one after the other, `seconds` in all, under a quiet hiss of their own."""
+    pieces = sorted(path for folder in SPOKEN for path in (SAMPLES / folder).glob("[0-9]*.flac"))
+    half = int(seconds / 2 * RATE)
+    sound = np.random.default_rng(number).normal(0, 2e-4, (2 * half, 2))
+    for channel in (0, 1):
+        samples, rate = soundfile.read(pieces[(2 * number + channel) % len(pieces)], dtype="float32")
+        samples = samples if samples.ndim == 1 else samples[:, 0]
+        samples = np.interp(np.arange(int(len(samples) * RATE / rate)) * rate / RATE, np.arange(len(samples)), samples)
+        said = samples[:half]
+        sound[channel * half : channel * half + len(said), channel] += said
+    held = io.BytesIO()
+    with wave.open(held, "wb") as out:
+        out.setnchannels(2)
+        out.setsampwidth(2)
+        out.setframerate(RATE)
+        out.writeframes((sound.clip(-1, 1) * 32767).astype("<i2").tobytes())
+    return held.getvalue()
+
+
+def body(url: str, start: str | None = None) -> dict[str, Any]:
+    return {
+        "callId": str(uuid4()),
+        "from": "+12025550101",
+        "to": "+12025550102",
+        "startTime": start or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "recordingUrl": url,
+    }
+
+
+@asynccontextmanager
+async def stand(folder: Path, model: str) -> AsyncIterator[Client]:
+    url = embedded.start(folder / "state")
+    migrate.migrate(url)
+    more = {
+        "SWITCHBOARD_ASR__MODEL": model,
+        "SWITCHBOARD_DIARIZATION__PIPELINE": "segmentation-3.0+campplus",
+        "SWITCHBOARD_PROCESSING__RETRY_WINDOW_SECONDS": "600",
+        "SWITCHBOARD_PROCESSING__LEASE_SECONDS": "10",
+    }
+    service = RunningService(url, folder, free_port(), more)
+    try:
+        service.start()
+        client = await Client.of(service, "lab")
+        yield client
+        await client.close()
+    finally:
+        if service.process is not None:
+            service.stop()
+        embedded.stop(folder / "state")
+
+
+async def stored(client: Client, server: FileServer, folder: Path, options: argparse.Namespace) -> list[UUID]:
+    """Submit the calls and wait until they are completed."""
+    sent = []
+    for number in range(options.calls):
+        one = body(server.add(written(folder, number, options.seconds)), OLD)
+        await client.accepted(one)
+        sent.append(one["callId"])
+    records = await client.ended(sent, timeout=60 + 120 * options.calls)
+    failed = [record.call.failure for record in records if record.call.state == "failed"]
+    assert not failed, failed[:3]
+    return [UUID(one) for one in sent]
+
+
+def written(folder: Path, number: int, seconds: float) -> Path:
+    path = folder / f"{number}.wav"
+    path.write_bytes(recording(number, seconds))
+    return path
+
+
+async def live(
+    client: Client, server: FileServer, folder: Path, first: int, options: argparse.Namespace
+) -> list[float]:
+    """Seconds from the submission to the completed record, of calls one after another."""
+    found = []
+    for number in range(first, first + options.live):
+        one = body(server.add(written(folder, number, options.seconds)))
+        begun = time.monotonic()
+        await client.accepted(one)
+        (record,) = await client.ended([one["callId"]], timeout=600)
+        assert record.call.state == "completed", record.call.failure
+        found.append(time.monotonic() - begun)
+        await asyncio.sleep(options.gap)
+    return found
+
+
+async def ended(client: Client, run: runs.Run, seconds: float = 36_000) -> runs.Run:
+    until = time.monotonic() + seconds
+    while run.state == "running":
+        assert time.monotonic() < until, f"the run has not ended: {run}"
+        await asyncio.sleep(1)
+        run = await runs.find(client.database, client.workspace_id, run.run_id)
+    return run
+
+
+async def digests(client: Client, calls: list[UUID]) -> dict[UUID, str]:
+    """What each record says, as a reader gets it."""
+    found = {}
+    for call_id in calls:
+        record = await client.record(str(call_id))
+        found[call_id] = digest_of(record.transcript, record.findings)
+    return found
+
+
+async def measured(options: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="swb-runs-") as made:
+        folder, sounds = Path(made), Path(made) / "sounds"
+        sounds.mkdir()
+        with FileServer() as server:
+            async with stand(folder, options.service) as client:
+                return await _measured(client, server, sounds, options)
+
+
+async def _measured(client: Client, server: FileServer, sounds: Path, options: argparse.Namespace) -> dict[str, Any]:
+    changes = {"asr": {"model": options.model}}
+    begun = time.monotonic()
+    calls = await stored(client, server, sounds, options)
+    print(f"{len(calls)} calls stored in {time.monotonic() - begun:.0f} s", flush=True)
+    await live(client, server, sounds, 10_000_000, argparse.Namespace(**{**vars(options), "live": 2}))  # warm
+    rounds = []
+    for number in range(options.rounds):
+        share = calls[number :: options.rounds]
+        first = 1_000_000 + 10_000 * number
+        alone = await live(client, server, sounds, first, options)
+        run, _ = await runs.create(client.database, client.workspace_id, f"round-{number}", changes, share)
+        beside = await live(client, server, sounds, first + options.live, options)
+        during = await runs.find(client.database, client.workspace_id, run.run_id)
+        run = await ended(client, run)
+        one = {
+            "alone": alone,
+            "beside": beside,
+            "done_beside_live": during.done,
+            "calls": run.done,
+            "failed": run.failed,
+            "ratio": statistics.median(beside) / statistics.median(alone),
+            "worked_seconds": run.worked_seconds,
+            "audio_seconds": run.audio_seconds,
+        }
+        rounds.append(one)
+        print(
+            f"round {number + 1}: alone {statistics.median(alone):.2f} s, beside {statistics.median(beside):.2f} s, "
+            f"ratio {one['ratio']:.2f}; {during.done} of {run.calls} calls done beside live ones, {run.failed} failed",
+            flush=True,
+        )
+    return {"rounds": rounds, **await promoted(client, calls, changes)}
+
+
+async def promoted(client: Client, calls: list[UUID], changes: Any) -> dict[str, Any]:
+    """One run of all calls: promoted, read, rolled back, read."""
+    run, _ = await runs.create(client.database, client.workspace_id, "all", changes, calls)
+    run = await ended(client, run)
+    page = await run_results.list_calls(client.database, client.workspace_id, run.run_id, limit=len(calls))
+    made = {one.call_id: one.digest for one in page.items}
+    recognized = sum("asr" in (one.seconds or {}) for one in page.items)
+    before = await digests(client, calls)
+    begun = time.monotonic()
+    moved = await promotion.promote(client.database, client.workspace_id, run.run_id)
+    promotion_seconds = time.monotonic() - begun
+    now = await digests(client, calls)
+    begun = time.monotonic()
+    await promotion.roll_back(client.database, client.workspace_id, run.run_id)
+    rollback_seconds = time.monotonic() - begun
+    after = await digests(client, calls)
+    return {
+        "recognized_again_by_the_last_run": recognized,
+        "promoted": moved.calls,
+        "promotion_seconds": promotion_seconds,
+        "rollback_seconds": rollback_seconds,
+        "records_that_are_the_runs": sum(now[one] == made[one] for one in calls),
+        "records_that_changed": sum(now[one] != before[one] for one in calls),
+        "records_back_as_they_were": sum(after[one] == before[one] for one in calls),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=200, help="stored calls")
+    parser.add_argument(
+        "--live", type=int, default=20, help="live calls alone, and as many beside a run, in each round"
+    )
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each recording")
+    parser.add_argument("--gap", type=float, default=2.0, help="seconds between two live calls")
+    parser.add_argument("--service", default="whisper-base", help="the service's checkpoint")
+    parser.add_argument("--model", default="whisper-tiny.en", help="the run's")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    options = parser.parse_args()
+    found = asyncio.run(measured(options))
+    alone = [one for each in found["rounds"] for one in each["alone"]]
+    beside = [one for each in found["rounds"] for one in each["beside"]]
+    found["ratio"] = statistics.median(beside) / statistics.median(alone)
+    ratios = ", ".join(f"{each['ratio']:.2f}" for each in found["rounds"])
+    print(f"live calls beside a run: {found['ratio']:.2f} times as long as alone (rounds: {ratios}; wanted: {MOST})")
+    print(
+        f"promoted {found['promoted']} calls in {found['promotion_seconds']:.1f} s, rolled back in "
+        f"{found['rollback_seconds']:.1f} s: {found['records_that_are_the_runs']} records were the run's, "
+        f"{found['records_back_as_they_were']} are as before"
+    )
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2), encoding="utf-8")
+    return 0 if found["ratio"] <= MOST else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""What an engine is known by: a digest of its name, its options and its checkpoint."""
+
+import contextlib
+import hashlib
+import json
+from typing import Any
+
+
+def identity_of(engine: Any) -> str:
+    """A digest of an engine: its name, its own options, and its checkpoint by content, where it says which it has.
+
+    It is computed once for an engine; a checkpoint of gigabytes takes seconds.
+    """
+    known: str | None = getattr(engine, "_identity", None)
+    if known is not None:
+        return known
+    options, checkpoint = getattr(engine, "options", None), getattr(engine, "checkpoint", None)
+    told = options.model_dump(mode="json") if options is not None else None
+    made = digest_of(type(engine).__name__, engine.name, told, checkpoint.digest() if checkpoint else "")
+    with contextlib.suppress(AttributeError):  # of a class with slots
+        engine._identity = made
+    return made
+
+
+def digest_of(*facts: Any) -> str:
+    """A digest of facts that JSON can hold: 32 hexadecimal digits."""
+    text = json.dumps(facts, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

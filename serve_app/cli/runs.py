@@ -1,0 +1,383 @@
+"""`switchboard runs`: stored calls by another configuration, beside their records; compared, promoted, taken back."""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import typer
+
+from serve_app.cli import names, runs_compare, since
+from serve_app.cli.console import Json, command_group, counted, duration, err, moment, out, print_json, print_list
+from serve_app.cli.errors import FAILED, USAGE, CommandError
+from serve_app.cli.gold_sets import parsed
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.directory import Workspace
+    from db.promotion import Moved
+    from db.runs import Run
+    from serve_app.runs.configuration import Set
+
+READ_SECONDS = 60.0  # that a statement may take
+POLL_SECONDS = 1.0
+SHOWN = 5  # calls named in one sentence
+
+app = command_group("""Runs: stored calls by another model or other settings, beside their records.
+
+    A run is worked off while no call waits. Stages that nothing changes for are not worked again. Its results can be
+    compared with the records, become the records (promote), and be taken back (rollback).
+
+    Examples:
+
+      switchboard runs create tiny --set asr.model=whisper-tiny.en --since 30d --limit 200
+
+      switchboard runs status tiny --watch
+
+      switchboard runs compare tiny --gold returns
+
+      switchboard runs promote tiny
+""")
+
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or id.")]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it has ended.")]
+
+
+@app.command()
+def create(
+    name: NewName,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="GROUP.NAME=VALUE",
+            help="What differs from the service's settings: asr.model=whisper-tiny.en. Repeatable.",
+            show_default="nothing: the service's settings and code of today",
+        ),
+    ] = None,
+    workspace: names.Workspace = None,
+    team: names.Team = None,
+    since_: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Calls that started since: 30d, 2026-11-01.", show_default=False),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Calls that started before.", show_default=False)
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(metavar="CODE", help="Calls in this language (ISO 639-1).", show_default=False)
+    ] = None,
+    gold: Annotated[
+        str | None, typer.Option(metavar="SET", help="Calls of a gold set: NAME or NAME@VERSION.", show_default=False)
+    ] = None,
+    call: Annotated[
+        list[UUID] | None, typer.Option("--call", metavar="CALLID", help="This call; repeatable.", show_default=False)
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="The latest so many of them.", show_default="all, at most 2,000")
+    ] = None,
+    watch: Watch = False,
+    json_: Json = False,
+) -> None:
+    """Make a run: completed calls, and what differs from the service's settings.
+
+    Groups that a run may set: asr, diarization, safety, roles, analysis (SETTINGS.md has their names). Without
+    --set it is what the service would make of the calls today.
+
+    Examples:
+
+      switchboard runs create tiny --set asr.model=whisper-tiny.en --since 7d
+
+      switchboard runs create checked --gold returns --set asr.beam_size=1
+
+      switchboard runs create again --team sales --language en --limit 100 --watch
+    """
+    from serve_app.settings import Settings
+
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or names.as_uuid(name):
+        raise CommandError(
+            f"{name!r} is no name of a run.", "Letters, digits, dots, dashes and underscores, at most 64.", USAGE
+        )
+    changes = _changes(set_ or [], Settings())
+    from_, before = since.told(since_), since.told(until)
+
+    async def work(database: "Database", home: "Workspace") -> "tuple[Run, list[UUID]]":
+        from db import runs
+        from db.database import Reader
+        from db.gold import NoSuchSet
+        from serve_app.runs.choosing import Wanted, choose
+
+        wanted = Wanted(
+            call_ids=tuple(call or ()),
+            gold=parsed(gold) if gold else None,
+            started_from=await since.moment_of(database, from_),
+            started_before=await since.moment_of(database, before),
+            team_id=await names.team_id(database, home.workspace_id, team),
+            language=language,
+            limit=limit,
+        )
+        try:
+            chosen = await choose(database, Reader(home.workspace_id, seconds=READ_SECONDS), wanted)
+        except NoSuchSet:
+            raise CommandError(
+                f"There is no gold set {gold!r}.", "`switchboard gold list` shows them.", USAGE
+            ) from None
+        if not chosen:
+            raise CommandError("No completed call is like that.", "`switchboard calls list` shows calls.", FAILED)
+        return await runs.create(database, home.workspace_id, name, changes, chosen)
+
+    made, left_out = _run(workspace, work, writes=True)
+    if json_ and not watch:
+        print_json({"run": made, "left_out": left_out})
+        return
+    err().print(f"Created run {made.name}: {counted(made.calls, 'call')}, {_set(made)}.", markup=False)
+    if left_out:
+        err().print(f"Left out, as they are not completed: {_some(left_out)}.", style="yellow", markup=False)
+    if watch:
+        status(name, workspace, watch=True, json_=json_)
+
+
+@app.command("list")
+def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
+    """List runs, the latest first.
+
+    Example:
+
+      switchboard runs list
+    """
+    from db import runs
+
+    print_list(
+        names.run(workspace, lambda database, home: runs.list_runs(database, home.workspace_id)),
+        json_,
+        ("!run", "state", "#calls", "#failed", "sets", "!made", "by"),
+        lambda one: (
+            one.name,
+            "promoted" if one.promoted_at else _state(one),
+            str(one.calls),
+            str(one.failed or ""),
+            _set(one),
+            moment(one.made_at),
+            one.made_by,
+        ),
+        "No runs yet: `switchboard runs create NAME --set asr.model=...` makes one of stored calls.",
+    )
+
+
+@app.command()
+def status(name: RunName, workspace: names.Workspace = None, watch: Watch = False, json_: Json = False) -> None:
+    """Show how far a run is, how fast it goes, when it will be done, and what failed.
+
+    Examples:
+
+      switchboard runs status tiny
+
+      switchboard runs status tiny --watch
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "tuple[Run, list[Any]]":
+        from db import run_results
+
+        run = await _find(database, home, name)
+        if watch:
+            run = await _watched(database, home, run)
+        failed = await run_results.list_calls(database, home.workspace_id, run.run_id, "failed", limit=SHOWN)
+        return run, list(failed.items)
+
+    run, failed = _run(workspace, work)
+    if json_:
+        print_json({"run": run, "failed": failed})
+        return
+    for line in _lines(run):
+        out().print(line, markup=False)
+    for one in failed:
+        out().print(f"  {one.call_id}  {one.error_code}: {one.error_message}", style="red", markup=False)
+    if run.failed > len(failed):
+        out().print(f"  and {run.failed - len(failed)} more: --json has the first ones' reasons", markup=False)
+
+
+app.command()(runs_compare.compare)
+
+
+@app.command()
+def promote(name: RunName, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Make a run's results the records of its calls, all at once. Calls that changed since are left as they are.
+
+    People's corrections stay, where the words that they correct are still there. Each call has an event,
+    call.promoted. `runs rollback` takes it back.
+
+    Example:
+
+      switchboard runs promote tiny
+    """
+    from db import promotion
+
+    _move(name, workspace, promotion.promote, "is the record of", json_)
+
+
+@app.command()
+def rollback(name: RunName, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Put the records back that a promotion replaced, all at once.
+
+    Example:
+
+      switchboard runs rollback tiny
+    """
+    from db import promotion
+
+    _move(name, workspace, promotion.roll_back, "is no longer the record of", json_)
+
+
+@app.command()
+def cancel(name: RunName, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Work on no further call of a run. What is done stays, and can be compared and promoted.
+
+    Example:
+
+      switchboard runs cancel tiny
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "Run":
+        from db import runs
+
+        return await runs.cancel(database, home.workspace_id, (await _find(database, home, name)).run_id)
+
+    run = _run(workspace, work, writes=True)
+    if json_:
+        print_json(run)
+    else:
+        out().print(f"Canceled run {run.name}: {run.done} of {counted(run.calls, 'call')} are done.", markup=False)
+
+
+@app.command()
+def delete(name: RunName, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Remove a run and its results. Calls and their records stay; a promoted run is rolled back first.
+
+    Example:
+
+      switchboard runs delete tiny
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "Run":
+        from db import runs
+
+        return await runs.delete(database, home.workspace_id, (await _find(database, home, name)).run_id)
+
+    run = _run(workspace, work, writes=True)
+    if json_:
+        print_json({"deleted": run})
+    else:
+        out().print(f"Deleted run {run.name}.", markup=False)
+
+
+def _run(workspace: str | None, work: Callable[["Database", "Workspace"], Awaitable[Any]], writes: bool = False) -> Any:
+    """As `names.run`; what cannot be done is told."""
+    from db.runs import RunRefused
+
+    try:
+        return names.run(workspace, work, writes)
+    except RunRefused as error:
+        raise CommandError(str(error), "", FAILED) from None
+
+
+def _move(name: str, workspace: str | None, move: Any, what: str, json_: bool) -> None:
+    async def work(database: "Database", home: "Workspace") -> "Moved":
+        run = await _find(database, home, name)
+        moved: Moved = await move(database, home.workspace_id, run.run_id)
+        return moved
+
+    moved = _run(workspace, work, writes=True)
+    if json_:
+        print_json(moved)
+        return
+    out().print(f"Run {moved.run.name} {what} {counted(moved.calls, 'call')}.", markup=False)
+    for why in sorted(set(moved.skipped.values())):
+        calls = [call_id for call_id, reason in moved.skipped.items() if reason == why]
+        err().print(f"Left as they are ({why}): {_some(calls)}", style="yellow", markup=False)
+
+
+async def _find(database: "Database", home: "Workspace", name: str) -> "Run":
+    return await runs_compare.find(database, home, name)
+
+
+async def _watched(database: "Database", home: "Workspace", run: "Run") -> "Run":
+    """Show the run's progress on stderr until it has ended."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from db import runs
+
+    console, told = err(), time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        shown = bar.add_task(run.name, total=run.calls)
+        while run.state == "running":
+            bar.update(shown, completed=run.done + run.failed, total=run.waiting + run.running + run.done + run.failed)
+            if not console.is_terminal and time.monotonic() - told > 30:
+                told = time.monotonic()
+                console.print(_lines(run)[1], markup=False)
+            await asyncio.sleep(POLL_SECONDS)
+            run = await runs.find(database, home.workspace_id, run.run_id)
+    return run
+
+
+def _lines(run: "Run") -> list[str]:
+    """What a person wants to know of a run."""
+    lines = [f"{run.name}  {_set(run)}"]
+    left = run.waiting + run.running
+    ended = f"{run.done} of {counted(run.calls, 'call')} done" + (f", {run.failed} failed" if run.failed else "")
+    lines.append(f"{_state(run)}: {ended}" + (f", {_remaining(run)}" if left and run.state == "running" else ""))
+    if run.worked_seconds > 0:
+        rate = run.audio_seconds / run.worked_seconds
+        worked = f"{duration(run.worked_seconds)} of work ({rate:.1f} times as fast)"
+        lines.append(f"{duration(run.audio_seconds)} of audio in {worked}")
+    elif run.done:
+        lines.append(f"{duration(run.audio_seconds)} of audio; nothing had to be worked again")
+    if run.configuration:
+        engine, code = run.configuration["engines"]["asr"], run.configuration["code"]
+        lines.append(
+            f"engine {engine['name']} ({engine['digest'][:12]}), code {code['version']} ({code['digest'][:12]})"
+        )
+        lines.append(f"configuration {run.digest}")
+    if run.promoted_at:
+        lines.append(f"promoted {moment(run.promoted_at)} by {run.promoted_by}: the record of {run.promoted} calls")
+    gone = run.calls - run.done - run.failed - left
+    if gone and run.state != "canceled":
+        lines.append(f"{counted(gone, 'call')} of it were removed since")
+    return lines
+
+
+def _remaining(run: "Run") -> str:
+    """How long it will still take, from how long it took so far."""
+    from datetime import UTC, datetime
+
+    ended = run.done + run.failed
+    if not ended or run.started_at is None:
+        return "waiting for its turn" if not run.running else "the first calls are being worked on"
+    so_far = (datetime.now(UTC) - run.started_at).total_seconds()
+    return f"about {duration(so_far / ended * (run.waiting + run.running))} left"
+
+
+def _state(run: "Run") -> str:
+    return "waiting" if run.state == "running" and not (run.done or run.failed or run.running) else run.state
+
+
+def _set(run: "Run") -> str:
+    told = [f"{group}.{name}={value}" for group, values in run.settings.items() for name, value in values.items()]
+    return ", ".join(told) or "the service's settings"
+
+
+def _some(call_ids: list[UUID]) -> str:
+    told = ", ".join(map(str, call_ids[:SHOWN]))
+    return told + (f" and {len(call_ids) - SHOWN} more" if len(call_ids) > SHOWN else "")
+
+
+def _changes(assignments: list[str], settings: Any) -> "Set":
+    from serve_app.runs.configuration import SettingRefused, check, parse
+
+    try:
+        return check(parse(assignments), settings)
+    except SettingRefused as error:
+        raise CommandError(str(error), "SETTINGS.md has all of them.", USAGE) from None

@@ -1,0 +1,265 @@
+"""Works off the calls of runs, in the Conductor's replica: after all jobs, at the lowest priority, resumable.
+
+While jobs of the queue are worked on, a run keeps a share of the time only. The configuration of a run is fixed when
+its first call begins; a Conductor that would work by another one (other code, another checkpoint under the same name)
+fails the call.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+from uuid import UUID
+
+from db import results, roster, run_calls, runs
+from db.database import Database
+from db.run_calls import RunLease, RunOutcome
+from pipeline.domain.stage import NOT_RECORDED, Stage
+from pipeline.errors import (
+    CallError,
+    CheckpointDamaged,
+    CheckpointMissing,
+    EngineUnavailable,
+    LeaseLost,
+    NotFetched,
+    RunNotReproducible,
+)
+from pipeline.process import process
+from pipeline.producers import Producers, of_engines
+from pipeline.runtime.workers import Workers
+from pipeline.runtime.yielding import OTHER, Turns, YieldingWorkers, stage_at_work
+from serve_app.conductor.lease_loop import LeaseLoop
+from serve_app.conductor.loop import InternalError
+from serve_app.conductor.machine import is_dead, worker_name
+from serve_app.conductor.retry import ProcessingOptions
+from serve_app.runs.configuration import RunOptions, SettingRefused, configuration, digest, options_of, resolved
+from serve_app.settings import Settings
+
+IDLE_SECONDS = 30.0  # after which engines of a run are given back
+LOOK_SECONDS = 1.0  # between two looks at what the queue does, and for work
+TIDY_SECONDS = 60.0
+REFUSED_SECONDS = 60.0  # for which a run that cannot be worked on is not tried again
+log = logging.getLogger("ray.serve")
+
+
+class RunEngines(Protocol):
+    """Makes the workers of a run; those of the service where the run's engines are the service's."""
+
+    def workers(self, options: RunOptions) -> Workers: ...
+
+    def close(self, workers: Workers) -> None:
+        """Give back what was started for them."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A run that this process works on."""
+
+    options: RunOptions
+    workers: Workers
+    producers: Producers
+
+
+class RunLoop(LeaseLoop[RunLease]):
+    """Claims calls of runs and works on one run at a time."""
+
+    def __init__(self, database: Database, engines: RunEngines, settings: Settings, options: ProcessingOptions) -> None:
+        super().__init__(database, "runs")
+        self._engines = engines
+        self._settings = settings
+        self._options = options
+        self._name = worker_name()
+        self._running: dict[tuple[UUID, int], tuple[RunLease, asyncio.Task[None]]] = {}
+        self._prepared: dict[UUID, Prepared] = {}
+        self._preparing = asyncio.Lock()
+        self._refused: dict[UUID, tuple[float, CallError | None]] = {}
+        self._turns = Turns(self._others_work, options.backfill_share)
+        self._looked: tuple[float, bool] = (-LOOK_SECONDS, False)
+        self._last_work = self._tidied_at = time.monotonic()
+
+    def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        return {"claim": self._work}
+
+    def _held(self) -> list[tuple[RunLease, "asyncio.Task[None]"]]:
+        return list(self._running.values())
+
+    async def _release(self, leases: list[RunLease]) -> None:
+        await run_calls.release(self._database, leases)
+
+    async def stop(self, drain_seconds: float = 0.0) -> None:
+        """Claim nothing more, give running calls `drain_seconds`, give the rest back; end engines of runs."""
+        await self._shut_down(drain_seconds)
+        self._give_back()
+
+    async def _others_work(self) -> bool:
+        if time.monotonic() - self._looked[0] > LOOK_SECONDS:
+            busy = await self._wait_out(lambda: run_calls.jobs_at_work(self._database))
+            self._looked = (time.monotonic(), busy)
+        return self._looked[1]
+
+    async def _work(self) -> None:
+        while not self._drained:
+            self._wake.clear()
+            await self._renew()
+            await self._tidy()
+            room = 0 if self._stopping else self._options.concurrency - len(self._running)
+            claimed = (
+                await run_calls.claim(self._database, self._name, room, self._options.lease_seconds) if room else []
+            )
+            for lease in claimed:
+                task = asyncio.create_task(self._conduct(lease), name=f"run {lease.run_id} call {lease.lease.call_pk}")
+                self._running[lease.key] = (lease, task)
+                task.add_done_callback(partial(self._end, lease.key))
+            if self._running or claimed:
+                self._last_work = time.monotonic()
+            elif time.monotonic() - self._last_work > IDLE_SECONDS:
+                self._give_back()
+            if not claimed:
+                await self._sleep(min(LOOK_SECONDS, self._options.lease_seconds / 3))
+
+    async def _renew(self) -> None:
+        held = [lease for lease, _ in self._running.values()]
+        for key in await run_calls.renew(self._database, held, self._options.lease_seconds) if held else ():
+            if key in self._running:
+                self._running[key][1].cancel()
+
+    async def _tidy(self) -> None:
+        """Once in a while: let calls of dead processes be claimed, and end runs whose calls were erased."""
+        if time.monotonic() - self._tidied_at < min(TIDY_SECONDS, self._options.lease_seconds):
+            return
+        self._tidied_at = time.monotonic()
+        dead = [name for name in await run_calls.workers(self._database) if is_dead(name)]
+        await run_calls.abandon(self._database, dead)
+        await run_calls.end_emptied(self._database)
+
+    def _end(self, key: tuple[UUID, int], task: "asyncio.Task[None]") -> None:
+        self._running.pop(key, None)
+        self._wake.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("run: unexpected failure, the lease runs out", exc_info=task.exception())
+
+    def _give_back(self) -> None:
+        for prepared in self._prepared.values():
+            self._engines.close(prepared.workers)
+        self._prepared.clear()
+
+    async def _conduct(self, lease: RunLease) -> None:
+        try:
+            outcome = await self._outcome(lease)
+            await self._wait_out(lambda: run_calls.complete(self._database, lease, outcome))
+        except LeaseLost:
+            log.info("call %s of run %s: lost", lease.lease.call.call_id, lease.run_id)
+        except NotFetched:
+            await self._fail(
+                lease, RunNotReproducible("The stored recording is gone: nothing can be made of it again.")
+            )
+        except CallError as error:
+            await self._fail(lease, error)
+        except Exception as error:
+            log.exception("call %s of run %s: unexpected failure", lease.lease.call.call_id, lease.run_id)
+            await self._fail(lease, InternalError(f"Unexpected {type(error).__name__} while processing the call."))
+
+    async def _fail(self, lease: RunLease, error: CallError) -> None:
+        log.warning("call %s of run %s: %s: %s", lease.lease.call.call_id, lease.run_id, error.code, error.message)
+        with contextlib.suppress(LeaseLost):
+            await self._wait_out(lambda: run_calls.fail(self._database, lease, error))
+
+    async def _outcome(self, lease: RunLease) -> RunOutcome:
+        prepared = await self._prepare(lease)
+        known = await self._wait_out(lambda: roster.load(self._database, lease.lease))
+        workers = YieldingWorkers(prepared.workers.of(lease.lease.workspace_id), self._turns)
+        journal = RunJournal(self._database, lease, prepared.producers, self._wait_out)
+        options = prepared.options.process
+        outcome = await process(
+            lease.lease.call, workers, known, journal.record, journal.recall, options, last_try=True, fetched=()
+        )
+        if outcome.late is not None:
+            raise outcome.late
+        made = (outcome.transcript, outcome.findings, outcome.warnings, prepared.producers)
+        return RunOutcome(*made, {**workers.seconds})
+
+    async def _prepare(self, lease: RunLease) -> Prepared:
+        """The workers of a run, by its configuration, which is fixed now if it is not yet."""
+        async with self._preparing:
+            if (known := self._prepared.get(lease.run_id)) is not None:
+                return known
+            at, refusal = self._refused.get(lease.run_id, (0.0, None))
+            if refusal is not None and time.monotonic() - at < REFUSED_SECONDS:
+                raise refusal  # for each further call: nothing is started in vain
+            try:
+                self._prepared[lease.run_id] = made = await self._prepared_now(lease)
+            except CallError as error:
+                self._refused = {lease.run_id: (time.monotonic(), None if error.retryable else error)}
+                raise
+            return made
+
+    async def _prepared_now(self, lease: RunLease) -> Prepared:
+        if not any(key[0] in self._prepared for key in self._running):
+            self._give_back()  # of the run before: one set of engines at a time
+        stored = lease.configuration and lease.configuration["settings"]
+        try:
+            options = options_of(stored or resolved(lease.settings, self._settings), self._settings)
+        except (SettingRefused, ValueError) as error:
+            raise RunNotReproducible(f"The run's settings cannot be used: {error}") from error
+        workers = self._engines.workers(options)
+        try:
+            recognition, diarizer = await workers.recognition(), await self._diarizer(workers)
+            ours = configuration(stored or resolved(lease.settings, self._settings), recognition, diarizer)
+            fixed = await self._wait_out(partial(self._begin, lease, ours))
+            if fixed != ours:
+                raise RunNotReproducible(_differs(fixed, ours))
+        except BaseException:
+            self._engines.close(workers)
+            raise
+        producers = of_engines(options.process, recognition, diarizer)
+        return Prepared(options, workers, producers)
+
+    async def _begin(self, lease: RunLease, ours: dict[str, Any]) -> dict[str, Any]:
+        return await runs.begin(self._database, lease.lease.workspace_id, lease.run_id, ours, digest(ours))
+
+    async def _diarizer(self, workers: Workers) -> str | None:
+        """None: there is no model, and calls that need none are done without."""
+        try:
+            return await workers.diarizer()
+        except (EngineUnavailable, CheckpointMissing, CheckpointDamaged):
+            return None
+
+
+def _differs(fixed: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    what = [name for name in ("settings", "engines", "code") if fixed.get(name) != ours.get(name)]
+    return (
+        f"The run began with other {' and '.join(what)} than this service has now: results would not be of one "
+        "configuration. Create a new run."
+    )
+
+
+class RunJournal:
+    """What stages recorded for this configuration, whichever job or run made it; written under the call's lease."""
+
+    def __init__(
+        self, database: Database, lease: RunLease, producers: Producers, wait_out: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self._database = database
+        self._lease = lease
+        self._producers = producers
+        self._wait_out = wait_out
+        self._known: dict[Stage, Any] | None = None
+
+    async def recall(self, stage: Stage) -> Any:
+        if self._known is None:
+            loaded = partial(results.load, self._database, self._lease.lease, self._producers)
+            self._known = await self._wait_out(loaded)
+        known = self._known.get(stage, NOT_RECORDED)
+        stage_at_work.set(str(stage) if known is NOT_RECORDED else OTHER)
+        return known
+
+    async def record(self, stage: Stage, result: Any) -> None:
+        stage_at_work.set(OTHER)
+        if stage not in self._producers:  # speakers: kept with the call's result
+            return
+        made = partial(run_calls.record, self._database, self._lease, stage, result, self._producers[stage])
+        await self._wait_out(made)

@@ -1,0 +1,183 @@
+"""Runs over HTTP, by the Python client, and on the command line."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from uuid import UUID, uuid4
+
+import pytest
+import pytest_asyncio
+from typer.testing import CliRunner
+
+from db import keys, run_calls
+from db.run_calls import RunOutcome
+from pipeline.errors import RunNotReproducible
+from serve_app.cli import app
+from switchboard import Client, RunTimedOut, errors
+from tests.finished import findings, finished, received, transcript
+from tests.postgres import World
+from tests.whole_service import served
+
+TALK = (("rep", "Good morning."), ("customer", "The invoice is wrong."))
+OTHER = (("rep", "Good mourning."), ("customer", "The invoice is wrong."))
+
+
+@dataclass
+class Lab:
+    """A running service with two completed calls, and a client whose key may do everything in the workspace."""
+
+    base: str
+    world: World
+    client: Client
+    calls: list[UUID]
+
+
+@pytest.fixture
+def base(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", postgres_url)
+    with served(postgres_url) as url:
+        yield url
+
+
+async def key_of(world: World, *scopes: str, team: UUID | None = None) -> str:
+    _, secret = await keys.create(world.database, world.workspace_id, team, list(scopes), "lab")
+    return secret
+
+
+@pytest_asyncio.fixture
+async def lab(base: str, world: World) -> AsyncIterator[Lab]:
+    calls = [await finished(world, *TALK, minutes=number) for number in range(2)]
+    with Client(base, await key_of(world, "read", "admin"), timeout=10) as client:
+        yield Lab(base, world, client, calls)
+
+
+async def work(world: World, *talk: tuple[str, str], fails: bool = False) -> None:
+    """Do what a Conductor does with the calls of runs: each gets these words."""
+    for lease in await run_calls.claim(world.database, "w", 10, 60.0):
+        if fails:
+            await run_calls.fail(world.database, lease, RunNotReproducible("The stored recording is gone."))
+            continue
+        said = replace(transcript(*talk), engine="other engine")
+        await run_calls.complete(
+            world.database, lease, RunOutcome(said, tuple(findings(tone="positive")), (), {}, {"asr": 1.5})
+        )
+
+
+async def test_a_run_is_made_worked_read_promoted_taken_back_and_deleted_by_the_client(lab: Lab) -> None:
+    made = lab.client.create_run("tiny", {"asr": {"model": "whisper-tiny.en"}})
+    assert (made.run.calls, made.run.waiting, made.left_out) == (2, 2, [])
+    assert made.run.settings == {"asr": {"model": "whisper-tiny.en"}}
+    with pytest.raises(RunTimedOut, match="2 calls of run 'tiny' were left"):
+        lab.client.wait_for_run(made.run.run_id, timeout=0)
+    await work(lab.world, *OTHER)
+    run = lab.client.wait_for_run(made.run.run_id, timeout=5)
+    assert (run.state, run.done, run.worked_seconds) == ("completed", 2, 3.0)
+    assert [one.name for one in lab.client.runs()] == ["tiny"]
+    of_run = list(lab.client.run_calls(run.run_id, state="done"))
+    assert {one.call_id for one in of_run} == set(lab.calls) and len({one.digest for one in of_run}) == 1
+    before = lab.client.read(lab.calls[0])
+    heard = lab.client.run_call(run.run_id, lab.calls[0])
+    assert heard.transcript is not None and heard.transcript.turns[0].words[1].text == "mourning."
+    assert lab.client.promote_run(run.run_id).calls == 2
+    promoted = lab.client.read(lab.calls[0])
+    assert promoted.transcript == heard.transcript and promoted.call.updated_at > before.call.updated_at
+    found = [line.call.call_id for line in lab.client.search("mourning")]
+    assert set(found) == set(lab.calls), "search finds the words of the run"
+    with pytest.raises(errors.Conflict, match="roll it back first"):
+        lab.client.delete_run(run.run_id)
+    assert lab.client.roll_back_run(run.run_id).skipped == {}
+    back = lab.client.read(lab.calls[0])
+    assert (back.transcript, back.findings, back.tasks) == (before.transcript, before.findings, before.tasks)
+    assert list(lab.client.search("mourning")) == []
+    lab.client.delete_run(run.run_id)
+    assert lab.client.runs() == []
+
+
+async def test_what_cannot_be_set_or_done_is_told(lab: Lab) -> None:
+    with pytest.raises(errors.InvalidRequest, match=r"Did you mean asr\.model"):
+        lab.client.create_run("one", {"asr": {"mdel": "base"}})
+    with pytest.raises(errors.InvalidRequest, match="not a path"):
+        lab.client.create_run("one", {"asr": {"model": "/etc/passwd"}})
+    with pytest.raises(errors.InvalidRequest, match="gold names no set"):
+        lab.client.create_run("one", gold="unknown")
+    with pytest.raises(errors.Conflict, match="None of the calls is completed"):
+        lab.client.create_run("one", call_ids=[uuid4()])
+    made = lab.client.create_run("one", call_ids=[lab.calls[0], await received(lab.world)])
+    assert made.run.calls == 1 and len(made.left_out) == 1
+    with pytest.raises(errors.Conflict, match="There is a run 'one'"):
+        lab.client.create_run("one")
+    with pytest.raises(errors.Conflict, match="has not ended: 1 calls are left"):
+        lab.client.promote_run(made.run.run_id)
+    with pytest.raises(errors.Conflict, match="is not promoted"):
+        lab.client.roll_back_run(made.run.run_id)
+    assert lab.client.cancel_run(made.run.run_id).state == "canceled"
+    with pytest.raises(errors.NotFound):
+        lab.client.run(uuid4())
+
+
+async def test_a_key_that_only_reads_makes_no_run_and_one_of_a_team_sees_none(lab: Lab) -> None:
+    made = lab.client.create_run("one")
+    with Client(lab.base, await key_of(lab.world, "read"), timeout=10) as reader:
+        assert [one.name for one in reader.runs()] == ["one"]
+        with pytest.raises(errors.NotAllowed):
+            reader.cancel_run(made.run.run_id)
+    of_team = await key_of(lab.world, "read", "admin", team=lab.world.team_id)
+    with Client(lab.base, of_team, timeout=10) as team:
+        assert team.runs() == []
+        with pytest.raises(errors.NotFound):
+            team.run(made.run.run_id)
+        with pytest.raises(errors.NotAllowed):
+            team.create_run("two")
+
+
+async def test_a_request_that_is_sent_again_makes_one_run(lab: Lab) -> None:
+    body = {"runId": str(uuid4()), "name": "once", "settings": {}}
+    for _ in range(2):
+        answer = lab.client._session.ask  # the same body twice, as after a lost connection
+        from switchboard.models import CreatedRun
+
+        assert answer(CreatedRun, "createRun", body=body).run.name == "once"
+    assert len(lab.client.runs()) == 1
+
+
+async def switchboard(lab: Lab, *arguments: str, code: int = 0) -> str:
+    command = ["runs", *arguments, "--workspace", str(lab.world.workspace_id)]
+    result = await asyncio.to_thread(CliRunner().invoke, app, command, env={"COLUMNS": "80"})
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result.output
+
+
+async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab) -> None:
+    told = await switchboard(lab, "create", "tiny", "--set", "asr.model=whisper-tiny.en", "--limit", "2")
+    assert "Created run tiny: 2 calls, asr.model=whisper-tiny.en." in told
+    assert "waiting: 0 of 2 calls done, waiting for its turn" in await switchboard(lab, "status", "tiny")
+    await work(lab.world, *OTHER)
+    status = await switchboard(lab, "status", "tiny", "--watch")
+    assert "completed: 2 of 2 calls done" in status and "of work" in status
+    compared = await switchboard(lab, "compare", "tiny")
+    assert "words changed: 2 of 12" in compared and "tone in 2" in compared
+    shown = json.loads(await switchboard(lab, "compare", "tiny", "--json"))
+    assert [one["words"]["substituted"] for one in shown["calls"]] == [1, 1]
+    assert "Run tiny is the record of 2 calls." in await switchboard(lab, "promote", "tiny")
+    assert "promoted" in await switchboard(lab, "list")
+    assert "words changed: 2 of 12" in await switchboard(lab, "compare", "tiny"), "with the record before"
+    assert "is no longer the record of 2 calls" in await switchboard(lab, "rollback", "tiny")
+    assert "Deleted run tiny." in await switchboard(lab, "delete", "tiny")
+    assert "No runs yet" in await switchboard(lab, "list")
+
+
+async def test_the_command_line_says_what_is_wrong_and_what_to_do(lab: Lab) -> None:
+    assert "Did you mean asr.model?" in await switchboard(lab, "create", "x", "--set", "asr.mdel=base", code=2)
+    assert "is no name of a run" in await switchboard(lab, "create", "a b", code=2)
+    assert "There is no gold set" in await switchboard(lab, "create", "x", "--gold", "nothing", code=2)
+    assert "No completed call is like that" in await switchboard(lab, "create", "x", "--language", "fr", code=1)
+    assert "There is no run 'x'" in await switchboard(lab, "status", "x", code=1)
+    await switchboard(lab, "create", "x")
+    assert "There is a run 'x'" in await switchboard(lab, "create", "x", code=1)
+    await work(lab.world, fails=True)
+    status = await switchboard(lab, "status", "x")
+    assert "2 failed" in status and "run_not_reproducible" in status
+    assert "No call of run x is done yet" in await switchboard(lab, "compare", "x", code=1)
+    assert "the run has no result of it" in " ".join((await switchboard(lab, "promote", "x", code=1)).split())
