@@ -1,15 +1,23 @@
-"""The notebooks run from top to bottom, here as on anybody's machine."""
+"""The notebooks run from top to bottom, here as on anybody's machine; those on the cluster against one service."""
 
+import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 from nbclient import NotebookClient
 
 from db import directory, embedded, keys, migrate
 from db.database import Database
+from evaluation import formats
+from evaluation.truth import TrueCall, TrueTurn, TrueWord, in_order
+from serve_app.cli.file_server import FileServer
+from switchboard import AsyncClient
 from tests.acceptance.conftest import free_port
 from tests.acceptance.running import RunningService
 
@@ -17,7 +25,9 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SECONDS = 180  # of processor time: a bound against a notebook that has become work for a cluster, not a figure
 PATIENCE = 900
-ON_THE_CLUSTER = "02_calls_on_the_cluster"
+ALONE = {"01_one_call"}  # the others need a service
+SAMPLES = ROOT / "serve_app/demo/samples"
+WEEKS = 4
 
 
 def read(path: Path) -> nbformat.NotebookNode:
@@ -38,33 +48,36 @@ def test_a_notebook_is_stored_without_output_and_asks_a_question(path):
             assert cell.execution_count is None
 
 
-async def run(path: Path) -> nbformat.NotebookNode:
-    """The notebook with its outputs, in a clean kernel; a cell that raises fails the test."""
+async def run(path: Path) -> str:
+    """What the notebook prints, in a clean kernel; a cell that raises fails the test."""
     notebook = read(path)
     notebook.cells.append(nbformat.v4.new_code_cell("import time; print(time.process_time())"))
     client = NotebookClient(notebook, timeout=PATIENCE, resources={"metadata": {"path": str(ROOT)}})
-    await client.async_execute()
+    try:
+        await client.async_execute()
+    finally:
+        if "NOTEBOOKS_TO" in os.environ:  # to look at the plots
+            nbformat.write(notebook, Path(os.environ["NOTEBOOKS_TO"]) / path.name)
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    if "NOTEBOOKS_TO" in os.environ:  # to look at the plots
-        nbformat.write(notebook, Path(os.environ["NOTEBOOKS_TO"]) / path.name)
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert float(outputs[-1].text) < SECONDS
-    return notebook
+    secret = os.environ.get("SWITCHBOARD_API_KEY")
+    assert secret is None or secret not in nbformat.writes(notebook)
+    return "".join(output.get("text", "") for output in outputs)
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in NOTEBOOKS if path.stem != ON_THE_CLUSTER], ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem in ALONE], ids=lambda path: path.stem)
 async def test_a_notebook_runs_in_minutes_of_processor_time(path):
     await run(path)
 
 
-@pytest.fixture
-def real_service(tmp_path: Path) -> Iterator[RunningService]:
+@pytest.fixture(scope="module")
+def real_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     """A service with real weights, that fetches from this machine, with a PostgreSQL."""
-    url = embedded.start(tmp_path / "state")
+    folder = tmp_path_factory.mktemp("service")
+    url = embedded.start(folder / "state")
     migrate.migrate(url)
-    service = RunningService(url, tmp_path, free_port())
+    service = RunningService(url, folder, free_port())
     service.extra = {
         "SWITCHBOARD_ASR__MODEL": "base",
         "SWITCHBOARD_DIARIZATION__PIPELINE": "segmentation-3.0+campplus",
@@ -74,21 +87,127 @@ def real_service(tmp_path: Path) -> Iterator[RunningService]:
     try:
         service.start()
         yield service
-        assert service.stop() == 0, (tmp_path / "up.log").read_text()[-3000:]
+        assert service.stop() == 0, (folder / "up.log").read_text()[-3000:]
     finally:
-        embedded.stop(tmp_path / "state")
+        embedded.stop(folder / "state")
 
 
-async def test_the_notebook_on_the_cluster_runs_against_a_service(real_service, monkeypatch):
+@pytest.fixture(scope="module")
+async def access(real_service: RunningService) -> AsyncIterator[dict[str, str]]:
+    """What a notebook finds in its environment: the service, its Ray, and the key of a team with two members."""
     async with await Database.open(real_service.database_url) as database:
         workspace = await directory.create_workspace(database, "acme", default_country="US")
         team = await directory.create_team(database, workspace.workspace_id, "Service desk")
-        _, secret = await keys.create(database, workspace.workspace_id, team.team_id, ["submit", "read"], "notebook")
-    monkeypatch.setenv("SWITCHBOARD_URL", real_service.submit_url.removesuffix("/submit"))
-    monkeypatch.setenv("SWITCHBOARD_API_KEY", secret)
-    notebook = await run(ROOT / "notebooks" / f"{ON_THE_CLUSTER}.ipynb")
-    printed = "".join(
-        output.get("text", "") for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs
-    )
+        scopes = ["submit", "read", "edit"]
+        _, secret = await keys.create(database, workspace.workspace_id, team.team_id, scopes, "notebook")
+        for name in ("Anna Berg", "Jon Lindqvist"):
+            await directory.add_member(database, workspace.workspace_id, name, team_id=team.team_id)
+    variables = {
+        "SWITCHBOARD_URL": real_service.submit_url.removesuffix("/submit"),
+        "SWITCHBOARD_API_KEY": secret,
+        "SWITCHBOARD_DATA_DIR": str(real_service.folder),
+        "RAY_ADDRESS": real_service.ready["rayAddress"],
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        for name in [name for name in os.environ if name.startswith("RAY_")]:  # those are for the tests' own Ray
+            patched.delenv(name)
+        for name, value in variables.items():
+            patched.setenv(name, value)
+        yield variables
+
+
+@pytest.fixture(scope="module")
+async def calls(access: dict[str, str]) -> dict[str, str]:
+    """Samples as the calls of two people in four weeks; what is recognized once is not recognized again.
+
+    Returns the call of the latest week, by the sample's name.
+    """
+    async with AsyncClient() as client:
+        people = [member.user_id async for member in client.members()]
+        with FileServer() as files:
+            urls = {
+                name: [files.add(SAMPLES / name / file) for file in recordings]
+                for name, recordings in (
+                    ("04_two_files", ("rep.flac", "customer.flac")),
+                    ("06_lieferung_de", ("call.flac",)),
+                    ("07_interview", ("call.flac",)),
+                    ("08_invoice", ("call.flac",)),
+                    ("09_repair", ("call.flac",)),
+                )
+            }
+            latest: dict[str, str] = {}
+            ended = []
+            for week in range(WEEKS):
+                sent = []
+                for at, (name, (first, *others)) in enumerate(urls.items()):
+                    promised = await client.submit(
+                        from_number=f"+1202555014{at}",
+                        to_number="+12025550100",
+                        start_time=datetime.now(UTC) - timedelta(days=7 * week, hours=at),
+                        user_id=people[(week + at) % len(people)],
+                        recording_url=first,
+                        recording_url2=others[0] if others else None,
+                    )
+                    sent.append(promised.call_id)
+                    latest.setdefault(name, str(promised.call_id))
+                ended += [record.call.state async for record in client.as_ended(sent, timeout=PATIENCE)]
+    assert ended == ["completed"] * WEEKS * len(urls)
+    return latest
+
+
+@pytest.fixture
+def truth(calls: dict[str, str], tmp_path: Path) -> Path:
+    """What was said in the latest calls, as `switchboard gold export` writes it."""
+    known = []
+    for name, call_id in calls.items():
+        sample = json.loads((SAMPLES / name / "expected.json").read_text())
+        apart = sample["layout"] in ("stereo", "two_files")
+        turns = [
+            TrueTurn(
+                segment["speaker"],
+                segment["start"],
+                segment["end"],
+                tuple(TrueWord(word["text"], word["start"], word["end"]) for word in segment["words"]),
+                {"rep": 0, "customer": 1}[segment["speaker"]] if apart else None,
+            )
+            for segment in sample["segments"]
+        ]
+        known.append(TrueCall(call_id, in_order(turns), sample["language"], sample["duration"]))
+    (file,) = formats.write(known, "jsonl", tmp_path / "truth.jsonl")
+    return file
+
+
+async def test_the_notebook_on_the_cluster_runs_against_a_service(access):
+    printed = await run(ROOT / "notebooks/02_calls_on_the_cluster.ipynb")
     assert printed.count(": completed, ") == 4
-    assert "invoice" in printed and secret not in nbformat.writes(notebook)
+    assert "invoice" in printed
+
+
+async def test_two_checkpoints_are_compared_on_the_calls_of_a_service(truth, monkeypatch):
+    monkeypatch.setenv("TRUTH", str(truth))
+    printed = await run(ROOT / "notebooks/03_two_checkpoints.ipynb")
+    assert "5 calls with" in printed
+    assert re.search(r"Words wrong in 5 calls: (base is better by|no difference shown)", printed)
+
+
+async def test_a_step_is_written_tried_on_stored_calls_and_shipped(calls):
+    printed = await run(ROOT / "notebooks/04_an_analysis_step.ipynb")
+    assert "opening      version 1 ({'seconds':" in printed
+    assert '"pipeline.analysis.rules.opening:Opening",' in printed
+    assert not (ROOT / "pipeline/analysis/rules/opening.py").exists()
+
+
+async def test_recordings_of_a_bucket_are_recognized_beside_the_service_and_resumed(access, tmp_path, monkeypatch):
+    monkeypatch.setenv("BACKFILL_OUTPUT", tmp_path.as_uri())
+    printed = await run(ROOT / "notebooks/05_recordings_of_a_bucket.ipynb")
+    assert "interrupted" in printed
+    rows = pd.read_parquet(tmp_path)
+    assert sorted(rows["path"]) == sorted(str(path.relative_to(SAMPLES)) for path in SAMPLES.rglob("*.flac"))
+    assert set(rows["state"]) == {"completed"}
+    assert "hale" in rows.set_index("path")["text"]["04_two_files/customer.flac"].lower()
+
+
+async def test_tone_and_talk_of_many_calls_are_compared_no_further_than_they_carry(calls):
+    printed = await run(ROOT / "notebooks/06_tone_and_talk.ipynb")
+    assert re.search(rf"12 calls with known parties in ({WEEKS}|{WEEKS + 1}) weeks", printed)
+    assert "tone by week: fewer than two groups have 5 calls" in printed
