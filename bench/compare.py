@@ -253,10 +253,10 @@ def main() -> None:
         verdict = found.verdict(MODELS[1], metric)
         print(f"{metric:22} {verdict.sentence if verdict else '-'}")
     print("\nSlices in which they differ, words wrong:")
-    for one in found.slices("wer"):
-        for verdict in one.verdicts:
+    for some in found.slices("wer"):
+        for verdict in some.verdicts:
             if verdict is not None and verdict.better is not None:
-                print(f"{one.fact}: {one.value}, {one.calls} calls: {verdict.sentence}")
+                print(f"{some.fact}: {some.value}, {some.calls} calls: {verdict.sentence}")
     worst = max(checked, key=lambda one: float(one["off"]))
     print(f"\nThe largest difference of a figure: {worst['off']:.1e} ({worst['metric']}, {worst['system']})")
     if args.html:

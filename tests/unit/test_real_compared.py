@@ -21,4 +21,10 @@ def test_the_page_of_benchmarks_says_what_is_found(found: Comparison) -> None:
     verdict = found.verdict("base", "wer")
     assert verdict is not None
     page = (compare.FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
-    assert verdict.sentence.replace("points", "points of WER") in page
+    said = verdict.sentence.replace("points", "points of WER").removesuffix(")")
+    assert said in page
+    shown = {one.value: one.verdicts[0] for one in found.slices("wer") if one.fact == "sound"}
+    for sound in ("noise, music, bleed", "codec alone"):
+        verdict = shown[sound]
+        assert verdict is not None and verdict.better
+        assert f"by {abs(100 * verdict.rate.value):.1f}" in page
