@@ -5,8 +5,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SecretStr,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
+
+from pipeline.endpoint import REVEAL
 
 Registry = Mapping[str, str]  # name -> "module:Class", imported only where it is asked
 
@@ -17,7 +28,7 @@ class EngineOptions(BaseModel):
     An engine's own options are a subclass beside its code, which forbids what it does not know.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)  # it may be a key
 
     STAGE: ClassVar[str]  # for people: "recognition"
     ENGINES: ClassVar[Registry]
@@ -31,14 +42,30 @@ class EngineOptions(BaseModel):
             return self
         if self.engine not in self.ENGINES:
             raise ValueError(f"{self.engine!r} is no {self.STAGE} engine; known: {', '.join(self.ENGINES)}")
-        if self.model_extra:
-            try:
-                self.own()
-            except ValidationError as error:  # told one by one, as those of other groups are
-                found = error.errors(include_url=False, include_input=False)
-                told = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in found)
-                raise PydanticCustomError("engine_options", "{told}", {"told": told, "faults": found}) from None
+        if self.model_config.get("extra") != "allow":  # they are an engine's own
+            return self
+        try:
+            own = self.own()
+        except ValidationError as error:  # told one by one, as those of other groups are
+            found = error.errors(include_url=False, include_input=False)
+            told = "; ".join(f"{'.'.join(map(str, fault['loc'])) or self.engine}: {fault['msg']}" for fault in found)
+            raise PydanticCustomError("engine_options", "{told}", {"told": told, "faults": found}) from None
+        for name in self.model_extra or {}:
+            self.__pydantic_extra__[name] = getattr(own, name)  # type: ignore[index]  # a key is a secret from here on
         return self
+
+    @model_serializer(mode="wrap")
+    def _with_secrets(self, plain: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Secrets are written out only to a caller that asks by name; see `pipeline.endpoint`."""
+        told: dict[str, Any] = plain(self)
+        if info.mode == "json" and info.context and info.context.get(REVEAL):
+            told |= self.secrets()
+        return told
+
+    def secrets(self) -> dict[str, str]:
+        """Return the secrets among the chosen engine's options, by name."""
+        extra = self.model_extra or {}
+        return {name: value.get_secret_value() for name, value in extra.items() if isinstance(value, SecretStr)}
 
     def own(self) -> "EngineOptions":
         """Return these options as the chosen engine's. Raises ValidationError for those it does not know."""

@@ -200,7 +200,12 @@ def build_calls(settings: Settings) -> Application:
     transcriber = Transcriber.options(
         **_engine_options("transcriber", settings, cluster_gpus, recognizer_environment()),
         max_ongoing_requests=64,
-    ).bind(settings.asr.model_dump(mode="json"), store)
+    ).bind(
+        settings.asr.model_dump(mode="json", exclude=set(settings.asr.secrets())),
+        store,
+        settings.alignment.model_dump(mode="json"),
+        "serve_app.settings:asr_secrets" if settings.asr.secrets() else None,
+    )
     diarizer = Diarizer.options(**_engine_options("diarizer", settings, cluster_gpus), max_ongoing_requests=32).bind(
         settings.diarization.model_dump(mode="json"), store
     )

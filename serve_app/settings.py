@@ -37,12 +37,14 @@ from db.identity import SIGNING_PARAMETERS
 from db.recording_urls import UrlSealer
 from db.sealing import Sealer
 from pipeline import voice_calibration
-from pipeline.analysis.engine import REVEAL, AnalysisOptions
+from pipeline.analysis.engine import AnalysisOptions
+from pipeline.asr.alignment.engine import AlignmentOptions
 from pipeline.asr.engine import AsrOptions
 from pipeline.asr.safety import SafetyOptions
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.diarization.engine import DiarizationOptions
 from pipeline.embedding import EmbeddingOptions
+from pipeline.endpoint import REVEAL
 from pipeline.engines import EngineOptions
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.speakers.roles import RoleOptions
@@ -153,6 +155,7 @@ class Settings(BaseSettings):
     fetch: FetchOptions = Field(default_factory=FetchOptions)
     decode: DecodeOptions = Field(default_factory=DecodeOptions)
     asr: AsrOptions = Field(default_factory=AsrOptions)
+    alignment: AlignmentOptions = Field(default_factory=AlignmentOptions)
     diarization: DiarizationOptions = Field(default_factory=DiarizationOptions)
     embedding: EmbeddingOptions = Field(default_factory=EmbeddingOptions)
     safety: SafetyOptions = Field(default_factory=SafetyOptions)
@@ -280,6 +283,11 @@ class Settings(BaseSettings):
             safety=self.safety,
             analysis=self.analysis,
         )
+
+
+def asr_secrets() -> dict[str, str]:
+    """What of the recognition options is secret, in this node's environment."""
+    return Settings().asr.secrets()
 
 
 class Documented(NamedTuple):
@@ -416,7 +424,7 @@ _warned: set[str] = set()
 
 def _warn_of_unknown_variables(environment: Mapping[str, str]) -> None:
     """Once for each variable and process: replicas read their settings more than once."""
-    for name, near in unknown_variables(name for name in environment if name not in _warned).items():
+    for name, near in unknown_variables([name for name in environment if name not in _warned]).items():
         _warned.add(name)
         hint = f"did you mean {near}?" if near else "see SETTINGS.md for those there are."
         log.warning("%s is not a setting and has no effect; %s", name, hint)

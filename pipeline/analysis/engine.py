@@ -2,22 +2,11 @@
 
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
-from urllib.parse import urlsplit
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    SerializationInfo,
-    ValidationInfo,
-    field_serializer,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from pipeline.domain.insight import Finding, Material, ToneByVoice
-
-REVEAL = "reveal_secrets"  # key of a serialization context under which `api_key` is written out
+from pipeline.endpoint import Address, ApiKey
 
 
 @runtime_checkable
@@ -51,16 +40,14 @@ class AnalysisOptions(BaseModel):
         description="rules (built in, no network) or llm (a language model behind an OpenAI-compatible endpoint; the "
         "words of every call are sent there).",
     )
-    base_url: str | None = Field(
+    base_url: Address = Field(
         None,
         validate_default=True,
         description="The model's endpoint up to and including its version, such as http://127.0.0.1:8000/v1; "
         "/chat/completions is added.",
     )
     model: str | None = Field(None, validate_default=True, description="The model's name, as the endpoint knows it.")
-    api_key: SecretStr | None = Field(
-        None, description="Sent to the endpoint as a bearer token; never logged, shown or stored."
-    )
+    api_key: ApiKey = Field(None, description="Sent to the endpoint as a bearer token; never logged, shown or stored.")
     timeout_seconds: float = Field(
         120.0, gt=0, le=3600, description="Longest time for one call in all, repeated and split requests included."
     )
@@ -90,37 +77,10 @@ class AnalysisOptions(BaseModel):
             raise ValueError(f"no engine of the analysis has this name; known: {', '.join(ENGINES)}")
         return value
 
-    @field_validator("base_url")
+    @field_validator("base_url", "model")
     @classmethod
-    def _address(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None:
-            return _needed(value, info)
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or parts.fragment:
-            raise ValueError("must be a URL such as https://host/v1")
-        if parts.username is not None or parts.password is not None or parts.query:
-            raise ValueError("must hold no user, password or query, for addresses are logged: a key goes into api_key")
-        return value
-
-    @field_validator("model")
-    @classmethod
-    def _named(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _given(cls, value: str | None, info: ValidationInfo) -> str | None:
         return value or _needed(None, info)
-
-    @field_validator("api_key")
-    @classmethod
-    def _sendable(cls, value: SecretStr | None) -> SecretStr | None:
-        """Spaces and line ends around it go; a header takes nothing but printable ASCII."""
-        key = value.get_secret_value().strip() if value is not None else ""
-        if not all("!" <= sign <= "~" for sign in key):
-            raise ValueError("must be printable ASCII without spaces")
-        return SecretStr(key) if key else None
-
-    @field_serializer("api_key", when_used="json")
-    def _hidden(self, value: SecretStr | None, info: SerializationInfo) -> str | None:
-        """Written out only to a caller that asks by name: the service, for the environment of its own replicas."""
-        reveal = bool(info.context and info.context.get(REVEAL))
-        return None if value is None else value.get_secret_value() if reveal else str(value)
 
 
 def _needed(value: str | None, info: ValidationInfo) -> str | None:

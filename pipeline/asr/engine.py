@@ -9,6 +9,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from pipeline import engines
+from pipeline.asr import alignment
+from pipeline.asr.alignment.engine import Aligner, AlignmentOptions
 from pipeline.checkpoints import CheckpointKind
 from pipeline.domain.speech import Chunk, ChunkText
 from pipeline.engines import EngineOptions, Registry, load_engine
@@ -26,7 +28,8 @@ class Engine(Protocol):
     """
 
     Options: ClassVar[type[EngineOptions]]  # `AsrOptions` and what else this engine can be told
-    CHECKPOINTS: ClassVar[CheckpointKind]  # how its model is found by name, and what to tell people who lack it
+    # How its model is found by name, and what to tell people who lack it. None: a server has it (`Remote`).
+    CHECKPOINTS: ClassVar[CheckpointKind | None]
     name: str  # what made the words, e.g. "faster-whisper large-v3-turbo float16"
     max_chunk_seconds: float  # the most sound in a chunk that it takes
     packing: bool  # whether pauses may be left out of a chunk
@@ -57,8 +60,29 @@ class Engine(Protocol):
         """
 
 
+@runtime_checkable
+class Untimed(Protocol):
+    """An engine whose model may write words without times: `load` gives it an aligner, which knows them."""
+
+    aligner: Aligner | None
+    needs_aligner: bool  # as far as is known when it is loaded
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """An engine whose model a server has: `CHECKPOINTS` is None."""
+
+    @staticmethod
+    def probe(options: Any) -> str:
+        """Return where its model is, having asked the server.
+
+        Raises `EngineUnavailable`, which says what is wrong and what to do.
+        """
+
+
 ENGINES: dict[str, str] = {
     "faster-whisper": "pipeline.asr.faster_whisper:FasterWhisper",
+    "openai": "pipeline.asr.openai:OpenAI",
 }
 """Engines by the name that settings use: "module:Class", imported only where it is loaded."""
 
@@ -72,9 +96,9 @@ class AsrOptions(EngineOptions):
     engine: str = Field("faster-whisper", description="Which engine of `ENGINES`.")
     model: str = Field(
         "auto",
-        description="A model that the engine knows by name (a Whisper size), a repository of the Hugging Face hub "
-        "(owner/name@commit pins it), a folder (/..., ./..., ~/...), or auto: the best that the device carries "
-        "(faster-whisper: large-v3-turbo on a GPU, small on a CPU).",
+        description="A model that the engine knows by name (a Whisper size; openai: the server's name for it), "
+        "a repository of the Hugging Face hub (owner/name@commit pins it), a folder (/..., ./..., ~/...), or "
+        "auto: the best that the device carries (faster-whisper: large-v3-turbo on a GPU, small on a CPU).",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where to compute; auto: the GPU if there is one, and an error if it cannot be used."
@@ -86,9 +110,14 @@ def engine_class(options: AsrOptions) -> type[Engine]:
     return cast(type[Engine], engines.engine_class(ENGINES, options.engine))
 
 
-def load(options: AsrOptions, store: Path | None = None) -> Engine:
+def load(options: AsrOptions, store: Path | None = None, aligning: AlignmentOptions | None = None) -> Engine:
     """Load the engine that the options name; `store`: the folder of the checkpoint store, None: the user's.
 
+    `aligning`: the aligner of an engine that needs one; None: the default one. Others load none.
     Raises `CheckpointMissing`, `CheckpointDamaged` or `DeviceUnavailable`.
     """
-    return cast(Engine, load_engine(options, store))
+    engine = cast(Engine, load_engine(options, store))
+    aligning = aligning or AlignmentOptions()
+    if isinstance(engine, Untimed) and engine.needs_aligner and aligning.on:
+        engine.aligner = alignment.load(aligning, store)
+    return engine

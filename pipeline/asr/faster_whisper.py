@@ -11,7 +11,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pydantic import ConfigDict, Field
 
 from pipeline import checkpoints
-from pipeline.asr import decoding, doubt, edges, fallback, memory, vocabulary, words
+from pipeline.asr import decoding, doubt, edges, fallback, memory, merges, vocabulary, words
 from pipeline.asr.decoding import Decoding
 from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.asr.fallback import Way
@@ -120,7 +120,10 @@ class FasterWhisper:
     Options = FasterWhisperOptions
     CHECKPOINTS = CHECKPOINTS
 
-    def __init__(self, options: FasterWhisperOptions, store: Path | None = None) -> None:
+    def __init__(
+        self, options: FasterWhisperOptions, store: Path | None = None, kind: CheckpointKind = CHECKPOINTS
+    ) -> None:
+        """`kind`: how the model is found, where it is not to recognize."""
         from faster_whisper import WhisperModel
 
         device = self.device_of(options)
@@ -129,7 +132,7 @@ class FasterWhisper:
         compute_type = options.compute_type
         if compute_type == "auto":
             compute_type = "float16" if device == "cuda" else "int8"
-        checkpoint = checkpoints.resolve(options.model, CHECKPOINTS, device, store)
+        checkpoint = checkpoints.resolve(options.model, kind, device, store)
         threads = options.cpu_threads or _cores()
         self.batches_at_once = options.batches_at_once or (
             GPU_AT_ONCE if device == "cuda" else min(CPU_AT_ONCE, threads)
@@ -212,6 +215,40 @@ class FasterWhisper:
                 )
                 done.update(zip(batch, texts, strict=True))
         return [done[i] for i in range(len(chunks))]
+
+    def align(
+        self, samples: Sequence[Samples], chunks: Sequence[Chunk], texts: Sequence[str]
+    ) -> list[tuple[Word, ...]]:
+        """Return the words of texts that another recognizer wrote; see `pipeline.asr.alignment.Aligner`."""
+        found: list[tuple[Word, ...]] = [()] * len(chunks)
+        alike: dict[int, list[int]] = defaultdict(list)
+        for i, text in enumerate(texts):
+            if text.strip():
+                alike[self._frames(len(samples[i]))].append(i)
+        for order in alike.values():
+            for batch in _batches(order, self.batch_size):
+                features = [self._features(samples[i], chunks[i]) for i in batch]
+                windows = [PreparedChunk(chunks[i], self._language(chunks[i]), 1.0, {}) for i in batch]
+                tokens = [self._tokens(texts[i], window.language) for i, window in zip(batch, windows, strict=True)]
+                decodings = [Decoding(own, 0.0, 0.0, 0.0) for own in tokens]
+                with self._device:
+                    timed = self._align(self._encode(features), windows, decodings, range(len(batch)))
+                for at, i in enumerate(batch):
+                    found[i] = self._placed(timed[at], samples[i], chunks[i])
+        return found
+
+    def _language(self, chunk: Chunk) -> str:
+        return (chunk.language or ONLY_LANGUAGE) if self._model.model.is_multilingual else ONLY_LANGUAGE
+
+    @cached_property
+    def _encoder(self) -> Any:
+        return merges.complete(self._model.hf_tokenizer)
+
+    def _tokens(self, text: str, language: str) -> list[int]:
+        tokens = list(self._encoder.encode(f" {text.strip()}", add_special_tokens=False).ids)
+        if len(tokens) + len(self._tokenizer(language).sot_sequence) >= self._model.max_length:
+            raise EngineError(f"A text of {len(tokens)} tokens is too long for one chunk.")
+        return tokens
 
     def _vocabulary(self, terms: Sequence[str]) -> Vocabulary:
         """The tokens of a list of terms; none where the checkpoint is not to be given any."""

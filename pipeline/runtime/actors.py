@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from ray.exceptions import (
 from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
+from pipeline.asr.alignment.engine import AlignmentOptions
 from pipeline.asr.engine import AsrOptions, Engine
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
@@ -65,11 +67,19 @@ class TranscriberReplica(Replica):
 
     STAGE = AsrOptions.STAGE
 
-    def __init__(self, options: dict[str, Any], store: str | None = None) -> None:
+    def __init__(
+        self,
+        options: dict[str, Any],
+        store: str | None = None,
+        aligning: dict[str, Any] | None = None,
+        secrets: str | None = None,
+    ) -> None:
+        """`secrets`: "module:function", which returns the secret options: Ray's dashboard shows arguments."""
         from pipeline import asr
 
-        chosen, folder = AsrOptions.model_validate(options), Path(store) if store else None
-        super().__init__(lambda: asr.load(chosen, folder))
+        chosen = AsrOptions.model_validate(options | (secrets_of(secrets) if secrets else {}))
+        aligner, folder = AlignmentOptions.model_validate(aligning or {}), Path(store) if store else None
+        super().__init__(lambda: asr.load(chosen, folder, aligner))
 
     def _set_up(self, engine: Engine) -> Exclusive:
         self._engine = engine
@@ -112,6 +122,12 @@ class TranscriberReplica(Replica):
             raise EngineError(f"The engine answered for {len(texts)} of {len(readable)} chunks.")
         answers = iter(texts)
         return [one if isinstance(one, Exception) else next(answers) for one in found]
+
+
+def secrets_of(where: str) -> dict[str, str]:
+    """Return what a function ("module:function") returns, on this node."""
+    module, name = where.split(":")
+    return getattr(import_module(module), name)()  # type: ignore[no-any-return]
 
 
 Transcriber = serve.deployment(name="Transcriber")(TranscriberReplica)

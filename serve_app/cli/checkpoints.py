@@ -177,35 +177,25 @@ def _known(names: Sequence[str] | None) -> list[str]:
 
 
 def _configured() -> list[str]:
-    from pipeline import asr, diarization, embedding
+    from serve_app.models import named_models
     from serve_app.settings import Settings
 
-    settings = Settings()
-    named: list[tuple[str, Any]] = [
-        (settings.asr.model, asr.engine_class(settings.asr)),
-        (settings.diarization.pipeline, diarization.engine_class(settings.diarization)),
-    ]
-    if settings.embedding.on:
-        named.append((settings.embedding.model, embedding.engine_class(settings.embedding)))
     names: list[str] = []
-    for model, engine in named:
-        kind = engine.CHECKPOINTS
+    for model, kind in named_models(Settings()):
         chosen = kind.auto("cpu") if model == "auto" else model
         names += list(kind.stored.get(chosen, {}).values())
-    return names
+    return list(dict.fromkeys(names))
 
 
 def _stored() -> dict[str, list[str]]:
     """Name in a setting -> checkpoints."""
     from pipeline import asr, diarization, embedding
+    from pipeline.asr import alignment
     from pipeline.engines import engine_class
 
-    return {
-        name: list(parts.values())
-        for registry in (asr.ENGINES, diarization.ENGINES, embedding.ENGINES)
-        for engine in registry
-        for name, parts in engine_class(registry, engine).CHECKPOINTS.stored.items()
-    }
+    registries = (asr.ENGINES, alignment.ENGINES, diarization.ENGINES, embedding.ENGINES)
+    kinds = [engine_class(registry, engine).CHECKPOINTS for registry in registries for engine in registry]
+    return {name: list(parts.values()) for kind in kinds if kind for name, parts in kind.stored.items()}
 
 
 def _models(checkpoint: str) -> list[str]:

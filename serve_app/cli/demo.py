@@ -154,9 +154,9 @@ def _fetch_checkpoints(settings: "Settings") -> None:
     from pipeline.checkpoints import store
     from pipeline.checkpoints.fetch import fetch
 
-    recognizers = asr.engine_class(settings.asr).CHECKPOINTS
-    diarizers = diarization.engine_class(settings.diarization).CHECKPOINTS
-    parts = [*recognizers.stored[RECOGNITION].values(), *diarizers.stored[DIARIZATION].values()]
+    kinds = asr.engine_class(settings.asr).CHECKPOINTS, diarization.engine_class(settings.diarization).CHECKPOINTS
+    wanted = zip((RECOGNITION, DIARIZATION), kinds, strict=True)
+    parts = [part for model, kind in wanted if kind for part in kind.stored.get(model, {}).values()]
     folder = settings.checkpoints or store.default_folder()
     fetch(parts, folder, lambda line: err().print(line, style="dim", markup=False))
 

@@ -202,13 +202,13 @@ def chosen_settings(model: str | None, pipeline: str | None) -> "Settings":
 
 def check_models(settings: "Settings") -> None:
     """Raise `CommandError` (2) for a model that there cannot be."""
-    from pipeline import asr, diarization
     from pipeline.checkpoints.resolve import check_name
     from pipeline.errors import CheckpointMissing
+    from serve_app.models import named_models
 
     try:
-        check_name(settings.asr.model, asr.engine_class(settings.asr).CHECKPOINTS)
-        check_name(settings.diarization.pipeline, diarization.engine_class(settings.diarization).CHECKPOINTS)
+        for model, kind in named_models(settings):
+            check_name(model, kind)
     except CheckpointMissing as error:
         raise CommandError(error.message, "", USAGE) from None
 
@@ -219,7 +219,10 @@ def _workers(settings: "Settings") -> "LocalWorkers":
     from pipeline.runtime.workers import LocalWorkers
 
     store = settings.checkpoints
-    return LocalWorkers(lambda: asr.load(settings.asr, store), lambda: diarization.load(settings.diarization, store))
+    return LocalWorkers(
+        lambda: asr.load(settings.asr, store, settings.alignment),
+        lambda: diarization.load(settings.diarization, store),
+    )
 
 
 def _recording(channel: int, file: Path) -> Recording:

@@ -5,7 +5,7 @@ import json
 import os
 from pathlib import Path
 
-from pipeline.analysis.engine import REVEAL
+from pipeline.endpoint import REVEAL
 from serve_app.service import ray_access
 from serve_app.service.ports import RANGE, free_range, own_port
 from serve_app.service.run_folder import MARK, own

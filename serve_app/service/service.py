@@ -272,18 +272,14 @@ class Service:
 
 def _refuse_empty_folders(settings: Settings) -> None:
     """A model's folder that does not hold one is a slip, to be told before anything starts."""
-    from pipeline import asr, diarization
     from pipeline.checkpoints.resolve import check_folder, is_path
     from pipeline.errors import CheckpointMissing
+    from serve_app.models import named_models
 
-    engines = (
-        (settings.asr.model, asr.engine_class(settings.asr)),
-        (settings.diarization.pipeline, diarization.engine_class(settings.diarization)),
-    )
     try:
-        for model, engine in engines:
+        for model, kind in named_models(settings):
             if is_path(model):
-                check_folder(model, engine.CHECKPOINTS)
+                check_folder(model, kind)
     except CheckpointMissing as error:
         raise ServiceError(error.message) from error
 

@@ -8,7 +8,7 @@ from cryptography.fernet import Fernet
 from pydantic import ValidationError
 
 from db.sealing import Sealer, SecretSealed
-from pipeline.analysis.engine import REVEAL
+from pipeline.endpoint import REVEAL
 from serve_app.settings import Settings
 
 OLD, NEW = (Fernet.generate_key().decode() for _ in range(2))

@@ -9,16 +9,14 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 from pipeline.analysis.engine import AnalysisOptions
+from pipeline.endpoint import bearer, below, within
 from pipeline.runtime.retry_after import retry_after
 
 Message = dict[str, str]  # role, content
@@ -57,7 +55,7 @@ class ModelClient:
     def __init__(self, options: AnalysisOptions) -> None:
         assert options.base_url is not None
         self._options = options
-        self._url = completions_url(options.base_url)
+        self._url = below(options.base_url, "/chat/completions")
         self._host = urlsplit(options.base_url).hostname or "?"
         self._deadline = time.monotonic() + options.timeout_seconds
         self._format: str | None = _FORMATS[0]
@@ -123,11 +121,12 @@ class ModelClient:
             time.sleep(pause)
 
     def _post(self, body: dict[str, Any]) -> _Reply:
-        """In a thread of its own: a time limit on each read would not end a server that sends a byte a minute."""
         left = self._deadline - time.monotonic()
-        key = self._options.api_key
-        headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
-        return within(left, lambda: _exchange(self._url, body, headers, max(left, 0.001)), self._late())
+        headers = bearer(self._options.api_key)
+        try:
+            return within(left, lambda: _exchange(self._url, body, headers, max(left, 0.001)))
+        except TimeoutError:
+            raise NoAnswer(self._late()) from None
 
     def _late(self) -> str:
         return f"the endpoint {self._host} gave no answer within {self._options.timeout_seconds:g} s"
@@ -142,31 +141,6 @@ class ModelClient:
         code = str(_fault(reply.body).get("code") or "")
         told = f" ({code})" if _CODE.fullmatch(code) else ""
         return f"the endpoint {self._host} answered {reply.status}{told}"
-
-
-def completions_url(base_url: str, path: str = "/chat/completions") -> str:
-    """`path` below `base_url`."""
-    return base_url.rstrip("/") + path
-
-
-def within(seconds: float, ask: Callable[[], _Reply], late: str) -> _Reply:
-    """What `ask` returns or raises, if it does in time; it is left to itself otherwise."""
-    results: SimpleQueue[_Reply | Exception] = SimpleQueue()
-
-    def run() -> None:
-        try:
-            results.put(ask())
-        except Exception as error:
-            results.put(error)
-
-    Thread(target=run, name="analysis-llm", daemon=True).start()
-    try:
-        result = results.get(timeout=max(0.0, seconds))
-    except Empty:
-        raise NoAnswer(late) from None
-    if isinstance(result, Exception):
-        raise result
-    return result
 
 
 def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], seconds: float) -> _Reply:

@@ -1,11 +1,10 @@
 """Check of the analysis: whether the language model's endpoint answers and knows the model. Sends no call."""
 
-import ipaddress
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from serve_app.cli.doctor.check import Check, good, warn
+from serve_app.cli.doctor.check import Check, good, inside, warn
 
 NAME = "analysis"
 SECONDS = 5.0
@@ -20,7 +19,7 @@ def endpoint(settings: Any) -> Iterator[Check]:
         return
     yield _listed(options)
     parts = urlsplit(options.base_url)
-    if parts.scheme == "http" and not _inside(parts.hostname or ""):
+    if parts.scheme == "http" and not inside(parts.hostname or ""):
         yield warn(NAME, f"{parts.hostname} is spoken to without encryption", "Transcripts go there: use https.")
 
 
@@ -28,13 +27,12 @@ def _listed(options: Any) -> Check:
     """Ask for the list of models, with the key."""
     import httpx
 
-    from pipeline.analysis.llm.client import completions_url
+    from pipeline.endpoint import bearer, below
 
     host = urlsplit(options.base_url).hostname
     key = options.api_key
-    headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
     try:
-        reply = httpx.get(completions_url(options.base_url, "/models"), headers=headers, timeout=SECONDS)
+        reply = httpx.get(below(options.base_url, "/models"), headers=bearer(key), timeout=SECONDS)
     except httpx.HTTPError as error:
         told = f"the language model's endpoint {host} does not answer ({type(error).__name__})"
         return warn(NAME, told, f"Start it, or fix SWITCHBOARD_ANALYSIS__BASE_URL. {BY_RULE}")
@@ -58,11 +56,3 @@ def _names(reply: Any) -> list[str]:
         return [str(one["id"]) for one in reply.json()["data"]]
     except (ValueError, KeyError, TypeError):
         return []
-
-
-def _inside(host: str) -> bool:
-    """Whether a host is this machine or in a private network, as far as its name tells."""
-    try:
-        return ipaddress.ip_address(host).is_private
-    except ValueError:
-        return "." not in host or host.endswith((".local", ".internal", ".svc", ".cluster.local"))

@@ -1,5 +1,6 @@
 """What one check of `switchboard doctor` says."""
 
+import ipaddress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -30,3 +31,11 @@ def warn(name: str, found: str, advice: str) -> Check:
 
 def bad(name: str, found: str, advice: str) -> Check:
     return Check(name, Level.BAD, found, advice)
+
+
+def inside(host: str) -> bool:
+    """Whether a host is this machine or in a private network, as far as its name tells."""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return "." not in host or host.endswith((".local", ".internal", ".svc", ".cluster.local"))

@@ -3,19 +3,32 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from serve_app.cli.doctor.check import Check, bad, good, warn
+from serve_app.cli.doctor.check import Check, bad, good, inside, warn
 
 HUB_SECONDS = 5.0
 
 
 def checkpoints(settings: Any) -> Iterator[Check]:
     from pipeline import asr, diarization
+    from pipeline.asr import alignment
+    from serve_app.models import aligns
 
     store = settings.checkpoints
     yield _store(settings)
     engine = asr.engine_class(settings.asr)
-    yield from _checkpoint("recognition model", settings.asr.model, engine, settings.asr, store)
+    if engine.CHECKPOINTS is None:
+        yield from _at_a_server("recognition model", engine, settings.asr)
+    else:
+        yield from _checkpoint("recognition model", settings.asr.model, engine, settings.asr, store)
+    if aligns(engine):
+        if settings.alignment.on:
+            aligner = alignment.aligner_class(settings.alignment)
+            yield from _checkpoint("alignment model", settings.alignment.model, aligner, settings.alignment, store)
+        else:
+            advice = f"If {settings.asr.engine} gives no word times, set SWITCHBOARD_ALIGNMENT__ENGINE."
+            yield warn("alignment model", "off", advice)
     separating = diarization.engine_class(settings.diarization)
     pipeline = settings.diarization.pipeline
     yield from _checkpoint("diarization model", pipeline, separating, settings.diarization, store)
@@ -33,6 +46,20 @@ def _device(engine: Any, options: Any) -> str:
         return str(engine.device_of(options))
     except DeviceUnavailable:
         return "cuda"
+
+
+def _at_a_server(name: str, engine: Any, options: Any) -> Iterator[Check]:
+    """Whether the server answers and knows the model. Sends no call."""
+    from pipeline.errors import EngineUnavailable
+
+    own = options.own()
+    try:
+        yield good(name, engine.probe(own))
+    except EngineUnavailable as error:
+        yield bad(name, *error.message.split(". ", 1))
+    parts = urlsplit(own.base_url)
+    if parts.scheme == "http" and not inside(parts.hostname or ""):
+        yield warn(name, f"{parts.hostname} is spoken to without encryption", "Sound goes there: use https.")
 
 
 def _embedding(settings: Any) -> Check:

@@ -1,0 +1,68 @@
+"""Whisper's own cross-attention as an aligner: which frames the decoder looks at while it reads a text that is given.
+
+The method is that of Whisper's own word times (faster-whisper, CTranslate2's `align`); only the text is another's. Any
+Whisper will do: base aligns what a far larger model wrote.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ConfigDict, Field
+
+from pipeline.asr.alignment.engine import AlignmentOptions, Samples
+from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNIZERS
+from pipeline.asr.faster_whisper import FasterWhisper, FasterWhisperOptions
+from pipeline.domain.speech import Chunk, Word
+
+BATCH = 4  # chunks in one pass
+
+
+class WhisperAlignerOptions(AlignmentOptions):
+    """What this aligner can be told."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    compute_type: str = Field(
+        "auto", description="CTranslate2's number format; auto is int8 on a CPU and float16 on a GPU."
+    )
+
+
+CHECKPOINTS = replace(
+    RECOGNIZERS,
+    title="Whisper model for alignment",
+    setting="SWITCHBOARD_ALIGNMENT__MODEL",
+    auto=lambda _: "base",
+    advice=lambda _: ("Without the hub: `switchboard checkpoints fetch whisper-base`.",),
+)
+
+
+class WhisperAligner:
+    """An aligner; see `pipeline.asr.alignment.Aligner`."""
+
+    Options = WhisperAlignerOptions
+    CHECKPOINTS = CHECKPOINTS
+
+    def __init__(self, options: WhisperAlignerOptions, store: Path | None = None) -> None:
+        chosen = FasterWhisperOptions(
+            model=options.model,
+            device=options.device,
+            compute_type=options.compute_type,
+            cpu_threads=options.cpu_threads,
+            batches_at_once=1,
+            batch_size=BATCH,
+        )
+        self._whisper = FasterWhisper(chosen, store, CHECKPOINTS)
+        self.name = f"whisper {self._whisper.name.partition(' ')[2]}"
+        self.max_chunk_seconds = self._whisper.max_chunk_seconds
+
+    @staticmethod
+    def device_of(options: AlignmentOptions) -> str:
+        """See `pipeline.asr.alignment.Aligner`."""
+        return FasterWhisper.device_of(FasterWhisperOptions(device=options.device))
+
+    def align(
+        self, samples: Sequence[Samples], chunks: Sequence[Chunk], texts: Sequence[str]
+    ) -> list[tuple[Word, ...]]:
+        """See `pipeline.asr.alignment.Aligner`. An English-only model takes every text for English."""
+        return self._whisper.align(samples, chunks, texts)

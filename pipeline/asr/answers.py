@@ -1,0 +1,95 @@
+"""What a transcription of OpenAI's API says: `json`, `verbose_json` with segments, and with words.
+
+Only its text is certain to be there. Languages are named in English by some servers and by code by others.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.asr.plausible import plain
+from pipeline.asr.words import in_words
+from pipeline.domain.speech import Word
+from pipeline.errors import EngineError
+from pipeline.language.names import NAMES
+
+UNKNOWN_CONFIDENCE = 0.5  # of a word whose server says nothing about it
+CODES = {name.lower(): code for code, name in NAMES.items()} | {code: code for code in NAMES}
+BEYOND = 1.0  # seconds by which a word time may lie outside the sound: servers count the padding
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One chunk as a server heard it. Times count in its sound."""
+
+    text: str
+    language: str | None  # ISO 639-1; None: not said
+    words: tuple[Word, ...] | None  # None: without times
+    mean_log_probability: float  # per token; 0: not said
+    no_speech_probability: float  # 0: not said
+
+
+def read(told: Mapping[str, Any], seconds: float) -> Answer:
+    """Return what an answer for so many seconds of sound says. Raises `EngineError` for values that cannot be."""
+    text = " ".join(str(told["text"]).split())
+    try:
+        segments = [dict(one) for one in told.get("segments") or ()]
+        listed = [dict(one) for one in told.get("words") or [w for s in segments for w in s.get("words") or ()]]
+        weights = [max(_number(one["end"]) - _number(one["start"]), 0.01) for one in segments]
+        timed = _words(listed, segments, text, seconds) if listed and text else () if not text else None
+        return Answer(
+            text,
+            CODES.get(str(told.get("language") or "").lower()),
+            timed,
+            _mean(segments, weights, "avg_logprob"),
+            _mean(segments, weights, "no_speech_prob"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise EngineError("The recognition server's answer holds times or values that are none.") from error
+
+
+def _mean(segments: Sequence[Mapping[str, Any]], weights: Sequence[float], key: str) -> float:
+    said = [(_number(one[key]), weight) for one, weight in zip(segments, weights, strict=True) if key in one]
+    return sum(value * weight for value, weight in said) / sum(weight for _, weight in said) if said else 0.0
+
+
+def _words(
+    listed: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]], text: str, seconds: float
+) -> tuple[Word, ...]:
+    """The words with their times: as the text writes them where it has the same, for lists lack its punctuation."""
+    found = []
+    for one in listed:
+        start, end = _number(one["start"]), _number(one["end"])
+        if not -BEYOND <= start <= end <= seconds + BEYOND:
+            raise ValueError(f"a word from {start} to {end} in {seconds} s")
+        said = str(one["word"]).strip()
+        if said:
+            found.append(Word(max(start, 0.0), end, said, _confidence(one, segments)))
+    written = in_words([f" {part}" for part in text.split()])
+    same = [plain(word.text) for word in written] == [plain(word.text) for word in found]
+    if not same:
+        return tuple(found)
+    return tuple(
+        Word(word.start, word.end, mark.text, word.confidence, joined=mark.joined)
+        for word, mark in zip(found, written, strict=True)
+    )
+
+
+def _confidence(word: Mapping[str, Any], segments: Sequence[Mapping[str, Any]]) -> float:
+    """Its own probability, else that of a token of its segment."""
+    if word.get("probability") is not None:
+        return round(min(max(_number(word["probability"]), 0.0), 1.0), 4)
+    middle = (_number(word["start"]) + _number(word["end"])) / 2
+    rated = [one for one in segments if "avg_logprob" in one]
+    around = [one for one in rated if _number(one["start"]) <= middle <= _number(one["end"])]
+    if not around:
+        return UNKNOWN_CONFIDENCE
+    return round(min(1.0, math.exp(_number(around[0]["avg_logprob"]))), 4)
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("not finite")
+    return number

@@ -1,0 +1,263 @@
+"""Any server that transcribes as OpenAI's API does: vLLM, speaches, Groq, OpenAI and others.
+
+One request for each chunk, `concurrency` of them at once. Such servers say little of what they heard: word times come
+from an aligner where the server gives none, and the words' confidence with them.
+"""
+
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+import numpy as np
+from pydantic import ConfigDict, Field, model_validator
+
+from pipeline.asr import edges, fallback, openai_client, vocabulary, words
+from pipeline.asr.alignment.engine import Aligner
+from pipeline.asr.answers import Answer, read
+from pipeline.asr.engine import AsrOptions, Samples
+from pipeline.asr.fallback import Way
+from pipeline.asr.plausible import MAX_COMPRESSION
+from pipeline.checkpoints import CheckpointKind
+from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word, text_of
+from pipeline.endpoint import Address, ApiKey, bearer, below
+from pipeline.errors import EngineError, EngineUnavailable
+
+LONGEST = 30.0  # seconds of a chunk
+IMPROBABLE = -1.0  # mean log probability per token, as Whisper's own threshold
+PROMPT_CHARACTERS = 600  # of names and terms: about what fits into the 223 tokens of Whisper's prompt
+PROBE_SECONDS = 5.0
+
+
+class OpenAIOptions(AsrOptions):
+    """What this engine can be told."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    base_url: Address = Field(
+        None,
+        description="The server up to and including its version, such as http://127.0.0.1:8000/v1; "
+        "/audio/transcriptions is added. The sound of every call is sent there.",
+    )
+    api_key: ApiKey = Field(None, description="Sent to the server as a bearer token; never logged, shown or stored.")
+    language: str | None = Field(
+        None,
+        pattern=r"^[a-z]{2,3}$",
+        description="The one language of all calls (ISO 639-1), sent with every request. Unset: the server detects it; "
+        "one that does not say which it found needs this.",
+    )
+    timeout_seconds: float = Field(
+        60.0, gt=0, le=600, description="Longest time for one chunk of sound, repeated requests included."
+    )
+    concurrency: int = Field(8, ge=1, le=256, description="Requests at once, of each Transcriber.")
+    upload: Literal["flac", "wav"] = Field("flac", description="How sound is sent; flac takes half as many bytes.")
+    vocabulary: Literal["on", "off"] = Field(
+        "off", description="Whether names and terms are sent as a prompt. Measure first whether it helps the model."
+    )
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.base_url is None:
+            raise ValueError("the engine openai needs base_url (SWITCHBOARD_ASR__BASE_URL)")
+        if self.model == "auto":
+            raise ValueError("the engine openai needs model (SWITCHBOARD_ASR__MODEL): the server's name for it")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """A chunk, what was answered for it, and in which language."""
+
+    samples: Samples
+    chunk: Chunk  # as it was asked for
+    answer: Answer
+    language: str  # of the text
+
+    @property
+    def written(self) -> Chunk:
+        """The chunk in the language of its text."""
+        return replace(self.chunk, language=self.language)
+
+
+class OpenAI:
+    """A recognition engine; see `pipeline.asr.Engine`."""
+
+    Options = OpenAIOptions
+    CHECKPOINTS: CheckpointKind | None = None
+    needs_aligner = True  # whether the server gives word times is known when it has answered
+
+    packing = True
+    batches_at_once = 2
+
+    def __init__(self, options: OpenAIOptions, store: Path | None = None) -> None:
+        assert options.base_url is not None
+        self._options = options
+        self._client = openai_client.Client(
+            options.base_url, options.api_key, options.model, options.timeout_seconds, options.upload
+        )
+        self._pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix="openai")
+        self._aligner: Aligner | None = None
+        self.batch_size = max(1, options.concurrency // self.batches_at_once)
+        self.max_chunk_seconds = LONGEST
+        self.name = f"openai {options.model}"
+
+    @property
+    def aligner(self) -> Aligner | None:
+        """What gives times to words that came without; set once, before the first request."""
+        return self._aligner
+
+    @aligner.setter
+    def aligner(self, aligner: Aligner | None) -> None:
+        self._aligner = aligner
+        if aligner is not None:
+            self.max_chunk_seconds = min(LONGEST, aligner.max_chunk_seconds)
+
+    @staticmethod
+    def device_of(options: AsrOptions) -> str:
+        """See `pipeline.asr.Engine`: the server's device is its own affair."""
+        return "cpu"
+
+    @staticmethod
+    def probe(options: OpenAIOptions) -> str:
+        """See `pipeline.asr.engine.Remote`: asks for the list of models, and sends no sound."""
+        import httpx
+
+        assert options.base_url is not None
+        host, key = urlsplit(options.base_url).hostname, options.api_key
+        try:
+            reply = httpx.get(below(options.base_url, "/models"), headers=bearer(key), timeout=PROBE_SECONDS)
+        except httpx.HTTPError as error:
+            raise EngineUnavailable(
+                f"{host} does not answer ({type(error).__name__}). Start the server, or fix SWITCHBOARD_ASR__BASE_URL."
+            ) from None
+        if reply.status_code in (401, 403):
+            whose = "this key" if key else "no key"
+            raise EngineUnavailable(f"{host} answers {reply.status_code} to {whose}. Set SWITCHBOARD_ASR__API_KEY.")
+        if reply.status_code != 200:
+            return f"{options.model} at {host}, which does not list its models (it answers {reply.status_code})"
+        names = _names(reply)
+        if options.model not in names:
+            shown = ", ".join(names[:5]) or "none"
+            raise EngineUnavailable(
+                f"{host} does not list the model {options.model} (listed: {shown}). "
+                "Set SWITCHBOARD_ASR__MODEL to one of its names."
+            )
+        return f"{options.model} at {host}"
+
+    def transcribe(
+        self,
+        samples: Sequence[Samples],
+        chunks: Sequence[Chunk],
+        vocabularies: Sequence[Sequence[str]] = (),
+        with_fallback: bool = False,
+    ) -> list[ChunkText]:
+        """See `pipeline.asr.Engine`. The server is asked for each chunk by itself; the first failure fails all."""
+        prompts = [self._prompt(terms) for terms in vocabularies] or [""] * len(chunks)
+        if with_fallback:
+            return [self._with_fallback(x, chunk, p) for x, chunk, p in zip(samples, chunks, prompts, strict=True)]
+        asked = [
+            self._pool.submit(self._ask, x, chunk, prompt)
+            for x, chunk, prompt in zip(samples, chunks, prompts, strict=True)
+        ]
+        try:
+            return self._texts([one.result() for one in asked])
+        finally:
+            for one in asked:
+                one.cancel()
+
+    def _prompt(self, terms: Sequence[str]) -> str:
+        """Names and terms as a text that came before; whole terms, the first of the list first."""
+        if self._options.vocabulary == "off":
+            return ""
+        text = ""
+        for term in vocabulary.terms(terms):
+            longer = f"{text}, {term}" if text else term
+            if len(longer) > PROMPT_CHARACTERS:
+                break
+            text = longer
+        return text
+
+    def _with_fallback(self, samples: Samples, chunk: Chunk, prompt: str) -> ChunkText:
+        """One chunk in the ways there are: without the prompt, in two parts, piece by piece. A server is not asked for
+        text drawn by chance: it would be another one each time."""
+        known: dict[tuple[Chunk, str], ChunkText] = {}
+
+        def decode(x: Samples, part: Chunk, way: Way) -> ChunkText:
+            key = (part, prompt if way.vocabulary else "")
+            if key in known:  # a way that is no other one for a server
+                return replace(known[key], decodings=0)
+            known[key] = self._texts([self._ask(x, part, key[1])])[0]
+            return known[key]
+
+        return fallback.decode_with_fallback(samples, chunk, decode, _suspect, (), bool(prompt))
+
+    def _ask(self, samples: Samples, chunk: Chunk, prompt: str) -> _Heard:
+        seconds = len(samples) / SAMPLE_RATE
+        if not 0 < seconds <= self.max_chunk_seconds + 0.5:
+            raise EngineError(f"A chunk has {seconds:.1f} s; at most {self.max_chunk_seconds:g} s are sent.")
+        if not np.isfinite(samples).all():
+            raise EngineError(f"Samples of channel {chunk.channel} at {chunk.start:.1f} s are not finite numbers.")
+        language = self._options.language or chunk.language
+        answer = read(self._client.transcribe(samples, language, prompt), seconds)
+        written = language or answer.language
+        if written is None and answer.text:
+            raise EngineError(
+                "The recognition server does not say which language it found. Set SWITCHBOARD_ASR__LANGUAGE."
+            )
+        return _Heard(samples, chunk, answer, written or "en")
+
+    def _texts(self, heard: Sequence[_Heard]) -> list[ChunkText]:
+        timed = [self._placed(one) if one.answer.words is not None else () for one in heard]
+        bare = [i for i, one in enumerate(heard) if one.answer.words is None and one.answer.text]
+        if bare:
+            for i, found in zip(bare, self._align([heard[i] for i in bare]), strict=True):
+                timed[i] = found
+        return [self._text(one, found) for one, found in zip(heard, timed, strict=True)]
+
+    def _align(self, heard: Sequence[_Heard]) -> list[tuple[Word, ...]]:
+        if self._aligner is None:
+            raise EngineError(
+                "The recognition server gives no word times, and there is no aligner (SWITCHBOARD_ALIGNMENT__ENGINE)."
+            )
+        return self._aligner.align(
+            [one.samples for one in heard], [one.written for one in heard], [one.answer.text for one in heard]
+        )
+
+    def _placed(self, heard: _Heard) -> tuple[Word, ...]:
+        parts = heard.chunk.parts
+        placed = edges.snapped(words.in_pieces(heard.answer.words or (), parts), heard.samples, parts)
+        return words.recorded(words.in_pieces(placed, parts), heard.chunk)
+
+    def _text(self, heard: _Heard, found: tuple[Word, ...]) -> ChunkText:
+        """`languages` stays empty: no server says how probable others were."""
+        answer = heard.answer
+        return ChunkText(
+            chunk=heard.chunk,
+            language=heard.language,
+            language_probability=0.0 if self._options.language else 1.0,
+            words=found,
+            mean_log_probability=answer.mean_log_probability,
+            no_speech_probability=answer.no_speech_probability if found else 1.0,
+            compression=_compression(found, heard.chunk),
+        )
+
+
+def _names(reply: Any) -> list[str]:
+    try:
+        return [str(one["id"]) for one in reply.json()["data"]]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _suspect(text: ChunkText) -> bool:
+    improbable = text.mean_log_probability < IMPROBABLE or text.compression > MAX_COMPRESSION
+    return bool(text.words) and improbable
+
+
+def _compression(heard: Sequence[Word], chunk: Chunk) -> float:
+    """Characters by compressed bytes, of the piece whose text repeats itself most; 0 without words."""
+    said = (text_of(w for w in heard if p.start <= w.start < p.end).encode() for p in chunk.sound)
+    return max((len(text) / len(zlib.compress(text)) for text in said if text), default=0.0)

@@ -1,0 +1,205 @@
+"""Ask a server for transcriptions: POST {base_url}/audio/transcriptions, as OpenAI defined it and others took it over.
+
+https://platform.openai.com/docs/api-reference/audio/createTranscription. Servers differ in what they answer: word
+times, segments, or the bare text. What is refused is asked for in less detail, and not asked for again.
+"""
+
+import io
+import json
+import logging
+import math
+import random
+import re
+import threading
+import time
+import wave
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+from pydantic import SecretStr
+
+from pipeline.domain.speech import SAMPLE_RATE
+from pipeline.endpoint import bearer, below, within
+from pipeline.errors import EngineError, EngineUnavailable
+from pipeline.runtime.retry_after import retry_after
+
+MOST_BYTES = 4 << 20  # of one answer: more is none
+CONNECT_SECONDS = 10.0
+BUSY = frozenset({408, 425, 429, 502, 503, 504, 529})  # asked again while time allows
+BUSY_TRIES = 6
+FAILED_TRIES = 2  # of a request that the server fails at, by any other 5xx
+UNREACHABLE_TRIES = 3
+REFUSES_PARAMETER = frozenset({400, 415, 422, 501})
+REFUSES_US = frozenset({401, 403, 404, 405})
+COOL_DOWN_SECONDS = 5.0  # for which a server that was not to be reached is not asked again
+SHORTEST = SAMPLE_RATE // 2  # samples: servers refuse less, silence is added up to here
+DETAIL: tuple[dict[str, Any], ...] = (
+    {"response_format": "verbose_json", "timestamp_granularities[]": ["word", "segment"]},
+    {"response_format": "verbose_json"},
+    {"response_format": "json"},
+)
+_CODE = re.compile(r"[a-z][a-z_]{2,50}")
+log = logging.getLogger(__name__)
+
+Upload = Literal["flac", "wav"]
+Samples = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    headers: httpx.Headers
+    body: bytes
+
+
+class Client:
+    """A server, for any number of threads. No message holds its address or the key; the log has the host."""
+
+    def __init__(self, base_url: str, key: SecretStr | None, model: str, seconds: float, upload: Upload) -> None:
+        """`seconds`: the longest time for one transcription, repeated requests included."""
+        self._url = below(base_url, "/audio/transcriptions")
+        self._host = urlsplit(base_url).hostname or "?"
+        self._key, self._model, self._seconds, self._upload = key, model, seconds, upload
+        self._http = httpx.Client(follow_redirects=False)  # the key is meant for this address alone
+        self._detail, self._proved = 0, False  # what of `DETAIL` is asked for, and whether the server has answered that
+        self._down: tuple[float, str] = (-math.inf, "")  # until when the server is not asked, and why
+        self._lock = threading.Lock()
+
+    def transcribe(self, samples: Samples, language: str | None, prompt: str) -> dict[str, Any]:
+        """Return the server's answer as it came. Raises `EngineError`; `EngineUnavailable` where any sound would."""
+        until = time.monotonic() + self._seconds
+        sound = encoded(samples, self._upload)
+        fields = {"model": self._model, "temperature": "0"}
+        fields |= {"language": language} if language else {}
+        fields |= {"prompt": prompt} if prompt else {}
+        detail, proved = self._detail, self._proved
+        while True:
+            reply = self._insist(fields | DETAIL[detail], sound, until)
+            if reply.status not in REFUSES_PARAMETER or proved or detail + 1 == len(DETAIL):
+                break
+            detail += 1
+        if reply.status != 200:
+            raise self._refused(reply)
+        answer = _answer(reply.body)
+        with self._lock:
+            self._detail, self._proved = max(detail, self._detail), True
+        return answer
+
+    def _insist(self, fields: Mapping[str, Any], sound: bytes, until: float) -> _Reply:
+        """The reply, asked for again where that may help and time allows."""
+        attempt = 0
+        while True:
+            self._not_while_down()
+            attempt += 1
+            reply: _Reply | None = None
+            try:
+                reply = self._post(fields, sound, until)
+            except httpx.ConnectError as error:
+                most, why = UNREACHABLE_TRIES, f"cannot be reached ({type(error).__name__})"
+            except httpx.TransportError as error:  # cut off: it may come through the next time
+                most, why = FAILED_TRIES, f"broke the connection ({type(error).__name__})"
+            else:
+                if reply.status < 500 and reply.status not in BUSY:
+                    return reply
+                most, why = BUSY_TRIES if reply.status in BUSY else FAILED_TRIES, f"answers {reply.status}"
+            pause = _pause(reply, attempt)
+            if attempt >= most or time.monotonic() + pause >= until:
+                raise self._gave_up(reply, most, why)
+            time.sleep(pause)
+
+    def _gave_up(self, reply: _Reply | None, most: int, why: str) -> EngineError:
+        """Whether it is this sound that fails, or the server is in no state to take any."""
+        log.warning("the recognition server %s %s", self._host, why)
+        if most == FAILED_TRIES:
+            return EngineError(f"The recognition server {why}.")
+        if reply is None:
+            self._down = (time.monotonic() + COOL_DOWN_SECONDS, why)
+        return EngineUnavailable(f"The recognition server {why}.")
+
+    def _not_while_down(self) -> None:
+        until, why = self._down
+        if time.monotonic() < until:
+            raise EngineUnavailable(f"The recognition server {why}.")
+
+    def _post(self, fields: Mapping[str, Any], sound: bytes, until: float) -> _Reply:
+        left = max(until - time.monotonic(), 0.001)
+        try:
+            return within(left, lambda: self._exchange(fields, sound, left))
+        except (TimeoutError, httpx.TimeoutException):
+            log.warning("the recognition server %s gave no answer within %g s", self._host, self._seconds)
+            raise EngineError(f"The recognition server gave no answer within {self._seconds:g} s.") from None
+
+    def _exchange(self, fields: Mapping[str, Any], sound: bytes, seconds: float) -> _Reply:
+        file = {"file": (f"chunk.{self._upload}", sound, f"audio/{self._upload}")}
+        timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
+        with self._http.stream(
+            "POST", self._url, data=fields, files=file, headers=bearer(self._key), timeout=timeout
+        ) as response:
+            received = bytearray()
+            for piece in response.iter_bytes():
+                received += piece
+                if len(received) > MOST_BYTES:
+                    raise EngineError(f"The recognition server's answer is larger than {MOST_BYTES >> 20} MiB.")
+            return _Reply(response.status_code, response.headers, bytes(received))
+
+    def _refused(self, reply: _Reply) -> EngineError:
+        """Never the server's own sentence: some of them repeat a part of the key."""
+        told = f"{reply.status}{code_of(reply.body)}"
+        log.warning("the recognition server %s answers %s", self._host, told)
+        if reply.status in REFUSES_US or 300 <= reply.status < 400:
+            return EngineUnavailable(f"The recognition server answers {told}. Its operator has to look at it.")
+        return EngineError(f"The recognition server refuses this sound ({told}).")
+
+
+def encoded(samples: Samples, form: Upload) -> bytes:
+    """Return mono sound at 16 kHz as a file of 16 bits, WAV or FLAC, at least half a second long."""
+    padded = np.pad(samples, (0, max(0, SHORTEST - len(samples))))
+    exact = np.clip(np.round(padded * 32768), -32768, 32767).astype("<i2")
+    target = io.BytesIO()
+    if form == "wav":
+        with wave.open(target, "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(SAMPLE_RATE)
+            file.writeframes(exact.tobytes())
+        return target.getvalue()
+    import av
+
+    with av.open(target, "w", format="flac") as container:
+        stream = container.add_stream("flac", rate=SAMPLE_RATE, layout="mono", format="s16")
+        frame = av.AudioFrame.from_ndarray(exact[None], format="s16", layout="mono")
+        frame.sample_rate = SAMPLE_RATE
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return target.getvalue()
+
+
+def code_of(body: bytes) -> str:
+    """Return the code of a refusal (" (invalid_api_key)"), which says nothing of a key; empty where there is none."""
+    try:
+        error = json.loads(body)["error"]
+        code = str(error.get("code") or error.get("type") or "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return f" ({code})" if _CODE.fullmatch(code) else ""
+
+
+def _answer(body: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(body)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict) or not isinstance(told.get("text"), str):
+        raise EngineError("The recognition server's answer is no transcription.")
+    return told
+
+
+def _pause(reply: _Reply | None, attempt: int) -> float:
+    """Seconds until the next attempt: as the server says, else 0.5, 1, 2 ... and a little by chance."""
+    told = retry_after(reply.headers) if reply is not None else None
+    return 0.25 * 2.0**attempt + random.uniform(0, 0.25) if told is None else told  # noqa: S311 (spreads requests)
