@@ -1,13 +1,19 @@
-"""How each engine of the registries is loaded for the contract that all of them pass; one that is missing here fails."""
+"""How each engine of the registries is loaded for the contract that all of them pass; one without a case fails."""
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import soundfile
 from scipy.signal import resample_poly
 
+from pipeline import asr
+from pipeline.asr import alignment
+from pipeline.asr.alignment import AlignmentOptions
 from pipeline.domain.speech import SAMPLE_RATE
+from tests.transcription_server import MODEL
 
 SAMPLES = Path(__file__).resolve().parents[1] / "serve_app" / "demo" / "samples" / "01_help_line"
 
@@ -19,3 +25,36 @@ def speech(name: str = "1998-15444-0005") -> np.ndarray:
     found = resample_poly(samples, SAMPLE_RATE // rate, 1).astype(np.float32)
     found.setflags(write=False)
     return found
+
+
+def load_recognizer(name: str, request: pytest.FixtureRequest) -> Any:
+    """Load a recognition engine that knows what is said in `speech()`."""
+    if name == "faster-whisper":
+        return request.getfixturevalue("tiny")
+    if name == "openai":
+        server = request.getfixturevalue("transcription_server")
+        server.reset()
+        server.word_times = False
+        options = asr.AsrOptions(engine=name, base_url=server.base_url, model=MODEL)  # type: ignore[call-arg]
+        return asr.load(options, None, AlignmentOptions(model="tiny.en", cpu_threads=1))
+    raise AssertionError(f"tests/engine_cases.py has no case for the recognition engine {name!r}")
+
+
+def load_aligner(name: str, request: pytest.FixtureRequest) -> Any:
+    """Load an aligner that knows English."""
+    if name == "whisper":
+        request.getfixturevalue("tiny")  # skips where there are no weights
+        return alignment.load(AlignmentOptions(model="tiny.en", cpu_threads=1))
+    raise AssertionError(f"tests/engine_cases.py has no case for the aligner {name!r}")
+
+
+def load_diarizer(name: str, request: pytest.FixtureRequest) -> Any:
+    """Load a diarization engine."""
+    if name == "pyannote":
+        return request.getfixturevalue("diarizer")
+    raise AssertionError(f"tests/engine_cases.py has no case for the diarization engine {name!r}")
+
+
+def two_voices(engine: Any, sample_call: Any) -> np.ndarray:
+    """Return a mixed call of two voices that the weights of a diarization engine tell apart."""
+    return np.asarray(sample_call("03").samples[0])  # synthetic voices, as the weights of the fixture

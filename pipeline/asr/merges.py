@@ -1,7 +1,7 @@
 """A Whisper tokenizer that encodes as OpenAI's does.
 
-The tokenizer.json of the converted Whisper models on the hub lacks the first merge of GPT-2's list, "Ġ t". Decoding does
-not need it; but encoded without it " that" is " " and "that", two tokens that no Whisper ever writes so: the model finds
+The tokenizer.json of converted Whisper models on the hub lacks the first merge of GPT-2's list, "Ġ t". Decoding does
+not need it. But encoded without it " that" is " " and "that", two tokens that no Whisper writes so: the model finds
 them improbable, and looks for them in the wrong place.
 """
 

@@ -1,0 +1,284 @@
+"""What every engine of the registries keeps, whatever computes in it: one suite for all, on real speech."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from pipeline import asr, diarization
+from pipeline.asr import alignment
+from pipeline.domain.speech import CUSTOMER, SAMPLE_RATE, AudioInMemory, Chunk, Span, text_of
+from pipeline.errors import EngineError
+from tests import engine_cases
+from tests.engine_cases import speech
+
+TEXT = "If the medical practitioner is in doubt on any point, he should obtain technical assistance"
+SPOKEN = 5.4  # seconds of `speech()` that hold this text
+
+
+@pytest.fixture(scope="module", params=asr.ENGINES)
+def recognizer(request):
+    return engine_cases.load_recognizer(request.param, request)
+
+
+@pytest.fixture(scope="module", params=alignment.ENGINES)
+def aligner(request):
+    return engine_cases.load_aligner(request.param, request)
+
+
+@pytest.fixture(scope="module", params=diarization.ENGINES)
+def diarizer(request):
+    return engine_cases.load_diarizer(request.param, request)
+
+
+def cut(first, last, start=None, language="en", channel=CUSTOMER):
+    """The sound of `speech()` between two times, and its chunk at `start` of a recording."""
+    begin = first if start is None else start
+    sound = speech()[round(first * SAMPLE_RATE) : round(last * SAMPLE_RATE)]
+    return sound, Chunk(channel, begin, begin + len(sound) / SAMPLE_RATE, language)
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """Three chunks of different lengths, of two calls, one with a pause of 20 s left out between its pieces."""
+    first, second = cut(0.0, 3.0, 50.0), cut(2.0, 4.2, 7.0, channel=0)
+    sound = np.concatenate([cut(0.0, 3.0)[0], cut(3.0, SPOKEN)[0]])
+    pieces = (Span(10.0, 13.0), Span(33.0, 33.0 + SPOKEN - 3.0))
+    third = sound, Chunk(CUSTOMER, 10.0, pieces[1].end, "en", pieces)
+    return [first, second, third]
+
+
+@pytest.fixture(scope="module")
+def heard(recognizer, asked):
+    return recognizer.transcribe([sound for sound, _ in asked], [chunk for _, chunk in asked])
+
+
+def lies_in_a_piece(word, chunk):
+    return any(piece.start <= word.start <= word.end <= piece.end + 1e-6 for piece in chunk.sound)
+
+
+def test_a_recognition_engine_is_one(recognizer):
+    assert isinstance(recognizer, asr.Engine)
+    assert recognizer.name
+    assert recognizer.batch_size >= 1
+    assert recognizer.batches_at_once >= 1
+    assert recognizer.max_chunk_seconds > SPOKEN
+    kind = type(recognizer)
+    if kind.CHECKPOINTS is None:
+        assert isinstance(recognizer, asr.Remote)
+
+
+def test_answers_come_in_the_order_of_the_chunks_and_name_them(heard, asked):
+    assert [text.chunk for text in heard] == [chunk for _, chunk in asked]
+    assert all("medical" in text_of(heard[at].words) for at in (0, 2))
+    assert all(text.words for text in heard)
+
+
+def test_word_times_rise_and_lie_inside_one_piece_of_their_chunk(heard):
+    for text in heard:
+        assert all(lies_in_a_piece(word, text.chunk) for word in text.words), text
+        assert all(a.end <= b.start + 1e-6 for a, b in pairwise(text.words))
+        assert all(word.text == word.text.strip() != "" for word in text.words)
+        assert all(0 <= word.confidence <= 1 for word in text.words)
+    assert {0, 1} == {int(word.start > 20) for word in heard[2].words}  # words on both sides of the pause
+
+
+def test_a_chunk_gives_the_same_words_alone_and_beside_others(recognizer, heard, asked):
+    for (sound, chunk), before in zip(asked, heard, strict=True):
+        (alone,) = recognizer.transcribe([sound], [chunk])
+        assert [(w.text, w.start, w.end) for w in alone.words] == [(w.text, w.start, w.end) for w in before.words]
+
+
+def test_a_language_that_is_given_is_kept_and_none_is_invented(recognizer, asked):
+    sound, chunk = asked[0]
+    (text,) = recognizer.transcribe([sound], [replace(chunk, language=None)])
+    assert text.language == "en"
+    assert all(0 <= probability <= 1 for probability in text.languages.values())
+    assert 0 <= text.language_probability <= 1
+    assert text.chunk.language is None
+
+
+def test_no_chunks_give_no_answers(recognizer):
+    assert list(recognizer.transcribe([], [])) == []
+
+
+def test_in_silence_nothing_is_said(recognizer):
+    """Whisper may write a lone mark there."""
+    (text,) = recognizer.transcribe([np.zeros(3 * SAMPLE_RATE, np.float32)], [Chunk(0, 5.0, 8.0, "en")])
+    assert not any(map(str.isalnum, text_of(text.words)))
+
+
+@pytest.mark.parametrize("flaw", ["empty", "not finite", "too long"])
+def test_sound_that_cannot_be_recognized_is_an_error(recognizer, flaw):
+    sound, chunk = cut(0.0, 2.0)
+    if flaw == "empty":
+        sound, chunk = sound[:0], replace(chunk, end=chunk.start)
+    elif flaw == "not finite":
+        sound = np.where(np.arange(len(sound)) == 99, np.nan, sound).astype(np.float32)
+    else:
+        sound = np.zeros(round((recognizer.max_chunk_seconds + 1) * SAMPLE_RATE), np.float32)
+        chunk = replace(chunk, end=len(sound) / SAMPLE_RATE)
+    with pytest.raises(EngineError):
+        recognizer.transcribe([sound], [chunk])
+
+
+def test_decoding_again_repeats_itself_and_says_so(recognizer, asked):
+    sound, chunk = asked[0]
+    first, second = (recognizer.transcribe([sound], [chunk], [("Hale",)], with_fallback=True)[0] for _ in range(2))
+    assert first == second
+    assert first.with_fallback
+    assert first.decodings >= 1
+    assert first.words
+
+
+def test_threads_that_ask_at_once_get_what_they_would_alone(recognizer, heard, asked):
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda one: recognizer.transcribe([one[0]], [one[1]])[0], asked * 2))
+    assert [text_of(text.words) for text in found] == [text_of(text.words) for text in heard] * 2
+
+
+# aligners
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return ["If the medical practitioner is", "is in doubt on any point,", TEXT]
+
+
+@pytest.fixture(scope="module")
+def timed(aligner, asked, texts):
+    return aligner.align([sound for sound, _ in asked], [chunk for _, chunk in asked], texts)
+
+
+def test_an_aligner_is_one(aligner):
+    assert isinstance(aligner, alignment.Aligner)
+    assert aligner.name
+    assert aligner.max_chunk_seconds > SPOKEN
+
+
+def test_the_words_are_those_of_the_text_in_their_order(timed, texts):
+    assert [text_of(words) for words in timed] == texts
+
+
+def test_aligned_words_rise_and_lie_inside_one_piece_of_their_chunk(timed, asked):
+    for words, (_, chunk) in zip(timed, asked, strict=True):
+        assert all(lies_in_a_piece(word, chunk) for word in words), words
+        assert all(a.end <= b.start + 1e-6 for a, b in pairwise(words))
+        assert all(0 <= word.confidence <= 1 for word in words)
+    assert {0, 1} == {int(word.start > 20) for word in timed[2]}
+
+
+def test_words_are_where_they_are_said(aligner, tiny):
+    """As a recognizer says; and where a second of silence goes before, all come later by it."""
+    sound, chunk = cut(0.0, SPOKEN)
+    (text,) = tiny.transcribe([sound], [chunk])
+    (words,) = aligner.align([sound], [chunk], [text_of(text.words)])
+    apart = [a.start - b.start for a, b in zip(words, text.words, strict=True)]
+    assert np.median(np.abs(apart)) < 0.1, apart
+    later = np.concatenate([np.zeros(SAMPLE_RATE, np.float32), sound])
+    (moved,) = aligner.align([later], [replace(chunk, end=chunk.end + 1)], [text_of(text.words)])
+    assert np.median([b.start - a.start for a, b in zip(words, moved, strict=True)]) == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_text_is_aligned_the_same_alone_and_beside_others(aligner, timed, asked, texts):
+    for (sound, chunk), text, before in zip(asked, texts, timed, strict=True):
+        (alone,) = aligner.align([sound], [chunk], [text])
+        assert [(w.text, w.start, w.end) for w in alone] == [(w.text, w.start, w.end) for w in before]
+
+
+def test_a_text_without_words_has_none(aligner, asked):
+    sound, chunk = asked[0]
+    assert aligner.align([sound, sound], [chunk, chunk], ["", "  "]) == [(), ()]
+    assert aligner.align([], [], []) == []
+
+
+def test_digits_and_marks_that_nobody_says_are_words_too(aligner, asked):
+    sound, chunk = asked[0]
+    (words,) = aligner.align([sound], [chunk], ["If the 7 medical - practitioner, 12:30 is"])
+    assert text_of(words) == "If the 7 medical - practitioner, 12:30 is"
+    assert all(lies_in_a_piece(word, chunk) for word in words)
+
+
+@pytest.mark.parametrize("flaw", ["empty", "not finite", "too long a text"])
+def test_what_cannot_be_aligned_is_an_error(aligner, flaw):
+    (sound, chunk), text = cut(0.0, 2.0), "If the"
+    if flaw == "empty":
+        sound, chunk = sound[:0], replace(chunk, end=chunk.start)
+    elif flaw == "not finite":
+        sound = np.where(np.arange(len(sound)) == 99, np.nan, sound).astype(np.float32)
+    else:
+        text = "practitioner " * 500
+    with pytest.raises(EngineError):
+        aligner.align([sound], [chunk], [text])
+
+
+def test_threads_that_align_at_once_get_what_they_would_alone(aligner, timed, asked, texts):
+    rows = [(*one, text) for one, text in zip(asked, texts, strict=True)] * 2
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda row: aligner.align([row[0]], [row[1]], [row[2]])[0], rows))
+    assert found == timed * 2
+
+
+# diarization
+
+
+def test_a_diarization_engine_tells_the_voices_of_a_sample_apart(diarizer, two_voices):
+    assert isinstance(diarizer, diarization.Engine)
+    found = diarizer.diarize(two_voices)
+    assert list(dict.fromkeys(span.speaker for span in found.spans)) == ["A", "B"]
+    assert all(a.end <= b.start for a, b in pairwise(found.spans))
+    assert all(0 <= span.start < span.end <= len(two_voices) / SAMPLE_RATE + 0.1 for span in found.spans)
+    assert found.engine == diarizer.name
+
+
+@pytest.fixture
+def two_voices(diarizer, request, sample_call):
+    """A mixed call of two voices that the engine's weights can tell apart."""
+    return engine_cases.two_voices(diarizer, sample_call)
+
+
+def test_stored_sound_gives_what_its_samples_give(diarizer, two_voices):
+    exact = np.clip(np.round(two_voices * 32768), -32768, 32767).astype(np.int16)
+    stored = diarizer.diarize(AudioInMemory(exact[None]))
+    assert stored.spans == diarizer.diarize(exact.astype(np.float32) / np.float32(32768)).spans
+
+
+def test_parts_give_the_same_whatever_others_are_beside_them(diarizer, two_voices):
+    alone = diarizer.diarize(two_voices)
+    parts = list(diarizer.parts(two_voices))
+    other = list(diarizer.parts(two_voices[: 12 * SAMPLE_RATE]))
+    mixed = [*other, *parts]
+    inferred = []
+    for first in range(0, len(mixed), diarizer.batch_size + 1):
+        inferred += diarizer.infer(mixed[first : first + diarizer.batch_size + 1])
+    assert diarizer.finalize(inferred[len(other) :]).spans == alone.spans
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 4.0])
+def test_a_recording_in_which_nobody_speaks_has_no_spans(diarizer, seconds):
+    found = diarizer.diarize(np.zeros(round(seconds * SAMPLE_RATE), np.float32))
+    assert (found.spans, dict(found.voiceprints)) == ((), {})
+
+
+def test_sound_that_is_not_finite_is_an_error(diarizer):
+    with pytest.raises(EngineError):
+        diarizer.diarize(np.full(5 * SAMPLE_RATE, np.nan, np.float32))
+
+
+def test_a_voiceprint_is_a_unit_vector_and_needs_enough_speech(diarizer):
+    made = diarizer.voiceprint([speech()])
+    assert np.linalg.norm(made.vector) == pytest.approx(1.0, abs=1e-3)
+    assert made.model == diarizer.name
+    assert made.speech_seconds == pytest.approx(len(speech()) / SAMPLE_RATE, abs=0.1)
+    assert diarizer.voiceprint([speech()[:SAMPLE_RATE]]) is None
+    assert diarizer.voiceprint([]) is None
+
+
+def test_each_piece_has_a_voice_of_its_own_and_the_same_alone(diarizer):
+    pieces = [speech()[:SAMPLE_RATE], speech()[:100], speech()[SAMPLE_RATE : 4 * SAMPLE_RATE]]
+    found = diarizer.voices(pieces)
+    assert [one is None for one in found] == [False, True, False]
+    (alone,) = diarizer.voices(pieces[2:])
+    assert np.dot(alone.vector, found[2].vector) == pytest.approx(1.0, abs=1e-3)
