@@ -13,6 +13,7 @@ from pipeline import asr
 from pipeline.asr import alignment
 from pipeline.asr.alignment import AlignmentOptions
 from pipeline.domain.speech import SAMPLE_RATE
+from tests import fixture_checkpoints
 from tests.transcription_server import MODEL
 
 SAMPLES = Path(__file__).resolve().parents[1] / "serve_app" / "demo" / "samples" / "01_help_line"
@@ -37,6 +38,8 @@ def load_recognizer(name: str, request: pytest.FixtureRequest) -> Any:
         server.word_times = False
         options = asr.AsrOptions(engine=name, base_url=server.base_url, model=MODEL)  # type: ignore[call-arg]
         return asr.load(options, None, AlignmentOptions(model="tiny.en", cpu_threads=1))
+    if name == "onnx":
+        return asr.load(asr.AsrOptions(engine=name, model=str(fixture_checkpoints.CTC), device="cpu", cpu_threads=1))  # type: ignore[call-arg]
     raise AssertionError(f"tests/engine_cases.py has no case for the recognition engine {name!r}")
 
 
@@ -45,6 +48,9 @@ def load_aligner(name: str, request: pytest.FixtureRequest) -> Any:
     if name == "whisper":
         request.getfixturevalue("tiny")  # skips where there are no weights
         return alignment.load(AlignmentOptions(model="tiny.en", cpu_threads=1))
+    if name == "ctc":
+        model = str(fixture_checkpoints.CTC)
+        return alignment.load(AlignmentOptions(engine=name, model=model, device="cpu", cpu_threads=1))
     raise AssertionError(f"tests/engine_cases.py has no case for the aligner {name!r}")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent / "fixtures" / "checkpoints"
 RECOGNITION = FOLDER / "recognition"
 DIARIZATION = FOLDER / "diarization"
+CTC = FOLDER / "ctc"  # characters of one real utterance, `tests.engine_cases.speech()`
 
 CALIBRATIONS = Path(__file__).resolve().parent / "fixtures" / "calibrations"
 """For models that tests invent, "m" and "other", and for the synthetic pipeline, by pieces too."""

@@ -20,7 +20,7 @@ BEYOND = 1.0  # seconds by which a word time may lie outside the sound: servers 
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Transcription:
     """One chunk as a server heard it. Times count in its sound."""
 
     text: str
@@ -30,7 +30,7 @@ class Answer:
     no_speech_probability: float  # 0: not said
 
 
-def read(told: Mapping[str, Any], seconds: float) -> Answer:
+def read(told: Mapping[str, Any], seconds: float) -> Transcription:
     """Return what an answer for so many seconds of sound says. Raises `EngineError` for values that cannot be."""
     text = " ".join(str(told["text"]).split())
     try:
@@ -38,7 +38,7 @@ def read(told: Mapping[str, Any], seconds: float) -> Answer:
         listed = [dict(one) for one in told.get("words") or [w for s in segments for w in s.get("words") or ()]]
         weights = [max(_number(one["end"]) - _number(one["start"]), 0.01) for one in segments]
         timed = _words(listed, segments, text, seconds) if listed and text else () if not text else None
-        return Answer(
+        return Transcription(
             text,
             CODES.get(str(told.get("language") or "").lower()),
             timed,

@@ -83,6 +83,7 @@ class Remote(Protocol):
 ENGINES: dict[str, str] = {
     "faster-whisper": "pipeline.asr.faster_whisper:FasterWhisper",
     "openai": "pipeline.asr.openai:OpenAI",
+    "onnx": "pipeline.asr.onnx:Onnx",
 }
 """Engines by the name that settings use: "module:Class", imported only where it is loaded."""
 

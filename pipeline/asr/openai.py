@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from pipeline.asr import edges, fallback, openai_client, vocabulary, words
 from pipeline.asr.alignment.engine import Aligner
-from pipeline.asr.answers import Answer, read
+from pipeline.asr.answers import Transcription, read
 from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.asr.fallback import Way
 from pipeline.asr.plausible import MAX_COMPRESSION
@@ -73,7 +73,7 @@ class _Heard:
 
     samples: Samples
     chunk: Chunk  # as it was asked for
-    answer: Answer
+    answer: Transcription
     language: str  # of the text
 
     @property

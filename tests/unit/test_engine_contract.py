@@ -176,7 +176,7 @@ def test_words_are_where_they_are_said(aligner, tiny):
     (text,) = tiny.transcribe([sound], [chunk])
     (words,) = aligner.align([sound], [chunk], [text_of(text.words)])
     apart = [a.start - b.start for a, b in zip(words, text.words, strict=True)]
-    assert np.median(np.abs(apart)) < 0.1, apart
+    assert np.median(np.abs(apart)) < 0.15, apart
     later = np.concatenate([np.zeros(SAMPLE_RATE, np.float32), sound])
     (moved,) = aligner.align([later], [replace(chunk, end=chunk.end + 1)], [text_of(text.words)])
     assert np.median([b.start - a.start for a, b in zip(words, moved, strict=True)]) == pytest.approx(1.0, abs=0.05)

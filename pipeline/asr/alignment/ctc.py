@@ -1,0 +1,153 @@
+"""A CTC model as an aligner: the likeliest path through its frames that writes the given text (torchaudio).
+
+Any CTC model of onnx-asr will do: NeMo's Parakeet and FastConformer CTC, GigaAM, T-one, or a folder of one's own. What
+a model cannot write (digits, another script) is a wildcard: it takes the sound that the words around it leave.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ConfigDict, Field
+
+from pipeline import checkpoints
+from pipeline.asr import edges, onnx, words
+from pipeline.asr.alignment.engine import AlignmentOptions, Samples
+from pipeline.asr.words import Written
+from pipeline.domain.speech import Chunk, Word
+from pipeline.errors import CheckpointMissing, EngineError
+
+SPACE = " "  # what begins a word in a vocabulary, after onnx-asr has read it
+
+
+class CtcAlignerOptions(AlignmentOptions):
+    """What this aligner can be told."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    quantization: str | None = Field(
+        None, pattern=r"^\w+$", description="Which of a model's variants: int8 takes *.int8.onnx; unset: the plain one."
+    )
+
+
+CHECKPOINTS = replace(
+    onnx.CHECKPOINTS,
+    title="CTC model for alignment",
+    setting="SWITCHBOARD_ALIGNMENT__MODEL",
+    auto=lambda _: "nemo-parakeet-ctc-0.6b",
+    sizes=lambda: {name: repository for name, repository in onnx.repositories().items() if "ctc" in name},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The tokens of a text, and for each word which of them are its own."""
+
+    tokens: list[int]
+    spans: list[tuple[int, int]]
+
+
+class CtcAligner:
+    """An aligner; see `pipeline.asr.alignment.Aligner`. Each text is a pass by itself."""
+
+    Options = CtcAlignerOptions
+    CHECKPOINTS = CHECKPOINTS
+
+    def __init__(self, options: CtcAlignerOptions, store: Path | None = None) -> None:
+        device = self.device_of(options)
+        checkpoint = checkpoints.resolve(options.model, CHECKPOINTS, device, store)
+        self._asr = onnx.load_model(checkpoint, device, options.quantization, options.cpu_threads).asr
+        if type(self._asr)._decoding.__qualname__.partition(".")[0] != "_AsrWithCtcDecoding":
+            raise CheckpointMissing(f"{checkpoint.name!r} is no CTC model, and others cannot align.")
+        self._tokens = {token: index for index, token in self._asr._vocab.items() if not token.startswith("<")}
+        self._longest = max(map(len, self._tokens))
+        self._blank = int(self._asr._blank_idx)
+        self.name = f"ctc {checkpoint.name}"
+        self.max_chunk_seconds = checkpoint.max_chunk_seconds or onnx.LONGEST
+
+    @staticmethod
+    def device_of(options: AlignmentOptions) -> str:
+        """See `pipeline.asr.alignment.Aligner`."""
+        return onnx.device_of(options.device)
+
+    def align(
+        self, samples: Sequence[Samples], chunks: Sequence[Chunk], texts: Sequence[str]
+    ) -> list[tuple[Word, ...]]:
+        """See `pipeline.asr.alignment.Aligner`."""
+        return [self._one(*one) for one in zip(samples, chunks, texts, strict=True)]
+
+    def _one(self, samples: Samples, chunk: Chunk, text: str) -> tuple[Word, ...]:
+        written = words.in_words([f" {part}" for part in text.split()])
+        if not written:
+            return ()
+        onnx.check_sound(samples, chunk, self.max_chunk_seconds)
+        emission = self._emission(samples)
+        target = self._target(written, emission.shape[1])
+        frames, scores = _path(emission, target.tokens, self._blank)
+        step = float(self._asr.window_step * self._asr._subsampling_factor)
+        found = [
+            _word(one, frames[first:last], scores[first:last], step)
+            for one, (first, last) in zip(written, target.spans, strict=True)
+        ]
+        placed = edges.snapped(words.in_pieces(found, chunk.parts), samples, chunk.parts)
+        return words.recorded(words.in_pieces(placed, chunk.parts), chunk)
+
+    def _emission(self, samples: Samples) -> npt.NDArray[np.float32]:
+        """Log probabilities of every token in every frame, shape (frames, tokens)."""
+        sound, length = np.ascontiguousarray(samples)[None], np.array([len(samples)], np.int64)
+        try:
+            emission, lengths = self._asr._encode(*self._asr._preprocessor(sound, length))
+        except Exception as error:  # onnxruntime's own classes share no other base
+            raise EngineError(f"Alignment failed ({type(error).__name__}).") from error
+        found: npt.NDArray[np.float32] = emission[0, : lengths[0]]
+        return found
+
+    def _target(self, written: Sequence[Written], wildcard: int) -> _Target:
+        target = _Target([], [])
+        for one in written:
+            own = self._spelled(one.text, bool(target.tokens)) or [wildcard]
+            target.spans.append((len(target.tokens), len(target.tokens) + len(own)))
+            target.tokens.extend(own)
+        return target
+
+    def _spelled(self, text: str, spaced: bool) -> list[int]:
+        """A word in the longest tokens there are, in whichever case the vocabulary has; what it lacks is left out."""
+        forms = {form(text) for form in (str, str.lower, str.upper)}
+        spelled = (self._longest_tokens(SPACE + form, spaced) for form in sorted(forms))
+        return max(spelled, key=lambda found: sum(len(self._asr._vocab[one].strip()) for one in found))
+
+    def _longest_tokens(self, text: str, spaced: bool) -> list[int]:
+        found, at = list[int](), 0
+        while at < len(text):
+            ends = range(min(len(text), at + self._longest), at, -1)
+            end = next((end for end in ends if text[at:end] in self._tokens), None)
+            if end is not None and (spaced or text[at:end] != SPACE):
+                found.append(self._tokens[text[at:end]])
+            at = end or at + 1
+        return [] if all(self._asr._vocab[one].strip() == "" for one in found) else found
+
+
+def _path(
+    emission: npt.NDArray[np.float32], tokens: Sequence[int], blank: int
+) -> tuple[list[tuple[int, int]], list[float]]:
+    """For each token the frames first..last (exclusive) that write it, and their mean probability.
+
+    The last column is the wildcard's. Raises `EngineError` for a text that the sound has no room for.
+    """
+    import torch
+    from torchaudio.functional import forced_align, merge_tokens
+
+    with_wildcard = torch.from_numpy(np.pad(emission, ((0, 0), (0, 1))))[None]  # any sound, at no cost
+    try:
+        path, scores = forced_align(with_wildcard, torch.tensor([list(tokens)], dtype=torch.int32), blank=blank)
+    except (RuntimeError, ValueError) as error:
+        raise EngineError(f"The text has {len(tokens)} tokens: too many for its sound.") from error
+    spans = merge_tokens(path[0], scores[0].exp(), blank=blank)
+    return [(one.start, one.end) for one in spans], [float(one.score) for one in spans]
+
+
+def _word(written: Written, frames: Sequence[tuple[int, int]], scores: Sequence[float], step: float) -> Word:
+    sure = round(min(1.0, max(0.0, min(scores))), 4)
+    return Word(frames[0][0] * step, frames[-1][1] * step, written.text, sure, joined=written.joined)

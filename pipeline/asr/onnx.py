@@ -1,0 +1,197 @@
+"""ONNX models through onnx-asr: NeMo's Parakeet, FastConformer and Canary, GigaAM, T-one, Kaldi's Zipformer, Whisper.
+
+A folder or a repository of the hub holds the network (`*.onnx`), its vocabulary and a config.json that names its kind.
+Most give a time to every token; those that do not (Whisper, Canary) have their words aligned.
+"""
+
+import math
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ConfigDict, Field
+
+from pipeline import checkpoints
+from pipeline.asr import edges, words
+from pipeline.asr.alignment.engine import Aligner
+from pipeline.asr.engine import AsrOptions, Samples
+from pipeline.checkpoints import CheckpointKind
+from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word, text_of
+from pipeline.errors import CheckpointMissing, EngineError
+
+LONGEST = 20.0  # seconds of a chunk: what these models are made for
+LAST_TOKEN = 0.08  # seconds that a word goes on after its last token begins, at least: a frame of most encoders
+GPU_BATCH = 8
+PATTERNS = ("config.json", "vocab.txt", "vocab.json", "added_tokens.json", "*.onnx", "*.onnx.data", "*.onnx_data")
+
+
+class OnnxOptions(AsrOptions):
+    """What this engine can be told."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    language: str = Field(
+        "en",
+        pattern=r"^[a-z]{2,3}$",
+        description="What is spoken (ISO 639-1), where it is not known: these models do not say which they heard.",
+    )
+    quantization: str | None = Field(
+        None, pattern=r"^\w+$", description="Which of a model's variants: int8 takes *.int8.onnx; unset: the plain one."
+    )
+    cpu_threads: int = Field(0, ge=0, description="Threads on a CPU, of all chunks at once; 0: one for each core.")
+
+
+def repositories() -> Mapping[str, str]:
+    """Return the hub's repositories of the models that onnx-asr knows by name."""
+    from onnx_asr.resolver import model_repos
+
+    return {name: repository for name, repository in model_repos.items() if name != "silero"}
+
+
+CHECKPOINTS = CheckpointKind(
+    title="ONNX speech recognition model",
+    setting="SWITCHBOARD_ASR__MODEL",
+    auto=lambda _: "nemo-parakeet-tdt-0.6b-v3",
+    stored={},
+    required=("config.json",),
+    patterns=PATTERNS,
+    sizes=repositories,
+)
+
+
+class Onnx:
+    """A recognition engine; see `pipeline.asr.Engine`.
+
+    On a CPU each chunk is a pass by itself, so that no padding touches it. Re-entrant: onnxruntime runs the passes of
+    several threads at once.
+    """
+
+    Options = OnnxOptions
+    CHECKPOINTS: CheckpointKind | None = CHECKPOINTS
+
+    packing = True
+    batches_at_once = 2
+
+    def __init__(self, options: OnnxOptions, store: Path | None = None) -> None:
+        device = self.device_of(options)
+        checkpoint = checkpoints.resolve(options.model, CHECKPOINTS, device, store)
+        model = load_model(checkpoint, device, options.quantization, options.cpu_threads)
+        self._model, self._language = model.with_timestamps(), options.language
+        self._takes_language = hasattr(model.asr, "_transcribe_input")  # Whisper and Canary are told it
+        self.batch_size = GPU_BATCH if device == "cuda" else 1
+        self.max_chunk_seconds = checkpoint.max_chunk_seconds or LONGEST
+        self.needs_aligner = not hasattr(model.asr, "_blank_idx")  # no token has a time
+        self.aligner: Aligner | None = None
+        variant = f" {options.quantization}" if options.quantization else ""
+        self.name = f"onnx {checkpoint.name}{variant}"
+
+    @staticmethod
+    def device_of(options: Any) -> str:
+        """See `pipeline.asr.Engine`."""
+        return device_of(options.device)
+
+    def transcribe(
+        self,
+        samples: Sequence[Samples],
+        chunks: Sequence[Chunk],
+        vocabularies: Sequence[Sequence[str]] = (),
+        with_fallback: bool = False,
+    ) -> list[ChunkText]:
+        """See `pipeline.asr.Engine`. These models decode in one way, and take no vocabulary."""
+        for sound, chunk in zip(samples, chunks, strict=True):
+            check_sound(sound, chunk, self.max_chunk_seconds)
+        found: list[ChunkText] = []
+        size = 1 if with_fallback else self.batch_size
+        for first in range(0, len(chunks), size):
+            batch = slice(first, first + size)
+            found += self._batch(samples[batch], chunks[batch])
+        return [replace(text, with_fallback=with_fallback) for text in found]
+
+    def _batch(self, samples: Sequence[Samples], chunks: Sequence[Chunk]) -> list[ChunkText]:
+        told = {"language": chunks[0].language or self._language} if self._takes_language else {}
+        try:
+            results = self._model.recognize([np.ascontiguousarray(x) for x in samples], sample_rate=SAMPLE_RATE, **told)
+        except Exception as error:  # onnxruntime's own classes share no other base
+            raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
+        return [self._text(*one) for one in zip(results, samples, chunks, strict=True)]
+
+    def _text(self, result: Any, samples: Samples, chunk: Chunk) -> ChunkText:
+        written = replace(chunk, language=chunk.language or self._language)
+        if result.timestamps is None and result.text.strip():
+            if self.aligner is None:
+                raise EngineError("This model gives no word times, and there is no aligner.")
+            (found,) = self.aligner.align([samples], [written], [result.text])
+        else:
+            timed = timed_words(result.tokens or (), result.timestamps or (), result.logprobs or ())
+            placed = edges.snapped(words.in_pieces(timed, chunk.parts), samples, chunk.parts)
+            found = words.recorded(words.in_pieces(placed, chunk.parts), chunk)
+        said = (text_of(w for w in found if p.start <= w.start < p.end).encode() for p in chunk.sound)
+        return ChunkText(
+            chunk=chunk,
+            language=written.language or self._language,
+            language_probability=0.0,
+            words=found,
+            mean_log_probability=float(np.mean(result.logprobs)) if result.logprobs else 0.0,
+            no_speech_probability=float(not found),
+            compression=max((len(text) / len(zlib.compress(text)) for text in said if text), default=0.0),
+        )
+
+
+def load_model(checkpoint: checkpoints.Checkpoint, device: str, quantization: str | None, threads: int) -> Any:
+    """Return onnx-asr's model of a checkpoint. Raises `CheckpointMissing`, `CheckpointDamaged`."""
+    import onnx_asr
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or len(os.sched_getaffinity(0))
+    providers = ["CUDAExecutionProvider"] if device == "cuda" else ["CPUExecutionProvider"]
+    with checkpoints.loading(checkpoint.folder):
+        try:
+            return onnx_asr.load_model(
+                None,  # its config.json says what it is
+                checkpoint.folder,
+                quantization=quantization,
+                providers=providers,
+                sess_options=options,
+            )
+        except (ValueError, OSError, KeyError, TypeError) as error:
+            raise CheckpointMissing(
+                f"{checkpoint.name!r} is no model that onnx-asr loads ({type(error).__name__}): a folder holds *.onnx, "
+                "vocab.txt and a config.json with model_type."
+            ) from error
+
+
+def device_of(device: str) -> str:
+    """Return where onnxruntime computes: "cuda" only where its GPU package is installed."""
+    if device != "auto":
+        return device
+    import onnxruntime
+
+    return "cuda" if "CUDAExecutionProvider" in onnxruntime.get_available_providers() else "cpu"
+
+
+def check_sound(samples: Samples, chunk: Chunk, longest: float) -> None:
+    """Raise `EngineError` for sound that is empty, too long or not finite."""
+    seconds = len(samples) / SAMPLE_RATE
+    if not 0 < seconds <= longest + 0.5:
+        raise EngineError(f"A chunk has {seconds:.1f} s; this model takes at most {longest:g} s.")
+    if not np.isfinite(samples).all():
+        raise EngineError(f"Samples of channel {chunk.channel} at {chunk.start:.1f} s are not finite numbers.")
+
+
+def timed_words(tokens: Sequence[str], starts: Sequence[float], log_probabilities: Sequence[float]) -> tuple[Word, ...]:
+    """Return the words of tokens that have a start; each ends where the next begins, or soon after its last token."""
+    found = []
+    for written in words.in_words(tokens):
+        last = starts[written.last - 1]
+        after = starts[written.last] if written.last < len(starts) else math.inf
+        sure = min((log_probabilities[i] for i in range(written.first, written.last) if log_probabilities), default=0.0)
+        end = max(last, min(after, last + LAST_TOKEN))
+        found.append(
+            Word(starts[written.first], end, written.text, round(min(1.0, math.exp(sure)), 4), joined=written.joined)
+        )
+    return tuple(found)
