@@ -20,6 +20,7 @@ from pipeline.asr import edges, words
 from pipeline.asr.alignment.engine import Aligner
 from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.checkpoints import CheckpointKind
+from pipeline.device import choose
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word, text_of
 from pipeline.errors import CheckpointMissing, EngineError
 
@@ -165,13 +166,14 @@ def load_model(checkpoint: checkpoints.Checkpoint, device: str, quantization: st
             ) from error
 
 
-def device_of(device: str) -> str:
-    """Return where onnxruntime computes: "cuda" only where its GPU package is installed."""
+def device_of(device: str, setting: str = "SWITCHBOARD_ASR__DEVICE") -> str:
+    """Return where onnxruntime computes: on a GPU only with its GPU package. Raises `DeviceUnavailable`."""
     if device != "auto":
         return device
     import onnxruntime
 
-    return "cuda" if "CUDAExecutionProvider" in onnxruntime.get_available_providers() else "cpu"
+    providers = onnxruntime.get_available_providers()
+    return choose(lambda: "CUDAExecutionProvider" in providers, "onnxruntime", None, setting)
 
 
 def check_sound(samples: Samples, chunk: Chunk, longest: float) -> None:

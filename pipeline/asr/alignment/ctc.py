@@ -70,7 +70,7 @@ class CtcAligner:
     @staticmethod
     def device_of(options: AlignmentOptions) -> str:
         """See `pipeline.asr.alignment.Aligner`."""
-        return onnx.device_of(options.device)
+        return onnx.device_of(options.device, "SWITCHBOARD_ALIGNMENT__DEVICE")
 
     def align(
         self, samples: Sequence[Samples], chunks: Sequence[Chunk], texts: Sequence[str]

@@ -68,7 +68,9 @@ class AlignmentOptions(EngineOptions):
         description="A model that the aligner knows by name, a repository of the Hugging Face hub (owner/name@commit "
         "pins it), a folder (/..., ./..., ~/...), or auto (whisper: base; ctc: nemo-parakeet-ctc-0.6b).",
     )
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to compute; auto: the GPU if there is one, and an error if it cannot be used.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where to compute; auto: the GPU if there is one, and an error if it cannot be used."
+    )
     cpu_threads: int = Field(0, ge=0, description="Threads on a CPU; 0: one for each core, at most 4.")
 
     @property
