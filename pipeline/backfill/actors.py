@@ -24,6 +24,7 @@ from pipeline.backfill.source import Found, Source
 from pipeline.diarization.engine import DiarizationOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Chunk, ChunkText, Diarization, Span, Voiceprint
+from pipeline.endpoint import REVEAL
 from pipeline.errors import CheckpointMissing, WorkerLost
 from pipeline.options import ProcessOptions
 from pipeline.runtime.actors import TranscriberReplica
@@ -109,7 +110,7 @@ class Backfiller:
     async def _loaded(self, store: str | None) -> tuple[TranscriberReplica, DiarizerReplica]:
         job = self._job
         return (
-            TranscriberReplica(job.asr.model_dump(mode="json"), store),
+            TranscriberReplica(job.asr.model_dump(mode="json", context={REVEAL: True}), store),
             DiarizerReplica(job.diarization.model_dump(mode="json"), store),
         )
 
