@@ -20,7 +20,7 @@ import pyarrow as pa
 from pipeline.asr.engine import AsrOptions
 from pipeline.backfill.output import Output
 from pipeline.backfill.rows import failure, row_of
-from pipeline.backfill.source import Found, Source
+from pipeline.backfill.source import Source, SourceFile
 from pipeline.diarization.engine import DiarizationOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Chunk, ChunkText, Diarization, Span, Voiceprint
@@ -39,7 +39,7 @@ SUMMARY = ("path", "state", "code", "duration", "seconds")  # what the driver is
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BackfillJob:
     """What an actor needs to know. `source`, `output`: fsspec folders that every node sees."""
 
     source: str
@@ -94,7 +94,7 @@ class Backfiller:
     Raises `StorageError` where the part cannot be written and `CheckpointMissing` without a model: both end the run.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BackfillJob) -> None:
         with contextlib.suppress(OSError):
             os.nice(NICE)
         logging.getLogger("pipeline").setLevel(logging.ERROR)
@@ -121,12 +121,14 @@ class Backfiller:
         name = block["block"][0].as_py()
         there = self._output.part(name)  # an actor died between its part and its answer
         if there is None:
-            there = self._done(name, [Found(row["path"], row["size"], row["modified"]) for row in block.to_pylist()])
+            there = self._done(
+                name, [SourceFile(row["path"], row["size"], row["modified"]) for row in block.to_pylist()]
+            )
         for replica in self._replicas:
             self._ran(replica.check_health())  # gives memory back
         return there.select(SUMMARY)
 
-    def _done(self, name: str, block: Sequence[Found]) -> pa.Table:
+    def _done(self, name: str, block: Sequence[SourceFile]) -> pa.Table:
         run = self._job.run
         noted = self._output.started(name, run)
         if noted is None:
@@ -137,7 +139,7 @@ class Backfiller:
             deaths[alone] = deaths.get(alone, 0) + 1
         return pa.concat_tables([self._alone(f"{name}-{at:04}", name, one, deaths) for at, one in enumerate(block)])
 
-    def _alone(self, part: str, block: str, one: Found, deaths: dict[str, int]) -> pa.Table:
+    def _alone(self, part: str, block: str, one: SourceFile, deaths: dict[str, int]) -> pa.Table:
         """One recording with nothing else running, in a part of its own: so the next death loses nothing more."""
         if (there := self._output.part(part)) is not None:
             return there
@@ -149,10 +151,10 @@ class Backfiller:
             row = {"path": one.path, "bytes": one.size, "modified": one.modified, "warnings": []} | failure(lost)
         return self._output.write(part, [row], self._job.run)
 
-    async def _rows(self, block: Sequence[Found]) -> list[dict[str, Any]]:
+    async def _rows(self, block: Sequence[SourceFile]) -> list[dict[str, Any]]:
         room = asyncio.Semaphore(AT_ONCE)
 
-        async def one(found: Found) -> dict[str, Any]:
+        async def one(found: SourceFile) -> dict[str, Any]:
             async with room:
                 return await row_of(found, self._source, self._workers, self._options, self._job.roster)
 

@@ -12,7 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from pipeline.backfill.source import Found, Source
+from pipeline.backfill.source import Source, SourceFile
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Finding, Roster
 from pipeline.domain.speech import Recording, Speaker, Turn
@@ -54,7 +54,7 @@ _FINDINGS = TypeAdapter(tuple[Finding, ...])
 
 
 async def row_of(
-    found: Found, source: Source, workers: Workers, options: ProcessOptions, roster: Roster
+    found: SourceFile, source: Source, workers: Workers, options: ProcessOptions, roster: Roster
 ) -> dict[str, Any]:
     """Return the row of a recording, of `SCHEMA`; it never raises: what fails is a row with an error."""
     began = time.monotonic()
@@ -78,7 +78,7 @@ def failure(error: Exception) -> dict[str, Any]:
     return {"state": FAILED, "code": known.code, "error": known.message, "retryable": known.retryable}
 
 
-async def _copied(found: Found, source: Source, folder: Path, options: ProcessOptions) -> Recording:
+async def _copied(found: SourceFile, source: Source, folder: Path, options: ProcessOptions) -> Recording:
     """A reader that hangs keeps its thread, and nothing else."""
     limits = options.fetch
     try:
@@ -89,7 +89,7 @@ async def _copied(found: Found, source: Source, folder: Path, options: ProcessOp
 
 
 async def _processed(
-    found: Found, recording: Recording, workers: Workers, options: ProcessOptions, roster: Roster
+    found: SourceFile, recording: Recording, workers: Workers, options: ProcessOptions, roster: Roster
 ) -> Outcome:
     started = found.modified or datetime.now(UTC)
     call = Call(uuid5(NAMESPACE_URL, recording.sha256), UNKNOWN_NUMBER, UNKNOWN_NUMBER, started)

@@ -12,10 +12,10 @@ import pyarrow as pa
 import ray
 import ray.data
 
-from pipeline.backfill.actors import Backfiller, Job
+from pipeline.backfill.actors import Backfiller, BackfillJob
 from pipeline.backfill.output import HEARTBEAT_SECONDS, Output
 from pipeline.backfill.rows import FAILED
-from pipeline.backfill.source import Found, Source, in_blocks
+from pipeline.backfill.source import Source, SourceFile, in_blocks
 from pipeline.errors import CallError, StorageError
 
 BLOCK = 16  # recordings in a block, which is what a kill costs for each actor
@@ -34,7 +34,7 @@ class Hardware:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BackfillProgress:
     """How far a run is. `done` counts this run's, `before` those of earlier ones; `audio` is in seconds."""
 
     found: int
@@ -51,13 +51,13 @@ class Progress:
 
 
 def backfill(
-    job: Job,
+    job: BackfillJob,
     hardware: Hardware | None = None,
     pattern: str | None = None,
     again: bool = False,
     limit: int | None = None,
-    on_progress: Callable[[Progress], None] = lambda _: None,
-) -> Progress:
+    on_progress: Callable[[BackfillProgress], None] = lambda _: None,
+) -> BackfillProgress:
     """Put every recording of `job.source` that has no row in `job.output` yet through the pipeline.
 
     `again`: those whose row is an error, too. `limit`: at most so many recordings in this run. `job.run` is given by
@@ -75,20 +75,20 @@ def backfill(
 
 
 def _run(
-    job: Job,
+    job: BackfillJob,
     output: Output,
-    found: Sequence[Found],
+    found: Sequence[SourceFile],
     hardware: Hardware,
     again: bool,
     limit: int | None,
-    on_progress: Callable[[Progress], None],
-) -> Progress:
+    on_progress: Callable[[BackfillProgress], None],
+) -> BackfillProgress:
     done = output.done()
     if again:
         output.forget(done.failed)
     known = done.paths - done.failed.keys() if again else done.paths
     todo = [one for one in found if one.path not in known]
-    progress = Progress(len(found), len(found) - len(todo))
+    progress = BackfillProgress(len(found), len(found) - len(todo))
     on_progress(progress)
     began = time.monotonic()
     for path in _summaries(job, hardware, todo[:limit]):
@@ -104,7 +104,7 @@ def _run(
     return progress
 
 
-def _summaries(job: Job, hardware: Hardware, todo: Sequence[Found]) -> Iterator[dict[str, Any]]:
+def _summaries(job: BackfillJob, hardware: Hardware, todo: Sequence[SourceFile]) -> Iterator[dict[str, Any]]:
     """What became of each recording, as blocks are done."""
     tables = [
         _table(f"part-{job.run[:8]}-{at:06}", block) for at, block in enumerate(in_blocks(todo, BLOCK, BLOCK_BYTES))
@@ -132,7 +132,7 @@ def _summaries(job: Job, hardware: Hardware, todo: Sequence[Found]) -> Iterator[
         raise _cause(error) from error
 
 
-def _table(name: str, block: Sequence[Found]) -> pa.Table:
+def _table(name: str, block: Sequence[SourceFile]) -> pa.Table:
     rows = [{"path": one.path, "size": one.size, "modified": one.modified} for one in block]
     return pa.Table.from_pylist(rows, RECORDING).append_column("block", pa.array([name] * len(rows)))
 
@@ -148,7 +148,7 @@ def _cause(error: BaseException) -> CallError:
     return CallError(f"Ray ended the run: {last[-1] if last else type(error).__name__}")
 
 
-def _about(job: Job) -> dict[str, Any]:
+def _about(job: BackfillJob) -> dict[str, Any]:
     """What stays the same for an output folder: rows of different models do not stand side by side unnoticed."""
     return {
         "source": job.source.rstrip("/"),

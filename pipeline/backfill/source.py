@@ -25,7 +25,7 @@ READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceFile:
     """A recording of the source. `path` is relative to it, with slashes; `modified` is in UTC, None: not known."""
 
     path: str
@@ -49,7 +49,7 @@ class Source:
         if not there:
             raise StorageError(f"{url} is no folder.")
 
-    def recordings(self, pattern: str | None = None) -> Iterator[Found]:
+    def recordings(self, pattern: str | None = None) -> Iterator[SourceFile]:
         """Yield the recordings, in subfolders too, by path. Hidden files are left out.
 
         `pattern`: a shell pattern for the relative path ("2026-*/*.wav") in place of the suffixes. Raises
@@ -64,9 +64,9 @@ class Source:
             if any(part.startswith(".") for part in PurePosixPath(path).parts):
                 continue
             if fnmatch.fnmatch(path, pattern) if pattern else PurePosixPath(path).suffix.lower() in SUFFIXES:
-                yield Found(path, int(about.get("size") or 0), _modified(about))
+                yield SourceFile(path, int(about.get("size") or 0), _modified(about))
 
-    def copy(self, found: Found, folder: Path, max_bytes: int) -> Recording:
+    def copy(self, found: SourceFile, folder: Path, max_bytes: int) -> Recording:
         """Return a copy of the recording in `folder`, hashed on the way. Blocks.
 
         Raises `RecordingEmpty`, `RecordingTooLarge`, `RecordingGone`, or `RecordingUnreachable`, which may be tried
@@ -92,9 +92,9 @@ class Source:
         return Recording(0, target.as_uri(), digest.hexdigest(), size)
 
 
-def in_blocks(recordings: Sequence[Found], most: int, most_bytes: int) -> Iterator[tuple[Found, ...]]:
+def in_blocks(recordings: Sequence[SourceFile], most: int, most_bytes: int) -> Iterator[tuple[SourceFile, ...]]:
     """Yield consecutive recordings, at most `most` together, and of more than one at most `most_bytes`."""
-    block: list[Found] = []
+    block: list[SourceFile] = []
     size = 0
     for one in recordings:
         if block and (len(block) == most or size + one.size > most_bytes):

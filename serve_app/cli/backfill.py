@@ -18,8 +18,8 @@ from serve_app.cli.process import check_models, chosen_settings
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from pipeline.backfill.actors import Job
-    from pipeline.backfill.run import Hardware, Progress
+    from pipeline.backfill.actors import BackfillJob
+    from pipeline.backfill.run import BackfillProgress, Hardware
     from serve_app.settings import Settings
 
 LOCAL = "local"
@@ -113,11 +113,11 @@ def _check_folders(source: str, output: str) -> None:
         raise CommandError(error.message, "For s3:// install the extra `aws`, for gs:// gcsfs.", USAGE) from error
 
 
-def _job(settings: "Settings", source: str, output: str, country: str | None, time_zone: str) -> "Job":
-    from pipeline.backfill.actors import Job
+def _job(settings: "Settings", source: str, output: str, country: str | None, time_zone: str) -> "BackfillJob":
+    from pipeline.backfill.actors import BackfillJob
     from pipeline.domain.insight import Roster
 
-    return Job(
+    return BackfillJob(
         source=_address(source),
         output=_address(output),
         run="",
@@ -208,8 +208,8 @@ def _hardware(
 
 
 def _run(
-    job: "Job", hardware: "Hardware", pattern: str | None, failed: bool, limit: int | None, quiet: bool
-) -> "Progress":
+    job: "BackfillJob", hardware: "Hardware", pattern: str | None, failed: bool, limit: int | None, quiet: bool
+) -> "BackfillProgress":
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
@@ -221,7 +221,7 @@ def _run(
         return run(job, hardware, pattern, failed, limit, lambda progress: _show(bar, shown, progress, limit))
 
 
-def _show(bar: "Bar", shown: "int", progress: "Progress", limit: int | None) -> None:
+def _show(bar: "Bar", shown: "int", progress: "BackfillProgress", limit: int | None) -> None:
     total = progress.found - progress.before
     bar.update(
         shown,  # type: ignore[arg-type]  # a TaskID
@@ -231,7 +231,7 @@ def _show(bar: "Bar", shown: "int", progress: "Progress", limit: int | None) -> 
     )
 
 
-def _counts(progress: "Progress") -> dict[str, float]:
+def _counts(progress: "BackfillProgress") -> dict[str, float]:
     return {
         "found": progress.found,
         "done_before": progress.before,
@@ -243,7 +243,7 @@ def _counts(progress: "Progress") -> dict[str, float]:
     }
 
 
-def _tell(progress: "Progress", output: str) -> None:
+def _tell(progress: "BackfillProgress", output: str) -> None:
     console = out()
     if not progress.found:
         console.print("There are no recordings in the source.")

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from pipeline.backfill.actors import Backfiller, Job
+from pipeline.backfill.actors import Backfiller, BackfillJob
 from pipeline.backfill.output import OWNER, SILENT_SECONDS, FolderTaken, OtherBackfill, Output
 from pipeline.backfill.rows import SCHEMA, failure
 from pipeline.backfill.run import _about, _table
-from pipeline.backfill.source import Found, Source, in_blocks
+from pipeline.backfill.source import Source, SourceFile, in_blocks
 from pipeline.domain.insight import Roster
 from pipeline.errors import NotAudio, RecordingEmpty, RecordingGone, RecordingTooLarge, StorageError, TimedOut
 from serve_app.settings import Settings
@@ -75,7 +75,7 @@ def test_a_source_that_is_not_there_is_said(url):
 
 def test_a_recording_is_copied_and_hashed_or_says_why_not(source, tmp_path):
     (tmp_path / "in/empty.wav").touch()
-    copied = source.copy(Found("b/2.wav", 5), tmp_path, 100)
+    copied = source.copy(SourceFile("b/2.wav", 5), tmp_path, 100)
     assert copied.sha256 == hashlib.sha256(b"sound").hexdigest()
     assert (Path(copied.uri.removeprefix("file://")).read_bytes(), copied.size_bytes) == (b"sound", 5)
     for name, limit, error in (
@@ -84,11 +84,11 @@ def test_a_recording_is_copied_and_hashed_or_says_why_not(source, tmp_path):
         ("empty.wav", 9, RecordingEmpty),
     ):
         with pytest.raises(error):
-            source.copy(Found(name, 5), tmp_path, limit)
+            source.copy(SourceFile(name, 5), tmp_path, limit)
 
 
 def test_blocks_are_bounded_by_number_and_by_bytes():
-    found = [Found(str(at), size) for at, size in enumerate((1, 1, 1, 50, 200, 1))]
+    found = [SourceFile(str(at), size) for at, size in enumerate((1, 1, 1, 50, 200, 1))]
     assert [[one.path for one in block] for block in in_blocks(found, 2, 100)] == [["0", "1"], ["2", "3"], ["4"], ["5"]]
 
 
@@ -169,7 +169,9 @@ def test_the_manifest_of_a_folder_names_models_and_no_secret(monkeypatch):
     monkeypatch.setenv("SWITCHBOARD_SECRETS_KEYS", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")
     settings = Settings()
     told = _about(
-        Job("file:///in", "file:///out", "", settings.asr, settings.diarization, settings.process_options(), Roster())
+        BackfillJob(
+            "file:///in", "file:///out", "", settings.asr, settings.diarization, settings.process_options(), Roster()
+        )
     )
     assert told["recognition"]["model"] == "base" and told["source"] == "file:///in"
     assert "MDEy" not in json.dumps(told)
@@ -201,7 +203,7 @@ def test_every_column_of_a_row_has_its_type():
 class Dying(Backfiller):
     """Its process ends with some recordings, as it does where an engine crashes; each is begun `begun` times."""
 
-    def __init__(self, job: Job, deadly: set[str], begun: Counter[str]) -> None:
+    def __init__(self, job: BackfillJob, deadly: set[str], begun: Counter[str]) -> None:
         self._job, self._output = job, Output(job.output)
         self._deadly, self.begun = deadly, begun
         self._loop, self._replicas = asyncio.new_event_loop(), ()
@@ -215,7 +217,7 @@ class Dying(Backfiller):
 
 def test_a_recording_that_kills_its_process_is_found_and_the_others_of_its_block_are_done(output, tmp_path):
     settings = Settings()
-    job = Job(
+    job = BackfillJob(
         "file:///in",
         (tmp_path / "out").as_uri(),
         output.own(ABOUT),
@@ -224,7 +226,7 @@ def test_a_recording_that_kills_its_process_is_found_and_the_others_of_its_block
         settings.process_options(),
         Roster(),
     )
-    block = _table("part-1", [Found(f"{at}.wav", 1) for at in range(6)])
+    block = _table("part-1", [SourceFile(f"{at}.wav", 1) for at in range(6)])
     begun: Counter[str] = Counter()
     answer = None
     deaths = 0
@@ -244,7 +246,7 @@ def test_a_recording_that_kills_its_process_is_found_and_the_others_of_its_block
 def test_a_block_whose_part_is_there_is_not_done_again(output, tmp_path):
     settings = Settings()
     run = output.own(ABOUT)
-    job = Job(
+    job = BackfillJob(
         "file:///in",
         (tmp_path / "out").as_uri(),
         run,
@@ -255,7 +257,7 @@ def test_a_block_whose_part_is_there_is_not_done_again(output, tmp_path):
     )
     output.write("part-1", [row("0.wav")], run)
     begun: Counter[str] = Counter()
-    answer = Dying(job, set(), begun)(_table("part-1", [Found("0.wav", 1)]))
+    answer = Dying(job, set(), begun)(_table("part-1", [SourceFile("0.wav", 1)]))
     assert answer.to_pylist()[0]["path"] == "0.wav" and not begun
 
 

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from pipeline.backfill.run import Progress
+from pipeline.backfill.run import BackfillProgress
 from serve_app.cli import app, backfill
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.settings import Settings
@@ -30,9 +30,9 @@ def test_workers_that_the_cluster_has_no_room_for_are_refused_for_they_would_wai
 @pytest.mark.parametrize(
     ("progress", "lines"),
     [
-        (Progress(0, 0), ["There are no recordings in the source."]),
+        (BackfillProgress(0, 0), ["There are no recordings in the source."]),
         (
-            Progress(41, 16, 20, 1, 150.0, 60.0),
+            BackfillProgress(41, 16, 20, 1, 150.0, 60.0),
             [
                 "41 recordings, 16 of them done before.",
                 "Done now: 20 with 2 min 30 s of sound, in 1 min 00 s (1,200 an hour).",
@@ -41,7 +41,7 @@ def test_workers_that_the_cluster_has_no_room_for_are_refused_for_they_would_wai
                 "Rows: s3://bucket/texts",
             ],
         ),
-        (Progress(41, 41), ["41 recordings, 41 of them done before.", "Rows: s3://bucket/texts"]),
+        (BackfillProgress(41, 41), ["41 recordings, 41 of them done before.", "Rows: s3://bucket/texts"]),
     ],
 )
 def test_the_end_says_what_was_done_and_what_is_left(progress, lines, capsys, monkeypatch):

@@ -138,7 +138,9 @@ def test_no_more_requests_run_at_once_than_are_allowed(engine_of, transcriptions
 
 
 @pytest.mark.parametrize(
-    "busy", [refuses(429, "rate_limit_exceeded", retry_after="1"), refuses(503), refuses(500), cut], ids=str
+    "busy",
+    [refuses(429, "rate_limit_exceeded", retry_after="1"), refuses(503), refuses(500), cut],
+    ids=["429", "503", "500", "cut"],
 )
 def test_what_may_pass_is_asked_for_again(busy, engine_of, transcriptions, sound, chunk):
     transcriptions.scripts = [busy]
