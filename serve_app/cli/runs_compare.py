@@ -8,6 +8,7 @@ from uuid import UUID
 
 import typer
 
+from serve_app.cli import comparison as told
 from serve_app.cli import names
 from serve_app.cli.console import Json, counted, duration, err, out, print_json
 from serve_app.cli.errors import FAILED, CommandError
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from db.directory import Workspace
     from db.run_results import Compared
     from db.runs import Run
-    from evaluation.report import Rate
-    from evaluation.score import CallScore, Errors
+    from evaluation.compare import Comparison
+    from evaluation.score import Errors
+    from evaluation.truth import TrueCall, TrueContact
 
 RECORD = "record"
-FIGURES = ("wer", "cpwer", "lost_per_minute", "invented_per_minute", "der", "word_time_error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,18 @@ def compare(
             metavar="SET", help="Measure both against this gold set: NAME or NAME@VERSION.", show_default=False
         ),
     ] = None,
-    worst: Annotated[int, typer.Option(min=0, max=1000, help="How many calls to name.")] = 5,
+    by: told.By = "wer",
+    worst: told.Worst = 5,
+    price_per_hour: told.Price = None,
+    csv_: told.Csv = None,
+    html: told.Html = None,
+    console: told.ConsoleUrl = None,
     json_: Json = False,
 ) -> None:
     """Compare a run with the records: words and findings changed, what it took; against a gold set, which is better.
+
+    With --gold it says by how much one is better than the other, with intervals, where, and in which calls: the other
+    options are for that.
 
     The record is what the machine heard, without what people corrected. Of a promoted run it is the one before.
 
@@ -57,20 +66,29 @@ def compare(
 
       switchboard runs compare tiny
 
-      switchboard runs compare tiny --gold returns
+      switchboard runs compare tiny --gold returns --html compared.html
     """
-    run, calls, truths = names.run(workspace, lambda database, home: _gathered(database, home, name, gold))
+    told.checked(by)
+    run, calls, truths, people = names.run(workspace, lambda database, home: _gathered(database, home, name, gold))
     if not calls:
         raise CommandError(f"No call of run {run.name} is done yet.", f"`switchboard runs status {run.name}`", FAILED)
     with libraries():
         differences = [_difference(one) for one in calls]
-        scores = _scores(calls, truths) if gold else {}
-    if gold and not any(scores.values()):
-        raise CommandError(f"No call of run {run.name} is in the gold set {gold}.", "", FAILED)
+        found = _comparison(run, calls, truths, people, told.price(price_per_hour)) if gold else None
+        if found is not None and not any(system.scores for system in found.systems):
+            raise CommandError(f"No call of run {run.name} is in the gold set {gold}.", "", FAILED)
+        if found is not None and csv_ is not None:
+            told.write_csv(found, csv_)
+        if found is not None and html is not None:
+            told.write_html(found, html, f"{RECORD} and {run.name}", by, console, str(gold))
     if json_:
-        print_json(_as_json(run, differences, scores))
+        against = None if found is None else told.as_json(found, by, worst)
+        print_json({"run": run, "calls": differences, "against_gold": against})
     else:
-        _show(run, differences, scores, worst)
+        _show(run, differences, worst if found is None else 0)
+        if found is not None:
+            out().print()
+            told.show(found, by, worst)
 
 
 async def find(database: "Database", home: "Workspace", name: str) -> "Run":
@@ -86,12 +104,16 @@ async def find(database: "Database", home: "Workspace", name: str) -> "Run":
 
 
 async def _gathered(database: "Database", home: "Workspace", name: str, gold: str | None) -> Any:
-    from db import run_results
+    from db import claims, run_results
+    from serve_app import comparisons
 
     run = await find(database, home, name)
     calls = [one async for one in run_results.compared(database, home.workspace_id, run.run_id)]
     truths = (await loaded(database, home, gold))[1] if gold else []
-    return run, calls, truths
+    ids = [one.value.get("contact_id") for call in calls for one in (*call.live_findings, *call.run_findings)]
+    async with database.transaction(home.workspace_id) as connection:
+        people = await claims.contacts_of(connection, ids)
+    return run, calls, truths, {key: comparisons.as_contact(person) for key, person in people.items()}
 
 
 def _difference(one: "Compared") -> Difference:
@@ -107,36 +129,41 @@ def _difference(one: "Compared") -> Difference:
     return Difference(one.call_id, found.normalized, changed, one.corrected)
 
 
-def _scores(calls: "Sequence[Compared]", truths: Sequence[Any]) -> "dict[str, list[CallScore]]":
-    """How the records and the run did on the calls of a gold set that both have."""
-    from evaluation.score import score
-    from evaluation.truth import of_transcript
+def _comparison(
+    run: "Run",
+    calls: "Sequence[Compared]",
+    truths: "Sequence[TrueCall]",
+    people: "dict[str, TrueContact]",
+    price: float | None,
+) -> "Comparison":
+    """The records and the run on the calls of a gold set that the run has. What the record took is not known."""
+    from evaluation.compare import compare as compared
+    from evaluation.truth import heard_of
 
-    known = {truth.name: truth for truth in truths}
-    both = [one for one in calls if str(one.call_id) in known and one.live is not None]
-    sides: dict[str, list[CallScore]] = {RECORD: [], "run": []}
-    for one in both:
-        truth = known[str(one.call_id)]
-        for side, said in ((RECORD, one.live), ("run", one.run)):
-            assert said is not None
-            sides[side].append(score(truth, of_transcript(truth.name, said)))
-    return sides
+    known = {str(one.call_id): one for one in calls}
+    records, heard, facts = [], [], {}
+    for name, one in known.items():
+        if one.live is not None:
+            records.append(heard_of(name, one.live, one.live_findings, people))
+        heard.append(heard_of(name, one.run, one.run_findings, people, sum(one.seconds.values()) or None))
+        facts[name] = {"layout": str(one.run.layout.kind), **({"agent": one.agent} if one.agent else {})}
+    chosen = [truth for truth in truths if truth.name in known]
+    prices = {} if price is None else {run.name: price}
+    return compared(chosen, {RECORD: records, run.name: heard}, facts, prices, told.progress)
 
 
-def _show(run: "Run", differences: list[Difference], scores: "dict[str, list[CallScore]]", worst: int) -> None:
+def _show(run: "Run", differences: list[Difference], worst: int) -> None:
     compared = [one for one in differences if one.words is not None]
     said, changed = (sum(getattr(one.words, name) for one in compared) for name in ("said", "all"))
     out().print(f"{run.name}: {counted(len(compared), 'call')} beside their records", markup=False)
     share = f"{changed / said:.1%}" if said else "-"
     out().print(f"words changed: {changed} of {said} ({share})", markup=False)
     steps = Counter(step for one in compared for step in one.findings)
-    told = ", ".join(f"{step} in {count}" for step, count in steps.most_common())
-    out().print(f"findings changed: {told or 'none'}", markup=False)
+    changes = ", ".join(f"{step} in {count}" for step, count in steps.most_common())
+    out().print(f"findings changed: {changes or 'none'}", markup=False)
     if run.worked_seconds:
         rate = run.audio_seconds / run.worked_seconds
         out().print(f"{duration(run.worked_seconds)} of work, {rate:.1f} times as fast as the audio", markup=False)
-    if scores:
-        _show_scores(run, scores)
     if gone := len(differences) - len(compared):
         err().print(f"{counted(gone, 'call')} got another recording since, and is left out.", markup=False)
     first = sorted(compared, key=lambda one: -_share(one))[:worst]
@@ -148,35 +175,5 @@ def _show(run: "Run", differences: list[Difference], scores: "dict[str, list[Cal
         out().print("", lines)
 
 
-def _show_scores(run: "Run", scores: "dict[str, list[CallScore]]") -> None:
-    from evaluation.report import METRICS, SHARES, TITLES, difference, pooled
-
-    def told(rate: "Rate | None", metric: str, sign: str = "") -> str:
-        def figure(value: float) -> str:
-            return f"{100 * value:{sign}.1f} %" if metric in SHARES else f"{value:{sign}.2f}"
-
-        if rate is None:
-            return "-"
-        return figure(rate.value) + (
-            f" ({figure(rate.low)} to {figure(rate.high or 0)})" if rate.low is not None else ""
-        )
-
-    lines = table("", f"!{RECORD}", f"!{run.name}", "!difference")
-    for metric in [one for one in FIGURES if one in METRICS]:
-        rates = [pooled(side, metric) for side in scores.values()]
-        if any(rates):
-            change = difference(scores[RECORD], scores["run"], metric)
-            lines.add_row(TITLES[metric], *(told(rate, metric) for rate in rates), told(change, metric, "+"))
-    out().print("", lines)
-
-
 def _share(one: Difference) -> float:
     return one.words.all / one.words.said if one.words and one.words.said else 0.0
-
-
-def _as_json(run: "Run", differences: list[Difference], scores: "dict[str, list[CallScore]]") -> dict[str, Any]:
-    from evaluation.report import METRICS, difference, pooled
-
-    figures = {side: {metric: pooled(some, metric) for metric in METRICS} for side, some in scores.items()}
-    change = {metric: difference(scores[RECORD], scores["run"], metric) for metric in METRICS} if scores else None
-    return {"run": run, "calls": differences, "against_gold": figures or None, "difference": change}

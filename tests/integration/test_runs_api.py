@@ -10,9 +10,12 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from db import keys, run_calls
+from db import gold, keys, run_calls
+from db.database import Reader
 from db.run_calls import RunOutcome
+from evaluation.truth import digest, plain
 from pipeline.errors import RunNotReproducible
+from serve_app import comparisons
 from serve_app.cli import app
 from switchboard import Client, RunTimedOut, errors
 from tests.finished import findings, finished, received, transcript
@@ -149,6 +152,15 @@ async def switchboard(lab: Lab, *arguments: str, code: int = 0) -> str:
     return result.output
 
 
+async def gold_of_all(world: World) -> None:
+    """A set of all calls, as the records have them."""
+    rows = await world.rows("SELECT call_id FROM calls WHERE state = 'completed'")
+    reader = Reader(world.workspace_id)
+    truths = await comparisons.corrected_calls(world.database, reader, [row["call_id"] for row in rows])
+    held = {UUID(call.name): plain(call) for call in truths}
+    await gold.add_version(world.database, world.workspace_id, "desk", "corrections", digest(truths), held)
+
+
 async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab) -> None:
     told = await switchboard(lab, "create", "tiny", "--set", "asr.model=whisper-tiny.en", "--limit", "2")
     assert "Created run tiny: 2 calls, asr.model=whisper-tiny.en." in told
@@ -160,6 +172,14 @@ async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab)
     assert "words changed: 2 of 12" in compared and "tone in 2" in compared
     shown = json.loads(await switchboard(lab, "compare", "tiny", "--json"))
     assert [one["words"]["substituted"] for one in shown["calls"]] == [1, 1]
+    await gold_of_all(lab.world)
+    against = json.loads(await switchboard(lab, "compare", "tiny", "--gold", "desk", "--price-per-hour", "2", "--json"))
+    record, run = against["againstGold"]["systems"]
+    assert (record["name"], record["metrics"]["wer"]["value"]) == ("record", 0.0)
+    assert (run["name"], run["calls"]) == ("tiny", 2)
+    assert run["againstFirst"]["wer"]["value"] == pytest.approx(2 / 12)
+    told = await switchboard(lab, "compare", "tiny", "--gold", "desk")
+    assert "tiny differs by +16.7 points: too few calls to tell" in " ".join(told.split())
     assert "Run tiny is the record of 2 calls." in await switchboard(lab, "promote", "tiny")
     assert "promoted" in await switchboard(lab, "list")
     assert "words changed: 2 of 12" in await switchboard(lab, "compare", "tiny"), "with the record before"
