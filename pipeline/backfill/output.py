@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from pipeline.backfill.rows import FAILED, SCHEMA
-from pipeline.backfill.source import opened
+from pipeline.backfill.source import FolderUnusable, opened
 from pipeline.errors import StorageError
 
 MANIFEST, OWNER, STARTED = "_backfill.json", "_owner.json", "_started"  # readers of Parquet leave out names with "_"
@@ -222,7 +222,7 @@ class Output:
         except StorageError:
             raise
         except Exception as error:  # each object store has its own exceptions
-            raise StorageError(
+            raise FolderUnusable(
                 f"The output folder cannot be read or written ({type(error).__name__}: {error})."
             ) from error
 

@@ -33,6 +33,10 @@ class SourceFile:
     modified: datetime | None = None
 
 
+class FolderUnusable(StorageError):
+    """A folder of the backfill cannot be used; the text is for who named it, and stored nowhere."""
+
+
 class Source:
     """`url` is an fsspec folder: a path, s3://bucket/folder, gs://bucket/folder.
 
@@ -45,7 +49,7 @@ class Source:
         try:
             there = self._fs.isdir(root)
         except Exception as error:  # each object store has its own exceptions
-            raise StorageError(f"{url} cannot be read ({type(error).__name__}: {error}).") from error
+            raise FolderUnusable(f"{url} cannot be read ({type(error).__name__}: {error}).") from error
         if not there:
             raise StorageError(f"{url} is no folder.")
 
@@ -58,7 +62,7 @@ class Source:
         try:
             listed = self._fs.find(self._root, detail=True)
         except Exception as error:
-            raise StorageError(f"The source cannot be listed ({type(error).__name__}: {error}).") from error
+            raise FolderUnusable(f"The source cannot be listed ({type(error).__name__}: {error}).") from error
         for name, about in sorted(listed.items()):
             path = name.removeprefix(self._root).lstrip("/")
             if any(part.startswith(".") for part in PurePosixPath(path).parts):
@@ -111,7 +115,7 @@ def opened(url: str) -> tuple[Any, str]:
     try:
         fs, root = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError, OSError) as error:
-        raise StorageError(f"{url} cannot be used ({type(error).__name__}: {error}).") from error
+        raise FolderUnusable(f"{url} cannot be used ({type(error).__name__}: {error}).") from error
     return fs, str(root)
 
 

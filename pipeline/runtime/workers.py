@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
+from pipeline.errors import EngineUnavailable
 from pipeline.identity import identity_of
 from pipeline.runtime.cancel import cancellable
 
@@ -89,7 +90,7 @@ class LocalWorkers:
     """Everything in this process, heavy work in threads: for notebooks, `switchboard process` and tests.
 
     `transcriber` is a `pipeline.asr.Engine`, `diarizer` a `pipeline.diarization.Engine`; a factory may be given
-    in place of an engine, and is then called at first use.
+    in place of an engine, and is then called at first use. `diarizer` may be None where no call needs it.
     """
 
     def __init__(self, transcriber: Any, diarizer: Any) -> None:
@@ -114,6 +115,8 @@ class LocalWorkers:
         return Recognition(engine.name, engine.max_chunk_seconds, engine.packing, identity)
 
     async def diarizer(self) -> str:
+        if self._engines["diarizer"] is None:
+            raise EngineUnavailable("There is no diarization engine.")
         return await asyncio.to_thread(identity_of, await self._engine("diarizer"))
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:

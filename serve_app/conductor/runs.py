@@ -204,7 +204,10 @@ class RunLoop(LeaseLoop[RunLease]):
         try:
             options = options_of(stored or resolved(lease.settings, self._settings), self._settings)
         except (SettingRefused, ValueError) as error:
-            raise RunNotReproducible(f"The run's settings cannot be used: {error}") from error
+            log.warning("run %s: its settings cannot be used", lease.run_id, exc_info=True)
+            raise RunNotReproducible(
+                f"The run's settings cannot be used here ({type(error).__name__}). Create a new run."
+            ) from error
         workers = self._engines.workers(options)
         try:
             recognition, diarizer = await workers.recognition(), await self._diarizer(workers)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -58,8 +59,18 @@ def rows(output: Path) -> list[dict[str, object]]:
 
 def backfillers(service: RunningService) -> list[int]:
     assert service.process is not None
-    there = psutil.Process(service.process.pid).children(recursive=True)
-    return [one.pid for one in there if one.is_running() and "Backfiller" in " ".join(one.cmdline() or [one.name()])]
+    return [
+        one.pid
+        for one in psutil.Process(service.process.pid).children(recursive=True)
+        if "Backfiller" in " ".join(_command(one))
+    ]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """Empty for one that has ended, perhaps just now."""
+    with suppress(psutil.Error):
+        return process.cmdline() or [process.name()]
+    return []
 
 
 def wait_until(condition, seconds: float, what: str) -> None:
