@@ -7,11 +7,13 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from db import calls, jobs
+from db import calls, jobs, run_calls
 from db.database import EVERY_WORKSPACE
+from db.run_calls import RunOutcome
 from pipeline.domain.call import Sender
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.speech import Layout, LayoutKind, Transcript
+from pipeline.errors import RunNotReproducible
 from tests.postgres import World
 from tests.unit.calls_by_hand import speakers, turn
 
@@ -105,3 +107,14 @@ async def mark_done(world: World, title: str) -> None:
 
 
 __all__ = ["findings", "finished", "mark_done", "received", "replace", "task", "transcript"]
+
+
+async def work(world: World, *talk: tuple[str, str], fails: bool = False) -> None:
+    """Do what a Conductor does with the calls of runs: each gets these words."""
+    for lease in await run_calls.claim(world.database, "w", 10, 60.0):
+        if fails:
+            await run_calls.fail(world.database, lease, RunNotReproducible("The stored recording is gone."))
+            continue
+        said = replace(transcript(*talk), engine="other engine")
+        outcome = RunOutcome(said, tuple(findings(tone="positive")), (), {}, {"asr": 1.5})
+        await run_calls.complete(world.database, lease, outcome)

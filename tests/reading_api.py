@@ -11,6 +11,7 @@ import wave
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -27,6 +28,8 @@ from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.embedding import EmbeddingOptions
 from serve_app.api.app import Route, build_api
 from serve_app.api.options import ApiOptions
+from serve_app.runs.configuration import check
+from serve_app.settings import Settings
 from tests.finished import finished
 from tests.postgres import World
 
@@ -45,7 +48,8 @@ def served(
         async with await Database.open(url, pool_size=options.POOL_SIZE) as database:
             yield database
 
-    api = build_api(options, DecodeOptions(), opened, embedding=embedding, store=store)
+    check_run = partial(check, settings=Settings(), over_http=True)
+    api = build_api(options, DecodeOptions(), opened, embedding=embedding, store=store, check_run=check_run)
     server = uvicorn.Server(uvicorn.Config(api, lifespan="on", log_level="error", timeout_graceful_shutdown=1))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

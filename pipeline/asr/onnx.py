@@ -80,6 +80,7 @@ class Onnx:
     def __init__(self, options: OnnxOptions, store: Path | None = None) -> None:
         device = self.device_of(options)
         checkpoint = checkpoints.resolve(options.model, CHECKPOINTS, device, store)
+        self.options, self.checkpoint = options, checkpoint  # its results are known by them
         model = load_model(checkpoint, device, options.quantization, options.cpu_threads)
         self._model, self._language = model.with_timestamps(), options.language
         self._takes_language = hasattr(model.asr, "_transcribe_input")  # Whisper and Canary are told it

@@ -94,7 +94,7 @@ class OpenAI:
 
     def __init__(self, options: OpenAIOptions, store: Path | None = None) -> None:
         assert options.base_url is not None
-        self._options = options
+        self._options = self.options = options  # its results are known by them
         self._client = openai_client.Client(
             options.base_url, options.api_key, options.model, options.timeout_seconds, options.upload
         )

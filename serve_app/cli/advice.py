@@ -34,6 +34,8 @@ ADVICE = {
     "worker_lost": "This recording crashes its worker process. Is memory short? If not, keep the file and report it.",
     "engine_unavailable": "`switchboard doctor` says which model is missing. When it is there: " + AGAIN,
     "checkpoint_missing": "`switchboard doctor` says which model is missing; retry when it is there.",
+    "device_unavailable": "`switchboard doctor --node`, on that machine, says why; retry when it computes on the GPU.",
+    "run_not_reproducible": "Create a new run: `switchboard runs create`.",
     "checkpoint_damaged": "Remove the model's folder and let it be downloaded again; then retry.",
 }
 

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from db import audit, directory, keys, passages
+from db import audit, directory, keys, passages, runs
 from db.call_list import CallFilter
 from db.database import EVERY_WORKSPACE, Reader
 from db.reading import Place
@@ -30,7 +30,7 @@ from pipeline.embedding import EmbeddingOptions
 from serve_app.api import openapi
 from serve_app.api.app import ROUTES, Route
 from serve_app.api.options import ApiOptions
-from tests.finished import START, findings, finished, received, task
+from tests.finished import START, TALK, findings, finished, received, task, work
 from tests.postgres import World, new_world
 from tests.reading_api import PROBLEM, UNLIMITED, Api, path_of, reading_key, served, store, with_sound
 
@@ -310,9 +310,18 @@ async def test_the_examples_of_the_page_run(api: Api, postgres_url: str, tmp_pat
     assert len(lines) >= 9
     _, key = await keys.create(api.world.database, api.world.workspace_id, None, ["read", "edit"], "Ana")
     _, admin = await keys.create(api.world.database, api.world.workspace_id, None, ["admin"], "Ana")
+    run, _ = await runs.create(api.world.database, api.world.workspace_id, "done", {}, [call_id])
+    await work(api.world, *TALK)
     await passages.switch_on(api.world.database, EmbeddingOptions().model)
     with served(postgres_url, UNLIMITED, EmbeddingOptions(engine="e5")) as base:
-        names = {"BASE": base, "KEY": key, "ADMIN": admin, "CALL": str(call_id), "PATH": os.environ["PATH"]}
+        names = {
+            "BASE": base,
+            "KEY": key,
+            "ADMIN": admin,
+            "CALL": str(call_id),
+            "RUN": str(run.run_id),
+            "PATH": os.environ["PATH"],
+        }
         for line in lines:
             command = line.replace("curl -s", "curl --fail-with-body -S -s")
             done = subprocess.run(

@@ -3,22 +3,20 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from db import gold, keys, run_calls
+from db import gold, keys
 from db.database import Reader
-from db.run_calls import RunOutcome
 from evaluation.truth import digest, plain
-from pipeline.errors import RunNotReproducible
 from serve_app import comparisons
 from serve_app.cli import app
 from switchboard import Client, RunTimedOut, errors
-from tests.finished import findings, finished, received, transcript
+from tests.finished import finished, received, work
 from tests.postgres import World
 from tests.whole_service import served
 
@@ -53,18 +51,6 @@ async def lab(base: str, world: World) -> AsyncIterator[Lab]:
     calls = [await finished(world, *TALK, minutes=number) for number in range(2)]
     with Client(base, await key_of(world, "read", "admin"), timeout=10) as client:
         yield Lab(base, world, client, calls)
-
-
-async def work(world: World, *talk: tuple[str, str], fails: bool = False) -> None:
-    """Do what a Conductor does with the calls of runs: each gets these words."""
-    for lease in await run_calls.claim(world.database, "w", 10, 60.0):
-        if fails:
-            await run_calls.fail(world.database, lease, RunNotReproducible("The stored recording is gone."))
-            continue
-        said = replace(transcript(*talk), engine="other engine")
-        await run_calls.complete(
-            world.database, lease, RunOutcome(said, tuple(findings(tone="positive")), (), {}, {"asr": 1.5})
-        )
 
 
 async def test_a_run_is_made_worked_read_promoted_taken_back_and_deleted_by_the_client(lab: Lab) -> None:
