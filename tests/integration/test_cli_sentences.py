@@ -15,7 +15,12 @@ from tests.postgres import fresh_database
 
 WIDTH = 80
 OF_THE_SERVICE = {"demo", "up", "status", "down", "doctor"}  # they need one, or say how it stands: tests/journeys
-OF_MODELS = {"process", "checkpoints fetch", "voiceprints calibrate"}  # they need models, and say so: likewise
+OF_MODELS = {
+    "process",
+    "backfill",
+    "checkpoints fetch",
+    "voiceprints calibrate",
+}  # they need models, and say so: likewise
 DATA = {"calls export", "calls schema", "webhooks schema"}  # JSON, for programs
 
 
@@ -88,6 +93,14 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("gold export", ("nothing@3", "--out", "x")),
         ("gold score", ("checked",)),
         ("gold score", ("checked", "--by", "bleu")),
+        ("runs create", ("the-small-checkpoint.on-billing-questions", "--set", "asr.model=whisper-tiny.en", *named)),
+        ("runs create", ("the-small-checkpoint.on-billing-questions", "--set", "asr.mdel=whisper-tiny.en", *named)),
+        ("runs status", ("the-small-checkpoint.on-billing-questions", *named)),
+        ("runs compare", ("the-small-checkpoint.on-billing-questions", *named)),
+        ("runs promote", ("the-small-checkpoint.on-billing-questions", *named)),
+        ("runs rollback", ("the-small-checkpoint.on-billing-questions", *named)),
+        ("runs cancel", ("the-small-checkpoint.on-billing-questions", *named)),
+        ("runs delete", ("the-small-checkpoint.on-billing-questions", *named)),
         ("gold remove", ("checked",)),
         ("voiceprints approve", (call,)),
         ("voiceprints assign", (call, filled.user)),

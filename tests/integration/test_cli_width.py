@@ -86,6 +86,9 @@ class Filled:
         self.job = made("jobs", "list", "--failed")[0]["jobId"]
         state.run(self._deliver)
         made("gold", "create", "frequent-billing-questions.checked-by-two", "--call", str(self.completed))
+        made(
+            "runs", "create", "the-small-checkpoint.on-frequent-billing-questions", "--set", "asr.model=whisper-tiny.en"
+        )
 
     async def _submit(self, database: Database) -> UUID:
         sender = await keys.find(database, self.secret)
@@ -152,6 +155,7 @@ class Filled:
             "contacts list": (),
             "gold list": (),
             "gold show": ("frequent-billing-questions.checked-by-two",),
+            "runs list": (),
             "webhooks list": (),
             "webhooks show": (self.endpoint,),
             "webhooks deliveries": (),

@@ -10,7 +10,8 @@ import pytest
 from db import calls
 from switchboard import Client
 from tests.finished import TALK, findings, task, transcript
-from tests.integration.test_client import Desk, base, desk  # noqa: F401 (fixtures)
+from tests.finished import work as run_work
+from tests.integration.test_client import Desk, base, desk, new_key  # noqa: F401 (fixtures)
 from tests.reading_api import store
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
@@ -38,10 +39,17 @@ async def test_the_examples_run(desk: Desk, tmp_path: Path, monkeypatch: pytest.
         found = findings("negative", (task("Send the invoice", date(2026, 11, 4)),))
         assert await calls.complete(desk.world.database, lease, transcript(*TALK), found, None, []) is None
 
-    working = asyncio.create_task(work())
+    async def work_on_runs() -> None:
+        while True:
+            await run_work(desk.world, *TALK)
+            await asyncio.sleep(0.1)
+
+    names["ADMIN_KEY"] = await new_key(desk.world, "read", "admin")
+    working, of_runs = asyncio.create_task(work()), asyncio.create_task(work_on_runs())
     for block in blocks:
         await asyncio.to_thread(exec, block, names)
     await working
+    of_runs.cancel()
     assert len(names["unhappy"]) == len(names["frame"]) == names["table"].height == 1  # type: ignore[attr-defined]
     assert names["due"] == [("Send the invoice", "rep", date(2026, 11, 4))]
     assert [one["text"] for one in names["words"]][:2] == ["Good", "morning,"]  # type: ignore[index]
@@ -51,4 +59,5 @@ async def test_the_examples_run(desk: Desk, tmp_path: Path, monkeypatch: pytest.
     assert (tmp_path / "calls.parquet").exists() and (tmp_path / "gold.ndjson").exists()
     assert isinstance(names["client"], Client)
     names["client"].close()
+    names["admin"].close()  # type: ignore[attr-defined]
     names["http"].close()  # type: ignore[attr-defined]
