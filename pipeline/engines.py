@@ -42,8 +42,8 @@ class EngineOptions(BaseModel):
             return self
         if self.engine not in self.ENGINES:
             raise ValueError(f"{self.engine!r} is no {self.STAGE} engine; known: {', '.join(self.ENGINES)}")
-        if self.model_config.get("extra") != "allow":  # they are an engine's own
-            return self
+        if type(self) is engine_class(self.ENGINES, self.engine).Options or self.model_config.get("extra") != "allow":
+            return self  # they are an engine's own
         try:
             own = self.own()
         except ValidationError as error:  # told one by one, as those of other groups are

@@ -20,7 +20,8 @@ def below(kind: type[CallError]) -> list[type[CallError]]:
 
 
 def kinds_of_failed_calls() -> list[type[CallError]]:
-    """The errors that end a job: not those that refuse a submission, stop a superseded worker, end `up` or a backfill."""
+    """The errors that end a job: not those that refuse a submission, stop a superseded worker, end `up` or a
+    backfill."""
     ours = [kind for kind in below(CallError) if kind.__module__.startswith(("pipeline.", "db.", "serve_app."))]
     ours = [kind for kind in ours if not kind.__module__.startswith("pipeline.backfill")]
     return [kind for kind in ours if not issubclass(kind, SubmissionError | LeaseLost | ServiceError)]
