@@ -42,30 +42,32 @@ RUN python3 -m venv /uv && /uv/bin/pip install uv==${UV} && mv /uv/bin/uv . \
 
 FROM base AS packages-cuda
 ARG UV_LINK_MODE=copy
+ARG UV_CACHE_DIR=/var/cache/uv
 ARG UV_COMPILE_BYTECODE=1
 ENV NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
-    --mount=type=cache,target=/root/.cache/uv \
+    --mount=type=cache,target=/var/cache/uv \
     /locks/uv pip install --require-hashes --requirement /locks/torch.lock --requirement /locks/cuda.lock
 # hadolint ignore=DL3059
 RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
-    --mount=type=cache,target=/root/.cache/uv \
+    --mount=type=cache,target=/var/cache/uv \
     /locks/uv pip install --require-hashes --requirement /locks/service.lock \
     && /locks/uv pip install --require-hashes --no-deps --requirement /locks/aws.lock
 
 # PyTorch without CUDA is of the same version, but no file of the package index: PyTorch's own has it, and no hash of ours.
 FROM base AS packages-cpu
 ARG UV_LINK_MODE=copy
+ARG UV_CACHE_DIR=/var/cache/uv
 ARG UV_COMPILE_BYTECODE=1
 ENV SWITCHBOARD_ASR__DEVICE=cpu \
     SWITCHBOARD_DIARIZATION__DEVICE=cpu
 RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
-    --mount=type=cache,target=/root/.cache/uv \
+    --mount=type=cache,target=/var/cache/uv \
     /locks/uv pip install --torch-backend cpu --no-deps --requirement /locks/torch-cpu.txt
 # hadolint ignore=DL3059
 RUN --mount=type=bind,from=locks,source=/locks,target=/locks \
-    --mount=type=cache,target=/root/.cache/uv \
+    --mount=type=cache,target=/var/cache/uv \
     /locks/uv pip install --require-hashes --no-deps --requirement /locks/service-cpu.lock \
     && /locks/uv pip install --require-hashes --no-deps --requirement /locks/aws.lock
 
