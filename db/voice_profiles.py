@@ -20,7 +20,7 @@ from pipeline.domain.voices import Centroid, Standing, VoicePolicy, VoiceSample
 
 LATEST = 50  # voiceprints of a member that make the profile; older ones wait
 MOST_UNASSIGNED = 500  # the latest unassigned voiceprints that a new profile may name
-APPROVED = "vouched"  # as the action is stored  # terms: ok
+APPROVED = "approved"  # an action
 
 
 def learnable() -> sa.ColumnElement[bool]:
@@ -114,7 +114,7 @@ class _Book:
 
     async def samples(self, member: UUID) -> list[VoiceSample]:
         """The latest that may be learnt from."""
-        columns = [voiceprints.c[name] for name in ("call_pk", "vector", "speech_seconds", "flaws")]
+        columns = [voiceprints.c[name] for name in ("call_pk", "vector", "speech_seconds", "quality_issues")]
         query = (
             sa.select(*columns, approved().label("approved"))
             .where(self._prints(), voiceprints.c.user_id == member, learnable())
@@ -124,7 +124,9 @@ class _Book:
         rows = list(await self._connection.execute(query))
         return [
             VoiceSample(
-                f"{row.call_pk:020d}", self._voiceprint(row.vector, row.speech_seconds, row.flaws), row.approved
+                f"{row.call_pk:020d}",
+                self._voiceprint(row.vector, row.speech_seconds, row.quality_issues),
+                row.approved,
             )
             for row in rows
             if len(row.vector) == len(rows[0].vector)  # another model under the same name
@@ -230,5 +232,5 @@ class _Book:
             voice_centroids.c.kind == kind,
         )
 
-    def _voiceprint(self, vector: Any, seconds: float, flaws: Iterable[str] = ()) -> Voiceprint:
-        return Voiceprint(tuple(float(x) for x in vector), self._model, seconds, flaws=tuple(flaws))
+    def _voiceprint(self, vector: Any, seconds: float, quality_issues: Iterable[str] = ()) -> Voiceprint:
+        return Voiceprint(tuple(float(x) for x in vector), self._model, seconds, quality_issues=tuple(quality_issues))

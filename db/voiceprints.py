@@ -15,7 +15,7 @@ from db.jobs import Lease
 from db.rows import read, within
 from db.tables import calls, members, voice_centroids, voiceprint_events, voiceprints
 from pipeline.domain.speech import Voiceprint
-from pipeline.domain.voices import Standing, VoicePolicy
+from pipeline.domain.voices import VoicePolicy
 
 
 class NoVoiceprint(LookupError):
@@ -229,7 +229,7 @@ async def _change(
 
 
 def _event(row: Any) -> VoiceprintEvent:
-    return read(VoiceprintEvent, row, action="approved" if row.action == voice_profiles.APPROVED else row.action)
+    return read(VoiceprintEvent, row)
 
 
 async def _note(connection: AsyncConnection, call_pk: int, who: str, action: str, user_id: UUID | None = None) -> None:
@@ -269,9 +269,9 @@ def _of(voiceprint: Voiceprint) -> dict[str, Any]:
         "vector": list(voiceprint.vector),
         "speech_seconds": voiceprint.speech_seconds,
         "agreement": voiceprint.agreement,
-        "flaws": list(voiceprint.flaws),
-        "standing": "quarantined" if voiceprint.flaws else "waiting",
-        "reasons": list(voiceprint.flaws),
+        "quality_issues": list(voiceprint.quality_issues),
+        "standing": "quarantined" if voiceprint.quality_issues else "waiting",
+        "reasons": list(voiceprint.quality_issues),
     }
 
 
@@ -311,4 +311,4 @@ def _state(row: Any) -> str:
         return "unassigned"
     if row.named_by == "voice":
         return "recognized"
-    return "enrolled" if row.standing == Standing.ENROLLED else str(row.standing)
+    return str(row.standing)

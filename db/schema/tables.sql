@@ -454,8 +454,8 @@ CREATE TABLE voiceprints (
     vector vector NOT NULL,  -- L2-normalized; its length is the model's
     speech_seconds double precision NOT NULL,
     agreement double precision,  -- of its stretches with each other, cosine
-    flaws text[] NOT NULL DEFAULT '{}',  -- of its own, whatever other calls say
-    standing text NOT NULL DEFAULT 'waiting' CHECK (standing IN ('taught', 'waiting', 'quarantined')),
+    quality_issues text[] NOT NULL DEFAULT '{}',  -- of its own, whatever other calls say
+    standing text NOT NULL DEFAULT 'waiting' CHECK (standing IN ('enrolled', 'waiting', 'quarantined')),
     reasons text[] NOT NULL DEFAULT '{}',
     removed_at timestamptz,  -- taken out by a person: kept, and without effect
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -469,7 +469,7 @@ CREATE TABLE voiceprint_events (
     call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
     at timestamptz NOT NULL DEFAULT clock_timestamp(),
     who text NOT NULL,
-    action text NOT NULL CHECK (action IN ('removed', 'restored', 'assigned', 'vouched', 'replaced')),  -- terms: ok
+    action text NOT NULL CHECK (action IN ('removed', 'restored', 'assigned', 'approved', 'replaced')),
     user_id uuid  -- assigned: to whom
 );
 CREATE INDEX voiceprint_events_call_idx ON voiceprint_events (call_pk, id);

@@ -400,7 +400,7 @@ class Voiceprint:
     model: str
     speech_seconds: float
     agreement: float | None = None  # cosine of the stretch least like the others to their mean; None: one stretch only
-    flaws: tuple[str, ...] = ()  # why it is not enrolled: names of `pipeline.speakers.gate.QUALITY_ISSUES`
+    quality_issues: tuple[str, ...] = ()  # why it is not enrolled: names of `pipeline.speakers.gate.QUALITY_ISSUES`
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pipeline.domain.speech import Voiceprint
 class Standing(StrEnum):
     """What a sample does for its member's profile."""
 
-    ENROLLED = "taught"  # the value that is stored
+    ENROLLED = "enrolled"
     WAITING = "waiting"  # good, but too few calls agree as yet
     QUARANTINED = "quarantined"  # kept, with the reason, and not learnt from
 

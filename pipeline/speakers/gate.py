@@ -44,24 +44,24 @@ def judged(
     analysis: AudioAnalysis,
     calibration: VoiceCalibration | None,
 ) -> Voiceprint | None:
-    """The print with its flaws: what it was made of must be enough, one voice, and nobody else's.
+    """The print with its quality issues: what it was made of must be enough, one voice, and nobody else's.
 
     One whose embedder has no calibration cannot be judged, and says so.
     """
     if voiceprint is None:
         return None
-    flaws = []
+    issues = []
     if voiceprint.speech_seconds < MIN_SECONDS:
-        flaws.append("little_speech")
+        issues.append("little_speech")
     elif voiceprint.agreement is None:
-        flaws.append("one_stretch")
+        issues.append("one_stretch")
     if calibration is None:
-        flaws.append("not_calibrated")
+        issues.append("not_calibrated")
     elif voiceprint.agreement is not None and voiceprint.agreement < calibration.agreement:
-        flaws.append("several_voices")
+        issues.append("several_voices")
     if any(one.source == CUSTOMER and one.level_db > MAX_BLEED_DB for one in analysis.layout.bleed):
-        flaws.append("bleed")
-    return replace(voiceprint, flaws=tuple(flaws))
+        issues.append("bleed")
+    return replace(voiceprint, quality_issues=tuple(issues))
 
 
 def _machines(labels: Labels) -> Sequence[Span]:

@@ -42,11 +42,13 @@ def learn(
     An approved sample is enrolled in spite of both, once enough calls agree that there is a profile.
     """
     if calibration is None:
-        reasons = {s.key: tuple(dict.fromkeys((*s.voiceprint.flaws, "not_calibrated"))) for s in samples}
+        reasons = {s.key: tuple(dict.fromkeys((*s.voiceprint.quality_issues, "not_calibrated"))) for s in samples}
         return Profile((), {key: Verdict(Standing.QUARANTINED, why) for key, why in reasons.items()})
     good = _in_order(samples)
     sound = {sample.key for sample in good}
-    verdicts = {s.key: Verdict(Standing.QUARANTINED, s.voiceprint.flaws) for s in samples if s.key not in sound}
+    verdicts = {
+        s.key: Verdict(Standing.QUARANTINED, s.voiceprint.quality_issues) for s in samples if s.key not in sound
+    }
     foreign = _foreign(good, [one for prints in others.values() for one in prints], calibration.fit)
     refused = {s.key for s, away in foreign if away and not s.approved}
     verdicts |= {key: Verdict(Standing.QUARANTINED, ("another_member",)) for key in refused}
@@ -73,7 +75,7 @@ def centroids_of(samples: Sequence[VoiceSample], calibration: VoiceCalibration |
 
 def _in_order(samples: Sequence[VoiceSample]) -> list[VoiceSample]:
     """Those without quality issues, and approved ones, in an order that does not depend on how they came."""
-    return sorted((s for s in samples if s.approved or not s.voiceprint.flaws), key=lambda s: s.key)
+    return sorted((s for s in samples if s.approved or not s.voiceprint.quality_issues), key=lambda s: s.key)
 
 
 def _foreign(

@@ -106,7 +106,7 @@ async def test_a_voice_is_listened_to_approved_and_discarded(site: httpx.AsyncCl
     await signed_in(site, world, "admin")
     page = (await site.get("/workspace")).text
     assert f'src="/workspace/voices/{call_id}/sound"' in page
-    for action, kept in (("approve", "vouched"), ("discard", "removed")):  # terms: ok
+    for action, kept in (("approve", "approved"), ("discard", "removed")):
         assert (await site.post(f"/workspace/voices/{call_id}", data={"action": action})).status_code == 303
         assert (await world.rows("SELECT action, who FROM voiceprint_events ORDER BY id DESC"))[0]["action"] == kept
     assert [one.action for one in (await changes(world))[:2]] == ["discarded", "approved"]

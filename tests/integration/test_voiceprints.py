@@ -28,10 +28,12 @@ VOICES = Voices(CALIBRATED)
 ANA, BO = np.eye(8)[0], np.eye(8)[1]
 
 
-def voice(of: np.ndarray, seed: int, spread: float = 0.15, seconds: float = 20.0, flaws: tuple[str, ...] = ()) -> Any:
+def voice(
+    of: np.ndarray, seed: int, spread: float = 0.15, seconds: float = 20.0, quality_issues: tuple[str, ...] = ()
+) -> Any:
     """A print near a direction in eight dimensions."""
     vector = of + np.random.default_rng(seed).normal(0, spread, len(of))
-    return Voiceprint(tuple(float(x) for x in vector / np.linalg.norm(vector)), "m", seconds, 0.9, flaws)
+    return Voiceprint(tuple(float(x) for x in vector / np.linalg.norm(vector)), "m", seconds, 0.9, quality_issues)
 
 
 async def _put_off_analyses(world: World) -> None:
@@ -97,7 +99,7 @@ async def test_what_does_not_fit_or_is_flawed_is_kept_with_its_reason_and_not_en
         await call(world, voice(ANA, seed), ana)
     before = await profiles(world)
     swapped = await call(world, voice(BO, 7), ana)
-    flawed = await call(world, voice(ANA, 8, flaws=("several_voices", "bleed")), ana)
+    flawed = await call(world, voice(ANA, 8, quality_issues=("several_voices", "bleed")), ana)
     assert await profiles(world) == before
     found = await states(world)
     assert found[swapped] == ("quarantined", ("unlike_others",))
@@ -292,7 +294,7 @@ async def test_a_sample_that_a_person_approves_is_enrolled_until_its_recording_i
     ana = await member(world, "Ana")
     for seed in range(3):
         await call(world, voice(ANA, seed), ana)
-    headset = await call(world, voice(BO, 7, flaws=("bleed",)), ana)
+    headset = await call(world, voice(BO, 7, quality_issues=("bleed",)), ana)
     assert (await states(world))[headset] == ("quarantined", ("bleed",))
     assert await decide(world, voice(BO, 8)) is None
     before = await profiles(world)
@@ -306,7 +308,7 @@ async def test_a_sample_that_a_person_approves_is_enrolled_until_its_recording_i
     assert (await voiceprints.restore(world.database, headset, "me", VOICES)).state == "enrolled"
     world.call_id = headset
     await world.submit(recording_url=A.replace("a.wav", "c.wav"))
-    again = voice(BO, 9, flaws=("bleed",))
+    again = voice(BO, 9, quality_issues=("bleed",))
     assert await calls.complete(world.database, await world.one(), TRANSCRIPT, (), again, [], VOICES) is None
     assert (await states(world))[headset] == ("quarantined", ("bleed",))
     assert await profiles(world) == before

@@ -41,9 +41,9 @@ def times(spans):
     return [(round(span.start, 3), round(span.end, 3)) for span in spans]
 
 
-def near(direction, seed=0, spread=0.1, seconds=20.0, flaws=(), size=16, model="m"):
+def near(direction, seed=0, spread=0.1, seconds=20.0, quality_issues=(), size=16, model="m"):
     vector = np.eye(size)[direction] + np.random.default_rng(seed).normal(0, spread, size)
-    return Voiceprint(tuple((vector / np.linalg.norm(vector)).tolist()), model, seconds, 0.9, tuple(flaws))
+    return Voiceprint(tuple((vector / np.linalg.norm(vector)).tolist()), model, seconds, 0.9, tuple(quality_issues))
 
 
 def samples(*prints):
@@ -93,7 +93,7 @@ def test_clean_speech_is_the_reps_and_keeps_its_distance(rep, customer):
 
 
 @pytest.mark.parametrize(
-    ("changes", "layout", "flaws"),
+    ("changes", "layout", "issues"),
     [
         ({}, STEREO, ()),
         ({"speech_seconds": 11.9}, STEREO, ("little_speech",)),
@@ -105,17 +105,17 @@ def test_clean_speech_is_the_reps_and_keeps_its_distance(rep, customer):
         ({}, replace(STEREO, bleed=(Bleed(REP, -3, 0.01, 0.9),)), ()),
     ],
 )
-def test_every_flaw_is_named_and_has_a_sentence(changes, layout, flaws):
+def test_every_quality_issue_is_named_and_has_a_sentence(changes, layout, issues):
     made = gate.judged(replace(near(0), **changes), heard([(0, 20)], [], layout), MEASURED)
-    assert made.flaws == flaws
-    assert all(gate.QUALITY_ISSUES[flaw] for flaw in flaws)
+    assert made.quality_issues == issues
+    assert all(gate.QUALITY_ISSUES[issue] for issue in issues)
 
 
 def test_agreement_is_judged_by_the_embedders_calibration_():
     made, said = replace(near(0), agreement=0.6), heard([(0, 20)], [])
     strict = MEASURED.model_copy(update={"agreement": 0.7})
-    assert gate.judged(made, said, strict).flaws == ("several_voices",)
-    assert gate.judged(made, said, MEASURED).flaws == ()
+    assert gate.judged(made, said, strict).quality_issues == ("several_voices",)
+    assert gate.judged(made, said, MEASURED).quality_issues == ()
     assert gate.judged(None, said, MEASURED) is None
 
 
@@ -129,7 +129,7 @@ def test_thresholds_are_the_calibrations():
 
 def test_an_embedder_without_a_calibration_names_nobody_and_learns_from_nobody():
     assert clearest({"u1": 1.0}, None) is None
-    assert gate.judged(near(0), heard([(0, 20)], []), None).flaws == ("not_calibrated",)
+    assert gate.judged(near(0), heard([(0, 20)], []), None).quality_issues == ("not_calibrated",)
     alike = [replace(one, approved=True) for one in samples(*(near(0, seed) for seed in range(5)))]
     assert centroids_of(alike, None) == ()
     made = learn(alike, {}, None)
@@ -156,7 +156,7 @@ def test_one_of_two_voices_must_have_the_majority():
 
 
 def test_a_flawed_sample_counts_for_nothing_and_keeps_its_reason():
-    made = learn(samples(near(0, 1), near(0, 2), near(0, 3, flaws=["bleed"])), {}, MEASURED)
+    made = learn(samples(near(0, 1), near(0, 2), near(0, 3, quality_issues=["bleed"])), {}, MEASURED)
     assert made.centroids == ()
     assert made.verdicts["002"] == Verdict(Standing.QUARANTINED, ("bleed",))
 

@@ -3,7 +3,7 @@
 A new database is made of db/schema as it is today and never runs this (`db.migrate`).
 """
 
-revision = "0100"
+revision = "0122"
 down_revision = None
 branch_labels = None
 depends_on = None

@@ -1,1 +1,0 @@
-SELECT index_call(c.id) FROM calls c WHERE c.id BETWEEN %(first)s AND %(last)s AND c.state = 'completed'

@@ -1,1 +1,0 @@
-ALTER TABLE stage_results ADD COLUMN worked_seconds double precision;
