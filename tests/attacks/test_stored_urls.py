@@ -36,7 +36,7 @@ SEALER = UrlSealer([KEY])
 
 def dumped(url: str) -> str:
     """What `pg_dump` brings home, as a superuser."""
-    command = [embedded._programs() / "pg_dump", "--inserts", url]
+    command = [embedded.programs() / "pg_dump", "--inserts", url]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=180).stdout
 
 

@@ -43,6 +43,9 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
     named = ("--workspace", WORKSPACE)
     return [
         ("migrate", ()),
+        ("backup create", (str(people.parent / "backups"),)),
+        ("backup verify", (str(people.parent / "backups"),)),
+        ("restore", (str(people.parent / "backups"),)),
         ("submit", ("call.wav", "--url", "http://127.0.0.1:9/submit")),
         ("checkpoints verify", ("--folder", str(people.parent))),
         ("calls reseal", ()),

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from db import database as database_module
 from db import directory, embedded, isolation, migrate
 from db.database import EVERY_WORKSPACE, Database
-from db.embedded import _programs
+from db.embedded import programs
 from serve_app.cli.doctor import service as checks_service
 from tests.postgres import World
 
@@ -115,7 +115,7 @@ async def test_a_plain_owner_without_the_right_to_make_roles_is_bound_as_well(
 
 def _dump_and_restore(url: str, superuser_url: str, folder: Path) -> None:
     """As the README tells operators; a plain owner's dump without it fails rather than being empty."""
-    dump = [str(_programs() / "pg_dump"), "--format=custom", f"--file={folder / 'dump'}"]
+    dump = [str(programs() / "pg_dump"), "--format=custom", f"--file={folder / 'dump'}"]
     refused = subprocess.run([*dump, f"--dbname={url}"], capture_output=True, text=True, check=False)
     assert "row-level security" in refused.stderr
     environment = {"PGOPTIONS": "-c switchboard.workspace=*"}
@@ -124,7 +124,7 @@ def _dump_and_restore(url: str, superuser_url: str, folder: Path) -> None:
     run_as_superuser(superuser_url, f"CREATE DATABASE {copy} TEMPLATE template0")
     try:
         restored = superuser_url.replace(f"/{copy.removesuffix('_copy')}?", f"/{copy}?")
-        restore = [str(_programs() / "pg_restore"), "--exit-on-error", f"--dbname={restored}", str(folder / "dump")]
+        restore = [str(programs() / "pg_restore"), "--exit-on-error", f"--dbname={restored}", str(folder / "dump")]
         subprocess.run(restore, check=True, env={})
         migrate.migrate(restored)
         with psycopg.connect(restored) as connection:

@@ -1,0 +1,198 @@
+"""Restore drill: is a backup of N calls, made while calls come in, restored to the digit, and how long does each take?
+
+    python -m bench.restore [--calls 10000] [--texts 2000] [--recordings 1000] [--connections 2] [--json FILE]
+
+Completed calls are made as `reading.py` makes them, some with recordings of 100 kB. While the backup is made,
+connections submit further calls; then everything is taken for lost, and the backup restored into another server. Told
+are:
+
+- digests: how many tables of the restored database equal the backup's;
+- RPO: seconds from the moment that the backup holds until the last submission that was accepted before its end, and
+  how many were accepted in them: what is lost if the disaster comes just then. Add the time between backups;
+- RTO: seconds from the beginning of the restore until the restored database accepted a submission.
+
+Times are beside a reference of the same run: a copy of the backup's bytes to the same disk, flushed.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import sqlalchemy as sa
+
+from bench.reading import filled
+from db import calls, dump, embedded, keys, migrate
+from db.database import EVERY_WORKSPACE, Database
+from pipeline.domain.call import Sender, Submission
+from serve_app.backup.create import Source, create
+from serve_app.backup.manifest import Manifest
+from serve_app.backup.restore import Target, restore
+from serve_app.backup.steps import Steps
+from serve_app.backup.verify import verify
+
+RECORDING_BYTES = 100_000
+LIMIT_SECONDS = 7200.0
+
+
+async def with_recordings(database: Database, storage: Path, count: int) -> None:
+    """Files of random sound for the first calls, and rows that name them."""
+    rows = []
+    for number in range(1, count + 1):
+        sound = number.to_bytes(8, "big") + os.urandom(RECORDING_BYTES - 8)
+        name = hashlib.sha256(sound).hexdigest()
+        path = storage / name[:2] / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(sound)
+        rows.append({"id": number, "uri": path.as_uri(), "sha256": name, "size": len(sound)})
+    if rows:
+        async with database.transaction(EVERY_WORKSPACE) as connection:
+            await connection.execute(
+                sa.text(
+                    "INSERT INTO recordings (job_id, channel, call_pk, uri, sha256, size_bytes)"
+                    " SELECT job_id, 0, id, :uri, :sha256, :size FROM calls WHERE id = :id AND job_id IS NOT NULL"
+                ),
+                rows,
+            )
+
+
+async def submitting(database: Database, sender: Sender, accepted: list[tuple[datetime, UUID]]) -> None:
+    """Submit calls until canceled; each that was accepted, with the server's time."""
+    while True:
+        call_id = uuid4()
+        sent = Submission(call_id, "+49301", "+49302", datetime.now(UTC), f"https://pbx.example/{call_id}.wav")
+        await calls.submit(database, sender, sent, {"callId": str(call_id)})
+        (at,) = await database.fetch_one("SELECT clock_timestamp()", ())
+        accepted.append((at, call_id))
+
+
+async def a_sender(database: Database, home: UUID, team: UUID) -> Sender:
+    _, secret = await keys.create(database, home, team, ["submit"], "drill")
+    sender = await keys.find(database, secret)
+    assert sender is not None
+    return sender
+
+
+async def backed_up(
+    url: str, given: argparse.Namespace, folder: Path
+) -> tuple[Path, Manifest, list[tuple[datetime, UUID]], UUID, UUID]:
+    """A backup made while calls were submitted; those that were accepted meanwhile; workspace and team."""
+    began = time.perf_counter()
+    database, home, teams, _ = await filled(url, given)
+    await with_recordings(database, folder / "recordings", given.recordings)
+    sender = await a_sender(database, home, teams[0])
+    print(f"{given.calls} calls in {time.perf_counter() - began:.0f} s")
+    accepted: list[tuple[datetime, UUID]] = []
+    senders = [asyncio.create_task(submitting(database, sender, accepted)) for _ in range(given.connections)]
+    source = Source(url, (folder / "recordings").as_uri(), folder / "handed-in")
+    where, told = await asyncio.to_thread(create, source, folder / "backups", Steps(LIMIT_SECONDS))
+    for one in senders:
+        one.cancel()
+        with suppress(asyncio.CancelledError):
+            await one
+    await database.close()
+    return where, told, accepted, home, teams[0]
+
+
+async def accepts(url: str, home: UUID, team: UUID, lost: list[UUID], kept: list[UUID]) -> dict[str, int]:
+    """Submit a call to the restored database; how many of the calls of before it holds."""
+    async with await Database.open(url) as database:
+        sender = await a_sender(database, home, team)
+        sent = Submission(uuid4(), "+49301", "+49302", datetime.now(UTC), "https://pbx.example/after.wav")
+        await calls.submit(database, sender, sent, {})
+        query = sa.text("SELECT count(*) FROM calls WHERE call_id = ANY (:ids)")
+        async with database.transaction(EVERY_WORKSPACE) as connection:
+            return {
+                "before_there": (await connection.execute(query, {"ids": kept})).scalar_one(),
+                "after_there": (await connection.execute(query, {"ids": lost})).scalar_one(),
+            }
+
+
+def copied(folder: Path, target: Path) -> float:
+    """Seconds for a plain copy of the same bytes, flushed: the reference."""
+    began = time.perf_counter()
+    shutil.copytree(folder, target)
+    for path in target.rglob("*"):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+    return time.perf_counter() - began
+
+
+def drill(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    url = embedded.start(folder / "first", outlives=False)
+    migrate.migrate(url)
+    where, told, accepted, home, team = asyncio.run(backed_up(url, given, folder))
+    embedded.stop(folder / "first")
+    reference = copied(folder / "backups", folder / "copy")
+    began = time.perf_counter()
+    verified = verify(where, Steps(LIMIT_SECONDS))
+    verify_seconds = time.perf_counter() - began
+    lost = [call_id for at, call_id in accepted if at > told.taken_at]
+    kept = [call_id for at, call_id in accepted if at <= told.taken_at]
+    second = embedded.start(folder / "second", outlives=False)
+    began = time.perf_counter()
+    done = restore(where, Target(second, (folder / "restored").as_uri(), folder / "in"), Steps(LIMIT_SECONDS))
+    there = asyncio.run(accepts(second, home, team, lost, kept))
+    rto = time.perf_counter() - began
+    with dump.snapshot(second) as after:
+        restored_bytes = after.size
+    embedded.stop(folder / "second")
+    last = max((at for at, _ in accepted), default=told.taken_at)
+    size = sum(content.bytes for content in told.files.values())
+    return {
+        "calls": given.calls,
+        "recordings": told.recordings.count,
+        "recordings_restored": done.recordings,
+        "flaws": list(verified.flaws),
+        "tables_equal": len(told.tables),  # `restore` fails where one is not
+        "table_bytes": told.database_bytes,
+        "restored_table_bytes": restored_bytes,
+        "backup_bytes": size,
+        "backup_seconds": told.seconds,
+        "verify_seconds": round(verify_seconds, 1),
+        "copy_seconds": round(reference, 1),
+        "rpo_seconds": round((last - told.taken_at).total_seconds(), 1),
+        "accepted_after_the_moment": len(lost),
+        "of_these_restored": there["after_there"],
+        "accepted_before_the_moment": len(kept),
+        "of_those_restored": there["before_there"],
+        "restore_seconds": round(done.seconds, 1),
+        "rto_seconds": round(rto, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=10_000, help="completed calls")
+    parser.add_argument("--teams", type=int, default=10, help="teams that have them")
+    parser.add_argument("--texts", type=int, default=2_000, help="different talks")
+    parser.add_argument("--recordings", type=int, default=1_000, help="calls that have a recording")
+    parser.add_argument("--connections", type=int, default=2, help="that submit while the backup is made")
+    parser.add_argument("--folder", type=Path, help="where all of it lies meanwhile (default: the temporary folder)")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="swb-restore-", dir=given.folder, ignore_cleanup_errors=True) as folder:
+        found = drill(given, Path(folder))
+    for name, value in found.items():
+        print(f"{name.replace('_', ' '):28} {value}")
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    if found["flaws"] or found["of_those_restored"] != found["accepted_before_the_moment"]:
+        sys.exit("The backup does not hold what it should.")
+
+
+if __name__ == "__main__":
+    main()

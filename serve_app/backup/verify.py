@@ -1,0 +1,141 @@
+"""Whether a backup is whole: each file against its digest, and, as a drill, restored into a PostgreSQL of its own."""
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from db import dump, embedded
+from db.dump import StoredFile
+from serve_app.backup import manifest, recordings
+from serve_app.backup.manifest import Manifest
+from serve_app.backup.recordings import Outcome
+from serve_app.backup.steps import Steps
+
+NAMED = 5  # of what is wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found. `flaws` are sentences; none: the backup is whole."""
+
+    manifest: Manifest
+    flaws: tuple[str, ...]
+    recordings: int  # copies that were looked at
+    restored_seconds: float | None = None  # of a drill: until the database was there
+    compared_seconds: float | None = None  # of a drill: until each table's digest was compared
+
+
+def verify(folder: Path, steps: Steps, quick: bool = False, drill: bool = False) -> Verified:
+    """Look at every file of a backup; with `quick` at the sizes of recordings only. Changes nothing.
+
+    `drill`: restore the database into an embedded PostgreSQL in a temporary folder, and compare each table. Raises
+    `BackupUnfit`, `OutOfTime`, those of `db.dump`, and `OSError`.
+    """
+    told = Manifest.read(folder)
+    flaws = list(_files(folder, told, steps))
+    copies = copied(folder) if told.recordings.how == "copied" and manifest.LIST in told.files else []
+    flaws += _copies(folder.parent / manifest.RECORDINGS, copies, steps, quick)
+    seconds: tuple[float, float] | tuple[None, None] = (None, None)
+    if drill and not flaws:
+        found, *seconds = _drill(folder, told, steps)  # type: ignore[assignment]
+        flaws += found
+    return Verified(told, tuple(flaws), len(copies), *seconds)
+
+
+def copied(folder: Path) -> list[StoredFile]:
+    """The recordings that a backup has copies of. Raises `BackupUnfit`."""
+    found = []
+    with (folder / manifest.LIST).open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            parts = line.rstrip("\n").split("\t")
+            if len(parts) != 4 or not parts[1].isdecimal():
+                raise manifest.BackupUnfit(f"{folder / manifest.LIST}, line {number}: not a recording.")
+            if parts[2] == Outcome.COPIED:
+                found.append(StoredFile(parts[0], int(parts[1]), json.loads(parts[3])))
+    return found
+
+
+def differences(told: Manifest, found: dict[str, dump.TableDigest]) -> list[str]:
+    """In which tables a database is not what a backup holds, as sentences."""
+    wrong = [f"Table {name} was not restored." for name in sorted(told.tables.keys() - found.keys())]
+    wrong += [f"Table {name} is not in the backup." for name in sorted(found.keys() - told.tables.keys())]
+    for name in sorted(told.tables.keys() & found.keys()):
+        wanted, there = told.tables[name], found[name]
+        if (wanted.rows, wanted.digest) != (there.rows, there.digest):
+            wrong.append(f"Table {name} has {there.rows} rows ({there.digest}), not {wanted.rows} ({wanted.digest}).")
+    return wrong
+
+
+def restore_database(folder: Path, told: Manifest, url: str, steps: Steps) -> None:
+    """Restore a backup's database into an empty one, and tell how far it is."""
+    sizes = {name: content.rows + 1 for name, content in told.tables.items()}
+    done = 0
+
+    def next_table(name: str) -> None:
+        nonlocal done
+        steps.tell("database", done, sum(sizes.values()))
+        done += sizes.get(name, 0)
+
+    dump.restore(url, folder / manifest.DATABASE, told.pg_dump, steps.left(), next_table)
+
+
+def compare(told: Manifest, url: str, steps: Steps) -> list[str]:
+    """Compare each table of a database with a backup; what differs, as sentences."""
+    done, total = 0, sum(content.rows for content in told.tables.values())
+
+    def tell(table: dump.Table) -> None:
+        nonlocal done
+        done += told.tables[table.full_name].rows if table.full_name in told.tables else 0
+        steps.tell("comparing", done, total)
+
+    return differences(told, dump.digests(url, steps.left(), tell))
+
+
+def _files(folder: Path, told: Manifest, steps: Steps) -> Iterator[str]:
+    total, done = sum(content.bytes for content in told.files.values()), 0
+    for name, content in told.files.items():
+        path = folder / name
+        steps.left()
+        if not path.is_file():
+            yield f"{path} is missing."
+        elif manifest.file_content(path) != content:
+            yield f"{path} is not what was written."
+        done += content.bytes
+        steps.tell("files", done, total)
+
+
+def _copies(pool: Path, copies: list[StoredFile], steps: Steps, quick: bool) -> list[str]:
+    total, done = sum(file.size for file in copies), 0
+    wrong = []
+    for file in copies:
+        if not recordings.has(pool, file):
+            wrong.append(f"{recordings.place(pool, file.sha256)} is missing or cut short.")
+        elif not quick and recordings.sha256_of(recordings.place(pool, file.sha256), steps) != file.sha256:
+            wrong.append(f"{recordings.place(pool, file.sha256)} is damaged.")
+        done += file.size
+        steps.tell("recordings", done, total)
+    more = [f"{len(wrong) - NAMED} more recordings are missing or damaged."] if len(wrong) > NAMED else []
+    return wrong[:NAMED] + more
+
+
+def _drill(folder: Path, told: Manifest, steps: Steps) -> tuple[list[str], float, float]:
+    with tempfile.TemporaryDirectory(prefix="switchboard-drill-", ignore_cleanup_errors=True) as scratch:
+        place = Path(scratch)
+        if shutil.disk_usage(place).free < 3 * told.database_bytes:  # tables, indexes, write-ahead log
+            raise manifest.BackupUnfit(
+                f"A drill takes up to {3 * told.database_bytes / 1e6:,.0f} MB in {place.parent}, and less is free. "
+                "TMPDIR names another folder."
+            )
+        url = embedded.start(place, outlives=False)
+        try:
+            began = time.monotonic()
+            restore_database(folder, told, url, steps)
+            restored = time.monotonic() - began
+            wrong = compare(told, url, steps)
+            return wrong, restored, time.monotonic() - began
+        finally:
+            embedded.stop(place)
