@@ -1,12 +1,15 @@
 """Does a run of stored calls with another checkpoint slow live calls? And is a promoted run the record, and gone again?
 
-    python bench/runs.py [--calls 200] [--live 20] [--rounds 4] [--seconds 10] [--gap 2] [--model whisper-tiny.en]
-        [--service whisper-base] [--json FILE]
+    python -m bench.runs [--calls 100] [--live 12] [--rounds 3] [--seconds 10] [--gap 2] [--model whisper-tiny.en]
+        [--service whisper-base] [--minutes 14] [--json FILE]
 
 Starts the service on real weights and stores so many short calls of real speech. Then rounds: live calls one after
 another, `--gap` seconds apart, alone and while a run recognizes the round's share of the stored calls again with
 `--model`. What counts is the ratio of the medians: from the submission to the completed record. At last one run of all
 stored calls, which recalls what the rounds recognized, is promoted, read, rolled back, and read.
+
+By default it ends within 15 minutes on two cores: after `--minutes` no further round begins, and calls that are not
+stored by a third of that time are left out. Both is told, and is in the file.
 """
 
 import argparse
@@ -40,6 +43,7 @@ SPOKEN = ("01_help_line", "02_two_strangers")  # utterances of real speech
 RATE = 16_000
 OLD = "2026-10-01T09:00:00Z"  # ended long before they were submitted: backfill
 MOST = 1.10  # times as long as alone
+AHEAD = 16  # calls that wait while they are stored
 
 
 def recording(number: int, seconds: float) -> bytes:
@@ -94,17 +98,38 @@ async def stand(folder: Path, model: str) -> AsyncIterator[Client]:
         embedded.stop(folder / "state")
 
 
-async def stored(client: Client, server: FileServer, folder: Path, options: argparse.Namespace) -> list[UUID]:
-    """Submit the calls and wait until they are completed."""
-    sent = []
+async def stored(
+    client: Client, server: FileServer, folder: Path, options: argparse.Namespace, until: float
+) -> list[UUID]:
+    """Submit calls, a few ahead of those that are completed, until all are or the time is over."""
+    waiting: list[str] = []
+    done: list[UUID] = []
     for number in range(options.calls):
         one = body(server.add(written(folder, number, options.seconds)), OLD)
         await client.accepted(one)
-        sent.append(one["callId"])
-    records = await client.ended(sent, timeout=60 + 120 * options.calls)
-    failed = [record.call.failure for record in records if record.call.state == "failed"]
-    assert not failed, failed[:3]
-    return [UUID(one) for one in sent]
+        waiting.append(one["callId"])
+        last = number == options.calls - 1 or time.monotonic() > until
+        if last or len(waiting) >= AHEAD:
+            due = waiting if last else waiting[: AHEAD // 2]
+            for record in await client.ended(due, timeout=600):
+                assert record.call.state == "completed", record.call.failure
+                done.append(record.call.call_id)
+            waiting = waiting[len(due) :]
+            tell(f"storing: {len(done)} of {options.calls} calls")
+        if last:
+            break
+    return done
+
+
+def tell(progress: str, end: bool = False) -> None:
+    """How far it is, over the line before on a terminal."""
+    if end or sys.stderr.isatty():
+        print(
+            f"\r\033[K{progress}" if sys.stderr.isatty() else progress,
+            end="\n" if end else "",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def written(folder: Path, number: int, seconds: float) -> Path:
@@ -114,11 +139,12 @@ def written(folder: Path, number: int, seconds: float) -> Path:
 
 
 async def live(
-    client: Client, server: FileServer, folder: Path, first: int, options: argparse.Namespace
+    client: Client, server: FileServer, folder: Path, first: int, options: argparse.Namespace, what: str, count: int = 0
 ) -> list[float]:
-    """Seconds from the submission to the completed record, of calls one after another."""
-    found = []
-    for number in range(first, first + options.live):
+    """Seconds from the submission to the completed record, of calls one after another; `count`: `--live` of them."""
+    found: list[float] = []
+    for number in range(first, first + (count or options.live)):
+        tell(f"{what}: live call {len(found) + 1} of {count or options.live}")
         one = body(server.add(written(folder, number, options.seconds)))
         begun = time.monotonic()
         await client.accepted(one)
@@ -132,6 +158,7 @@ async def live(
 async def ended(client: Client, run: runs.Run, seconds: float = 36_000) -> runs.Run:
     until = time.monotonic() + seconds
     while run.state == "running":
+        tell(f"{run.name}: {run.done} of {run.calls} calls recognized again")
         assert time.monotonic() < until, f"the run has not ended: {run}"
         await asyncio.sleep(1)
         run = await runs.find(client.database, client.workspace_id, run.run_id)
@@ -159,35 +186,49 @@ async def measured(options: argparse.Namespace) -> dict[str, Any]:
 async def _measured(client: Client, server: FileServer, sounds: Path, options: argparse.Namespace) -> dict[str, Any]:
     changes = {"asr": {"model": options.model}}
     begun = time.monotonic()
-    calls = await stored(client, server, sounds, options)
-    print(f"{len(calls)} calls stored in {time.monotonic() - begun:.0f} s", flush=True)
-    await live(client, server, sounds, 10_000_000, argparse.Namespace(**{**vars(options), "live": 2}))  # warm
-    rounds = []
+    limit = 60 * options.minutes
+    calls = await stored(client, server, sounds, options, begun + limit / 3)
+    tell(f"{len(calls)} of {options.calls} calls stored in {time.monotonic() - begun:.0f} s", end=True)
+    await live(client, server, sounds, 10_000_000, options, "warming up", count=2)
+    rounds: list[dict[str, Any]] = []
+    longest = 0.0
     for number in range(options.rounds):
-        share = calls[number :: options.rounds]
-        first = 1_000_000 + 10_000 * number
-        alone = await live(client, server, sounds, first, options)
-        run, _ = await runs.create(client.database, client.workspace_id, f"round-{number}", changes, share)
-        beside = await live(client, server, sounds, first + options.live, options)
-        during = await runs.find(client.database, client.workspace_id, run.run_id)
-        run = await ended(client, run)
-        one = {
-            "alone": alone,
-            "beside": beside,
-            "done_beside_live": during.done,
-            "calls": run.done,
-            "failed": run.failed,
-            "ratio": statistics.median(beside) / statistics.median(alone),
-            "worked_seconds": run.worked_seconds,
-            "audio_seconds": run.audio_seconds,
-        }
-        rounds.append(one)
-        print(
-            f"round {number + 1}: alone {statistics.median(alone):.2f} s, beside {statistics.median(beside):.2f} s, "
-            f"ratio {one['ratio']:.2f}; {during.done} of {run.calls} calls done beside live ones, {run.failed} failed",
-            flush=True,
-        )
-    return {"rounds": rounds, **await promoted(client, calls, changes)}
+        if time.monotonic() - begun + longest > limit:
+            tell(f"{len(rounds)} of {options.rounds} rounds within {options.minutes:g} minutes", end=True)
+            break
+        at = time.monotonic()
+        rounds.append(await one_round(client, server, sounds, number, calls[number :: options.rounds], options))
+        longest = max(longest, time.monotonic() - at)
+    return {"stored": len(calls), "rounds": rounds, **await promoted(client, calls, changes)}
+
+
+async def one_round(
+    client: Client, server: FileServer, sounds: Path, number: int, share: list[UUID], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Live calls alone, then beside a run of `share`, which is waited for."""
+    name, first = f"round {number + 1}", 1_000_000 + 10_000 * number
+    alone = await live(client, server, sounds, first, options, f"{name}, alone")
+    changes = {"asr": {"model": options.model}}
+    run, _ = await runs.create(client.database, client.workspace_id, f"round-{number + 1}", changes, share)
+    beside = await live(client, server, sounds, first + options.live, options, f"{name}, beside a run")
+    during = await runs.find(client.database, client.workspace_id, run.run_id)
+    run = await ended(client, run)
+    ratio = statistics.median(beside) / statistics.median(alone)
+    tell(
+        f"{name}: alone {statistics.median(alone):.2f} s, beside {statistics.median(beside):.2f} s, ratio {ratio:.2f}; "
+        f"{during.done} of {run.calls} calls done beside live ones, {run.failed} failed",
+        end=True,
+    )
+    return {
+        "alone": alone,
+        "beside": beside,
+        "done_beside_live": during.done,
+        "calls": run.done,
+        "failed": run.failed,
+        "ratio": ratio,
+        "worked_seconds": run.worked_seconds,
+        "audio_seconds": run.audio_seconds,
+    }
 
 
 async def promoted(client: Client, calls: list[UUID], changes: Any) -> dict[str, Any]:
@@ -219,15 +260,16 @@ async def promoted(client: Client, calls: list[UUID], changes: Any) -> dict[str,
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=200, help="stored calls")
+    parser.add_argument("--calls", type=int, default=100, help="stored calls")
     parser.add_argument(
-        "--live", type=int, default=20, help="live calls alone, and as many beside a run, in each round"
+        "--live", type=int, default=12, help="live calls alone, and as many beside a run, in each round"
     )
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each recording")
     parser.add_argument("--gap", type=float, default=2.0, help="seconds between two live calls")
     parser.add_argument("--service", default="whisper-base", help="the service's checkpoint")
     parser.add_argument("--model", default="whisper-tiny.en", help="the run's")
+    parser.add_argument("--minutes", type=float, default=14.0, help="after which no further round begins")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     found = asyncio.run(measured(options))

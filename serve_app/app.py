@@ -49,13 +49,19 @@ class ConductorReplica:
         self._database = await Database.open(settings.require_database_url(), pool_size=settings.processing.POOL_SIZE)
         workers = RayWorkers(transcriber, diarizer, settings.scaling.task_cpus)
         sealer = settings.sealer()
+        engines = ClusterEngines(settings, transcriber, diarizer, recognizer_environment())
+
+        def set_peer_count(sharing: int) -> None:
+            workers.set_peer_count(sharing)
+            engines.set_peer_count(sharing)
+
         self._loop = ConductorLoop(
             self._database,
             workers,
             settings.processing,
             settings.process_options(),
             sealer,
-            workers.set_peer_count,
+            set_peer_count,
             settings.url_sealer(),
         )
         # Connections of its own: many receivers that answer at once must not keep a lease from being renewed.
@@ -67,7 +73,6 @@ class ConductorReplica:
         self._drain_seconds = settings.processing.drain_seconds
         await self._loop.start()
         await self._events.start()
-        engines = ClusterEngines(settings, transcriber, diarizer, recognizer_environment())
         self._runs = RunLoop(self._events_database, engines, settings, settings.processing)
         await self._passages.start()
         await self._runs.start()

@@ -146,6 +146,18 @@ def _read(wanted: PendingChunk) -> Samples | Exception:
         return error
 
 
+class ClusterCpus:
+    """How many CPUs Ray has on all nodes, as of a few seconds ago."""
+
+    def __init__(self) -> None:
+        self._at, self._cpus = -math.inf, 0.0
+
+    def __call__(self) -> float:
+        if time.monotonic() - self._at > CLUSTER_SECONDS:
+            self._at, self._cpus = time.monotonic(), ray.cluster_resources().get("CPU", 0.0)
+        return self._cpus
+
+
 class RayWorkers:
     """The `Workers` of the cluster.
 
@@ -174,7 +186,7 @@ class RayWorkers:
         self._pause = pause
         self._cpus_per_task = cpus_per_task
         self._sharing = 1
-        self._tasks: tuple[float, int] = (-math.inf, 1)  # when the cluster was asked, and how many tasks it can run
+        self._cpus = ClusterCpus()
         self._limiter = TaskLimiter(self._part, AHEAD_OF_RAY)
         self._owner: Hashable = None
 
@@ -189,10 +201,7 @@ class RayWorkers:
         self._sharing = max(1, sharing)
 
     def _part(self) -> int:
-        if time.monotonic() - self._tasks[0] > CLUSTER_SECONDS:
-            cpus = ray.cluster_resources().get("CPU", 0.0)
-            self._tasks = (time.monotonic(), int(cpus / self._cpus_per_task))
-        return math.ceil(self._tasks[1] / self._sharing)
+        return math.ceil(int(self._cpus() / self._cpus_per_task) / self._sharing)
 
     async def recognition(self) -> Recognition:
         return await self._told(self._transcriber, "recognition")  # type: ignore[no-any-return]

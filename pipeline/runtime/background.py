@@ -1,63 +1,79 @@
-"""Workers on a Ray cluster for work that nobody waits for: niced processes, engines on demand.
+"""Workers on a Ray cluster for work that nobody waits for: processes of the lowest priority, started on demand.
 
-An engine that the service has is asked where it is. Another one gets an actor of its own, which is given back with
-`close`. CPU work runs in processes of their own, that no call of the service ever gets: once niced, a process stays so.
+An engine that the service has is asked where it is. Another one gets an actor of its own. CPU work gets actors too, and
+not Ray's tasks: Ray ends idle processes of tasks beyond one for each processor, those of live calls among them, which
+then wait for new ones to start. All are given back with `close`.
 """
 
 import asyncio
 import contextlib
-import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import ray
 from ray.serve.handle import DeploymentHandle
 
 from pipeline.errors import CheckpointMissing, EngineUnavailable, WorkerLost
-from pipeline.runtime.actors import LOST, RayWorkers, TranscriberReplica, _or_dropped, _run, _run_and_tell
+from pipeline.runtime.actors import (
+    KILLED_SECONDS,
+    LOST,
+    TRIES_OF_A_TASK,
+    RayWorkers,
+    TaskLost,
+    TranscriberReplica,
+    _ended,
+    _or_dropped,
+    _run,
+    _run_and_tell,
+    _unwrapped,
+)
 from pipeline.runtime.diarizer import DiarizerReplica
+from pipeline.runtime.priority import be_nice
 from pipeline.runtime.task_limiter import TaskLimiter
+from pipeline.runtime.workers import Held, opened
 
-NICE = 19  # the lowest priority: such a process gets what others leave
-TASKS = 4  # CPU tasks at once
 START_SECONDS = 900.0  # for an engine to find room on the cluster, fetch its checkpoint and load
 TRIES = 3  # of a request whose engine dies
 OWN = {"SWITCHBOARD_BACKGROUND": "1"}  # an environment of its own, by which Ray keeps its processes apart
 
 
-def be_nice() -> None:
-    """Give this process, and all that it starts, the lowest priority: on Linux each thread has its own, and hands it on
-    to those that it starts."""
-    for thread in Path("/proc/self/task").glob("*"):
-        with contextlib.suppress(OSError):  # it has ended
-            os.setpriority(os.PRIO_PROCESS, int(thread.name), NICE)
-
-
 class NicedTranscriber(TranscriberReplica):
     """A recognition engine in a process of the lowest priority."""
 
-    def __init__(self, options: dict[str, Any], store: str | None = None) -> None:
+    def __init__(self, *args: Any) -> None:
         be_nice()
-        super().__init__(options, store)
+        super().__init__(*args)
 
 
 class NicedDiarizer(DiarizerReplica):
     """A diarization engine in a process of the lowest priority."""
 
-    def __init__(self, options: dict[str, Any], store: str | None = None) -> None:
+    def __init__(self, *args: Any) -> None:
         be_nice()
-        super().__init__(options, store)
+        super().__init__(*args)
+
+
+class NicedProcess:
+    """A process of the lowest priority for CPU work."""
+
+    def __init__(self) -> None:
+        be_nice()
+
+    def run(self, fn: Callable[..., Any], *args: Any) -> Any:
+        return _run(fn, *args)
+
+    def run_and_tell(self, fn: Callable[..., Any], *args: Any) -> tuple[Any, None]:
+        return _run_and_tell(fn, *args)
 
 
 class OnDemand:
     """An engine in an actor that is started when it is asked for the first time, and again after it died."""
 
-    def __init__(
-        self, kind: type, options: dict[str, Any], store: str | None, gpus: float, env: dict[str, str]
-    ) -> None:
+    def __init__(self, kind: type, arguments: Sequence[Any], gpus: float, env: dict[str, str]) -> None:
+        """`arguments`: of `kind`."""
         self._make = ray.remote(num_cpus=0, num_gpus=gpus, runtime_env={"env_vars": env})(kind)
-        self._arguments = (options, store)
+        self._arguments = tuple(arguments)
         self._actor: Any = None
 
     async def ask(self, method: str, *args: Any) -> Any:
@@ -95,26 +111,78 @@ class OnDemand:
             self._actor = None
 
 
-class BackgroundWorkers(RayWorkers):
-    """See the module."""
+class Processes:
+    """Actors for CPU work, at most `room()`; each runs one function at a time, and stays for the next."""
 
-    def __init__(self, transcriber: DeploymentHandle | OnDemand, diarizer: DeploymentHandle | OnDemand) -> None:
+    def __init__(self, room: Callable[[], int]) -> None:
+        self._make = ray.remote(num_cpus=0, scheduling_strategy="SPREAD", runtime_env={"env_vars": OWN})(NicedProcess)
+        self._limiter = TaskLimiter(room)
+        self._idle: list[Any] = []
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[Any]:
+        """A process for the block; where the block raises anything but an error of the function, it is ended."""
+        async with self._limiter.of():
+            actor = self._idle.pop() if self._idle else self._make.remote()
+            try:
+                yield actor
+            except (*LOST, asyncio.CancelledError):
+                ray.kill(actor)
+                raise
+            except BaseException:
+                self._idle.append(actor)
+                raise
+            else:
+                self._idle.append(actor)
+
+    def close(self) -> None:
+        """End the processes that nothing runs in."""
+        while self._idle:
+            ray.kill(self._idle.pop())
+
+
+class BackgroundWorkers(RayWorkers):
+    """See the module. `room`: how many CPU functions run at once."""
+
+    def __init__(
+        self,
+        transcriber: DeploymentHandle | OnDemand,
+        diarizer: DeploymentHandle | OnDemand,
+        room: Callable[[], int],
+    ) -> None:
         super().__init__(transcriber, diarizer)
-        apart: dict[str, Any] = {
-            "num_cpus": 0,
-            "max_retries": 0,
-            "runtime_env": {"env_vars": OWN},
-            "scheduling_strategy": "SPREAD",
-        }
-        self._compute = ray.remote(**apart)(_run_nicely)
-        self._hold = ray.remote(**apart, num_returns=2)(_run_nicely_and_tell)
-        self._limiter = TaskLimiter(lambda: TASKS, 0)
+        self._processes = Processes(room)
+
+    @property
+    def started(self) -> int:
+        """How many engines are started for this work alone."""
+        return sum(isinstance(engine, OnDemand) for engine in (self._transcriber, self._diarizer))
 
     def close(self) -> None:
         """Give back what was started for this work."""
+        self._processes.close()
         for engine in (self._transcriber, self._diarizer):
             if isinstance(engine, OnDemand):
                 engine.close()
+
+    async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
+        return await self._in_process(fn, args)
+
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
+        return Held(await self._in_process(fn, args, held=True))
+
+    async def _in_process(self, fn: Callable[..., Any], args: Sequence[Any], held: bool = False) -> Any:
+        for _ in range(TRIES_OF_A_TASK):
+            with contextlib.suppress(*LOST):
+                async with self._processes.one() as actor:
+                    result = done = None
+                    if held:
+                        result, done = actor.run_and_tell.options(num_returns=2).remote(fn, *map(opened, args))
+                    else:
+                        done = actor.run.remote(fn, *map(opened, args))
+                    answer = await _or_ended(actor, done)
+                    return result if held else answer
+        raise TaskLost("The process of a CPU task died each time. Check the memory of the node.")
 
     async def _told(self, replicas: Any, method: str) -> Any:
         if isinstance(replicas, OnDemand):
@@ -127,11 +195,11 @@ class BackgroundWorkers(RayWorkers):
         return await super()._ask(replicas, method, *args)
 
 
-def _run_nicely(fn: Callable[..., Any], *args: Any) -> Any:
-    be_nice()
-    return _run(fn, *args)
-
-
-def _run_nicely_and_tell(fn: Callable[..., Any], *args: Any) -> tuple[Any, None]:
-    be_nice()
-    return _run_and_tell(fn, *args)
+async def _or_ended(actor: Any, task: Any) -> Any:
+    """What the function answers. When the caller is canceled, its process is ended, and this returns after it."""
+    try:
+        return await _unwrapped(task)
+    except asyncio.CancelledError:
+        ray.kill(actor)
+        await asyncio.wait([asyncio.ensure_future(_ended(task))], timeout=KILLED_SECONDS)
+        raise

@@ -4,6 +4,7 @@ Does not use Ray: it stands around any `Workers`.
 """
 
 import asyncio
+import math
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -12,11 +13,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pipeline.domain.speech import Chunk, ChunkText, Diarization, Span, Voiceprint
+from pipeline.runtime.task_limiter import TaskLimiter
 from pipeline.runtime.workers import Held, Recognition, Workers
 
 T = TypeVar("T")
 PIECE = 4  # chunks of recognition at once while others work,
 LARGE_PIECE = 8  # and while nobody does: who comes meanwhile waits for no more
+RESERVE = 1.0  # CPUs of the cluster that background work leaves to the service, also while no call waits
 LOOK_SECONDS = 0.25  # between two looks whether others still work
 
 OTHER = "other"  # what is between stages
@@ -24,34 +27,48 @@ stage_at_work: ContextVar[str] = ContextVar("stage_at_work", default=OTHER)
 """The stage that a task works on, by which its seconds are counted."""
 
 
-class Turns:
-    """Lets work go on, side by side, while nobody else works; otherwise one at a time, for `share` of the time."""
+def places(cpus: float, sharing: int = 1) -> int:
+    """How many pieces of work one of `sharing` processes does at once on a cluster with so many CPUs."""
+    return max(1, int((cpus - RESERVE) / max(1, sharing)))
 
-    def __init__(self, busy: Callable[[], Awaitable[bool]], share: float) -> None:
+
+class Turns:
+    """Lets work go on while nobody else works, `room()` pieces side by side; otherwise one at a time, for `share` of
+    the time: after each piece comes a rest, also after one that began before the others came.
+    """
+
+    def __init__(self, busy: Callable[[], Awaitable[bool]], share: float, room: Callable[[], int]) -> None:
         """`busy` says whether others work now; `share` lies between 0 and 1."""
         self.busy = busy
-        self._pause = 1 / share - 1  # seconds to wait for one of work
-        self._owed = 0.0
+        self._rest = 1 / share - 1  # seconds of rest for one of work
+        self._rested_at = -math.inf
+        self._places = TaskLimiter(room)
         self._one = asyncio.Lock()  # pieces of several calls take turns
 
-    async def take(self, work: Callable[[], Awaitable[T]]) -> tuple[T, float]:
-        """Wait for a turn, then do `work`; returns what it returned, and the seconds that it took."""
-        if not await self.busy():
-            return await _timed(work)
-        async with self._one:
-            until = time.monotonic() + self._owed
-            while time.monotonic() < until and await self.busy():  # noqa: ASYNC110 (of other processes)
-                await asyncio.sleep(LOOK_SECONDS)
-            begun = time.monotonic()
-            try:
-                return await _timed(work)
-            finally:
-                self._owed = (time.monotonic() - begun) * self._pause
+    async def take(self, work: Callable[[], Awaitable[T]], seconds: float = 0.0) -> tuple[T, float]:
+        """Wait for a turn, then do `work`; returns what it returned, and the seconds that it took.
 
+        `seconds`: that it will take at least, of work that is too long for a piece: it rests before, too.
+        """
+        if seconds:
+            self._rest_for(seconds)
+        async with self._places.of():
+            if not await self.busy():
+                return await self._done(work)
+            async with self._one:
+                while time.monotonic() < self._rested_at and await self.busy():  # noqa: ASYNC110 (of other processes)
+                    await asyncio.sleep(LOOK_SECONDS)
+                return await self._done(work)
 
-async def _timed(work: Callable[[], Awaitable[T]]) -> tuple[T, float]:
-    begun = time.monotonic()
-    return await work(), time.monotonic() - begun
+    async def _done(self, work: Callable[[], Awaitable[T]]) -> tuple[T, float]:
+        begun = time.monotonic()
+        try:
+            return await work(), time.monotonic() - begun
+        finally:
+            self._rest_for(time.monotonic() - begun)
+
+    def _rest_for(self, seconds: float) -> None:
+        self._rested_at = max(self._rested_at, time.monotonic() + seconds * self._rest)
 
 
 class YieldingWorkers:

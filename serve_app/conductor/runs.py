@@ -30,7 +30,7 @@ from pipeline.errors import (
 )
 from pipeline.process import process
 from pipeline.producers import Producers, of_engines
-from pipeline.runtime.workers import Workers
+from pipeline.runtime.workers import Recognition, Workers
 from pipeline.runtime.yielding import OTHER, Turns, YieldingWorkers, stage_at_work
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.loop import InternalError
@@ -40,7 +40,8 @@ from serve_app.runs.configuration import RunOptions, SettingRefused, configurati
 from serve_app.settings import Settings
 
 IDLE_SECONDS = 30.0  # after which engines of a run are given back
-LOOK_SECONDS = 1.0  # between two looks at what the queue does, and for work
+LOOK_SECONDS = 1.0  # between two looks for work
+FRESH_SECONDS = 0.2  # for which it is known whether the queue has work: a call that comes meanwhile waits for a piece
 TIDY_SECONDS = 60.0
 REFUSED_SECONDS = 60.0  # for which a run that cannot be worked on is not tried again
 log = logging.getLogger("ray.serve")
@@ -50,6 +51,12 @@ class RunEngines(Protocol):
     """Makes the workers of a run; those of the service where the run's engines are the service's."""
 
     def workers(self, options: RunOptions) -> Workers: ...
+
+    def room(self) -> int:
+        """How many pieces of work there is room for while no call waits."""
+
+    def start_seconds(self, workers: Workers) -> float:
+        """How long engines that the service lacks work, about, until they are loaded; 0: it has all."""
 
     def close(self, workers: Workers) -> None:
         """Give back what was started for them."""
@@ -77,8 +84,8 @@ class RunLoop(LeaseLoop[RunLease]):
         self._prepared: dict[UUID, Prepared] = {}
         self._preparing = asyncio.Lock()
         self._refused: dict[UUID, tuple[float, CallError | None]] = {}
-        self._turns = Turns(self._others_work, options.backfill_share)
-        self._looked: tuple[float, bool] = (-LOOK_SECONDS, False)
+        self._turns = Turns(self._others_work, options.backfill_share, engines.room)
+        self._looked: tuple[float, bool] = (-FRESH_SECONDS, False)
         self._last_work = self._tidied_at = time.monotonic()
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
@@ -96,7 +103,7 @@ class RunLoop(LeaseLoop[RunLease]):
         self._give_back()
 
     async def _others_work(self) -> bool:
-        if time.monotonic() - self._looked[0] > LOOK_SECONDS:
+        if time.monotonic() - self._looked[0] > FRESH_SECONDS:
             busy = await self._wait_out(lambda: run_calls.jobs_at_work(self._database))
             self._looked = (time.monotonic(), busy)
         return self._looked[1]
@@ -210,7 +217,8 @@ class RunLoop(LeaseLoop[RunLease]):
             ) from error
         workers = self._engines.workers(options)
         try:
-            recognition, diarizer = await workers.recognition(), await self._diarizer(workers)
+            told = self._turns.take(partial(self._engines_of, workers), self._engines.start_seconds(workers))
+            (recognition, diarizer), _ = await told
             ours = configuration(stored or resolved(lease.settings, self._settings), recognition, diarizer)
             fixed = await self._wait_out(partial(self._begin, lease, ours))
             if fixed != ours:
@@ -224,12 +232,13 @@ class RunLoop(LeaseLoop[RunLease]):
     async def _begin(self, lease: RunLease, ours: dict[str, Any]) -> dict[str, Any]:
         return await runs.begin(self._database, lease.lease.workspace_id, lease.run_id, ours, digest(ours))
 
-    async def _diarizer(self, workers: Workers) -> str | None:
-        """None: there is no model, and calls that need none are done without."""
+    async def _engines_of(self, workers: Workers) -> tuple[Recognition, str | None]:
+        """Without a diarizer where there is no model: calls that need none are done without."""
+        recognition = await workers.recognition()
         try:
-            return await workers.diarizer()
+            return recognition, await workers.diarizer()
         except (EngineUnavailable, CheckpointMissing, CheckpointDamaged):
-            return None
+            return recognition, None
 
 
 def _differs(fixed: Mapping[str, Any], ours: Mapping[str, Any]) -> str:

@@ -66,6 +66,12 @@ class Engines:
         same = options.asr == self._settings.asr.own().model_dump(mode="json")
         return self.own if same else self.other
 
+    def room(self) -> int:
+        return 2
+
+    def start_seconds(self, workers: Workers) -> float:
+        return 0.0
+
     def close(self, workers: Workers) -> None: ...
 
 

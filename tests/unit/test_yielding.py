@@ -1,13 +1,16 @@
 """Work that nobody waits for lets other work go first."""
 
 import asyncio
+import subprocess
+import sys
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.domain.speech import Chunk, ChunkText
 from pipeline.runtime import yielding
 from pipeline.runtime.workers import Held, LocalWorkers
-from pipeline.runtime.yielding import Turns, YieldingWorkers, stage_at_work
+from pipeline.runtime.yielding import Turns, YieldingWorkers, places, stage_at_work
 
 
 class Workers(LocalWorkers):
@@ -27,12 +30,29 @@ def chunks(count: int) -> list[Chunk]:
     return [Chunk(0, float(at), at + 1.0) for at in range(count)]
 
 
-def workers(busy: bool, share: float = 0.25) -> tuple[Workers, YieldingWorkers]:
+def turns(busy: "bool | Calls", share: float = 0.25, room: int = 8) -> Turns:
     async def at_work() -> bool:
-        return busy
+        return busy.at_work if isinstance(busy, Calls) else busy
 
+    return Turns(at_work, share, lambda: room)
+
+
+def workers(busy: bool, share: float = 0.25) -> tuple[Workers, YieldingWorkers]:
     inner = Workers()
-    return inner, YieldingWorkers(inner, Turns(at_work, share))
+    return inner, YieldingWorkers(inner, turns(busy, share))
+
+
+@dataclass
+class Calls:
+    """The service's calls, and pieces of background work that began."""
+
+    at_work: bool = False
+    begun: int = 0
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def piece(self) -> None:
+        self.begun += 1
+        await self.go_on.wait()
 
 
 async def test_chunks_are_recognized_a_few_at_a_time_and_all_come_back() -> None:
@@ -69,3 +89,44 @@ async def test_seconds_of_work_are_counted_by_stage_without_the_waits(monkeypatc
     stage_at_work.set("audio")
     await outer.compute(sum, (1, 2))
     assert set(outer.seconds) == {"asr", "audio"}
+
+
+async def test_no_more_pieces_are_at_work_than_there_is_room_for_when_a_call_comes(monkeypatch: Any) -> None:
+    monkeypatch.setattr(yielding, "LOOK_SECONDS", 0.005)
+    calls = Calls()
+    shared = turns(calls, share=0.01, room=2)
+    pieces = [asyncio.create_task(shared.take(calls.piece)) for _ in range(6)]
+    await asyncio.sleep(0.05)
+    assert calls.begun == 2, "the others wait, for a call may come"
+    calls.at_work = True
+    await asyncio.sleep(0.05)
+    calls.go_on.set()
+    await asyncio.sleep(0.3)
+    assert calls.begun == 2, "the pieces that a call met are rested for: 10 s at a share of 0.01"
+    calls.at_work = False
+    await asyncio.wait_for(asyncio.gather(*pieces), 5)
+    assert calls.begun == 6
+
+
+async def test_work_that_is_too_long_for_a_piece_waits_for_a_quiet_moment(monkeypatch: Any) -> None:
+    monkeypatch.setattr(yielding, "LOOK_SECONDS", 0.005)
+    calls = Calls(at_work=True)
+    calls.go_on.set()
+    start = asyncio.create_task(turns(calls, share=0.1).take(calls.piece, seconds=10.0))
+    await asyncio.sleep(0.2)
+    assert calls.begun == 0
+    calls.at_work = False
+    await asyncio.wait_for(start, 5)
+
+
+def test_background_work_leaves_a_processor_to_the_service_and_is_shared_by_conductors() -> None:
+    assert [places(cpus) for cpus in (1, 2, 4, 64)] == [1, 1, 3, 63]
+    assert [places(64, sharing) for sharing in (0, 1, 2, 100)] == [63, 63, 31, 1]
+
+
+def test_a_process_in_the_background_runs_only_where_no_other_wants_to() -> None:
+    told = "import os; from pipeline.runtime.priority import be_nice; be_nice(); import threading as t;"
+    told += "p = lambda: print(os.sched_getscheduler(0) == os.SCHED_IDLE, os.getpriority(os.PRIO_PROCESS, 0)); p();"
+    told += "one = t.Thread(target=p); one.start(); one.join()"
+    shown = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.split() == ["True", "19"] * 2, "of the process, and of a thread that it starts"

@@ -1,0 +1,87 @@
+"""Work that nobody waits for, on a real cluster: its processes stay, give way, and end when their caller leaves."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import CheckpointMissing
+from pipeline.runtime.workers import Held
+from tests import cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_cluster() -> Iterator[None]:
+    with cluster.serving():
+        yield
+
+
+def me() -> tuple[int, bool]:
+    """The process, and whether it gives way to all others."""
+    return os.getpid(), os.sched_getscheduler(0) == os.SCHED_IDLE
+
+
+def together(first: list[int], second: int) -> list[int]:
+    return [*first, second]
+
+
+def numbers(count: int) -> list[int]:
+    return list(range(count))
+
+
+def ends(path: str, how: str) -> None:
+    Path(path).write_text(str(os.getpid()))
+    if how == "dies":
+        os.kill(os.getpid(), 9)
+    if how == "fails":
+        raise CheckpointMissing("no such model")
+    time.sleep(600)
+
+
+def is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def gone(pid: int) -> bool:
+    async with asyncio.timeout(60):
+        while is_there(pid):
+            await asyncio.sleep(0.1)
+    return True
+
+
+async def test_functions_run_in_processes_that_stay_give_way_and_end_with_their_caller(tmp_path: Path) -> None:
+    from pipeline.runtime.actors import TaskLost
+    from pipeline.runtime.background import BackgroundWorkers
+
+    workers = BackgroundWorkers(None, None, lambda: 1)  # type: ignore[arg-type]  # no engine is asked
+    first, gives_way = await workers.compute(me)
+    assert gives_way
+    held = await workers.hold(numbers, 3)
+    assert isinstance(held, Held) and await workers.compute(together, held, 7) == [0, 1, 2, 7]
+    found = await asyncio.gather(*(workers.compute(me) for _ in range(4)))
+    assert {pid for pid, _ in found} == {first}, "there is room for one"
+
+    with pytest.raises(CheckpointMissing, match="no such model"):
+        await workers.compute(ends, str(tmp_path / "pid"), "fails")
+    assert await workers.compute(me) == (first, True), "an error ends no process"
+
+    with pytest.raises(TaskLost):
+        await workers.hold(ends, str(tmp_path / "pid"), "dies")
+    second, _ = await workers.compute(me)
+    assert second != first
+
+    left = asyncio.create_task(workers.compute(ends, str(tmp_path / "left"), "sleeps"))
+    async with asyncio.timeout(60):
+        while not (tmp_path / "left").exists():
+            await asyncio.sleep(0.05)
+    left.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    assert await gone(int((tmp_path / "left").read_text()))
+
+    last, _ = await workers.compute(me)
+    workers.close()
+    assert await gone(last)
