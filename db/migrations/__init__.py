@@ -9,6 +9,7 @@ schema (`apply_sql`), it goes over rows in batches (`backfill`), or it builds an
 """
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from alembic import op
 
 from db import event_types
 
+_TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\)", re.MULTILINE | re.DOTALL)
+_COLUMN = re.compile(r"^ {4}([a-z]\w*) ([a-z].*)$", re.MULTILINE)
 SCHEMA = Path(__file__).parents[1] / "schema"
 SQL = Path(__file__).parent / "sql"  # of migrations
 DIGESTS = SCHEMA / "function_digests.txt"  # one line for each version of the functions, the newest last
+RELEASED = SCHEMA / "released_columns.txt"  # `table.column` that the last release uses
 BATCH = 500  # calls in one transaction of a backfill: a submission that meets one waits for milliseconds
 
 
@@ -36,6 +40,19 @@ def functions() -> str:
     """Return all functions of the schema; each replaces what was there."""
     files = sorted((SCHEMA / "functions").glob("*.sql"))
     return "\n".join(file.read_text(encoding="utf-8") for file in files) + event_types.functions()
+
+
+def used_columns() -> set[str]:
+    """Return each `table.column` of the schema, without those marked `-- unused`: no code of today names them."""
+    found = set()
+    for table, body in _TABLE.findall((SCHEMA / "tables.sql").read_text(encoding="utf-8")):
+        found |= {f"{table}.{column}" for column, rest in _COLUMN.findall(body) if "-- unused" not in rest}
+    return found
+
+
+def released_columns() -> set[str]:
+    """Return each `table.column` that the last release uses; its nodes run beside those of today during an upgrade."""
+    return set(RELEASED.read_text(encoding="utf-8").split())
 
 
 def digest() -> str:

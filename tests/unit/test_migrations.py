@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from db import migrations
-from db.migrations import DIGESTS, SQL, digest, known_digests
+from db.migrations import DIGESTS, SQL, digest, known_digests, released_columns, used_columns
 
 VERSIONS = sorted((SQL.parent / "versions").glob("v*.py"))
 AFTER_THE_BASE = [path for path in VERSIONS if not path.stem.endswith("_base")]
@@ -25,6 +25,36 @@ FORBIDDEN = {
     r"ALTER TABLE .* ADD COLUMN .* DEFAULT (gen_random_uuid|clock_timestamp|random|nextval)": "it writes all rows",
     r"(VACUUM|CLUSTER|REINDEX|LOCK TABLE|TRUNCATE)": "it holds the table",
 }
+
+
+RELEASED = released_columns()
+USED_TABLES = {name.partition(".")[0] for name in RELEASED}
+
+
+def taken_away(statement: str) -> list[str]:
+    """What a statement takes from the last release, whose nodes go on reading and writing during an upgrade."""
+    if dropped := re.match(r"DROP TABLE (?:IF EXISTS )?(\w+)", statement):
+        return [f"the last release uses the table: {statement}"] if dropped[1] in USED_TABLES else []
+    altered = re.match(r"ALTER TABLE (?:IF EXISTS )?(?:ONLY )?(\w+) (.*)", statement)
+    if not altered or altered[1] not in USED_TABLES:
+        return []
+    table, changes = altered[1], altered[2]
+    found = []
+    if re.match(r"RENAME TO ", changes):
+        found.append(f"the last release uses the table by its name: {statement}")
+    for column in re.findall(
+        r"(?:DROP (?:COLUMN )?(?:IF EXISTS )?|RENAME (?:COLUMN )?(?!TO |CONSTRAINT ))(\w+)", changes
+    ):
+        if f"{table}.{column}" in RELEASED:
+            found.append(f"the last release uses {column}; take it from the code, release, drop it then: {statement}")
+    if (
+        re.search(r"ADD COLUMN (?:(?!, ADD ).)* NOT NULL(?!(?:(?!, ADD ).)* DEFAULT)", changes)
+        and "DEFAULT" not in changes
+    ):
+        found.append(f"the last release inserts rows without the new column, which needs a DEFAULT: {statement}")
+    for column in re.findall(r"ALTER (?:COLUMN )?(\w+) DROP DEFAULT", changes):
+        found.append(f"the last release inserts rows without {column}: {statement}")
+    return found
 
 
 def statements(sql: str) -> list[str]:
@@ -51,6 +81,7 @@ def faults(sql: str) -> list[str]:
             new.add(made[1])
         if table_of(statement) not in SMALL | new:
             found += [f"{why}: {statement}" for what, why in FORBIDDEN.items() if re.match(what, statement)]
+        found += taken_away(statement)
         dropped = re.match(r"DROP FUNCTION (?:IF EXISTS )?(\w+)", statement)
         if dropped and dropped[1] in CALLED:
             found.append(f"nodes of an earlier version call it, replace it or add another: {statement}")
@@ -74,6 +105,56 @@ def faults_of_a_migration(text: str, sql: Path = SQL) -> list[str]:
     if "down_revision" not in text or "NotImplementedError" not in text:
         found.append("there is no way back down")
     return found
+
+
+def test_what_the_last_release_uses_is_still_there() -> None:
+    """Its nodes run beside today's during an upgrade, and again after a rollback. `python -m db.migrations release`
+    changes what that is, at a release."""
+    assert released_columns() - used_columns() - unused_columns() == set()
+
+
+def unused_columns() -> set[str]:
+    """Those that the schema still has, and no code."""
+    text = (migrations.SCHEMA / "tables.sql").read_text()
+    return {
+        f"{table}.{column}"
+        for table, body in re.findall(r"^CREATE TABLE (\w+) \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
+        for column in re.findall(r"^ {4}([a-z]\w*) .*-- unused", body, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE calls DROP COLUMN warnings;",
+        "ALTER TABLE workspaces DROP COLUMN IF EXISTS terms;",
+        "ALTER TABLE workspaces DROP terms;",
+        "ALTER TABLE calls ADD COLUMN a text, DROP COLUMN warnings;",
+        "ALTER TABLE teams RENAME COLUMN name TO title;",
+        "ALTER TABLE teams RENAME name TO title;",
+        "ALTER TABLE teams RENAME TO groups;",
+        "DROP TABLE saved_views;",
+        "DROP TABLE IF EXISTS saved_views CASCADE;",
+        "ALTER TABLE teams ADD COLUMN place text NOT NULL;",
+        "ALTER TABLE teams ALTER COLUMN priority DROP DEFAULT;",
+    ],
+)
+def test_a_migration_that_takes_from_the_last_release_what_it_uses_is_refused(sql: str) -> None:
+    assert len(faults(sql)) == 1
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE calls DROP COLUMN gone_since_a_release;",
+        "DROP TABLE of_a_former_release;",
+        "ALTER TABLE teams RENAME CONSTRAINT a TO b;",
+        "ALTER TABLE teams ADD COLUMN place text NOT NULL DEFAULT '';",
+        "CREATE TABLE new (id bigint NOT NULL); ALTER TABLE new ADD COLUMN place text NOT NULL;",
+    ],
+)
+def test_what_the_last_release_does_not_use_may_go(sql: str) -> None:
+    assert faults(sql) == []
 
 
 def test_todays_functions_are_the_newest_that_are_known() -> None:
