@@ -80,7 +80,7 @@ def check_room(snapshot: Snapshot, repository: Path, copies: bool) -> None:
     needed, free = snapshot.size + files + ROOM_BYTES, shutil.disk_usage(repository).free
     if needed > free:
         raise NoRoom(
-            f"It takes up to {_megabytes(needed)} in {repository} ({_megabytes(snapshot.size)} of tables, "
+            f"It needs up to {_megabytes(needed)} in {repository} ({_megabytes(snapshot.size)} of tables, "
             f"{_megabytes(files)} of recordings), and {_megabytes(free)} are free. Nothing was begun."
         )
 

@@ -127,7 +127,7 @@ def _drill(folder: Path, told: Manifest, steps: Steps) -> tuple[list[str], float
         place = Path(scratch)
         if shutil.disk_usage(place).free < 3 * told.database_bytes:  # tables, indexes, write-ahead log
             raise manifest.BackupUnfit(
-                f"A drill takes up to {3 * told.database_bytes / 1e6:,.0f} MB in {place.parent}, and less is free. "
+                f"A drill needs up to {3 * told.database_bytes / 1e6:,.0f} MB in {place.parent}, and less is free. "
                 "TMPDIR names another folder."
             )
         url = embedded.start(place, outlives=False)

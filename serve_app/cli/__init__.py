@@ -20,6 +20,7 @@ COMMANDS = (
     Entry("migrate", "serve_app.cli.migrate:migrate", "Bring the database up to date, before `serve deploy`.", "Run"),
     Entry("backup", "serve_app.cli.backup:app", "Back up the database and recordings; verify a backup.", "Run"),
     Entry("restore", "serve_app.cli.restore:restore", "Restore a backup into an empty database.", "Run"),
+    Entry("plan", "serve_app.cli.plan:plan", "Cores, GPUs, growth and cost for a number of calls.", "Run"),
     Entry(
         "doctor",
         "serve_app.cli.doctor.command:doctor",
