@@ -1,4 +1,4 @@
-"""What an engine is known by: a digest of its name, its options and its checkpoint."""
+"""What an engine is known by: a digest of its name, its options, its checkpoint and its aligner."""
 
 import contextlib
 import hashlib
@@ -7,7 +7,8 @@ from typing import Any
 
 
 def identity_of(engine: Any) -> str:
-    """A digest of an engine: its name, its own options, and its checkpoint by content, where it says which it has.
+    """A digest of an engine: its name, its own options, and its checkpoint by content, where it says which it has; and
+    of its aligner, where it has one.
 
     It is computed once for an engine; a checkpoint of gigabytes takes seconds.
     """
@@ -16,7 +17,9 @@ def identity_of(engine: Any) -> str:
         return known
     options, checkpoint = getattr(engine, "options", None), getattr(engine, "checkpoint", None)
     told = options.model_dump(mode="json") if options is not None else None
-    made = digest_of(type(engine).__name__, engine.name, told, checkpoint.digest() if checkpoint else "")
+    aligner = getattr(engine, "aligner", None)
+    more = () if aligner is None else (identity_of(aligner),)
+    made = digest_of(type(engine).__name__, engine.name, told, checkpoint.digest() if checkpoint else "", *more)
     with contextlib.suppress(AttributeError):  # of a class with slots
         engine._identity = made
     return made

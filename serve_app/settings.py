@@ -285,9 +285,13 @@ class Settings(BaseSettings):
         )
 
 
-def asr_secrets() -> dict[str, str]:
-    """What of the recognition options is secret, in this node's environment."""
-    return Settings().asr.secrets()
+def asr_secrets(base_url: str | None = None) -> dict[str, str]:
+    """What of the recognition options is secret, in this node's environment.
+
+    `base_url`: of the server that it is for; another server than the service's gets none.
+    """
+    asr = Settings().asr
+    return asr.secrets() if base_url in (None, getattr(asr, "base_url", None)) else {}
 
 
 class Documented(NamedTuple):

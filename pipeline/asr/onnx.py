@@ -74,6 +74,8 @@ class Onnx:
     Options = OnnxOptions
     CHECKPOINTS: CheckpointKind | None = CHECKPOINTS
 
+    needs_aligner = True  # of some models; which they are is known when one is loaded
+
     packing = True
     batches_at_once = 2
 

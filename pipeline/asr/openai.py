@@ -4,6 +4,7 @@ One request for each chunk, `concurrency` of them at once. Such servers say litt
 from an aligner where the server gives none, and the words' confidence with them.
 """
 
+import os
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 import numpy as np
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, SecretStr, model_validator
 
 from pipeline.asr import edges, fallback, openai_client, vocabulary, words
 from pipeline.asr.alignment.engine import Aligner
@@ -43,6 +44,12 @@ class OpenAIOptions(AsrOptions):
         "/audio/transcriptions is added. The sound of every call is sent there.",
     )
     api_key: ApiKey = Field(None, description="Sent to the server as a bearer token; never logged, shown or stored.")
+    api_key_env: str | None = Field(
+        None,
+        pattern=r"^[A-Z][A-Z0-9_]*$",
+        description="Name of an environment variable of the node that holds the key instead: so a run names the key of "
+        "a server of its own, and does not store it.",
+    )
     language: str | None = Field(
         None,
         pattern=r"^[a-z]{2,3}$",
@@ -65,6 +72,15 @@ class OpenAIOptions(AsrOptions):
         if self.model == "auto":
             raise ValueError("the engine openai needs model (SWITCHBOARD_ASR__MODEL): the server's name for it")
         return self
+
+    @property
+    def key(self) -> SecretStr | None:
+        """The key, from where it is. Raises `EngineUnavailable` where a variable is named that this node lacks."""
+        if self.api_key_env is None:
+            return self.api_key
+        if not (value := os.environ.get(self.api_key_env, "").strip()):
+            raise EngineUnavailable(f"asr.api_key_env names {self.api_key_env}, which is not set on this node.")
+        return SecretStr(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +112,7 @@ class OpenAI:
         assert options.base_url is not None
         self._options = self.options = options  # its results are known by them
         self._client = openai_client.Client(
-            options.base_url, options.api_key, options.model, options.timeout_seconds, options.upload
+            options.base_url, options.key, options.model, options.timeout_seconds, options.upload
         )
         self._pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix="openai")
         self._aligner: Aligner | None = None
@@ -126,7 +142,7 @@ class OpenAI:
         import httpx
 
         assert options.base_url is not None
-        host, key = urlsplit(options.base_url).hostname, options.api_key
+        host, key = urlsplit(options.base_url).hostname, options.key
         try:
             reply = httpx.get(below(options.base_url, "/models"), headers=bearer(key), timeout=PROBE_SECONDS)
         except httpx.HTTPError as error:

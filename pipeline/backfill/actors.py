@@ -10,13 +10,14 @@ import contextlib
 import logging
 import os
 from collections.abc import Coroutine, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from pipeline.asr.alignment.engine import AlignmentOptions
 from pipeline.asr.engine import AsrOptions
 from pipeline.backfill.output import Output
 from pipeline.backfill.rows import failure, row_of
@@ -49,6 +50,7 @@ class BackfillJob:
     diarization: DiarizationOptions
     process: ProcessOptions
     roster: Roster
+    alignment: AlignmentOptions = field(default_factory=AlignmentOptions)
     store: Path | None = None  # the folder of the checkpoint store; None: the user's
 
 
@@ -110,7 +112,9 @@ class Backfiller:
     async def _loaded(self, store: str | None) -> tuple[TranscriberReplica, DiarizerReplica]:
         job = self._job
         return (
-            TranscriberReplica(job.asr.model_dump(mode="json", context={REVEAL: True}), store),
+            TranscriberReplica(
+                job.asr.model_dump(mode="json", context={REVEAL: True}), store, job.alignment.model_dump(mode="json")
+            ),
             DiarizerReplica(job.diarization.model_dump(mode="json"), store),
         )
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import ray
 import ray.data
 
+from pipeline.asr.engine import engine_class
 from pipeline.backfill.actors import Backfiller, BackfillJob
 from pipeline.backfill.output import HEARTBEAT_SECONDS, Output
 from pipeline.backfill.rows import FAILED
@@ -150,9 +151,11 @@ def _cause(error: BaseException) -> CallError:
 
 def _about(job: BackfillJob) -> dict[str, Any]:
     """What stays the same for an output folder: rows of different models do not stand side by side unnoticed."""
+    aligned = getattr(engine_class(job.asr), "needs_aligner", False)  # others are as they are without
     return {
         "source": job.source.rstrip("/"),
         "recognition": job.asr.model_dump(mode="json", exclude={"device"}),
+        **({"alignment": job.alignment.model_dump(mode="json", exclude={"device"})} if aligned else {}),
         "diarization": job.diarization.model_dump(mode="json", exclude={"device"}),
     }
 

@@ -125,9 +125,9 @@ class TranscriberReplica(Replica):
 
 
 def secrets_of(where: str) -> dict[str, str]:
-    """Return what a function ("module:function") returns, on this node."""
-    module, name = where.split(":")
-    return getattr(import_module(module), name)()  # type: ignore[no-any-return]
+    """Return what a function ("module:function" or "module:function:argument") returns, on this node."""
+    module, name, *arguments = where.split(":", 2)
+    return getattr(import_module(module), name)(*arguments)  # type: ignore[no-any-return]
 
 
 Transcriber = serve.deployment(name="Transcriber")(TranscriberReplica)

@@ -70,7 +70,7 @@ class Replica:
     def _load_engine(self) -> None:
         try:
             self._exclusive = self._set_up(self._load())
-        except (CheckpointMissing, CheckpointDamaged, DeviceUnavailable) as error:
+        except (CheckpointMissing, CheckpointDamaged, DeviceUnavailable, EngineUnavailable) as error:
             self._problem = error.message
             log.error("no model for %s: %s", self.STAGE, error.message)
         finally:

@@ -125,6 +125,7 @@ def _job(settings: "Settings", source: str, output: str, country: str | None, ti
         diarization=settings.diarization,
         process=settings.process_options(),
         roster=Roster(default_country=country, time_zone=time_zone),
+        alignment=settings.alignment,
         store=settings.checkpoints,
     )
 

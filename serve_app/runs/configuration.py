@@ -1,7 +1,7 @@
 """What a run is made with: the service's settings, those that the run sets instead, its engines and its code.
 
 A run sets what decides results: `asr.model=whisper-tiny.en`. Where the service listens, stores and scales is no part of
-it, and no secret is: `analysis.api_key` is the service's own.
+it, and no secret is: an `api_key` is the service's own, for its own server; `asr.api_key_env` names a variable.
 """
 
 import json
@@ -21,10 +21,10 @@ from pipeline.producers import code_digest
 from pipeline.runtime.workers import Recognition
 from serve_app.settings import Settings
 
-GROUPS = ("asr", "diarization", "safety", "roles", "analysis")
+GROUPS = ("asr", "alignment", "diarization", "safety", "roles", "analysis")
 """The groups of settings that decide what results are."""
 
-OF_OPERATORS = ("base_url", "calibration", "trust_checkpoint", "api_key_file")
+OF_OPERATORS = ("base_url", "calibration", "trust_checkpoint", "api_key_file", "api_key_env")
 """What nobody sets over HTTP: where words are sent, which files are read, whose code is run."""
 
 WAITS = 20  # times as long as for a call of the queue: a run lets those go first
@@ -41,6 +41,7 @@ class RunOptions:
     """The options of a run, as the stages and engines take them."""
 
     asr: dict[str, Any]
+    alignment: dict[str, Any]
     diarization: dict[str, Any]
     process: ProcessOptions
 
@@ -136,12 +137,13 @@ def resolved(changes: Set, settings: Settings) -> dict[str, dict[str, Any]]:
     merged = _merged(changes, settings)
     groups: dict[str, BaseModel] = {group: getattr(merged, group) for group in GROUPS}
     groups["roles"] = merged.role_options()
-    found = {}
-    for group, options in groups.items():
-        own = options.own() if isinstance(options, EngineOptions) else options
-        secret = {name for name, hidden in _fields(own).items() if hidden}
-        found[group] = own.model_dump(mode="json", exclude=secret)
-    return found
+    return {group: without_secrets(options) for group, options in groups.items()}
+
+
+def without_secrets(options: BaseModel) -> dict[str, Any]:
+    """A group's settings as a run stores them; of an engine, all of its own."""
+    own = options.own() if isinstance(options, EngineOptions) and options.engine != options.OFF else options
+    return own.model_dump(mode="json", exclude={name for name, hidden in _fields(own).items() if hidden})
 
 
 def options_of(stored: Mapping[str, Mapping[str, Any]], settings: Settings) -> RunOptions:
@@ -159,7 +161,8 @@ def options_of(stored: Mapping[str, Mapping[str, Any]], settings: Settings) -> R
     }
     deadlines = type(own.deadlines)(**{name: WAITS * value for name, value in asdict(own.deadlines).items()})
     process = own.model_copy(update={**groups, "deadlines": deadlines})
-    return RunOptions(dict(stored["asr"]), dict(stored["diarization"]), process)
+    alignment = stored.get("alignment") or without_secrets(settings.alignment)  # of a run begun before it was settable
+    return RunOptions(dict(stored["asr"]), dict(alignment), dict(stored["diarization"]), process)
 
 
 def configuration(stored: Set, recognition: Recognition, diarizer: str | None) -> dict[str, Any]:

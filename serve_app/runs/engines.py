@@ -5,12 +5,11 @@ from typing import Any
 import ray
 from ray.serve.handle import DeploymentHandle
 
-from pipeline.engines import EngineOptions
 from pipeline.runtime.actors import ClusterCpus
 from pipeline.runtime.background import BackgroundWorkers, NicedDiarizer, NicedTranscriber, OnDemand
 from pipeline.runtime.workers import Workers
 from pipeline.runtime.yielding import places
-from serve_app.runs.configuration import RunOptions
+from serve_app.runs.configuration import RunOptions, without_secrets
 from serve_app.scaling.policy import gpu_share
 from serve_app.settings import Settings
 
@@ -25,6 +24,7 @@ class ClusterEngines:
     ) -> None:
         """`environment`: variables of a process that recognizes."""
         self._settings = settings
+        self._store = str(settings.checkpoints) if settings.checkpoints else None
         self._handles = {"asr": transcriber, "diarization": diarizer}
         self._environment = environment
         self._cpus = ClusterCpus()
@@ -45,8 +45,8 @@ class ClusterEngines:
     def workers(self, options: RunOptions) -> Workers:
         """Workers of these options; engines that the service lacks are started when they are asked."""
         return BackgroundWorkers(
-            self._engine("asr", "transcriber", NicedTranscriber, options.asr, self._environment),
-            self._engine("diarization", "diarizer", NicedDiarizer, options.diarization, {}),
+            self._transcriber(options),
+            self._diarizer(options),
             self.room,
         )
 
@@ -55,10 +55,21 @@ class ClusterEngines:
         if isinstance(workers, BackgroundWorkers):
             workers.close()
 
-    def _engine(self, group: str, name: str, kind: type, wanted: dict[str, Any], environment: dict[str, str]) -> Any:
-        own: EngineOptions = getattr(self._settings, group)
-        if own.own().model_dump(mode="json") == wanted:
-            return self._handles[group]
-        store = str(self._settings.checkpoints) if self._settings.checkpoints else None
+    def _transcriber(self, options: RunOptions) -> DeploymentHandle | OnDemand:
+        own = self._settings
+        if (options.asr, options.alignment) == (without_secrets(own.asr), without_secrets(own.alignment)):
+            return self._handles["asr"]
+        server = options.asr.get("base_url")
+        secrets = f"serve_app.settings:asr_secrets:{server}" if server and own.asr.secrets() else None
+        return self._own(
+            "transcriber", NicedTranscriber, (options.asr, self._store, options.alignment, secrets), self._environment
+        )
+
+    def _diarizer(self, options: RunOptions) -> DeploymentHandle | OnDemand:
+        if options.diarization == without_secrets(self._settings.diarization):
+            return self._handles["diarization"]
+        return self._own("diarizer", NicedDiarizer, (options.diarization, self._store), {})
+
+    def _own(self, name: str, kind: type, arguments: tuple[Any, ...], environment: dict[str, str]) -> OnDemand:
         gpus = gpu_share(name, getattr(self._settings.scaling, name), ray.cluster_resources().get("GPU", 0.0))
-        return OnDemand(kind, (wanted, store), gpus, environment)
+        return OnDemand(kind, arguments, gpus, environment)

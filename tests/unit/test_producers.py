@@ -96,6 +96,7 @@ class Engine:
     name: str = "engine"
     options: Any = field(default_factory=AsrOptions)
     checkpoint: Checkpoint | None = None
+    aligner: Any = None
 
 
 def test_an_engine_is_known_by_name_options_and_checkpoint_by_content(tmp_path: Path) -> None:
@@ -111,3 +112,18 @@ def test_an_engine_is_known_by_name_options_and_checkpoint_by_content(tmp_path: 
     assert engine(name="other") != first and engine(options=AsrOptions(device="cpu")) != first
     weights.write_bytes(b"two")
     assert engine() != first
+
+
+def test_words_timed_by_another_aligner_are_other_results_and_without_one_the_same_as_ever() -> None:
+    @dataclass
+    class Plain:
+        name: str = "engine"
+        options: Any = field(default_factory=AsrOptions)
+        checkpoint: Checkpoint | None = None
+
+    Plain.__name__ = Engine.__name__
+    without = identity_of(Engine())
+    assert without == identity_of(Plain())
+    by_whisper = identity_of(Engine(aligner=Plain("whisper base")))
+    assert len({without, by_whisper, identity_of(Engine(aligner=Plain("whisper small")))}) == 3
+    assert by_whisper == identity_of(Engine(aligner=Plain("whisper base")))

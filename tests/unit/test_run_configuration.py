@@ -1,8 +1,13 @@
 """What a run may set, and what it is made with."""
 
+from typing import Any
+
 import pytest
 
-from serve_app.runs.configuration import Set, SettingRefused, check, options_of, parse, resolved
+from pipeline.asr.openai import OpenAIOptions
+from pipeline.errors import EngineUnavailable
+from pipeline.runtime.actors import secrets_of
+from serve_app.runs.configuration import Set, SettingRefused, check, options_of, parse, resolved, without_secrets
 from serve_app.settings import Settings
 
 
@@ -65,6 +70,52 @@ def test_no_secret_is_stored_and_the_service_lends_its_own(settings: Settings) -
     assert lent is not None and lent.get_secret_value() == "s3cr3t"
     elsewhere = resolved({"analysis": {"base_url": "https://other.example/v1"}}, settings)
     assert options_of(elsewhere, settings).process.analysis.api_key is None, "another server is not given the key"
+
+
+SERVER = {"engine": "openai", "base_url": "https://models.example/v1", "model": "large", "api_key": "s3cr3t"}
+
+
+def test_a_run_with_the_services_own_server_is_the_services_own_engine_and_stores_no_key() -> None:
+    from serve_app.runs.engines import ClusterEngines
+
+    settings = Settings(asr=SERVER)
+    stored = resolved({"safety": {"second_pass": False}}, settings)
+    assert "s3cr3t" not in str(stored) and "api_key" not in stored["asr"]
+    handles: Any = ("the Transcriber", "the Diarizer")
+    engines = ClusterEngines(settings, *handles, {})
+    assert engines._transcriber(options_of(stored, settings)) == "the Transcriber"
+    assert engines._diarizer(options_of(stored, settings)) == "the Diarizer"
+
+
+def test_the_services_key_goes_to_its_own_server_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serve_app.settings.Settings", lambda: Settings(asr=SERVER))
+    where = "serve_app.settings:asr_secrets"
+    assert secrets_of(where) == secrets_of(f"{where}:{SERVER['base_url']}") == {"api_key": "s3cr3t"}
+    assert secrets_of(f"{where}:https://other.example/v1") == {}
+
+
+def test_a_run_names_the_variable_that_holds_the_key_of_its_own_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings()
+    changes = {
+        "asr": {"engine": "openai", "base_url": "https://other.example/v1", "model": "m", "api_key_env": "OTHER"}
+    }
+    stored = resolved(check(changes, settings), settings)
+    options = OpenAIOptions.model_validate(options_of(stored, settings).asr)
+    with pytest.raises(EngineUnavailable, match="OTHER, which is not set on this node"):
+        _ = options.key
+    monkeypatch.setenv("OTHER", " k3y ")
+    assert options.key is not None and options.key.get_secret_value() == "k3y"
+    assert "k3y" not in str(stored) + repr(options)
+    with pytest.raises(SettingRefused, match=r"is set by operators"):
+        check(changes, settings, over_http=True)
+
+
+def test_a_run_sets_the_aligner_too(settings: Settings) -> None:
+    stored = resolved(check(parse(["alignment.model=whisper-tiny.en"]), settings), settings)
+    assert options_of(stored, settings).alignment["model"] == "whisper-tiny.en"
+    assert resolved({"alignment": {"engine": "off"}}, settings)["alignment"]["engine"] == "off"
+    begun_before = {group: values for group, values in stored.items() if group != "alignment"}
+    assert options_of(begun_before, settings).alignment == without_secrets(settings.alignment)
 
 
 def test_a_configuration_read_back_is_the_same(settings: Settings) -> None:

@@ -53,6 +53,7 @@ class WhisperAligner:
             batch_size=BATCH,
         )
         self._whisper = FasterWhisper(chosen, store, CHECKPOINTS)
+        self.options, self.checkpoint = options, self._whisper.checkpoint  # its times are known by them
         self.name = f"whisper {self._whisper.name.partition(' ')[2]}"
         self.max_chunk_seconds = self._whisper.max_chunk_seconds
 
