@@ -149,6 +149,7 @@ def drill(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     rto = time.perf_counter() - began
     with dump.snapshot(second) as after:
         restored_bytes = after.size
+        whole = after.connection.execute("SELECT pg_database_size(current_database())").fetchone()
     embedded.stop(folder / "second")
     last = max((at for at, _ in accepted), default=told.taken_at)
     size = sum(content.bytes for content in told.files.values())
@@ -160,6 +161,7 @@ def drill(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "tables_equal": len(told.tables),  # `restore` fails where one is not
         "table_bytes": told.database_bytes,
         "restored_table_bytes": restored_bytes,
+        "restored_database_bytes": whole[0] if whole else 0,  # with indexes
         "backup_bytes": size,
         "backup_seconds": told.seconds,
         "verify_seconds": round(verify_seconds, 1),

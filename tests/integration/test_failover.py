@@ -1,0 +1,95 @@
+"""The database's machine is lost: its synchronous standby takes its place. The runbook's page, rehearsed."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+from uuid import UUID, uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from db import calls, embedded, migrate
+from db.database import EVERY_WORKSPACE, OUTAGES, Database
+from pipeline.domain.call import Submission
+from tests.postgres import World, new_world
+
+
+@pytest.fixture
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+    """The folders of a primary and of its standby, for which every commit waits."""
+    first, second = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
+    try:
+        migrate.migrate(embedded.start(first))
+        replication = f"host={first / 'socket'} user=postgres application_name=standby"
+        standby = embedded._Server(embedded._prepare(second))
+        embedded._make_private(standby.cluster, embedded._Server(first).user())
+        standby.run("pg_basebackup", "-d", replication, "-D", standby.cluster, "-R", "--checkpoint=fast")
+        embedded.stop(first)  # a server that runs obeys the setting only some time after it was told
+        embedded.start(second)
+        embedded.start(first, {"synchronous_standby_names": "standby"})
+        yield first, second
+    finally:
+        for folder in (first, second):
+            embedded.stop(folder)
+
+
+def kill(folder: Path) -> None:
+    """As a machine dies: every process of the server at once."""
+    postmaster = embedded.postmaster(folder)
+    assert postmaster is not None
+    for process in (postmaster, *postmaster.children(recursive=True)):
+        with suppress(Exception):
+            process.kill()
+
+
+async def submitting(world: World, accepted: list[tuple[float, UUID]]) -> None:
+    """Submit calls as a sender does, who tries again until there is a 202; when the try began that brought it."""
+    while True:
+        call_id = uuid4()
+        sent = Submission(call_id, "+49301", "+49302", datetime.now(UTC), "https://pbx.example/1.wav")
+        while True:
+            try:
+                begun = time.monotonic()
+                await asyncio.wait_for(calls.submit(world.database, world.scoped, sent, {}), 5)
+                break
+            except (*OUTAGES, TimeoutError):
+                await asyncio.sleep(0.1)
+        accepted.append((begun, call_id))
+
+
+async def until_more(accepted: list[tuple[float, UUID]], than: int) -> None:
+    async with asyncio.timeout(120):
+        while len(accepted) <= than:
+            await asyncio.sleep(0.02)
+
+
+async def test_no_accepted_call_is_lost_with_the_databases_machine_and_the_service_finds_the_standby_by_itself(
+    pair: tuple[Path, Path],
+) -> None:
+    first, second = pair
+    hosts = ",".join(quote(str(folder / "socket"), safe="/") for folder in pair)
+    url = f"postgresql://postgres@/switchboard?host={hosts}&target_session_attrs=read-write"
+    async with await Database.open(url, wait_seconds=5) as database:
+        world = await new_world(database)
+        accepted: list[tuple[float, UUID]] = []
+        sender = asyncio.create_task(submitting(world, accepted))
+        try:
+            await until_more(accepted, 20)
+            died = time.monotonic()
+            kill(first)
+            before = len(accepted)
+            standby = embedded._Server(second)
+            await asyncio.to_thread(standby.run, "pg_ctl", "-D", standby.cluster, "-w", "promote")
+            await until_more(accepted, before + 20)
+        finally:
+            sender.cancel()
+        again = min(at for at, _ in accepted if at > died)
+        async with database.transaction(EVERY_WORKSPACE) as connection:
+            query = sa.text("SELECT count(*) FROM calls WHERE call_id = ANY (:ids)")
+            there = (await connection.execute(query, {"ids": [call_id for _, call_id in accepted]})).scalar_one()
+    print(f"accepted again {again - died:.1f} s after the loss; {len(accepted)} calls accepted, {there} there")
+    assert there == len(accepted)
