@@ -38,7 +38,7 @@ REQUIRED: dict[str, str] = {
         wishes
     """,
     "statistics": "backchannels questions",
-    "summary": "reason voicemail wrong_number removal refused resolved closing",
+    "summary": "agreed reason voicemail wrong_number removal refused resolved closing",
     "topics": "announcing capitals general",
     "roles": """
         welcome presents_company asks_particulars promises customer introduces introduced addresses titles

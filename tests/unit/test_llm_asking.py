@@ -68,6 +68,19 @@ def test_a_server_that_renames_or_refuses_a_parameter_gets_its_way(endpoint):
     assert endpoint.asked[-1]["max_completion_tokens"] == 4096
 
 
+def test_the_schema_says_how_long_lists_and_texts_may_be_and_a_server_without_such_limits_gets_its_way(endpoint):
+    def strict(body):
+        if "maxLength" in json.dumps(body["response_format"]):
+            return error(400, "Invalid schema: 'maxLength' is not permitted.", None, "response_format")
+        return ANSWER
+
+    endpoint.answers(strict)
+    assert found(call(*LINES), options(endpoint))["tasks"].value["engine"] == f"llm {MODEL}"
+    limited, free = (one["response_format"]["json_schema"]["schema"] for one in endpoint.asked)
+    assert limited["properties"]["tasks"]["maxItems"] == 20
+    assert "maxItems" not in json.dumps(free)
+
+
 def test_an_answer_that_cannot_be_read_may_be_fixed_once(endpoint):
     wrong = json.dumps(without(tasks=[task(2, SEND, kind="promise")]))
     endpoint.answers(wrong, ANSWER)

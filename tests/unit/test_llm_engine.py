@@ -2,10 +2,13 @@
 
 import json
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
 from pipeline.analysis.evidence import fault
+from pipeline.analysis.llm.answer import Quote
+from pipeline.analysis.llm.grounding import Grounding
 from tests.llm_server import MODEL
 from tests.unit.calls_by_hand import call
 from tests.unit.llm_by_hand import ANSWER, LINES, MINE, SEND, answer, found, options, q, task, without
@@ -75,31 +78,52 @@ def test_where_nothing_stated_holds_the_rules_have_it_and_the_note_says_so(endpo
     assert made.note == "1 of 1 statements of the model are not borne out by the transcript; made by rule"
 
 
-def test_the_model_may_find_that_nothing_is_to_be_done(endpoint):
+def test_what_only_the_rules_are_sure_of_stays_at_half_their_confidence(endpoint):
+    """A model that a speaker told to state no task does not erase one."""
     endpoint.answers(without(tasks=[]))
-    made = found(call(*LINES), options(endpoint))["tasks"]
-    assert made.value == {"tasks": [], "engine": f"llm {MODEL}"}
-    assert made.note == "the model states no task; by rule there would be 1"
+    made, built = found(call(*LINES), options(endpoint))["tasks"], found(call(*LINES), None)["tasks"]
+    (one,), (rule,) = made.value["tasks"], built.value["tasks"]
+    assert (one["stated_by"], one["confidence"]) == (["rules"], round(rule["confidence"] / 2, 2))
+    assert made.note == "1 of 1 tasks are stated by the rules alone"
+
+
+def test_what_model_and_rules_both_state_is_surer_than_what_one_of_them_does(endpoint):
+    alone = "Then we will have to look at the meter."
+    material = call(*LINES, ("rep", alone))
+    endpoint.answers(without(tasks=[task(2, SEND), task(5, alone, "Look at the meter")]))
+    both, only = found(material, options(endpoint))["tasks"].value["tasks"]
+    (rule,) = (one for one in found(material, None)["tasks"].value["tasks"] if one["evidence"]["turn"] == 2)
+    assert (both["stated_by"], only["stated_by"]) == (["model", "rules"], ["model"])
+    assert both["confidence"] > max(rule["confidence"], only["confidence"])
+    assert both["due_date"] == "2025-04-18"  # from the rules: the model gave none
 
 
 @pytest.mark.parametrize(
-    ("quote", "due", "expression", "day"),
+    ("due", "expression", "day"),
     [
-        (SEND, "before Saturday", "before Saturday", "2025-04-18"),
-        (SEND, "Saturday", "before Saturday", "2025-04-18"),
-        (SEND, "2031-01-01", None, None),
-        (SEND, "by Monday", None, None),
-        ("I will send you the corrected invoice", "before Saturday.", "before Saturday", "2025-04-18"),
-        (SEND, q(4, "before Saturday"), None, None),
-        (SEND, q(2, ""), None, None),
-        (SEND, None, None, None),
-        (SEND, "the corrected invoice", "the corrected invoice", None),
+        (q(2, "before Saturday"), "before Saturday", date(2025, 4, 18)),
+        (q(2, "Saturday"), "before Saturday", date(2025, 4, 18)),
+        (q(2, "before Saturday."), "before Saturday", date(2025, 4, 18)),
+        (q(2, "2031-01-01"), None, None),
+        (q(2, "by Monday"), None, None),
+        (q(4, "before Saturday"), None, None),
+        (q(2, ""), None, None),
+        (q(2, "the corrected invoice"), "the corrected invoice", None),
     ],
 )
-def test_days_are_counted_by_our_own_rules_from_what_was_said(endpoint, quote, due, expression, day):
-    endpoint.answers(without(tasks=[task(2, quote, due=due)]))
+def test_days_are_counted_by_our_own_rules_from_what_was_said(due, expression, day):
+    made = Grounding(call(*LINES)).due(Quote(**due))
+    assert (made and made.expression, made and made.day) == (expression, day)
+
+
+UNKEPT = ["2031-01-01", "by Monday", q(4, "before Saturday"), None]
+
+
+@pytest.mark.parametrize("due", UNKEPT)
+def test_a_day_that_nobody_said_gives_way_to_the_one_that_the_rules_read(endpoint, due):
+    endpoint.answers(without(tasks=[task(2, SEND, due=due)]))
     (one,) = found(call(*LINES), options(endpoint))["tasks"].value["tasks"]
-    assert (one["due_expression"], one["due_date"]) == (expression, day)
+    assert (one["due_expression"], one["due_date"]) == ("before Saturday", "2025-04-18")
 
 
 @pytest.mark.parametrize(
@@ -177,10 +201,6 @@ def test_a_tone_is_read_from_the_speakers_own_words(endpoint):
 
 def test_one_task_said_twice_is_one(endpoint):
     again = task(4, "I will do that.", "Send corrected invoice", due=None)
-    other = task(2, SEND, "Call back", kind="follow-up")
-    endpoint.answers(without(tasks=[task(2, SEND), again, other, task(2, SEND, due="before Saturday")]))
+    endpoint.answers(without(tasks=[task(2, SEND), again, task(2, SEND, due="before Saturday")]))
     made = found(call(*LINES), options(endpoint))["tasks"].value["tasks"]
-    assert [(one["title"], one["due_date"]) for one in made] == [
-        ("Send the corrected invoice", "2025-04-18"),
-        ("Call back", None),
-    ]
+    assert [(one["title"], one["due_date"]) for one in made] == [("Send the corrected invoice", "2025-04-18")]

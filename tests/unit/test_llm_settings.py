@@ -71,15 +71,15 @@ def test_every_engine_of_the_registry_gives_one_finding_for_each_step(name):
 
 
 async def test_the_pipeline_asks_the_model_that_its_options_name():
-    quote = {"turn": 0, "text": "Good morning,"}
+    quote = {"turn": 0, "text": "how can I help you?"}
     nobody = dict.fromkeys(("name", "company", "email", "phone", "address"))
     told = {"tasks": [], "contact": nobody, "topics": [], "tones": [], "outcome": None}
     with running() as endpoint:
-        endpoint.answers({**told, "summary": [{"text": "They greet each other.", "quote": quote}]})
+        endpoint.answers({**told, "summary": [{"text": "Somebody asks how to help.", "quote": quote}]})
         options = ProcessOptions(analysis=of(endpoint.base_url).analysis)
         outcome = await conclude(call().call, LocalWorkers(None, None), Roster(), spoken(), options=options)
     (summary,) = (finding for finding in outcome.findings if finding.step == "summary")
-    assert summary.value["text"] == "They greet each other."
+    assert summary.value["text"] == "Somebody asks how to help."
     (line,) = (str(line) for line in render_finding(summary) if "by llm" in str(line))
     assert line == f"(by llm {MODEL})"
 

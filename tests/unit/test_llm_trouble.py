@@ -8,6 +8,7 @@ import time
 import pytest
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
+from pipeline.analysis.llm.answer import complete_items
 from tests.llm_server import MODEL, completion, error
 from tests.unit.calls_by_hand import call
 from tests.unit.llm_by_hand import ANSWER, KEY, LINES, MINE, found, options
@@ -44,7 +45,7 @@ TROUBLE = {
     "redirect": (lambda body: RedirectResponse("http://127.0.0.1:1/elsewhere", 307), "answered 307"),
     "refusal": (lambda body: completion(None, refusal="I cannot help with that."), "the model refused to answer"),
     "filter": (lambda body: completion("", "content_filter"), "the model refused to answer"),
-    "cut off": (lambda body: completion(json.dumps(ANSWER)[:200], "length"), "was cut off"),
+    "cut off": (lambda body: completion(json.dumps(ANSWER)[:150], "length"), "was cut off"),
     "empty": (lambda body: completion(""), "answer is empty"),
     "no choice": (lambda body: Response('{"choices": []}'), "holds no choice"),
     "no completion": (lambda body: Response('{"object": "list"}'), "not a chat completion"),
@@ -82,6 +83,32 @@ def test_whatever_goes_wrong_the_rules_findings_stand_and_the_note_says_why(endp
         else:
             assert finding == built[step]
     assert KEY not in repr(made) + caplog.text + repr(chosen)
+
+
+def test_of_an_answer_that_is_cut_off_what_is_whole_is_used_and_the_note_says_so(endpoint):
+    """It was paid for; asked again it would be cut off again."""
+    told = json.dumps({"tasks": ANSWER["tasks"], "contact": ANSWER["contact"], **ANSWER})
+    endpoint.answers(lambda body: completion(told.partition('"topics"')[0][:-30], "length"))
+    material = call(*LINES)
+    made, built = found(material, options(endpoint)), found(material, None)
+    assert len(endpoint.asked) == 1
+    assert [one["title"] for one in made["tasks"].value["tasks"]] == ["Send the corrected invoice"]
+    assert made["contacts"].value["heard"]["name"]["engine"] == "llm"
+    assert made["summary"].value["text"] == "Peter Miller was charged twice."
+    assert made["tone"].value == built["tone"].value
+    assert all("cut off at its longest; what was whole of it is used" in made[step].note for step in MINE)
+
+
+@pytest.mark.parametrize("length", range(0, 1200, 37))
+def test_a_cut_answer_never_gives_half_a_statement(length):
+    whole, _ = complete_items(json.dumps(ANSWER))
+    kept, statements = complete_items(json.dumps(ANSWER)[:length])
+    for name in ("tasks", "summary", "topics", "tones"):
+        assert getattr(kept, name) == getattr(whole, name)[: len(getattr(kept, name))]
+    for name in type(kept.contact).model_fields:
+        assert getattr(kept.contact, name) in (None, getattr(whole.contact, name))
+    assert kept.outcome in (None, whole.outcome)
+    assert statements == 0 or kept.tasks
 
 
 def test_a_wrong_key_is_told_without_the_key_or_the_address(endpoint, caplog):

@@ -5,14 +5,18 @@ Every field is required and nothing else is allowed, as strict structured output
 
 import json
 import re
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
 MOST_FAULTS = 8  # of an answer that the model is told of
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
-_TITLE = 200  # characters of a title or a topic
+MOST_TITLE = 200  # characters of a title or a topic
 _SENTENCE = 600
+_ITEMS = {"tasks": 20, "quotes": 6, "summary": 6, "topics": 5, "tones": 4}
+_CHARACTERS = {"title": MOST_TITLE, "value": MOST_TITLE, "text": _SENTENCE, "speaker": 60}
 
 Party = Literal["rep", "customer", "other", "unknown"]
 Mood = Literal["negative", "neutral", "positive"]
@@ -34,7 +38,7 @@ def _line(longest: int) -> BeforeValidator:
     return BeforeValidator(clean)
 
 
-Title = Annotated[str, _line(_TITLE)]
+Title = Annotated[str, _line(MOST_TITLE)]
 Text = Annotated[str, _line(_SENTENCE)]
 
 
@@ -97,13 +101,63 @@ class ModelAnswer(_Stated, title="Answer"):
     outcome: StatedOutcome | None
 
 
-def schema() -> dict[str, Any]:
-    """JSON schema of `ModelAnswer`."""
-    return ModelAnswer.model_json_schema()
+_LISTED: dict[str, type[_Stated]] = {
+    "tasks": StatedTask,
+    "summary": StatedSentence,
+    "topics": StatedTopic,
+    "tones": StatedTone,
+}
+
+
+@cache
+def schema(limited: bool = True) -> dict[str, Any]:
+    """JSON schema of `ModelAnswer`; `limited`: with the longest lists and texts, so that no model goes on for ever.
+
+    Longer ones are read all the same: a server that knows no such limits is asked without.
+    """
+    made = ModelAnswer.model_json_schema()
+    objects = [made, *made["$defs"].values()] if limited else []
+    for name, described in ((name, one) for of in objects for name, one in of.get("properties", {}).items()):
+        if described.get("type") == "array":
+            described["maxItems"] = _ITEMS[name]
+        elif name in _CHARACTERS and described.get("type") == "string":
+            described["maxLength"] = _CHARACTERS[name]
+    return made
 
 
 class UnreadableAnswer(Exception):
     """The text is no `ModelAnswer`; says why, in words that the model may be told."""
+
+
+def complete_items(text: str) -> tuple[ModelAnswer, int]:
+    """What of an answer that was cut off is whole, and how many statements that is; anything else is empty."""
+    text = _THOUGHTS.sub("", text)
+    first = text.find("{")
+    try:
+        found = from_json(text[first:], allow_partial=True) if first >= 0 else {}
+    except ValueError:
+        found = {}
+    found = found if isinstance(found, dict) else {}
+    kept: dict[str, Any] = {"outcome": None}
+    for name, of in _LISTED.items():
+        listed = found.get(name)
+        kept[name] = [one for one in listed if _whole(of, one)] if isinstance(listed, list) else []
+    contact = found.get("contact")
+    contact = contact if isinstance(contact, dict) else {}
+    kept["contact"] = {
+        name: contact[name] if _whole(StatedFact, contact.get(name)) else None for name in StatedContact.model_fields
+    }
+    kept["outcome"] = found.get("outcome") if _whole(StatedOutcome, found.get("outcome")) else None
+    items = sum(map(len, (kept["tasks"], kept["summary"], kept["topics"], kept["tones"])))
+    return ModelAnswer.model_validate(kept), items + sum(map(bool, kept["contact"].values())) + bool(kept["outcome"])
+
+
+def _whole(of: type[_Stated], found: Any) -> bool:
+    try:
+        of.model_validate(found)
+    except ValidationError:
+        return False
+    return True
 
 
 def parsed(text: str) -> ModelAnswer:

@@ -1,4 +1,4 @@
-"""Ask an OpenAI-compatible endpoint for chat completions, within a time budget.
+"""Ask an OpenAI-compatible endpoint for chat completions in the answer's schema, within a time budget.
 
 The protocol: POST {base_url}/chat/completions, https://platform.openai.com/docs/api-reference/chat. Servers differ in
 which parameters they take; one that they refuse by name is dropped or written otherwise, and not sent again.
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from pipeline.analysis.engine import AnalysisOptions
+from pipeline.analysis.llm.answer import schema
 from pipeline.endpoint import bearer, below, within
 from pipeline.runtime.retry_after import retry_after
 
@@ -36,10 +37,11 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """`prompt_tokens` None: the endpoint does not count them."""
+    """`prompt_tokens` None: the endpoint does not count them. `cut_off`: the text ends where there was no more room."""
 
     text: str
     prompt_tokens: int | None
+    cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +63,19 @@ class ModelClient:
         self._format: str | None = _FORMATS[0]
         self._length = "max_tokens"
         self._left_out: set[str] = set()
+        self._limited = True
 
-    def ask(self, messages: list[Message], schema: dict[str, Any]) -> Completion:
+    def ask(self, messages: list[Message]) -> Completion:
         """The model's answer. Raises `NoAnswer`."""
         for _ in range(MOST_ADAPTED):
-            reply = self._insist(self._body(messages, schema))
+            reply = self._insist(self._body(messages))
             if reply.status == 200:
                 return _completion(reply.body)
             if reply.status not in REFUSES_PARAMETER or not self._adapt(_fault(reply.body)):
                 break
         raise NoAnswer(self._refused(reply))
 
-    def _body(self, messages: list[Message], schema: dict[str, Any]) -> dict[str, Any]:
+    def _body(self, messages: list[Message]) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self._options.model,
             "messages": messages,
@@ -80,7 +83,7 @@ class ModelClient:
             self._length: self._options.max_tokens,
         }
         if self._format == "json_schema":
-            described = {"name": "call", "strict": True, "schema": schema}
+            described = {"name": "call", "strict": True, "schema": schema(self._limited)}
             body["response_format"] = {"type": "json_schema", "json_schema": described}
         elif self._format == "json_object":
             body["response_format"] = {"type": "json_object"}
@@ -95,6 +98,8 @@ class ModelClient:
             self._length = "max_completion_tokens"
         elif "temperature" in named and "temperature" not in self._left_out:
             self._left_out.add("temperature")
+        elif self._limited and any(name in named for name in ("maxLength", "maxItems")):
+            self._limited = False
         elif self._format is not None:
             self._format = _FORMATS[_FORMATS.index(self._format) + 1]
         else:
@@ -187,8 +192,7 @@ def _completion(body: bytes) -> Completion:
         raise NoAnswer("the endpoint's answer is not a chat completion") from None
     if refused:
         raise NoAnswer("the model refused to answer")
-    if choice.get("finish_reason") == "length":
-        raise NoAnswer("the model's answer was cut off at its longest")
+    cut_off = choice.get("finish_reason") == "length"
     if not isinstance(text, str) or not text.strip():
         raise NoAnswer("the model's answer is empty")
-    return Completion(text, tokens if isinstance(tokens, int) and tokens > 0 else None)
+    return Completion(text, tokens if isinstance(tokens, int) and tokens > 0 else None, cut_off)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pipeline.analysis.engine import AnalysisOptions
 from pipeline.analysis.evidence import checked as evidence_checked
-from pipeline.analysis.llm.answer import ModelAnswer, UnreadableAnswer, parsed, schema
+from pipeline.analysis.llm.answer import ModelAnswer, UnreadableAnswer, complete_items, parsed
 from pipeline.analysis.llm.client import Message, ModelClient, NoAnswer
 from pipeline.analysis.llm.findings import MAKERS, VERSION
 from pipeline.analysis.llm.grounding import Grounding
@@ -14,6 +14,7 @@ from pipeline.analysis.llm.reading import ReadAnswer, ground, merged
 from pipeline.analysis.step import run_all
 from pipeline.domain.insight import Finding, Material
 
+CUT_OFF = "the model's answer was cut off at its longest; what was whole of it is used"
 log = logging.getLogger(__name__)
 
 
@@ -44,12 +45,13 @@ class LanguageModel:
 
     def _read(self, material: Material) -> ReadAnswer:
         """What the model states about every part. Raises `NoAnswer`."""
-        client, grounding = ModelClient(self._options), Grounding(material)
+        client, grounding = ModelClient(self._options), Grounding(material, self._options.language)
         pieces = parts(material.transcript, self._options.max_transcript_tokens)
         readings = []
         for at, part in enumerate(pieces):
             asked = messages(part, len(pieces), at, self._options.language or material.transcript.language)
-            readings.append(ground(_answer(client, asked, part), grounding))
+            answer, cut_off = _answer(client, asked, part)
+            readings.append(replace(ground(answer, grounding), cut_off=cut_off))
         return merged(readings)
 
     def _finding(self, built: Finding, reading: ReadAnswer, material: Material) -> Finding:
@@ -57,28 +59,43 @@ class LanguageModel:
         if make is None:
             return built
         dropped, stated = reading.dropped[built.step], reading.stated[built.step]
-        note = f"{dropped} of {stated} statements of the model are not borne out by the transcript" if dropped else None
+        notes = (
+            [f"{dropped} of {stated} statements of the model are not borne out by the transcript"] if dropped else []
+        )
+        notes += [CUT_OFF] if reading.cut_off else []
+        note = "; ".join(notes) or None
         made = make(reading, built, material)
         if made is None:
-            return replace(built, note=_joined(built.note, f"{note}; made by rule")) if dropped else built
+            return replace(built, note=_joined(built.note, f"{note}; made by rule")) if note else built
         note = _joined(made.note, note) if note else made.note
         finding = replace(made, version=VERSION, value={**made.value, "engine": self.name}, note=note)
         return evidence_checked(finding, material.transcript)
 
 
-def _answer(client: ModelClient, asked: list[Message], part: PromptPart) -> ModelAnswer:
-    """The answer, after one chance to fix it. Raises `NoAnswer`."""
-    completion = client.ask(asked, schema())
+def _answer(client: ModelClient, asked: list[Message], part: PromptPart) -> tuple[ModelAnswer, bool]:
+    """The answer, after one chance to fix it, and whether it was cut off: then it is what is whole of it, for more
+    room would be needed and not another attempt. Raises `NoAnswer`."""
+    completion = client.ask(asked)
     if completion.prompt_tokens is not None and completion.prompt_tokens < part.words:
         raise NoAnswer("the endpoint read only a part of what it was sent: its context is too small")
+    if completion.cut_off:
+        return _rest(completion.text)
     try:
-        return parsed(completion.text)
+        return parsed(completion.text), False
     except UnreadableAnswer as error:
         fault = str(error)
+    again = client.ask(repair(asked, completion.text, fault))
     try:
-        return parsed(client.ask(repair(asked, completion.text, fault), schema()).text)
+        return _rest(again.text) if again.cut_off else (parsed(again.text), False)
     except UnreadableAnswer:
         raise NoAnswer("the model's answer does not fit the schema, also when asked once more") from None
+
+
+def _rest(text: str) -> tuple[ModelAnswer, bool]:
+    answer, statements = complete_items(text)
+    if not statements:
+        raise NoAnswer("the model's answer was cut off at its longest, before its first statement was whole")
+    return answer, True
 
 
 def _all_by_rule(built: tuple[Finding, ...], why: str) -> tuple[Finding, ...]:

@@ -6,16 +6,19 @@ from statistics import fmean
 from typing import Any
 
 from pipeline.analysis.llm.grounding import Grounding
-from pipeline.analysis.llm.reading import GroundedText, ReadAnswer
+from pipeline.analysis.llm.reading import CONFIDENCE, GroundedText, ReadAnswer
 from pipeline.analysis.rules.people.contacts import Contacts
 from pipeline.analysis.rules.sentiment.sentiment import tone
 from pipeline.domain.insight import Evidence, Finding, Material
 
-VERSION = 1  # raise it whenever instructions, schema or checks may give other findings
+VERSION = 2  # raise it whenever instructions, schema or checks may give other findings
+ALIKE = 60  # rapidfuzz token_set_ratio, 0..100, of what the model and the rules call one task
+SURE = 0.8  # the rules' probability from which a task that the model does not state stays in the list
 
 
 def tasks(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
-    """None where the model stated tasks and the transcript bears none of them out."""
+    """The model's tasks, and those that the rules are sure of; `stated_by` says whose each is, `confidence` is higher
+    where both agree. None where the model stated tasks and the transcript bears none of them out."""
     if reading.stated["tasks"] and not reading.tasks:
         return None
     agent = material.findings["agent"].value.get("user_id") if "agent" in material.findings else None
@@ -23,11 +26,47 @@ def tasks(reading: ReadAnswer, built: Finding, material: Material) -> Finding | 
     for one in reading.tasks:
         day, owned = one.task.due_date, agent if one.task.owner == "rep" else None
         plain = {**asdict(one.task), "owner_user_id": owned, "due_date": day.isoformat() if day else None}
-        listed.append({**plain, "due_time": one.due_time})
-    by_rule = len(built.value.get("tasks", ()))
-    note = f"the model states no task; by rule there would be {by_rule}" if by_rule and not listed else None
-    evidence = tuple(one.task.evidence for one in reading.tasks)
-    return replace(built, value={"tasks": listed}, evidence=evidence, note=note)
+        listed.append({**plain, "due_time": one.due_time, "stated_by": ["model"]})
+    by_rule = built.value.get("tasks", [])
+    joined, only = _joined(listed, by_rule)
+    note = f"{only} of {len(joined)} tasks are stated by the rules alone" if only else None
+    evidence = tuple(Evidence(**one["evidence"]) for one in joined)
+    return replace(built, value={"tasks": joined}, evidence=evidence, note=note)
+
+
+def _joined(stated: list[dict[str, Any]], by_rule: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """Both lists as one, in the order of the talk, and how many of them only the rules state.
+
+    Two witnesses who agree are wrong only if both are; what the rules alone state counts half.
+    """
+    kept, only = list(stated), 0
+    for rule in by_rule:
+        same = next((at for at, one in enumerate(kept) if _one_place(one, rule)), None)
+        if same is not None:
+            kept[same] = _agreed(kept[same], rule)
+        elif rule["confidence"] >= SURE:
+            kept.append({**rule, "confidence": round(rule["confidence"] / 2, 2), "stated_by": ["rules"]})
+            only += 1
+    return sorted(kept, key=lambda one: one["evidence"]["start"]), only
+
+
+def _one_place(one: dict[str, Any], rule: dict[str, Any]) -> bool:
+    """Of one owner, in the same words, or by like names in a turn and the answer to it."""
+    from rapidfuzz import fuzz
+
+    if one["owner"] != rule["owner"] or "rules" in one["stated_by"]:
+        return False
+    said, again = one["evidence"], rule["evidence"]
+    if said["start"] < again["end"] and again["start"] < said["end"]:
+        return True
+    near = abs(said["turn"] - again["turn"]) <= 1
+    return near and fuzz.token_set_ratio(one["title"].casefold(), rule["title"].casefold()) >= ALIKE
+
+
+def _agreed(one: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
+    confidence = round(1 - (1 - CONFIDENCE) * (1 - rule["confidence"]), 2)
+    due = {key: rule[key] for key in ("due_expression", "due_date", "due_time")} if one["due_date"] is None else {}
+    return {**one, **due, "confidence": max(one["confidence"], confidence), "stated_by": ["model", "rules"]}
 
 
 def contacts(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
@@ -46,7 +85,7 @@ def summary(reading: ReadAnswer, built: Finding, material: Material) -> Finding 
     """Sentences in the model's words, each with the words that bear it out; topics and outcome where it gave them."""
     if not reading.sentences:
         return None
-    outcome = reading.outcome
+    outcome = _outcome(reading, built, material)
     value = {
         **built.value,
         "text": " ".join(told.text for told in reading.sentences),
@@ -60,6 +99,16 @@ def summary(reading: ReadAnswer, built: Finding, material: Material) -> Finding 
     if reading.topics:
         value["topics"] = [_topic(told) for told in reading.topics]
     return replace(built, value=value, evidence=tuple(told.evidence for told in reading.sentences), note=None)
+
+
+def _outcome(reading: ReadAnswer, built: Finding, material: Material) -> GroundedText | None:
+    """The model's word for how the call ended, where nothing that is known contradicts it."""
+    stated, by_rule = reading.outcome, built.value.get("outcome")
+    if stated is None or stated.text == by_rule:
+        return stated
+    open_tasks = bool(reading.tasks) or by_rule == "follow_up"
+    fits = {"follow_up": bool(reading.tasks), "resolved": not open_tasks and by_rule is None}
+    return stated if fits.get(stated.text, by_rule is None and not open_tasks) else None
 
 
 def _topic(told: GroundedText) -> dict[str, Any]:

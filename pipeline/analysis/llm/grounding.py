@@ -4,9 +4,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 
 from pipeline.analysis.evidence import quote
 from pipeline.analysis.llm.answer import Quote
+from pipeline.analysis.llm.undertaking import Undertakings
+from pipeline.analysis.llm.wording import Wording
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.dates.expressions import Due
 from pipeline.analysis.rules.numbers import digit_runs
@@ -17,7 +20,7 @@ from pipeline.analysis.rules.people.spelling import spelled_words
 from pipeline.analysis.talk import Sentence, read, roles
 from pipeline.domain.insight import Evidence, Material
 from pipeline.domain.speech import Role, Turn
-from pipeline.language.pack import Pack, pack, straighten
+from pipeline.language.pack import Pack, available, pack, straighten
 
 PARTIES = frozenset({"rep", "customer"})
 LONGEST_WORD = 30  # tokens that may make one word: letters said one by one
@@ -26,13 +29,26 @@ LONGEST_WORD = 30  # tokens that may make one word: letters said one by one
 class Grounding:
     """Holds a transcript against what a model says of it."""
 
-    def __init__(self, material: Material) -> None:
+    def __init__(self, material: Material, language: str | None = None) -> None:
+        """`language`: that of titles and sentences; None: the call's own."""
         self._turns = {turn.index: turn for turn in material.transcript.turns}
         self._roles = roles(material.transcript)
         self._whole = pack(material.transcript.language)
         self._sentences = {said.turn.index: said.sentences for said in read(material, machines=True)}
         self._start = material.call.start_time
         self._zone = material.roster.time_zone
+        self._said, spoken = read(material), material.transcript.language
+        self._translated = language is not None and language[:2] != (spoken or "")[:2]
+
+    @cached_property
+    def undertaken(self) -> Undertakings:
+        """Who committed to what. Raises ZoneInfoNotFoundError for an unknown zone."""
+        return Undertakings(self._said, self.now)
+
+    @cached_property
+    def wording(self) -> Wording:
+        """Whether titles and sentences are in words of the call."""
+        return Wording(self._said, self._translated)
 
     @property
     def labels(self) -> frozenset[str]:
@@ -68,6 +84,16 @@ class Grounding:
         """A party that speaks in this call; "unknown" where it is not known which speaker that is."""
         known = {role.value for role in self._roles.values()}
         return "unknown" if named in PARTIES and named not in known else named
+
+    def bears_out(self, sentence: str, evidence: Evidence) -> bool:
+        """Whether a sentence of a summary is about this call, and what it says was agreed or will be done was."""
+        if not self.wording.tells_it(sentence, evidence):
+            return False
+        texts = [straighten(one) for one in (sentence, evidence.quote)]  # in whatever language the model writes
+        if not any(pack(language).matches("summary", "agreed", text) for language in available() for text in texts):
+            return True
+        named = self.wording.names_it(sentence, self.wording.role(evidence), evidence)
+        return named and self.undertaken.by_anybody(evidence)
 
     def due(self, stated: Quote) -> Due | None:
         """When, by our own rules, from what is quoted: the expression that holds the quote, else what the quote says by

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from pipeline.analysis.llm.answer import ModelAnswer, StatedFact, StatedSentence, StatedTask, StatedTopic
+from pipeline.analysis.llm.answer import MOST_TITLE, ModelAnswer, StatedFact, StatedSentence, StatedTask, StatedTopic
 from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.rules.people.fact import Fact
 from pipeline.domain.insight import Evidence, Task
 
-CONFIDENCE = 0.7  # of a task that a model states and a quote bears out; not calibrated
+CONFIDENCE = 0.7  # in what a model states and a quote bears out, before the rules are heard; not calibrated
 SCORES = {"negative": -0.5, "neutral": 0.0, "positive": 0.5}  # a label as a figure: a model measures no strength
 SAME_TITLE = 75  # rapidfuzz token_sort_ratio, 0..100, from which two titles of one owner are one task
 SAME_PLACE = 60  # the same where their quotes overlap
@@ -45,6 +45,7 @@ class ReadAnswer:
     outcome: GroundedText | None = None
     stated: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
+    cut_off: bool = False  # an answer was longer than it may be
 
 
 def ground(answer: ModelAnswer, grounding: Grounding) -> ReadAnswer:
@@ -56,7 +57,9 @@ def ground(answer: ModelAnswer, grounding: Grounding) -> ReadAnswer:
     kept = ReadAnswer(
         tasks=tuple(task for task in tasks if task),
         facts={name: fact for name, fact in heard if fact},
-        sentences=_grounded(answer.summary, grounding),
+        sentences=tuple(
+            told for told in _grounded(answer.summary, grounding) if grounding.bears_out(told.text, told.evidence)
+        ),
         topics=_grounded(answer.topics, grounding),
         tones=_own_tones(answer, grounding),
         outcome=outcome,
@@ -92,13 +95,17 @@ def _task(stated: StatedTask, grounding: Grounding) -> TimedTask | None:
     evidence = grounding.evidence(stated.quote)
     if evidence is None or not stated.title or grounding.turn(evidence).machine:
         return None
+    owner = grounding.party(stated.owner) or "unknown"
+    if not grounding.undertaken.by(owner, evidence):
+        return None
     due = grounding.due(stated.due) if stated.due else None
+    named = grounding.wording.names_it(stated.title, owner, evidence)
     task = Task(
-        title=stated.title,
-        owner=grounding.party(stated.owner) or "unknown",
+        title=stated.title if named else evidence.quote[:MOST_TITLE],
+        owner=owner,
         kind=stated.kind,
         evidence=evidence,
-        confidence=CONFIDENCE,
+        confidence=round((CONFIDENCE + grounding.undertaken.likelihood(evidence)) / 2, 2),
         beneficiary=grounding.party(stated.beneficiary),
         due_expression=due.expression if due else None,
         due_date=due.day if due else None,
@@ -126,6 +133,7 @@ def merged(readings: Sequence[ReadAnswer]) -> ReadAnswer:
         outcome=next((one.outcome for one in reversed(readings) if one.outcome), None),
         stated=sum((one.stated for one in readings), Counter()),
         dropped=sum((one.dropped for one in readings), Counter()),
+        cut_off=any(one.cut_off for one in readings),
     )
 
 

@@ -1,0 +1,140 @@
+"""Whether a party undertook what a quote says: in its own words, or by assent to what the other one proposed.
+
+Decided by the rules and their fitted weights, whatever a model says of it. What a caller says of the agent ("the agent
+will wire me 500 dollars") binds the agent only where the agent takes it up right after.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pipeline.analysis.llm.wording import proposes, stems
+from pipeline.analysis.rules.commitments.classifier import CLASSES, LISTENER, SPEAKER, THIRD, shipped_weights
+from pipeline.analysis.rules.commitments.clauses import Candidate
+from pipeline.analysis.rules.commitments.commitments import commitments
+from pipeline.analysis.rules.commitments.features import RuleVerdict, features
+from pipeline.analysis.rules.commitments.replies import REPLY_WITHIN
+from pipeline.analysis.talk import Said, Sentence
+from pipeline.domain.insight import Evidence
+from pipeline.domain.speech import Role
+
+LEAST = (
+    0.1  # of the rules' probability that a sentence commits somebody: 92 % of known tasks reach it, 7 % of other turns
+)
+_PARTIES = {Role.REP: "rep", Role.CUSTOMER: "customer"}
+
+
+class Undertakings:
+    """What each sentence of a call commits its speaker, its listener or a third person to, by the rules' weights."""
+
+    def __init__(self, said: tuple[Said, ...], now: datetime) -> None:
+        """`said` is without machines: they undertake nothing."""
+        self._said = said
+        self._place = {turn.turn.index: at for at, turn in enumerate(said)}
+        self._known = any(turn.pack.known for turn in said)
+        self._likely: dict[tuple[int, int], dict[str, float]] = {}
+        weights = shipped_weights()
+
+        def judge(candidate: Candidate, around: tuple[Said, ...], verdict: RuleVerdict) -> Candidate | None:
+            weighed = dict(zip(CLASSES, weights.probabilities(features(candidate, around, verdict)), strict=True))
+            known = self._likely.setdefault((candidate.turn.turn.index, candidate.sentence.first), {})
+            for who, probability in weighed.items():
+                known[who] = max(known.get(who, 0.0), probability)
+            return weights.judge(candidate, around, verdict)
+
+        commitments(said, now, judge)
+
+    def by(self, owner: str, evidence: Evidence) -> bool:
+        """Whether the transcript shows that `owner` ("rep", "customer", "other", "unknown") undertook what is quoted.
+
+        In a language without a pack nothing shows assent: there a party's own words are what it says.
+        """
+        at = self._place.get(evidence.turn)
+        if at is None:
+            return False
+        speaker = _PARTIES.get(self._said[at].role)
+        if owner == "unknown":
+            return self.by_anybody(evidence) if speaker else self._own(at, evidence, (SPEAKER, LISTENER, THIRD))
+        if owner == "other":  # a third person: our side speaks for it, or agrees to what is said of it
+            return self._own(at, evidence, (THIRD, SPEAKER)) if speaker == "rep" else self._taken_up(at, evidence)
+        if speaker == owner:  # who speaks for our side also commits colleagues
+            return self._own(at, evidence, (SPEAKER, THIRD) if owner == "rep" else (SPEAKER,))
+        return self._taken_up(at, evidence)
+
+    def by_anybody(self, evidence: Evidence) -> bool:
+        """Whether the speaker commits to what is quoted, or it is answered by the other party's assent."""
+        at = self._place.get(evidence.turn)
+        return at is not None and (self._own(at, evidence, (SPEAKER,)) or self._taken_up(at, evidence))
+
+    def likelihood(self, evidence: Evidence) -> float:
+        """The rules' probability that what is quoted commits anybody."""
+        at = self._place.get(evidence.turn)
+        touched = self._touched(at, evidence) if at is not None else []
+        return max((1.0 - self._weighed(one).get(CLASSES[0], 1.0) for one in touched), default=0.0)
+
+    def _own(self, at: int, evidence: Evidence, who: tuple[str, ...]) -> bool:
+        """Whether the quoted sentences commit one of `who`, or give a promise or assent to what stands before them."""
+        if not self._known:
+            return True
+        turn = self._said[at]
+        for one in self._touched(at, evidence):
+            weighed = self._weighed(one)
+            others = [weighed.get(role, 0.0) for role in (SPEAKER, LISTENER, THIRD) if role not in who]
+            likely = sum(weighed.get(role, 0.0) for role in who)
+            if likely >= LEAST and likely >= max(others, default=0.0):
+                return True
+        return any(one.first == 0 for one in self._touched(at, evidence)) and self._answers(at, turn)
+
+    def _answers(self, at: int, reply: Said) -> bool:
+        """Whether a turn assents to what the other party asked for or offered just before it."""
+        if not at or self._said[at - 1].turn.speaker == reply.turn.speaker:
+            return False
+        asked = self._said[at - 1].sentences[-1:]
+        return any(proposes(one) for one in asked) and (_accepts(reply) or _promises(reply, asked))
+
+    def _taken_up(self, at: int, evidence: Evidence) -> bool:
+        """Whether the other party takes it up right after: by a promise of the same, or by assent to a proposal that
+        the turn ends with. "Okay" is no assent to a claim of what somebody will do.
+        """
+        turn, touched = self._said[at], self._touched(at, evidence)
+        reply = next((one for one in self._said[at + 1 : at + 1 + REPLY_WITHIN] if _differ(one, turn)), None)
+        if reply is None or not touched:
+            return False
+        proposed = touched[-1] is turn.sentences[-1] and any(proposes(one) for one in touched)
+        return (proposed and _accepts(reply)) or _promises(reply, touched)
+
+    def _touched(self, at: int, evidence: Evidence) -> list[Sentence]:
+        """The sentences that the quote overlaps, wherever in the turn its words stand first."""
+        turn = self._said[at]
+        first = turn.turn.text.find(evidence.quote)
+        last = first + len(evidence.quote)
+        return [one for one in turn.sentences if one.first < last and first < one.last]
+
+    def _weighed(self, sentence: Sentence) -> dict[str, float]:
+        return self._likely.get((sentence.turn.index, sentence.first), {})
+
+
+def _differ(reply: Said, turn: Said) -> bool:
+    return reply.turn.speaker != turn.turn.speaker
+
+
+def _refuses(reply: Said) -> bool:
+    return any(reply.pack.matches("tasks", key, one.text) for key in ("refuse", "decline") for one in reply.sentences)
+
+
+def _accepts(reply: Said) -> bool:
+    """Assent that stands by itself; before a question of one's own ("Right, and your number?") it is none."""
+    return (
+        not reply.text.rstrip().endswith("?") and reply.pack.matches("tasks", "accept", reply.text)
+    ) and not _refuses(reply)
+
+
+def _promises(reply: Said, asked: Sequence[Sentence]) -> bool:
+    """A promise to do just that: "I'll do that", or one in words of what was asked."""
+    if _refuses(reply):
+        return False
+    words = frozenset(stem for one in asked for stem in stems(one.text, one.pack))
+    return any(
+        one.pack.matches("tasks", "promise", one.text)
+        or (one.pack.matches("tasks", "commit", one.text) and words & stems(one.text, one.pack))
+        for one in reply.sentences
+    )

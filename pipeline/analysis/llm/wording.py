@@ -1,0 +1,119 @@
+"""Whether the words of a title or a sentence are those of the call.
+
+A model writes them, perhaps one that obeys a speaker. So what it calls an undertaking has to be in the words of who
+undertook it, or of what they answered: never in those that only the other party says elsewhere.
+"""
+
+import re
+
+from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS
+from pipeline.analysis.rules.numbers import TOKEN, number_at
+from pipeline.analysis.rules.people.phonetics import folded
+from pipeline.analysis.talk import Said, Sentence
+from pipeline.domain.insight import Evidence
+from pipeline.language.pack import Pack, straighten
+
+STEM = 5  # letters by which two forms of a word are told to be one
+SHORT = 3  # letters of a word that carries no meaning by itself
+ENOUGH = 0.5  # of the words of a title; the rest may be the model's own
+SOME = 0.33  # of those of a sentence, which tells in other words what was said in many
+COUNTED = 2  # up to this a number is an article ("one") or a pair
+_WORD = re.compile(r"[^\W\d_]+")
+_THOUSANDS = re.compile(r"(?<=\d)[,.'](?=\d{3}\b)")
+
+
+def proposes(sentence: Sentence) -> bool:
+    """Whether it asks for, offers or arranges something."""
+    return any(sentence.pack.matches("tasks", form, sentence.text) for form in AGREED_FORMS)
+
+
+def stems(text: str, pack: Pack) -> frozenset[str]:
+    """Beginnings of the words that carry meaning."""
+    stop = pack.words("text", "stopwords")
+    words = (word for word in _WORD.findall(straighten(text).lower()) if len(word) > SHORT and word not in stop)
+    return frozenset(folded(word).lower()[:STEM] for word in words)
+
+
+def figures(text: str, pack: Pack) -> frozenset[str]:
+    """Numbers above two, written or spoken, as digits."""
+    tokens = list(TOKEN.finditer(_THOUSANDS.sub("", straighten(text).lower())))
+    found, at = set(), 0
+    while at < len(tokens):
+        spoken, length = number_at(tokens, at, pack)
+        if spoken and spoken.isdigit() and int(spoken) > COUNTED:
+            found.add(str(int(spoken)))
+        at += max(1, length)
+    return frozenset(found)
+
+
+class Wording:
+    """Holds a model's own words against those of a call; `said` is without machines.
+
+    `translated`: titles are written in another language than the call's, so that of words only figures can be compared.
+    """
+
+    def __init__(self, said: tuple[Said, ...], translated: bool) -> None:
+        self._said, self._translated = said, translated
+        self._place = {turn.turn.index: at for at, turn in enumerate(said)}
+
+    def names_it(self, title: str, owner: str, evidence: Evidence) -> bool:
+        """Whether a title says what the owner undertook: half of its words, and every number, by the quoted turn, by
+        the proposal that it answers, or by the owner anywhere; and no word that only somebody else says."""
+        at = self._place.get(evidence.turn)
+        if at is None:
+            return False
+        quoted = self._said[at]
+        near, own = [quoted, *self._answered(at)], self._own(at, owner)
+        if not figures(title, quoted.pack) <= _figures(own):
+            return False
+        words = stems(title, quoted.pack)
+        if self._translated or not quoted.pack.known or not words:
+            return True
+        theirs, there = _stems(self._said) - _stems(own), _stems(near)
+        about_it = bool(words & there) or not there  # "I will do that" names nothing by itself
+        return about_it and not words & theirs and _share(words, _stems(own)) >= ENOUGH
+
+    def tells_it(self, sentence: str, evidence: Evidence) -> bool:
+        """Whether a sentence is about its quote and this call: a word of it in the quoted turn, a third of them in the
+        call, every number by who is quoted."""
+        at = self._place.get(evidence.turn)
+        if at is None:
+            return False
+        quoted = self._said[at]
+        if not figures(sentence, quoted.pack) <= _figures(self._own(at)):
+            return False
+        words, there = stems(sentence, quoted.pack), _stems([quoted, *self._answered(at)])
+        if self._translated or not quoted.pack.known:
+            return True
+        return bool(words & there) and _share(words, _stems(self._said)) >= SOME
+
+    def role(self, evidence: Evidence) -> str:
+        """Of who is quoted."""
+        at = self._place.get(evidence.turn)
+        return self._said[at].role.value if at is not None else "unknown"
+
+    def _own(self, at: int, owner: str | None = None) -> list[Said]:
+        """The quoted turn, what it answers, and whatever else its speaker says (or the owner)."""
+        quoted = self._said[at]
+        role = owner or quoted.role.value
+        same = (turn for turn in self._said if turn.role.value == role and role != "unknown")
+        return [quoted, *self._answered(at), *same]
+
+    def _answered(self, at: int) -> list[Said]:
+        """The turn before, where it ends with a proposal of somebody else."""
+        before = self._said[at - 1] if at else None
+        if before is None or before.turn.speaker == self._said[at].turn.speaker:
+            return []
+        return [before] if any(proposes(one) for one in before.sentences[-1:]) else []
+
+
+def _stems(said: "list[Said] | tuple[Said, ...]") -> frozenset[str]:
+    return frozenset(stem for turn in said for stem in stems(turn.text, turn.pack))
+
+
+def _figures(said: "list[Said] | tuple[Said, ...]") -> frozenset[str]:
+    return frozenset(figure for turn in said for figure in figures(turn.text, turn.pack))
+
+
+def _share(words: frozenset[str], known: frozenset[str]) -> float:
+    return len(words & known) / len(words)
