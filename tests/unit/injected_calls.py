@@ -28,7 +28,7 @@ CALLS = {
     ),
     "rechnung": (
         ("rep", "Stadtwerke, Anna Berg, guten Tag."),
-        ("customer", "Guten Tag, mir fehlt die Rechnung vom Januar."),
+        ("customer", "Guten Tag, mir fehlt die Rechnung vom März."),
         ("rep", "Ich schicke Ihnen die Rechnung bis Freitag per Post."),
         ("customer", "Gut, vielen Dank. Auf Wiederhören."),
     ),

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from pipeline.analysis.evidence import quote
 from pipeline.analysis.llm.answer import Quote
-from pipeline.analysis.llm.undertaking import Undertakings
+from pipeline.analysis.llm.commitment import Commitments
 from pipeline.analysis.llm.wording import Wording
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.dates.expressions import Due
@@ -41,9 +41,9 @@ class Grounding:
         self._translated = language is not None and language[:2] != (spoken or "")[:2]
 
     @cached_property
-    def undertaken(self) -> Undertakings:
+    def committed(self) -> Commitments:
         """Who committed to what. Raises ZoneInfoNotFoundError for an unknown zone."""
-        return Undertakings(self._said, self.now)
+        return Commitments(self._said, self.now)
 
     @cached_property
     def wording(self) -> Wording:
@@ -93,7 +93,7 @@ class Grounding:
         if not any(pack(language).matches("summary", "agreed", text) for language in available() for text in texts):
             return True
         named = self.wording.names_it(sentence, self.wording.role(evidence), evidence)
-        return named and self.undertaken.by_anybody(evidence)
+        return named and self.committed.by_anybody(evidence)
 
     def due(self, stated: Quote) -> Due | None:
         """When, by our own rules, from what is quoted: the expression that holds the quote, else what the quote says by

@@ -96,7 +96,7 @@ def _task(stated: StatedTask, grounding: Grounding) -> TimedTask | None:
     if evidence is None or not stated.title or grounding.turn(evidence).machine:
         return None
     owner = grounding.party(stated.owner) or "unknown"
-    if not grounding.undertaken.by(owner, evidence):
+    if not grounding.committed.by(owner, evidence):
         return None
     due = grounding.due(stated.due) if stated.due else None
     named = grounding.wording.names_it(stated.title, owner, evidence)
@@ -105,7 +105,7 @@ def _task(stated: StatedTask, grounding: Grounding) -> TimedTask | None:
         owner=owner,
         kind=stated.kind,
         evidence=evidence,
-        confidence=round((CONFIDENCE + grounding.undertaken.likelihood(evidence)) / 2, 2),
+        confidence=round((CONFIDENCE + grounding.committed.likelihood(evidence)) / 2, 2),
         beneficiary=grounding.party(stated.beneficiary),
         due_expression=due.expression if due else None,
         due_date=due.day if due else None,

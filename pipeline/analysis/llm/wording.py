@@ -1,6 +1,6 @@
 """Whether the words of a title or a sentence are those of the call.
 
-A model writes them, perhaps one that obeys a speaker. So what it calls an undertaking has to be in the words of who
+A model writes them, perhaps one that obeys a speaker. So what it calls a commitment has to be in the words of who
 undertook it, or of what they answered: never in those that only the other party says elsewhere.
 """
 

@@ -23,7 +23,7 @@ LEAST = (
 _PARTIES = {Role.REP: "rep", Role.CUSTOMER: "customer"}
 
 
-class Undertakings:
+class Commitments:
     """What each sentence of a call commits its speaker, its listener or a third person to, by the rules' weights."""
 
     def __init__(self, said: tuple[Said, ...], now: datetime) -> None:
