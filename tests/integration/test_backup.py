@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from db import credentials, dump, migrate, programs
+from db import credentials, dump, embedded, migrate, programs
 from db.sealing import Sealer
 from pipeline.fetch import handed_in
 from serve_app.backup import create as creating
@@ -130,17 +131,18 @@ def test_keys_are_in_a_backup_where_that_is_asked_for_and_a_new_data_folder_gets
     monkeypatch.delenv("SWITCHBOARD_DATABASE_URL")
     monkeypatch.delenv("SWITCHBOARD_SECRETS_KEYS")
     monkeypatch.delenv("SWITCHBOARD_STORAGE")
-    monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(tmp_path / "new"))
+    # Not pytest's folder: another run that starts takes from the server's user the right to pass through it.
+    new = Path(tempfile.mkdtemp(prefix="swb-own-"))
+    monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(new))
     try:
         restored = switchboard("restore", backup, "--json")
         assert restored.exit_code == 0, restored.output
         assert json.loads(restored.stdout)["missingKeys"] == []
-        assert (tmp_path / "new" / "secrets.key").read_text().strip() == KEY
+        assert (new / "secrets.key").read_text().strip() == KEY
         assert json.loads(switchboard("calls", "list", "--json").stdout)
     finally:
-        from db import embedded
-
-        embedded.stop(tmp_path / "new")
+        embedded.stop(new)
+        shutil.rmtree(new)
 
 
 def test_a_restore_without_the_keys_names_what_stays_sealed(

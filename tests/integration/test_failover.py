@@ -1,6 +1,8 @@
 """The database's machine is lost: its synchronous standby takes its place. The runbook's page, rehearsed."""
 
 import asyncio
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,9 +21,9 @@ from tests.postgres import World, new_world
 
 
 @pytest.fixture
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
+def pair() -> Iterator[tuple[Path, Path]]:
     """The folders of a primary and of its standby, for which every commit waits."""
-    first, second = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
+    first, second = (Path(tempfile.mkdtemp(prefix="swb-own-")) for _ in range(2))
     try:
         migrate.migrate(embedded.start(first))
         replication = f"host={first / 'socket'} user=postgres application_name=standby"
@@ -35,6 +37,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]
     finally:
         for folder in (first, second):
             embedded.stop(folder)
+            shutil.rmtree(folder)
 
 
 def kill(folder: Path) -> None:
@@ -46,8 +49,8 @@ def kill(folder: Path) -> None:
             process.kill()
 
 
-async def submitting(world: World, accepted: list[tuple[float, UUID]]) -> None:
-    """Submit calls as a sender does, who tries again until there is a 202; when the try began that brought it."""
+async def submitting(world: World, accepted: list[tuple[float, float, UUID]]) -> None:
+    """Submit calls as a sender does, who tries again until there is a 202; when that try began and ended."""
     while True:
         call_id = uuid4()
         sent = Submission(call_id, "+49301", "+49302", datetime.now(UTC), "https://pbx.example/1.wav")
@@ -58,10 +61,10 @@ async def submitting(world: World, accepted: list[tuple[float, UUID]]) -> None:
                 break
             except (*OUTAGES, TimeoutError):
                 await asyncio.sleep(0.1)
-        accepted.append((begun, call_id))
+        accepted.append((begun, time.monotonic(), call_id))
 
 
-async def until_more(accepted: list[tuple[float, UUID]], than: int) -> None:
+async def until_more(accepted: list[tuple[float, float, UUID]], than: int) -> None:
     async with asyncio.timeout(120):
         while len(accepted) <= than:
             await asyncio.sleep(0.02)
@@ -75,7 +78,7 @@ async def test_no_accepted_call_is_lost_with_the_databases_machine_and_the_servi
     url = f"postgresql://postgres@/switchboard?host={hosts}&target_session_attrs=read-write"
     async with await Database.open(url, wait_seconds=5) as database:
         world = await new_world(database)
-        accepted: list[tuple[float, UUID]] = []
+        accepted: list[tuple[float, float, UUID]] = []
         sender = asyncio.create_task(submitting(world, accepted))
         try:
             await until_more(accepted, 20)
@@ -87,9 +90,9 @@ async def test_no_accepted_call_is_lost_with_the_databases_machine_and_the_servi
             await until_more(accepted, before + 20)
         finally:
             sender.cancel()
-        again = min(at for at, _ in accepted if at > died)
+        again = min(ended for begun, ended, _ in accepted if begun > died)
         async with database.transaction(EVERY_WORKSPACE) as connection:
             query = sa.text("SELECT count(*) FROM calls WHERE call_id = ANY (:ids)")
-            there = (await connection.execute(query, {"ids": [call_id for _, call_id in accepted]})).scalar_one()
+            there = (await connection.execute(query, {"ids": [call_id for *_, call_id in accepted]})).scalar_one()
     print(f"accepted again {again - died:.1f} s after the loss; {len(accepted)} calls accepted, {there} there")
     assert there == len(accepted)
