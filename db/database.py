@@ -83,6 +83,16 @@ class Reader:
     seconds: float = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """Connections of a pool, and statements that wait for one where the pool counts them."""
+
+    used: int
+    idle: int
+    limit: int
+    waiting: int = 0
+
+
 Scope = UUID | Reader | Literal[_Everywhere.EVERY_WORKSPACE]
 
 _NOT_THE_CALLS = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
@@ -187,6 +197,17 @@ class Database:
             if not deadline.expired():
                 raise
             raise psycopg.OperationalError(f"no answer within {self._answer_seconds:g} s") from None
+
+    def pools(self) -> dict[str, PoolState]:
+        """How the two pools stand: "statements", the raw one, and "transactions"."""
+        found = self.pool.get_stats()
+        there, idle = found.get("pool_size", 0), found.get("pool_available", 0)
+        waiting = found.get("requests_waiting", 0)
+        transactions: Any = self.engine.pool
+        return {
+            "statements": PoolState(there - idle, idle, self.pool.max_size, waiting),
+            "transactions": PoolState(transactions.checkedout(), transactions.checkedin(), transactions.size()),
+        }
 
     async def clock(self) -> Clock:
         """The server's time, from now on."""

@@ -141,6 +141,29 @@ async def backlog(database: Database) -> Backlog:
         return Backlog(groups, later, await _paces(connection), await _engines(connection))
 
 
+_DUE = "(state = 'running' OR not_before <= now())"
+_UNHEARD = "state IN ('queued', 'running') AND kind = 'process'"
+_AGES = {
+    "fetch": "state = 'fetching'",
+    "Conductor": "state = 'queued'",
+    "Transcriber": f"{_UNHEARD} AND NOT recognized",
+    "Diarizer": f"{_UNHEARD} AND NOT voice_done AND channels IS DISTINCT FROM 2",
+}
+
+
+async def ages(database: Database) -> dict[str, float]:
+    """For how many seconds the job waiting longest has waited: for its recording ("fetch"), for its turn ("Conductor"),
+    and, since it had both, for an engine; 0 where none waits. What is to be tried later does not wait."""
+    oldest = ", ".join(
+        f"coalesce(extract(epoch FROM now() - min(queued_at) FILTER (WHERE {which})), 0)::float"
+        for which in _AGES.values()
+    )
+    live = "state IN ('fetching', 'queued', 'running')"
+    query = sa.text(f"SELECT {oldest} FROM jobs WHERE {live} AND {_DUE}")  # noqa: S608 (of constants)
+    async with database.transaction(EVERY_WORKSPACE) as connection:
+        return dict(zip(_AGES, (await connection.execute(query)).one(), strict=True))
+
+
 async def lanes(database: Database) -> tuple[Backlog, tuple[Lane, ...]]:
     """The same with each team's part of it; lanes by workspace, team, live first."""
     async with database.transaction(EVERY_WORKSPACE, snapshot=True) as connection:

@@ -42,6 +42,8 @@ class ConductorReplica:
         from serve_app.conductor.loop import ConductorLoop
         from serve_app.conductor.passages import PassageLoop
         from serve_app.conductor.runs import RunLoop
+        from serve_app.metrics.connections import tell_connections
+        from serve_app.metrics.facts import Facts
         from serve_app.runs.engines import ClusterEngines
         from serve_app.webhooks.dispatcher import WebhookDispatcher
 
@@ -76,7 +78,13 @@ class ConductorReplica:
         self._runs = RunLoop(self._events_database, engines, settings, settings.processing)
         await self._passages.start()
         await self._runs.start()
-        self._telling = asyncio.create_task(self._tell_fixed(settings))
+        self._facts = Facts(self._events_database, settings.scaling)
+        self._facts.start()
+        self._telling = [
+            asyncio.create_task(self._tell_fixed(settings)),
+            asyncio.create_task(tell_connections(self._database, "Conductor")),
+            asyncio.create_task(tell_connections(self._events_database, "Events")),
+        ]
 
     async def _tell_fixed(self, settings: Settings) -> None:
         """Of deployments with a fixed number of replicas no scaling policy tells how many there are.
@@ -114,7 +122,10 @@ class ConductorReplica:
                 self._events.stop(self._drain_seconds),
                 self._passages.stop(self._drain_seconds),
                 self._runs.stop(),
+                self._facts.stop(),
             )
+            for task in self._telling:
+                task.cancel()
             await self._events_database.close()
             await self._database.close()
 

@@ -1,5 +1,5 @@
 -- The role that the service works as where its login would pass by row-level security (superusers and roles with
--- BYPASSRLS do): it may read and write the isolated tables and nothing else. Run at the end of every `migrate`, so that
+-- BYPASSRLS do): it may read and write the isolated tables, read the schema's version, and nothing else. Run at the end of every `migrate`, so that
 -- it is there again after a restore. Roles belong to the whole server: it may be there already, another
 -- database's migration may be making it at this moment, or we may have no right to; then the login has to be a plain one.
 DO $$
@@ -31,4 +31,7 @@ BEGIN
     LOOP
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO switchboard_service', isolated);
     END LOOP;
+    IF pg_has_role((SELECT relowner FROM pg_class WHERE oid = to_regclass('alembic_version')), 'USAGE') THEN
+        GRANT SELECT ON alembic_version TO switchboard_service;
+    END IF;
 END $$;

@@ -606,7 +606,8 @@ CREATE TABLE engines (
     name text PRIMARY KEY,
     replicas integer NOT NULL,
     wanted integer NOT NULL,
-    seen_at timestamptz NOT NULL DEFAULT now()
+    seen_at timestamptz NOT NULL DEFAULT now(),
+    heartbeat_at timestamptz  -- of the Conductors: when one of them last came round
 );
 
 -- What people know of calls, frozen: recognition is measured against it. Never changed; a call's row goes with the call.

@@ -35,6 +35,7 @@ from pipeline.asr.alignment.engine import AlignmentOptions
 from pipeline.asr.engine import AsrOptions, Engine
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
+from pipeline.metrics import BATCH_FILL
 from pipeline.runtime.batching import Batcher
 from pipeline.runtime.diarizer import DiarizerReplica
 from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
@@ -110,6 +111,8 @@ class TranscriberReplica(Replica):
 
     def _transcribe(self, batch: list[PendingChunk], with_fallback: bool = False) -> list[ChunkText | Exception]:
         """The texts of the chunks that can be read, and the errors of those that cannot."""
+        if not with_fallback:  # which has no batches
+            BATCH_FILL.observe(len(batch) / self._engine.batch_size)
         found = list(self._readers.map(_read, batch))
         readable = [(one, wanted) for one, wanted in zip(found, batch, strict=True) if not isinstance(one, Exception)]
         texts: list[ChunkText] = []

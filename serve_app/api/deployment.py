@@ -1,5 +1,6 @@
 """Api: the Serve deployment that results are read from. A thin wrapper around `serve_app.api.app`."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from ray import serve
 
 from db.database import Database
 from serve_app.intake.ingress import SOURCE_HEADER
+from serve_app.metrics.connections import tell_connections
 from serve_app.settings import Settings
 
 PATH = "/api/v1"  # below base_url
@@ -28,7 +30,11 @@ class ApiReplica:
         @asynccontextmanager
         async def opened() -> AsyncIterator[Database]:
             async with await Database.open(url, pool_size=settings.api.POOL_SIZE) as database:
-                yield database
+                telling = asyncio.create_task(tell_connections(database, "Api"))
+                try:
+                    yield database
+                finally:
+                    telling.cancel()
 
         header = SOURCE_HEADER if os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1" else None
         # Serve stamps X-Request-Id on every answer itself.

@@ -114,6 +114,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
             ray_address=endpoints.ray_address,
             haproxy=endpoints.haproxy,
             logs=endpoints.logs,
+            metrics_url=endpoints.metrics_url,
             seconds=round(endpoints.seconds, 2),
             pid=os.getppid(),  # the supervisor: who is to be signaled
         )
@@ -132,6 +133,8 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     lines.add_row("recordings", str(settings.storage_url))
     if endpoints.logs:
         lines.add_row("logs", str(endpoints.logs))
+    if endpoints.metrics_url:
+        lines.add_row("metrics", f"{endpoints.metrics_url}   (for Prometheus)")
     lines.add_row("next", "`switchboard submit FILE --wait`   (senders: `switchboard keys create`)")
     console.print(lines)
 

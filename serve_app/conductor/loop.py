@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from db import calls, credentials, directory, jobs, queue, roster, turns
+from db import calls, credentials, directory, jobs, queue, readiness, roster, turns
 from db.database import OUTAGES, Database
 from db.jobs import Lease
 from db.recording_urls import UrlSealer
@@ -34,6 +34,7 @@ from serve_app.conductor.journal import Journal
 from serve_app.conductor.lease_loop import LeaseLoop, T
 from serve_app.conductor.machine import is_dead, worker_name
 from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
+from serve_app.metrics.names import AUDIO_DONE, JOB_FAILURES, JOB_RETRIES, JOBS_ENDED, TURNAROUND
 from serve_app.scaling.estimates import CALL, RtfxMeter
 
 RTFX_SECONDS = 5.0  # how often a Conductor stores the measured real-time factors
@@ -134,6 +135,7 @@ class ConductorLoop(LeaseLoop[Lease]):
 
     async def _publish_rtfx(self, conductors: int) -> None:
         """Store the measured real-time factors. Engines are shared by the running Conductors."""
+        await readiness.come_round(self._database)
         there = await queue.replicas(self._database)
         shares = {name: max(1, count) / max(1, conductors) for name, count in there.items() if name != "Conductor"}
         await queue.note_paces(self._database, self._rtfx.take(shares))
@@ -346,7 +348,11 @@ class ConductorLoop(LeaseLoop[Lease]):
                 self._process_options,
             )
         if lease.job.kind == "process":
-            self._rtfx.end(CALL, lease.job.job_id, *journal.audio)
+            channels, seconds = journal.audio
+            self._rtfx.end(CALL, lease.job.job_id, channels, seconds)
+            AUDIO_DONE.inc(seconds, channels=str(channels))
+            TURNAROUND.observe((lease.clock.now() - lease.job.created_at).total_seconds())
+        JOBS_ENDED.inc(kind=lease.job.kind, state="done")
         self._rtfx.leave(lease.job.job_id)
 
     def _access(self, lease: Lease) -> Access:
@@ -394,9 +400,12 @@ class ConductorLoop(LeaseLoop[Lease]):
         with contextlib.suppress(LeaseLost):
             if decision.retry_in is None:
                 await self._end_claim(lease, lambda held: jobs.fail(self._database, lease, error, held))
+                JOB_FAILURES.inc(code=error.code)
+                JOBS_ENDED.inc(kind=lease.job.kind, state="failed")
             else:
                 pause, counts = decision.retry_in, decision.counts
                 await self._end_claim(lease, lambda held: jobs.retry(self._database, lease, error, pause, counts, held))
+                JOB_RETRIES.inc(code=error.code)
             self._rtfx.leave(lease.job.job_id)
 
 

@@ -14,8 +14,10 @@ class IntakeReplica:
     """Builds the API in the replica, from the settings of its own node."""
 
     def __serve_build_asgi_app__(self) -> FastAPI:
+        from serve_app.health.cluster import Cluster
         from serve_app.intake.store import open_store
         from serve_app.intake.submit import SubmissionStore, build_api
+        from serve_app.metrics.names import SUBMISSIONS
 
         settings = Settings()
         url, limits, urls = settings.require_database_url(), settings.limits, settings.url_sealer()
@@ -28,12 +30,14 @@ class IntakeReplica:
                 waiting=limits.concurrency,
                 backlog=limits.backlog,
                 urls=urls,
+                cluster=Cluster().parts,
             )
 
         # Serve stamps X-Request-Id on every answer itself.
         behind_haproxy = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
         header = SOURCE_HEADER if behind_haproxy else None
-        return build_api(limits, opened, stamp=False, source_header=header)
+        count = lambda answer: SUBMISSIONS.inc(answer=answer)  # noqa: E731
+        return build_api(limits, opened, stamp=False, source_header=header, count=count)
 
     async def check_health(self) -> None:
         """Reached through the replica's event loop: a stuck loop fails it. PostgreSQL away is no fault of ours."""

@@ -17,8 +17,10 @@ from db.recording_urls import UrlSealer
 from db.sealing import KEYS_SETTING
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
+from serve_app.health.parts import Ask, Parts, Readiness
 from serve_app.intake.limits import LimitOptions
 from serve_app.intake.submit import StoredSubmission
+from serve_app.metrics.connections import tell_connections
 
 UNAVAILABLE: tuple[type[Exception], ...] = (*OUTAGES, OSError)
 COUNT_SECONDS = 5.0  # between two counts of what waits
@@ -39,8 +41,11 @@ DECISIONS = {
 class PostgresSubmissionStore:
     """`submit.SubmissionStore` over a `Database`. Whatever PostgreSQL's absence raises becomes `StateUnavailable`."""
 
-    def __init__(self, database: Database, grouping: Grouping, signing_parameters: Sequence[str]) -> None:
+    def __init__(
+        self, database: Database, grouping: Grouping, signing_parameters: Sequence[str], cluster: Ask | None = None
+    ) -> None:
         self._full: frozenset[UUID] = frozenset()
+        self._readiness = Readiness(database, cluster)
         self._database = database
         self._grouping = grouping
         self._signing = signing_parameters
@@ -71,6 +76,9 @@ class PostgresSubmissionStore:
     def is_full(self, workspace_id: UUID) -> bool:
         return workspace_id in self._full
 
+    async def parts(self) -> Parts:
+        return await self._readiness.parts()
+
     async def count_backlogs(self, limit: int) -> None:
         """Count the backlog again and again, until canceled. While PostgreSQL is unreachable the last count is used."""
         while True:
@@ -92,21 +100,27 @@ async def open_store(
     waiting: int = WAITING,
     backlog: int = LimitOptions().backlog,
     urls: UrlSealer = UNSEALED,
+    cluster: Ask | None = None,
 ) -> AsyncIterator[PostgresSubmissionStore]:
     """Open the database for as long as the block lasts. It need not be there yet: until then calls are refused.
 
     `signing_parameters`: URLs that differ only in these name the same recording. `waiting`: that of `Grouping`.
-    `backlog`: how many calls of a workspace may wait. `urls` seals those of recordings.
+    `backlog`: how many calls of a workspace may wait. `urls` seals those of recordings. `cluster`: see
+    `Readiness`.
     """
     database = await Database.open(url, pool_size=pool_size)
     if not urls.seals:
         log.warning("%s is not set: recording URLs are stored with their signatures and passwords", KEYS_SETTING)
     grouping = Grouping(database, waiting=waiting, urls=urls)
-    store = PostgresSubmissionStore(database, grouping, signing_parameters)
-    counting = asyncio.create_task(store.count_backlogs(backlog))
+    store = PostgresSubmissionStore(database, grouping, signing_parameters, cluster)
+    beside = [
+        asyncio.create_task(store.count_backlogs(backlog)),
+        asyncio.create_task(tell_connections(database, "Intake")),
+    ]
     try:
         yield store
     finally:
-        counting.cancel()
-        await asyncio.gather(counting, return_exceptions=True)
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
         await database.close()

@@ -17,11 +17,13 @@ from starlette.responses import Response
 from db.keys import is_no_key
 from pipeline.domain.call import CallState, Sender, Submission
 from pipeline.errors import CallError, KeyRevoked, StateUnavailable
-from serve_app.intake import errors
+from serve_app.health.parts import Parts
+from serve_app.intake import errors, health
 from serve_app.intake.auth import Authenticator, UnknownKeyLimiter
-from serve_app.intake.errors import BacklogFull, Unavailable
+from serve_app.intake.errors import BacklogFull, BodyRefused, Broken, Refusal, Unavailable
 from serve_app.intake.limits import Allowance, Buckets, Gate, LimitOptions, check_media_type, read_body
 from serve_app.intake.schemas import ParsedBody, parse_body
+from serve_app.intake.wire import InvalidBody
 
 
 class StoredSubmission(Protocol):
@@ -32,6 +34,9 @@ class StoredSubmission(Protocol):
 
     @property
     def job_id(self) -> UUID | None: ...
+
+    @property
+    def decision(self) -> str: ...
 
 
 class SubmissionStore(Protocol):
@@ -51,15 +56,21 @@ class SubmissionStore(Protocol):
     def is_full(self, workspace_id: UUID) -> bool:
         """Whether more calls of a workspace wait than `LimitOptions.backlog`. Answers at once."""
 
+    async def parts(self) -> Parts:
+        """Whether each part of the service is ready."""
+
 
 OpenStore = Callable[[], AbstractAsyncContextManager[SubmissionStore]]
+Count = Callable[[str], None]
+"""Told of each request what became of it: what the store decided, or the kind of the problem."""
 
 
 class Submit:
     """The handler of the one route."""
 
-    def __init__(self, limits: LimitOptions, source_header: str | None) -> None:
+    def __init__(self, limits: LimitOptions, source_header: str | None, count: Count) -> None:
         self._limits = limits
+        self._count = count
         self._source_header = source_header
         self._gate = Gate(limits.concurrency, limits.RETRY_AFTER_SECONDS)
         self._buckets = Buckets(limits.per_minute, limits.burst)
@@ -77,7 +88,28 @@ class Submit:
             is_no_key=is_no_key,
         )
 
+    async def parts(self) -> Parts:
+        return await self._ledger.parts()
+
     async def handle(self, request: Request) -> Response:
+        """Answer and count it; a refusal is raised."""
+        answer = Broken.kind
+        try:
+            response, answer = await self._answer(request)
+            return response
+        except Refusal as refusal:
+            answer = refusal.kind
+            raise
+        except InvalidBody:
+            answer = BodyRefused.kind
+            raise
+        except asyncio.CancelledError:
+            answer = "aborted"
+            raise
+        finally:
+            self._count(answer)
+
+    async def _answer(self, request: Request) -> tuple[Response, str]:
         headers = request.headers
         with self._gate.passage():
             sender = await self._keys.sender(headers.getlist("authorization"), self._source(request))
@@ -87,7 +119,7 @@ class Submit:
             if parsed.submission.recording_url and self._ledger.is_full(sender.workspace_id):
                 raise BacklogFull(self._limits.BACKLOG_RETRY_SECONDS)
             accepted = await self._record(sender, parsed, request.state.request_id)
-            return _reply(parsed.submission.call_id, accepted, left)
+            return _reply(parsed.submission.call_id, accepted, left), accepted.decision
 
     def _source(self, request: Request) -> str:
         """The address that the request came from; of IPv6 the network, of which one sender has all addresses."""
@@ -145,14 +177,15 @@ def build_api(
     *,
     stamp: bool = True,
     source_header: str | None = None,
+    count: Count = lambda _: None,
 ) -> FastAPI:
-    """An application with exactly one route, POST /submit: no pages, no schema, no redirects.
+    """An application with one route, POST /submit, and two for probes: no pages, no schema, no redirects.
 
     `open_store` is entered when the application starts and left when it stops. `stamp`: write X-Request-Id (see
     `errors.RequestIds`). `source_header`: the header in which our own proxy, and nobody else, tells the
-    sender's address; None: it is the connection's.
+    sender's address; None: it is the connection's. `count`: see `Count`.
     """
-    submit = Submit(limits, source_header)
+    submit = Submit(limits, source_header, count)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -162,5 +195,7 @@ def build_api(
 
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     api.router.add_route("/submit", submit.handle, methods=["POST"])
+    api.router.add_route("/healthz", health.alive, methods=["GET"])
+    api.router.add_route("/readyz", health.readiness(submit.parts), methods=["GET"])
     errors.install(api, stamp)
     return api

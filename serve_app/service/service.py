@@ -21,7 +21,7 @@ from pipeline.fetch import handed_in
 from serve_app.service import children, ray_start
 from serve_app.service.environment import LOCAL, prepare_environment
 from serve_app.service.errors import ServiceError
-from serve_app.service.ports import refuse_taken_port
+from serve_app.service.ports import own_port, refuse_taken_port
 from serve_app.service.run_folder import own
 from serve_app.service.state import State
 from serve_app.settings import Settings
@@ -30,6 +30,7 @@ VITAL = ("gcs_server", "raylet")
 INTAKE, API, CONSOLE, CALLS = "intake", "api", "console", "calls"  # names of the Serve applications
 ENGINES = ("Transcriber", "Diarizer")
 PROBLEM_SECONDS = 30.0  # for an engine's replica to say whether it has its model
+METRICS_PORT = 9102  # of Ray's agent, on this machine's loopback address, or the next that is free
 OBJECT_STORE_BYTES = 400 * 2**20  # decoded audio of a few calls; Ray spills to disk beyond it
 
 
@@ -44,6 +45,7 @@ class Endpoints:
     seconds: float  # from start() until POST /submit was answered
     console_url: str | None = None  # of the pages, in a browser on this machine; None: they are left out
     logs: str | None = None  # folder of the logs of replicas; None: another Ray's
+    metrics_url: str | None = None  # for Prometheus; None: another Ray's nodes have theirs
 
 
 class Service:
@@ -70,6 +72,7 @@ class Service:
         self._proxy_location = proxy_location or ("HeadOnly" if self._owns_ray else "EveryNode")
         self._state = State(settings, on_step)
         self._ending = threading.Event()
+        self._metrics_port = 0  # none
         self._before: set[psutil.Process] | None = None  # descendants of this process that are none of the service's
 
     def refuse(self) -> State:
@@ -116,6 +119,7 @@ class Service:
             time.monotonic() - started,
             self._settings.console_url if self._settings.scaling.console.max_replicas else None,
             f"{own().path}/ray/session_latest/logs/serve" if self._owns_ray else None,
+            f"http://127.0.0.1:{self._metrics_port}/metrics" if self._owns_ray else None,
         )
 
     def wait_for_engines(self, timeout: float = 1800.0) -> dict[str, str]:
@@ -192,11 +196,13 @@ class Service:
 
     def _start_ray(self) -> None:
         self._on_step("Starting Ray" if self._owns_ray else f"Joining Ray at {self._address}")
+        self._metrics_port = own_port(METRICS_PORT) if self._owns_ray else 0
         local: dict[str, Any] = (
             {
                 "include_dashboard": self._dashboard,
                 "object_store_memory": OBJECT_STORE_BYTES,
                 "configure_logging": True,
+                "_metrics_export_port": self._metrics_port,
             }
             if self._owns_ray
             else {}

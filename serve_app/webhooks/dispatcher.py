@@ -16,6 +16,7 @@ from db.events import Attempt, Delivery, DeliveryVerdict
 from db.sealing import Sealer, SecretSealed
 from pipeline.errors import LeaseLost
 from serve_app.conductor.lease_loop import LeaseLoop
+from serve_app.metrics.names import WEBHOOK_ATTEMPTS, WEBHOOK_DELIVERY
 from serve_app.webhooks import payload
 from serve_app.webhooks.options import WebhookOptions
 from serve_app.webhooks.post import Answer, Poster
@@ -117,6 +118,9 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
         with contextlib.suppress(LeaseLost):  # somebody else has it by now, or it went with its call
             await self._note(delivery, answer, decision)
             self._done[decision.verdict] += 1
+            WEBHOOK_ATTEMPTS.inc(outcome=decision.verdict.value)
+            if decision.verdict is DeliveryVerdict.DELIVERED:
+                WEBHOOK_DELIVERY.observe((delivery.clock.now() - delivery.event.at).total_seconds())
             _tell(delivery, answer, decision)
 
     async def _attempt(self, delivery: Delivery) -> Answer:

@@ -10,8 +10,9 @@ from uuid import UUID, uuid4
 import httpx
 
 from pipeline.domain.call import CallState, Sender, Submission
+from serve_app.health.parts import Part, Parts
 from serve_app.intake.limits import LimitOptions
-from serve_app.intake.submit import build_api
+from serve_app.intake.submit import Count, build_api
 from tests.tuned import tuned
 
 JSON = {"Content-Type": "application/json"}
@@ -29,6 +30,7 @@ FINISHED = {**BODY, "recordingUrl": "https://pbx.example.com/a.wav"}
 class Accepted:
     status: CallState
     job_id: UUID | None
+    decision: str = "new"
 
 
 @dataclass
@@ -40,11 +42,15 @@ class Memory:
     pause: float = 0.0
     looked_up: int = 0
     full: set[UUID] = field(default_factory=set)
+    told: dict[str, Part] = field(default_factory=lambda: {"database": Part(True), "Diarizer": Part(True)})
     recorded: list[tuple[Sender, Submission, dict[str, Any]]] = field(default_factory=list)
 
     async def find_key(self, secret: str) -> Sender | None:
         self.looked_up += 1
         return self.keys.get(secret)
+
+    async def parts(self) -> Parts:
+        return self.told
 
     def is_full(self, workspace_id: UUID) -> bool:
         return workspace_id in self.full
@@ -70,13 +76,17 @@ def three_keys() -> Memory:
 
 @asynccontextmanager
 async def service(
-    memory: Memory, root_path: str = "", source_header: str | None = None, **limits: Any
+    memory: Memory,
+    root_path: str = "",
+    source_header: str | None = None,
+    count: Count = lambda _: None,
+    **limits: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
     @asynccontextmanager
     async def opened() -> AsyncIterator[Memory]:
         yield memory
 
-    api = build_api(tuned(LimitOptions, **limits), opened, source_header=source_header)
+    api = build_api(tuned(LimitOptions, **limits), opened, source_header=source_header, count=count)
     async with api.router.lifespan_context(api):
         transport = httpx.ASGITransport(api, raise_app_exceptions=False, root_path=root_path)
         headers = {"Authorization": "Bearer sb_team"}

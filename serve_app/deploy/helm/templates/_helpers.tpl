@@ -137,6 +137,21 @@ spec:
         {{- end }}
         - {name: serve, containerPort: 8000}
         - {name: metrics, containerPort: 8080}
+      {{- if eq .component "worker" }}
+      # As KubeRay's own, but that an Intake has to answer behind the proxy of this node.
+      readinessProbe:
+        exec:
+          command:
+            - bash
+            - -c
+            - >-
+              wget --tries 1 -T 2 -q -O- http://localhost:52365/api/local_raylet_healthz | grep success
+              && wget --tries 1 -T 2 -q -O- http://localhost:8000/healthz | grep alive
+        initialDelaySeconds: 10
+        periodSeconds: 5
+        timeoutSeconds: 5
+        failureThreshold: 1
+      {{- end }}
       resources:
         requests: {cpu: {{ .group.cpu }}, memory: {{ .group.memory }}}
         limits:

@@ -1,0 +1,1 @@
+"""Whether the service is ready, and which part of it is not."""

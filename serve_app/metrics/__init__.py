@@ -1,0 +1,1 @@
+"""What operators watch: metrics for Prometheus. `names` is the table of all of them."""

@@ -1,0 +1,121 @@
+"""What the Conductor records of the queue, of webhooks and of its jobs, on a real PostgreSQL."""
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from db import calls, queue
+from db.database import OUTAGES, Database
+from pipeline.fetch.fetcher import FetchOptions
+from pipeline.metrics import Metric
+from pipeline.options import ProcessOptions
+from pipeline.runtime.workers import LocalWorkers
+from serve_app.conductor.loop import ConductorLoop
+from serve_app.conductor.retry import ProcessingOptions
+from serve_app.metrics.connections import tell_connections
+from serve_app.metrics.facts import Facts
+from serve_app.scaling.policy import ScalingOptions
+from tests.postgres import World
+
+Recorded = dict[tuple[str, ...], float]
+PRICED = ScalingOptions.model_validate({"transcriber": {"price_per_hour": 2.0}})
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    """The latest value by name and labels; of a counter, the sum."""
+    found: Recorded = {}
+
+    def record(metric: Metric, value: float, labels: dict[str, str]) -> None:
+        assert labels.keys() == metric.labels.keys()
+        key = (metric.name.removeprefix("switchboard_"), *labels.values())
+        found[key] = found.get(key, 0.0) + value if metric.KIND == "counter" else value
+
+    monkeypatch.setattr(Metric, "record", record)
+    return found
+
+
+async def submit(world: World, **fields: Any) -> None:
+    sent = world.submission(call_id=uuid4(), **fields)
+    await calls.submit(world.database, world.scoped, sent, {})
+
+
+async def test_the_queue_is_told_by_state_and_stage_with_its_age_and_its_cost(world: World, recorded: Recorded) -> None:
+    for duration in (60, 120, 30):
+        await submit(world, recording_url="https://pbx.example.com/a.wav", duration=duration)
+    await world.rows("UPDATE jobs SET queued_at = now() - interval '100 s' RETURNING id")
+    await world.rows(
+        "UPDATE jobs SET state = 'queued' WHERE audio_seconds = 120 RETURNING id",
+    )
+    await world.rows("UPDATE jobs SET not_before = now() + interval '1 h' WHERE audio_seconds = 30 RETURNING id")
+    await queue.note_replicas(world.database, "Transcriber", 2, 3)
+    await Facts(world.database, PRICED).look()
+    assert {key[1]: value for key, value in recorded.items() if key[0] == "jobs"} == {
+        "fetching": 1,
+        "queued": 1,
+        "running": 0,
+        "later": 1,
+    }
+    ages = {key[1]: value for key, value in recorded.items() if key[0] == "queue_age_seconds"}
+    assert all(100 <= ages[stage] < 160 for stage in ("fetch", "Conductor", "Transcriber", "Diarizer")), ages
+    assert recorded["queue_audio_seconds", "Transcriber"] == 120
+    assert recorded["queue_audio_seconds", "Conductor"] == 180
+    assert recorded["queue_drain_seconds", "Transcriber"] == pytest.approx(120 / ScalingOptions.TRANSCRIBER_RTFX / 2)
+    assert recorded["rtfx_ratio", "Transcriber"] == pytest.approx(ScalingOptions.TRANSCRIBER_RTFX)
+    assert recorded["cost_per_audio_hour", "Transcriber"] == pytest.approx(2.0 / ScalingOptions.TRANSCRIBER_RTFX)
+    assert [key for key in recorded if key[0] == "cost_per_audio_hour"] == [("cost_per_audio_hour", "Transcriber")]
+    assert (recorded["replicas", "Transcriber", "running"], recorded["replicas", "Transcriber", "wanted"]) == (2, 3)
+    assert (recorded[("webhook_unsent",)], recorded[("webhook_lag_seconds",)], recorded[("database_up",)]) == (0, 0, 1)
+
+
+async def test_an_empty_queue_has_the_age_zero(world: World, recorded: Recorded) -> None:
+    await Facts(world.database, PRICED).look()
+    assert {value for key, value in recorded.items() if key[0] in ("jobs", "queue_age_seconds")} == {0.0}
+
+
+async def test_without_a_database_no_old_value_is_told(world: World, recorded: Recorded) -> None:
+    facts = Facts(world.database, PRICED)
+    await facts.look()
+    gone = await Database.open("postgresql://nobody@127.0.0.1:1/x", wait_seconds=0.2)
+    facts._database = gone
+    with pytest.raises(OUTAGES):
+        await facts.look()
+    assert recorded.pop(("database_up",)) == 0.0
+    assert all(math.isnan(value) for value in recorded.values())
+    await gone.close()
+
+
+async def test_connections_to_postgresql_are_told_by_pool(world: World, recorded: Recorded) -> None:
+    telling = asyncio.create_task(tell_connections(world.database, "Intake"))
+    async with world.database.engine.connect():
+        await asyncio.sleep(0.05)
+    telling.cancel()
+    assert recorded["postgres_connections", "Intake", "transactions", "used"] == 1
+    limits = {key[2]: value for key, value in recorded.items() if key[-1] == "limit"}
+    assert limits["statements"] == limits["transactions"] >= 1
+    assert recorded["postgres_waiting", "Intake"] == 0
+
+
+async def test_a_failure_and_a_retry_are_counted_by_their_code(
+    world: World, recorded: Recorded, tmp_path: Path
+) -> None:
+    for url in ("https://10.255.0.1/a.wav", "http://127.0.0.1:1/a.wav"):
+        await submit(world, recording_url=url)
+    options = ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1:1",)))
+    conductor = ConductorLoop(world.database, LocalWorkers(None, None), ProcessingOptions(), options)
+    await conductor.start()
+    expected = {
+        ("job_failures_total", "address_forbidden"): 1.0,
+        ("jobs_ended_total", "process", "failed"): 1.0,
+        ("job_retries_total", "recording_unreachable"): 1.0,
+    }
+    for _ in range(600):
+        if expected.items() <= recorded.items():
+            break
+        await asyncio.sleep(0.1)
+    await conductor.stop()
+    assert expected.items() <= recorded.items()
