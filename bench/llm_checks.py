@@ -61,9 +61,10 @@ def ways(turns: dict[int, str]) -> list[list[dict[str, Any]]]:
 
 
 def tasks_kept(case: dict[str, Any], stated: list[dict[str, Any]], ask: Any) -> dict[str, Any]:
-    """The tasks that stay, by title."""
-    made = ask(case, answer(stated, {}))
-    return {} if "engine" not in made["tasks"].value else {one["title"]: one for one in made["tasks"].value["tasks"]}
+    """The stated tasks that stay, by turn and owner: a title may give way to the quote."""
+    made = ask(case, answer(stated, {}))["tasks"].value
+    listed = made["tasks"] if "engine" in made else []
+    return {(one["evidence"]["turn"], one["owner"]): one for one in listed if "model" in one["stated_by"]}
 
 
 def fact_kept(case: dict[str, Any], field: str, value: str) -> bool:
@@ -82,11 +83,13 @@ def judge(case: dict[str, Any], other: dict[str, Any], ask: Any, counts: Counter
     kept = tasks_kept(case, [task(one, turns) for one in gold["tasks"]], ask)
     for one in gold["tasks"]:
         counts["true tasks"] += 1
-        counts["true tasks kept"] += one["text"] in kept
-        if one["due_expression"] and one["text"] in kept:
+        here = kept.get((one["turn"], one["owner"]))
+        counts["true tasks kept"] += here is not None
+        counts["titles kept"] += here is not None and here["title"] == one["text"]
+        if one["due_expression"] and here:
             right = {one["due_date"], *one["due_date_alternatives"]}
             counts["days"] += 1
-            counts["days right"] += kept[one["text"]]["due_date"] in right
+            counts["days right"] += here["due_date"] in right
     foreign = [task(one, said(other)) for one in other["gold"]["tasks"]]
     counts["foreign tasks"] += len(foreign)
     counts["foreign tasks kept"] += len(tasks_kept(case, foreign, ask))
@@ -124,6 +127,7 @@ def main() -> None:
     figures = {**counts, "calls": len(cases), "median_extra_ms": statistics.median(extra)}
     for what in ("true tasks", "true facts", "foreign tasks", "foreign facts"):
         print(f"{what:14} kept {counts[what + ' kept']:4} of {counts[what]:4}")
+    print(f"{'titles':14} kept {counts['titles kept']:4} of {counts['true tasks kept']:4}")
     print(f"{'days':14} right {counts['days right']:3} of {counts['days']:4}")
     print(
         f"request, answer and checks beside the rules: median {statistics.median(extra):.1f} ms on {len(cases)} calls"
