@@ -92,15 +92,16 @@ class Changing:
 
 @asynccontextmanager
 async def changing(
-    database: Database, workspace_id: UUID, by: Actor | None = None, new: bool = False
+    database: Database, workspace_id: UUID, by: Actor | None = None, new: bool = False, seconds: float | None = None
 ) -> AsyncIterator[Changing]:
     """A transaction that changes a workspace; changes of one workspace wait for each other.
 
-    `by`: None is whose process this is. `new`: the workspace is made in it. Raises `NotInDirectory` for an unknown
-    workspace, `NotAdmin` where the actor may no longer.
+    `by`: None is whose process this is. `new`: the workspace is made in it. `seconds`: see `Database.transaction`.
+
+    Raises `NotInDirectory` for an unknown workspace, `NotAdmin` where the actor may no longer.
     """
     actor = by or operator()
-    async with database.transaction(workspace_id) as connection:
+    async with database.transaction(workspace_id, seconds=seconds) as connection:
         # Submissions refer to the workspace meanwhile: that takes a weaker lock.
         locked = sa.select(workspaces.c.id).where(workspaces.c.id == workspace_id).with_for_update(key_share=True)
         if not new and (await connection.execute(locked)).first() is None:

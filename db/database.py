@@ -153,16 +153,19 @@ class Database:
         return cls(url, pool, engine, answer_seconds)
 
     @asynccontextmanager
-    async def transaction(self, scope: Scope, snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
+    async def transaction(
+        self, scope: Scope, snapshot: bool = False, seconds: float | None = None
+    ) -> AsyncIterator[AsyncConnection]:
         """One transaction, READ COMMITTED: committed at the end of the block, rolled back when it raises.
 
         `scope`: the workspace whose rows it may see and write, a `Reader` of it, or `EVERY_WORKSPACE`. A `snapshot`
-        only reads, and all its statements see the same state.
+        only reads, and all its statements see the same state. `seconds`: how long this one may take, where that is
+        longer than others may.
 
         A server that only reads is as good as none (`OUTAGES`), and its connection is not used again; and so is one
         that ended the transaction because this process was away for too long.
         """
-        async with self._answered(), self.engine.connect() as connection:
+        async with self._answered(seconds), self.engine.connect() as connection:
             try:
                 async with connection.begin():
                     if snapshot:  # has to be a transaction's first statement
@@ -188,15 +191,16 @@ class Database:
                 yield
 
     @asynccontextmanager
-    async def _answered(self) -> AsyncIterator[None]:
+    async def _answered(self, seconds: float | None = None) -> AsyncIterator[None]:
         """Raise one of `OUTAGES` where the block lasts longer than the server has time to answer."""
+        allowed = self._answer_seconds and max(self._answer_seconds, seconds or 0.0)
         try:
-            async with asyncio.timeout(self._answer_seconds) as deadline:
+            async with asyncio.timeout(allowed) as deadline:
                 yield
         except TimeoutError:
             if not deadline.expired():
                 raise
-            raise psycopg.OperationalError(f"no answer within {self._answer_seconds:g} s") from None
+            raise psycopg.OperationalError(f"no answer within {allowed:g} s") from None
 
     def pools(self) -> dict[str, PoolState]:
         """How the two pools stand: "statements", the raw one, and "transactions"."""

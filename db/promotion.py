@@ -21,6 +21,7 @@ from pipeline.domain.call import CallState
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import Transcript
 
+SECONDS = 240.0  # for the largest run: its calls are written one by one, 10 to 15 ms each beside other work
 FAILED = "the run has no result of it"
 REPLACED = "another recording came since"
 CHANGED = "its data changed since the run analyzed it"
@@ -91,7 +92,7 @@ async def promote(database: Database, workspace_id: UUID, run_id: UUID, by: Acto
 
     Raises `runs.NoSuchRun`, and `runs.RunRefused` for a run that has not ended, is promoted, or has nothing to promote.
     """
-    async with changing(database, workspace_id, by) as change:
+    async with changing(database, workspace_id, by, seconds=SECONDS) as change:
         run = await runs.hold(change.connection, run_id)
         if run.state == "running":
             raise runs.RunRefused(f"The run {run.name!r} has not ended: {run.waiting + run.running} calls are left.")
@@ -118,7 +119,7 @@ async def roll_back(database: Database, workspace_id: UUID, run_id: UUID, by: Ac
     Raises `runs.NoSuchRun`, and `runs.RunRefused` for a run that is not promoted, or where another one was promoted
     over it.
     """
-    async with changing(database, workspace_id, by) as change:
+    async with changing(database, workspace_id, by, seconds=SECONDS) as change:
         run = await runs.hold(change.connection, run_id)
         if run.promoted_at is None:
             raise runs.RunRefused(f"The run {run.name!r} is not promoted.")
