@@ -17,7 +17,6 @@ from db.tables import call_search, calls, corrections, gold_calls, gold_sets, me
 
 MOST_CALLS = 20_000  # in a version
 PAGE = 200  # calls in one transaction of a reader
-CORRECTIONS = "corrections"
 
 
 @dataclass(frozen=True, slots=True)

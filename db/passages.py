@@ -64,12 +64,6 @@ async def switch_off(database: Database) -> int:
         return int((await connection.execute(sa.delete(call_passages))).rowcount)
 
 
-async def model_in_use(database: Database) -> str | None:
-    """The model that passages are made by; None: search by meaning is not switched on."""
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        return await connection.scalar(sa.select(passage_model.c.model))
-
-
 async def state(database: Database) -> IndexState:
     """How many calls are due and done. Counts them all."""
     ours = sa.select(passage_model.c.model).scalar_subquery()

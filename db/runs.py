@@ -47,12 +47,6 @@ class Run:
     promoted_at: datetime | None
     promoted_by: str | None
 
-    @property
-    def share_done(self) -> float:
-        """How much of it has ended, from 0 to 1."""
-        left = self.waiting + self.running
-        return 1.0 if not left else (self.done + self.failed) / (left + self.done + self.failed)
-
 
 class NoSuchRun(LookupError):
     """There is no run of that name or id."""

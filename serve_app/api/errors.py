@@ -1,37 +1,9 @@
-"""Refusals of the read API, beside those that it shares with Intake (`serve_app.intake.errors`).
-
-Refusal
-├── InvalidQuery         400   one entry in `errors` for every fault
-├── EditBodyRefused      400   likewise
-├── AdminBodyRefused     400   likewise
-├── NotAuthenticated     401   shared
-├── ScopeMissing         403   shared
-├── OutsideTeam          403   takes a key of the workspace
-├── NoSuchPath           404
-├── NoSuchCall           404   unknown, of another workspace or of another team: they read alike
-├── NotThereYet          404   the call is there, what was asked for of it is not
-├── NoSuchObject         404   team, member, contact or key: unknown, or of others
-├── NotThisWay           405   with Allow
-├── BodyTooSlow          408   shared
-├── MeaningOff           409   search by meaning is not switched on, or its index is of another model
-├── EditIdUsed           409   another edit has this id
-├── SomethingElse        409   with `current`: what stands there now
-├── TooManyEdits         409
-├── Taken                409   the id names something else
-├── InUse                409   what it has, and what to do first
-├── LastKey              409   the last one with the scope `admin`
-├── BodyTooLarge         413   shared
-├── MediaTypeRefused     415   shared
-├── NoSuchRange          416   with Content-Range
-├── TooManyReads         429   with Retry-After, RateLimit and RateLimit-Policy
-├── Broken               500   shared
-├── TooSlow              503   the query took too long
-└── Busy                 503   with Retry-After
-"""
+"""Refusals of the read API, beside those that it shares with Intake (`serve_app.intake.errors`)."""
 
 from typing import Any
 
 from serve_app.intake.errors import (
+    BodyRefused,
     BodyTooLarge,
     BodyTooSlow,
     Broken,
@@ -44,37 +16,24 @@ from serve_app.intake.errors import (
     TooManyRequests,
     Unavailable,
 )
-from serve_app.intake.wire import Fault
 
 
-class InvalidQuery(Refusal):
+class InvalidQuery(BodyRefused):
     """The parameters of the request cannot be used; every fault is listed under errors."""
 
     status, kind, title = 400, "invalid-query", "The parameters cannot be used"
 
-    def __init__(self, faults: list[Fault]) -> None:
-        super().__init__()
-        self.faults = faults
 
-
-class EditBodyRefused(Refusal):
+class EditBodyRefused(BodyRefused):
     """The body is not an edit; every fault is listed under errors."""
 
     status, kind, title = 400, "invalid-body", "The body is not an edit"
 
-    def __init__(self, faults: list[Fault]) -> None:
-        super().__init__()
-        self.faults = faults
 
-
-class AdminBodyRefused(Refusal):
+class AdminBodyRefused(BodyRefused):
     """The body cannot be used; every fault is listed under errors."""
 
     status, kind, title = 400, "invalid-body", "The body cannot be used"
-
-    def __init__(self, faults: list[Fault]) -> None:
-        super().__init__()
-        self.faults = faults
 
 
 class OutsideTeam(Refusal):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from serve_app.cli.console import Json, duration, err, out, print_json
+from serve_app.cli.console import Json, duration, err, out, print_json, progress_bar
 from serve_app.cli.errors import FAILED, USAGE, CommandError
-from serve_app.cli.places import check_place
-from serve_app.cli.process import check_models, chosen_settings
+from serve_app.cli.places import Country, TimeZone, check_place
+from serve_app.cli.process import Model, Pipeline, check_models, chosen_settings
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
+    from rich.progress import Progress, TaskID
 
     from pipeline.backfill.actors import BackfillJob
     from pipeline.backfill.run import BackfillProgress, Hardware
@@ -56,19 +56,10 @@ def backfill(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many recordings, this time.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Those that failed before, again.")] = False,
-    country: Annotated[
-        str | None,
-        typer.Option(metavar="CC", help="Country of national numbers, ISO 3166 (DE, US).", show_default=False),
-    ] = None,
-    time_zone: Annotated[str, typer.Option(help="IANA name.")] = "UTC",
-    model: Annotated[
-        str | None,
-        typer.Option(help="Whisper size, hub repository, folder or auto.", show_default="SWITCHBOARD_ASR__MODEL"),
-    ] = None,
-    pipeline: Annotated[
-        str | None,
-        typer.Option(help="Diarization: repository, folder or auto.", show_default="SWITCHBOARD_DIARIZATION__PIPELINE"),
-    ] = None,
+    country: Country = None,
+    time_zone: TimeZone = "UTC",
+    model: Model = None,
+    pipeline: Pipeline = None,
     json_: Json = False,
 ) -> None:
     """Run the pipeline on all recordings of a folder or bucket, by Ray Data, and write a row for each as Parquet.
@@ -211,21 +202,17 @@ def _hardware(
 def _run(
     job: "BackfillJob", hardware: "Hardware", pattern: str | None, failed: bool, limit: int | None, quiet: bool
 ) -> "BackfillProgress":
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
     from pipeline.backfill.run import backfill as run
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=err(), transient=True, disable=quiet) as bar:
+    with progress_bar(disable=quiet) as bar:
         shown = bar.add_task("loading the engines", total=None)
         return run(job, hardware, pattern, failed, limit, lambda progress: _show(bar, shown, progress, limit))
 
 
-def _show(bar: "Bar", shown: "int", progress: "BackfillProgress", limit: int | None) -> None:
+def _show(bar: "Progress", shown: "TaskID", progress: "BackfillProgress", limit: int | None) -> None:
     total = progress.found - progress.before
     bar.update(
-        shown,  # type: ignore[arg-type]  # a TaskID
+        shown,
         total=min(total, limit) if limit else total,
         completed=progress.done,
         description="recordings" if progress.done else "loading the engines",

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -16,6 +16,9 @@ from serve_app.cli.terminal import Terminal
 from serve_app.written import camel, fields, plain, written
 
 __all__ = ["camel", "fields", "plain", "written"]
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 T = TypeVar("T")
 WIDTH_WITHOUT_TERMINAL = 140  # columns, unless COLUMNS says otherwise; wide enough for a table with an id in it
@@ -40,6 +43,14 @@ def _console(stderr: bool) -> Console:
     told = (sys.stderr if stderr else sys.stdout).isatty() or os.environ.get("COLUMNS", "").isdigit()
     width = None if told else WIDTH_WITHOUT_TERMINAL
     return Terminal(wraps=told, stderr=stderr, width=width, highlight=False)
+
+
+def progress_bar(disable: bool = False) -> "Progress":
+    """Return a bar on stderr that says how many of how many are done, and how long the others will take."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=err(), transient=True, disable=disable)
 
 
 def print_json(data: Any) -> None:

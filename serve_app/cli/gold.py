@@ -1,6 +1,5 @@
 """`switchboard gold`: what people know of calls, as sets that recognition is measured against."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 from serve_app.cli import gold_score, names, since
 from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
 from serve_app.cli.errors import FAILED, USAGE, CommandError
-from serve_app.cli.gold_sets import SetName, call_id_of, libraries, loaded, some_of, the_set
+from serve_app.cli.gold_sets import SetName, libraries, loaded, some_of, the_set
 
 if TYPE_CHECKING:
     from db.call_list import CallFilter
@@ -40,18 +39,13 @@ app = command_group("""Gold sets: calls as people know them, in versions that ne
       switchboard gold import bench annotated/
 """)
 
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
-
 
 @app.command()
 def create(
-    name: NewName,
+    name: names.NewName,
     workspace: names.Workspace = None,
     team: names.Team = None,
-    since_: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="Calls that started since: 30d, 2026-11-01.", show_default=False),
-    ] = None,
+    since_: since.Since = None,
     call: Annotated[
         list[UUID] | None,
         typer.Option("--call", metavar="CALLID", help="This call, corrected or not; repeatable.", show_default=False),
@@ -69,7 +63,7 @@ def create(
 
       switchboard gold create checked --call 1d6c1f6e-6f2b-4f3a-9d59-0f6b5a1d9a11
     """
-    _check_name(name)
+    names.check_new(name, "a gold set")
     moment_ = since.told(since_)
 
     async def work(database: "Database", home: "Workspace") -> "tuple[GoldSet, bool]":
@@ -91,7 +85,7 @@ def create(
 
 @app.command("import")
 def import_(
-    name: NewName,
+    name: names.NewName,
     path: Annotated[
         Path, typer.Argument(exists=True, readable=True, help="A file, or a folder of files of one format.")
     ],
@@ -109,7 +103,7 @@ def import_(
     """
     from evaluation import formats
 
-    _check_name(name)
+    names.check_new(name, "a gold set")
     with libraries():
         try:
             calls = formats.read(path)
@@ -118,7 +112,7 @@ def import_(
     kind = formats.format_of(
         path if path.is_file() else next(f for f in sorted(path.iterdir()) if formats.format_of(f))
     )
-    wrong = [one.name for one in calls if call_id_of(one.name) is None]
+    wrong = [one.name for one in calls if names.as_uuid(one.name) is None]
     if wrong:
         raise CommandError(
             f"Calls are called by their callId (a UUID), and these are not: {some_of(wrong)}.",
@@ -346,9 +340,3 @@ def _known(calls: Iterable["TrueCall"]) -> str:
 
 def _files(files: list[Path], to: Path) -> str:
     return str(files[0]) if len(files) == 1 else f"{len(files)} files in {to}"
-
-
-def _check_name(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        hint = "Letters, digits, dots, dashes and underscores, at most 64. A version is made, not named."
-        raise CommandError(f"{name!r} is no name of a gold set.", hint, USAGE)

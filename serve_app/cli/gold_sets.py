@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
 
 import typer
 
@@ -44,13 +43,6 @@ async def loaded(database: "Database", home: "Workspace", named: str) -> "tuple[
 
     one = await the_set(database, home, named)
     return one, await comparisons.gold_calls(database, home.workspace_id, one)
-
-
-def call_id_of(name: str) -> UUID | None:
-    try:
-        return UUID(name)
-    except ValueError:
-        return None
 
 
 def some_of(many: "list[str] | tuple[str, ...]") -> str:

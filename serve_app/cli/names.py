@@ -1,5 +1,6 @@
 """Workspaces and teams as people name them: by name or by id."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
@@ -36,6 +37,16 @@ Workspace = Annotated[
 Team = Annotated[
     str | None, typer.Option("--team", "-t", metavar="NAME|ID", help="A team of the workspace.", show_default=False)
 ]
+
+
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
+
+
+def check_new(name: str, of: str) -> None:
+    """Raise `CommandError` (2) for what cannot be the name of a run or of a gold set; `of` says which."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or as_uuid(name):
+        hint = "Letters, digits, dots, dashes and underscores, at most 64; no UUID."
+        raise CommandError(f"{name!r} cannot be the name of {of}.", hint, USAGE)
 
 
 def run(named: str | None, work: "Callable[[Database, directory.Workspace], Awaitable[T]]", writes: bool = False) -> T:

@@ -1,6 +1,16 @@
-"""What a country and a time zone may be."""
+"""A country and a time zone, as options."""
+
+from typing import Annotated
+
+import typer
 
 from serve_app.cli.errors import USAGE, CommandError
+
+Country = Annotated[
+    str | None,
+    typer.Option(metavar="CC", help="Country of national numbers, ISO 3166 (DE, US).", show_default=False),
+]
+TimeZone = Annotated[str, typer.Option(help="Time zone of dates such as 'tomorrow', an IANA name.")]
 
 
 def check_place(country: str | None, time_zone: str | None) -> None:

@@ -20,13 +20,22 @@ from pipeline.domain.stage import Stage
 from pipeline.errors import CallError
 from serve_app.cli.console import Json, err, out, print_json
 from serve_app.cli.errors import FAILED, USAGE, CommandError, explain
-from serve_app.cli.places import check_place
+from serve_app.cli.places import Country, TimeZone, check_place
 from serve_app.intake.values import MAX_NUMBER
 
 if TYPE_CHECKING:
     from pipeline.process import Outcome
     from pipeline.runtime.workers import LocalWorkers
     from serve_app.settings import Settings
+
+Model = Annotated[
+    str | None,
+    typer.Option(help="Whisper size, hub repository, folder or auto.", show_default="SWITCHBOARD_ASR__MODEL"),
+]
+Pipeline = Annotated[
+    str | None,
+    typer.Option(help="Diarization: repository, folder or auto.", show_default="SWITCHBOARD_DIARIZATION__PIPELINE"),
+]
 
 
 def process(
@@ -44,19 +53,10 @@ def process(
         datetime | None,
         typer.Option(help="When the call started; dates such as 'tomorrow' are relative to it.", show_default="now"),
     ] = None,
-    country: Annotated[
-        str | None,
-        typer.Option(metavar="CC", help="Country of national numbers, ISO 3166 (DE, US).", show_default=False),
-    ] = None,
-    time_zone: Annotated[str, typer.Option(help="IANA name.")] = "UTC",
-    model: Annotated[
-        str | None,
-        typer.Option(help="Whisper size, hub repository, folder or auto.", show_default="SWITCHBOARD_ASR__MODEL"),
-    ] = None,
-    pipeline: Annotated[
-        str | None,
-        typer.Option(help="Diarization: repository, folder or auto.", show_default="SWITCHBOARD_DIARIZATION__PIPELINE"),
-    ] = None,
+    country: Country = None,
+    time_zone: TimeZone = "UTC",
+    model: Model = None,
+    pipeline: Pipeline = None,
     words: Annotated[bool, typer.Option("--words", help="Show each word's time and confidence.")] = False,
     json_: Json = False,
 ) -> None:

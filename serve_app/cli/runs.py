@@ -1,18 +1,29 @@
 """`switchboard runs`: stored calls by another configuration, beside their records; compared, promoted, taken back."""
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
 
 from serve_app.cli import names, runs_compare, since
-from serve_app.cli.console import Json, command_group, counted, duration, err, moment, out, print_json, print_list
+from serve_app.cli.console import (
+    Json,
+    command_group,
+    counted,
+    duration,
+    err,
+    moment,
+    out,
+    print_json,
+    print_list,
+    progress_bar,
+)
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.gold_sets import parsed
+from serve_app.cli.runs_compare import find
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -20,6 +31,8 @@ if TYPE_CHECKING:
     from db.promotion import Moved
     from db.runs import Run
     from serve_app.runs.configuration import Set
+
+T = TypeVar("T")
 
 READ_SECONDS = 60.0  # that a statement may take
 POLL_SECONDS = 1.0
@@ -42,13 +55,12 @@ app = command_group("""Runs: stored calls by another model or other settings, be
 """)
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or id.")]
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, dots, dashes and underscores.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it has ended.")]
 
 
 @app.command()
 def create(
-    name: NewName,
+    name: names.NewName,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,10 +72,7 @@ def create(
     ] = None,
     workspace: names.Workspace = None,
     team: names.Team = None,
-    since_: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="Calls that started since: 30d, 2026-11-01.", show_default=False),
-    ] = None,
+    since_: since.Since = None,
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Calls that started before.", show_default=False)
     ] = None,
@@ -97,10 +106,7 @@ def create(
     """
     from serve_app.settings import Settings
 
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) or names.as_uuid(name):
-        raise CommandError(
-            f"{name!r} is no name of a run.", "Letters, digits, dots, dashes and underscores, at most 64.", USAGE
-        )
+    names.check_new(name, "a run")
     changes = _changes(set_ or [], Settings())
     from_, before = since.told(since_), since.told(until)
 
@@ -181,7 +187,7 @@ def status(name: RunName, workspace: names.Workspace = None, watch: Watch = Fals
     async def work(database: "Database", home: "Workspace") -> "tuple[Run, list[Any]]":
         from db import run_results
 
-        run = await _find(database, home, name)
+        run = await find(database, home, name)
         if watch:
             run = await _watched(database, home, run)
         failed = await run_results.list_calls(database, home.workspace_id, run.run_id, "failed", limit=SHOWN)
@@ -240,12 +246,9 @@ def cancel(name: RunName, workspace: names.Workspace = None, json_: Json = False
       switchboard runs cancel tiny
     """
 
-    async def work(database: "Database", home: "Workspace") -> "Run":
-        from db import runs
+    from db import runs
 
-        return await runs.cancel(database, home.workspace_id, (await _find(database, home, name)).run_id)
-
-    run = _run(workspace, work, writes=True)
+    run = _to_run(name, workspace, runs.cancel)
     if json_:
         print_json(run)
     else:
@@ -261,12 +264,9 @@ def delete(name: RunName, workspace: names.Workspace = None, json_: Json = False
       switchboard runs delete tiny
     """
 
-    async def work(database: "Database", home: "Workspace") -> "Run":
-        from db import runs
+    from db import runs
 
-        return await runs.delete(database, home.workspace_id, (await _find(database, home, name)).run_id)
-
-    run = _run(workspace, work, writes=True)
+    run = _to_run(name, workspace, runs.delete)
     if json_:
         print_json({"deleted": run})
     else:
@@ -283,13 +283,24 @@ def _run(workspace: str | None, work: Callable[["Database", "Workspace"], Awaita
         raise CommandError(str(error), "", FAILED) from None
 
 
-def _move(name: str, workspace: str | None, move: Any, what: str, json_: bool) -> None:
-    async def work(database: "Database", home: "Workspace") -> "Moved":
-        run = await _find(database, home, name)
-        moved: Moved = await move(database, home.workspace_id, run.run_id)
-        return moved
+def _to_run(name: str, workspace: str | None, change: Callable[["Database", UUID, UUID], Awaitable[T]]) -> T:
+    """Change the run that is called so, and return what `change` does."""
 
-    moved = _run(workspace, work, writes=True)
+    async def work(database: "Database", home: "Workspace") -> T:
+        return await change(database, home.workspace_id, (await find(database, home, name)).run_id)
+
+    done: T = _run(workspace, work, writes=True)
+    return done
+
+
+def _move(
+    name: str,
+    workspace: str | None,
+    move: Callable[["Database", UUID, UUID], Awaitable["Moved"]],
+    what: str,
+    json_: bool,
+) -> None:
+    moved = _to_run(name, workspace, move)
     if json_:
         print_json(moved)
         return
@@ -299,19 +310,12 @@ def _move(name: str, workspace: str | None, move: Any, what: str, json_: bool) -
         err().print(f"Left as they are ({why}): {_some(calls)}", style="yellow", markup=False)
 
 
-async def _find(database: "Database", home: "Workspace", name: str) -> "Run":
-    return await runs_compare.find(database, home, name)
-
-
 async def _watched(database: "Database", home: "Workspace", run: "Run") -> "Run":
     """Show the run's progress on stderr until it has ended."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from db import runs
 
     console, told = err(), time.monotonic()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress_bar(disable=not console.is_terminal) as bar:
         shown = bar.add_task(run.name, total=run.calls)
         while run.state == "running":
             bar.update(shown, completed=run.done + run.failed, total=run.waiting + run.running + run.done + run.failed)

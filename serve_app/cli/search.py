@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import state
-from serve_app.cli.console import Json, command_group, counted, err, out, print_json
+from serve_app.cli.console import Json, command_group, counted, out, print_json, progress_bar
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -95,16 +95,13 @@ def remove() -> None:
 
 async def _index(database: "Database", engine: "Engine", everything: bool) -> tuple[int, int]:
     """Make all calls due, and work them off; returns how many calls and passages this process made."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from db import passages
 
     await passages.switch_on(database, engine.name, replace=True)
     behind: int | None = 0
     while behind is not None:
         behind = await passages.make_due(database, behind, everything)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err(), transient=True) as progress:
+    with progress_bar() as progress:
         return await _work_off(database, engine, progress)
 
 

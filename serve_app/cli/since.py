@@ -1,13 +1,19 @@
 """`--since`: a moment, or so long ago by the clock that wrote the moments it is compared with: the database's."""
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
     from db.database import Database
 
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Calls that started since: 30d, 2026-11-01.", show_default=False),
+]
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 

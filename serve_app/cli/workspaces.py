@@ -9,7 +9,7 @@ from serve_app.cli import names, state
 from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.managed import Yes, confirm, given, say_changed, say_made, say_removed
-from serve_app.cli.places import check_place
+from serve_app.cli.places import Country, TimeZone, check_place
 
 if TYPE_CHECKING:
     from db.admin_log import AdminChange
@@ -31,11 +31,8 @@ app = command_group("""Workspaces: each has its own calls, teams, members, conta
 @app.command("create")
 def create_workspace(
     name: Annotated[str, typer.Argument(help="The name of the workspace.")],
-    country: Annotated[
-        str | None,
-        typer.Option(metavar="CC", help="Country of national numbers, ISO 3166 (DE, US).", show_default=False),
-    ] = None,
-    time_zone: Annotated[str, typer.Option(help="Time zone of dates such as 'tomorrow', an IANA name.")] = "UTC",
+    country: Country = None,
+    time_zone: TimeZone = "UTC",
     term: Annotated[
         list[str] | None,
         typer.Option(

@@ -12,7 +12,6 @@ from db.stage_times import StageDone, stages_done
 from db.views import CallRecord
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.edits import EditKind
-from pipeline.domain.insight import Finding
 from pipeline.domain.speech import Doubt
 from serve_app.cli.advice import advice, waiting_advice
 from serve_app.console import charts
@@ -161,8 +160,3 @@ def _advice(record: CallRecord) -> str | None:
     if call_.state == "transcribing" and call_.last_error is not None and call_.next_try is not None:
         return waiting_advice(call_.call_id)
     return None
-
-
-def evidence_of(findings: Sequence[Finding], step: str) -> Sequence[Any]:
-    one = finding(findings, step)
-    return one.evidence if one else ()

@@ -1,11 +1,4 @@
-"""Texts of the pages that stand in no template: what labels and problems say."""
-
-from collections.abc import Iterator
-
-from evaluation.report import TITLES
-from pipeline.asr.verdicts import REASONS
-from pipeline.domain.stage import Stage
-from serve_app.console import labels
+"""Texts of the pages that stand in no template, beside those of `labels`. Names in capitals are for the catalogs."""
 
 NOT_A_KEY = "That is not a valid key: it may be mistyped, revoked or expired."
 NOT_FOR_READING = "This key may submit calls, not read them. Sign in with a key of scope read."
@@ -60,56 +53,3 @@ FIGURES = (
 
 DAYS = ("Today", "Yesterday", "Tomorrow")
 DUE = ("Overdue", "Today", "Tomorrow", "Within a week", "Later", "Without a date")
-
-
-def all_of_them() -> Iterator[str]:
-    """Every one, for the catalogs."""
-    yield from (CHANGED, TOO_LONG, NOT_KEPT, *labels.EDIT_KINDS.values(), *labels.EDIT_STATES.values())
-    yield from (WEBHOOK_REFUSED, HOST_SILENT, NOT_A_KEY, NOT_FOR_READING, LINK_USED, *DAYS, *DUE)
-    yield from (*FIGURES, *TITLES.values(), *labels.SLICES.values(), *labels.DURATIONS.values())
-    for problem in (
-        NOT_MEASURED,
-        KEY_INCOMPLETE,
-        KEY_OUTLIVES,
-        LAST_ADMIN_KEY,
-        VOICE_UNASSIGNED,
-        ADMIN_ONLY,
-        OF_ALL_TEAMS,
-        FORM_INCOMPLETE,
-        ID_TAKEN,
-        TEAM_IN_USE,
-        NO_EVENTS,
-        TOO_MANY_WEBHOOKS,
-        TOO_MANY_VIEWS,
-        VIEW_UNNAMED,
-        VIEW_NAME_TAKEN,
-        NOT_FOUND,
-        NOT_UNDERSTOOD,
-        UNAVAILABLE,
-        CRASHED,
-        REFUSED,
-        NOT_ALLOWED,
-        STALE,
-    ):
-        yield from problem
-    for names in (labels.STATES, labels.TONES, labels.SIDES, labels.OWNERS, labels.TASK_KINDS, labels.OUTCOMES):
-        yield from names.values()
-    for more in (labels.LAYOUTS, labels.DIRECTION_SOURCES, labels.AGENT_SOURCES, labels.FACTS, labels.MATCHES):
-        yield from more.values()
-    yield from labels.SOUNDS.values()
-    yield from REASONS.values()
-    yield from (labels.stage(stage.value) for stage in Stage)
-    yield from (
-        "Calls",
-        "Tasks",
-        "Trends",
-        "Quality",
-        "Queue",
-        "State",
-        "Direction",
-        "Tone",
-        "Language",
-        "Team",
-        "Member",
-    )
-    yield from ("From", "To", "Open", "Incoming", "Outgoing", "Rep", "Customer")

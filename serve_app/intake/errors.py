@@ -1,19 +1,4 @@
-"""Refusals, as a tree, and how they become RFC 9457 answers.
-
-Refusal
-├── BodyRefused          400   one entry in `errors` for every fault
-├── NotAuthenticated     401   missing, malformed, unknown and revoked keys read alike where they must
-├── ScopeMissing         403   the key may not submit
-├── WrongTeam            403   the call belongs to another team
-├── NoSuchRoute          404
-├── MethodNotAllowed     405   with Allow
-├── BodyTooSlow          408
-├── BodyTooLarge         413
-├── MediaTypeRefused     415
-├── TooManyRequests      429   with Retry-After, RateLimit and RateLimit-Policy
-├── BacklogFull          429   too many calls of the workspace wait; with Retry-After
-├── Broken               500   says nothing about why
-└── Unavailable          503   with Retry-After
+"""Refusals, and how they become RFC 9457 answers.
 
 The docstring of a class is its default detail. No refusal repeats anything that was sent.
 """
@@ -48,11 +33,13 @@ class Refusal(Exception):
     kind: ClassVar[str] = "refused"
     title: ClassVar[str] = "Request refused"
 
-    def __init__(self, detail: str | None = None, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, detail: str | None = None, headers: dict[str, str] | None = None, faults: list[Fault] | None = None
+    ) -> None:
         self.detail = detail or (type(self).__doc__ or "").strip()
         super().__init__(self.detail)
         self.headers = headers or {}
-        self.faults: list[Fault] = []
+        self.faults = faults or []  # all that is wrong with what was sent
         self.more: dict[str, Any] = {}  # further members of the problem
 
 
@@ -62,8 +49,7 @@ class BodyRefused(Refusal):
     status, kind, title = 400, "invalid-body", "The body is not a submission"
 
     def __init__(self, faults: list[Fault]) -> None:
-        super().__init__()
-        self.faults = faults
+        super().__init__(faults=faults)
 
 
 class NotAuthenticated(Refusal):

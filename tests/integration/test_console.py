@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from uuid import UUID
 
@@ -11,8 +12,11 @@ from starlette.routing import Route
 
 from db.database import Reader
 from db.stage_times import stages_done
+from evaluation.report import TITLES
+from pipeline.asr.verdicts import REASONS
 from pipeline.domain.insight import Evidence, Finding, Task
-from serve_app.console import sentences, wording
+from pipeline.domain.stage import Stage
+from serve_app.console import labels, sentences, wording
 from serve_app.console.guard import COOKIE
 from tests.finished import START, findings, finished, received, task
 from tests.integration.console_site import EVIL, Parsed, browser, recorded, signed_in
@@ -158,10 +162,30 @@ async def test_pages_speak_german_where_the_browser_does(site: httpx.AsyncClient
     assert "No calls yet" in (await site.get("/calls", headers={"Accept-Language": "de"})).text
 
 
+WORDS = (
+    *("Calls", "Tasks", "Trends", "Quality", "Queue", "State", "Direction", "Tone", "Language", "Team", "Member"),
+    *("From", "To", "Open", "Incoming", "Outgoing", "Rep", "Customer"),
+)
+"""Of templates that are given them."""
+
+
+def within(value: object) -> Iterator[str]:
+    """Every text in a constant: itself, or the values of a tuple or a mapping."""
+    if isinstance(value, str):
+        yield value
+    for one in value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ():
+        yield from within(one)
+
+
 def texts() -> set[str]:
     """Every text of the pages: of the templates, of labels, and of problems."""
     environment = Environment(extensions=["jinja2.ext.i18n"], autoescape=True)
-    found = set(sentences.all_of_them())
+    constants = (value for module in (sentences, labels) for name, value in vars(module).items() if name.isupper())
+    found = {
+        *WORDS,
+        *map(labels.stage, Stage),
+        *(one for value in (REASONS, TITLES, *constants) for one in within(value)),
+    }
     for template in (Path(wording.__file__).parent / "templates").glob("*.html"):
         text = template.read_text(encoding="utf-8")
         told = [message for *_, message in environment.extract_translations(text, ("_",))]  # type: ignore[attr-defined]

@@ -92,7 +92,7 @@ async def test_nothing_is_made_while_it_is_switched_off(world: World, engine: En
     await loop.start()
     assert loop.alive
     await loop.stop()
-    assert await passages.model_in_use(world.database) is None
+    assert (await passages.state(world.database)).model is None
 
 
 async def test_corrected_words_are_found_and_the_old_ones_not(world: World, engine: Engine) -> None:
@@ -234,7 +234,7 @@ async def test_passages_go_with_their_call_and_with_the_switch(world: World) -> 
     await removal.remove_workspace(world.database, world.workspace_id)
     assert (await passages.state(world.database)).passages == 0
     assert await passages.switch_off(world.database) == 0
-    assert await passages.model_in_use(world.database) is None
+    assert (await passages.state(world.database)).model is None
 
 
 async def test_a_missing_model_keeps_calls_due(world: World) -> None:

@@ -176,7 +176,7 @@ async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab)
 
 async def test_the_command_line_says_what_is_wrong_and_what_to_do(lab: Lab) -> None:
     assert "Did you mean asr.model?" in await switchboard(lab, "create", "x", "--set", "asr.mdel=base", code=2)
-    assert "is no name of a run" in await switchboard(lab, "create", "a b", code=2)
+    assert "cannot be the name of a run" in await switchboard(lab, "create", "a b", code=2)
     assert "There is no gold set" in await switchboard(lab, "create", "x", "--gold", "nothing", code=2)
     assert "No completed call is like that" in await switchboard(lab, "create", "x", "--language", "fr", code=1)
     assert "There is no run 'x'" in await switchboard(lab, "status", "x", code=1)
