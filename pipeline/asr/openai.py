@@ -60,7 +60,6 @@ class OpenAIOptions(AsrOptions):
         60.0, gt=0, le=600, description="Longest time for one chunk of sound, repeated requests included."
     )
     concurrency: int = Field(8, ge=1, le=256, description="Requests at once, of each Transcriber.")
-    upload: Literal["flac", "wav"] = Field("flac", description="How sound is sent; flac takes half as many bytes.")
     vocabulary: Literal["on", "off"] = Field(
         "off", description="Whether names and terms are sent as a prompt. Measure first whether it helps the model."
     )
@@ -111,9 +110,7 @@ class OpenAI:
     def __init__(self, options: OpenAIOptions, store: Path | None = None) -> None:
         assert options.base_url is not None
         self._options = self.options = options  # its results are known by them
-        self._client = openai_client.Client(
-            options.base_url, options.key, options.model, options.timeout_seconds, options.upload
-        )
+        self._client = openai_client.Client(options.base_url, options.key, options.model, options.timeout_seconds)
         self._pool = ThreadPoolExecutor(options.concurrency, thread_name_prefix="openai")
         self._aligner: Aligner | None = None
         self.batch_size = max(1, options.concurrency // self.batches_at_once)

@@ -12,10 +12,9 @@ import random
 import re
 import threading
 import time
-import wave
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -46,7 +45,6 @@ DETAIL: tuple[dict[str, Any], ...] = (
 _CODE = re.compile(r"[a-z][a-z_]{2,50}")
 log = logging.getLogger(__name__)
 
-Upload = Literal["flac", "wav"]
 Samples = npt.NDArray[np.float32]
 
 
@@ -60,11 +58,11 @@ class _Reply:
 class Client:
     """A server, for any number of threads. No message holds its address or the key; the log has the host."""
 
-    def __init__(self, base_url: str, key: SecretStr | None, model: str, seconds: float, upload: Upload) -> None:
+    def __init__(self, base_url: str, key: SecretStr | None, model: str, seconds: float) -> None:
         """`seconds`: the longest time for one transcription, repeated requests included."""
         self._url = below(base_url, "/audio/transcriptions")
         self._host = urlsplit(base_url).hostname or "?"
-        self._key, self._model, self._seconds, self._upload = key, model, seconds, upload
+        self._key, self._model, self._seconds = key, model, seconds
         self._http = httpx.Client(follow_redirects=False)  # the key is meant for this address alone
         self._detail, self._proved = 0, False  # what of `DETAIL` is asked for, and whether the server has answered that
         self._down: tuple[float, str] = (-math.inf, "")  # until when the server is not asked, and why
@@ -73,7 +71,7 @@ class Client:
     def transcribe(self, samples: Samples, language: str | None, prompt: str) -> dict[str, Any]:
         """Return the server's answer as it came. Raises `EngineError`; `EngineUnavailable` where any sound would."""
         until = time.monotonic() + self._seconds
-        sound = encoded(samples, self._upload)
+        sound = encoded(samples)
         fields = {"model": self._model, "temperature": "0"}
         fields |= {"language": language} if language else {}
         fields |= {"prompt": prompt} if prompt else {}
@@ -135,7 +133,7 @@ class Client:
             raise EngineError(f"The recognition server gave no answer within {self._seconds:g} s.") from None
 
     def _exchange(self, fields: Mapping[str, Any], sound: bytes, seconds: float) -> _Reply:
-        file = {"file": (f"chunk.{self._upload}", sound, f"audio/{self._upload}")}
+        file = {"file": ("chunk.flac", sound, "audio/flac")}
         timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
         with self._http.stream(
             "POST", self._url, data=fields, files=file, headers=bearer(self._key), timeout=timeout
@@ -156,18 +154,11 @@ class Client:
         return EngineError(f"The recognition server refuses this sound ({told}).")
 
 
-def encoded(samples: Samples, form: Upload) -> bytes:
-    """Return mono sound at 16 kHz as a file of 16 bits, WAV or FLAC, at least half a second long."""
+def encoded(samples: Samples) -> bytes:
+    """Return mono sound at 16 kHz as FLAC of 16 bits, half as many bytes as WAV, at least half a second long."""
     padded = np.pad(samples, (0, max(0, SHORTEST - len(samples))))
     exact = np.clip(np.round(padded * 32768), -32768, 32767).astype("<i2")
     target = io.BytesIO()
-    if form == "wav":
-        with wave.open(target, "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(2)
-            file.setframerate(SAMPLE_RATE)
-            file.writeframes(exact.tobytes())
-        return target.getvalue()
     import av
 
     with av.open(target, "w", format="flac") as container:

@@ -43,12 +43,12 @@ class FetchOptions(BaseModel):
     MAX_REDIRECTS: ClassVar[int] = 3  # each is checked like the first address
 
     CONNECT_SECONDS: ClassVar[float] = 10.0  # for a connection and for TLS
+    READ_SECONDS: ClassVar[float] = 60.0  # that the server may send nothing
     MIN_BYTES_PER_SECOND: ClassVar[float] = 500.0  # a slower body, for `slow_seconds`, is abandoned and retried
     MAX_RESUMES: ClassVar[int] = 4  # times that the rest of a recording that was cut is asked for in one fetch
 
     max_bytes: int = Field(1 << 30, gt=0, description="Largest recording, in bytes.")
     max_seconds: float = Field(600.0, gt=0, description="Longest time for one fetch, redirects included.")
-    read_seconds: float = Field(60.0, gt=0, description="How long the server may send nothing.")
     slow_seconds: float = Field(30.0, gt=0, description="How long a body may be too slow.")
     insecure_redirects: bool = Field(False, description="Whether redirects from https to http are followed.")
     allowed_hosts: AllowedHosts = Field(
@@ -178,7 +178,7 @@ class Fetcher:
             headers=_headers(source, incoming),
             extensions={
                 "timeout": dict.fromkeys(("connect", "pool", "write"), options.CONNECT_SECONDS)
-                | {"read": options.read_seconds}
+                | {"read": options.READ_SECONDS}
             },
         )
         try:
@@ -198,7 +198,7 @@ class Fetcher:
     ) -> httpcore.Response:
         """The head of the response, which has a time limit as well."""
         try:
-            async with asyncio.timeout(self._options.CONNECT_SECONDS + self._options.read_seconds):
+            async with asyncio.timeout(self._options.CONNECT_SECONDS + self._options.READ_SECONDS):
                 return await pool.handle_async_request(request)
         except TimeoutError:
             raise RecordingUnreachable(f"{host} did not answer in time.") from None

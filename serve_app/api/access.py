@@ -118,7 +118,7 @@ class Door:
             except TooManyRequests as refused:
                 raise TooManyReads(refused.headers) from None
             query = read_query(request.query_params, model)
-            reader = Reader(sender.workspace_id, sender.team_id, self._options.query_seconds)
+            reader = Reader(sender.workspace_id, sender.team_id, self._options.QUERY_SECONDS)
             reading = ReadRequest(
                 request, query, self._database, reader, sender, self._options, self._questions, self._check_run
             )

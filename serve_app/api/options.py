@@ -19,8 +19,8 @@ class ApiOptions(BaseModel):
     DECODERS: ClassVar[int] = 2  # recordings decoded at once
     CONCURRENCY: ClassVar[int] = 32  # requests read at once in a replica; more get 503
     POOL_SIZE: ClassVar[int] = 4  # connections to PostgreSQL that a replica keeps
+    QUERY_SECONDS: ClassVar[float] = 5.0  # longest time of one query; then 503
     SOUND_BYTES: ClassVar[int] = 2 << 30  # of a replica, for sound decoded to be listened to
 
     per_minute: float = Field(1200.0, gt=0, description="Requests to the read API a minute for one key; more get 429.")
     burst: int = Field(300, ge=1, description="Requests to the read API that an idle key may send at once.")
-    query_seconds: float = Field(5.0, gt=0, description="Longest time of one query; then 503.")

@@ -30,13 +30,13 @@ class LimitOptions(BaseModel):
     UNKNOWN_KEYS_PER_SECOND: ClassVar[float] = 50.0
     BACKLOG_RETRY_SECONDS: ClassVar[int] = 60  # Retry-After of a 429 for a full backlog
     RETRY_AFTER_SECONDS: ClassVar[int] = 5  # Retry-After of a 503
+    DATABASE_SECONDS: ClassVar[float] = 5.0  # for PostgreSQL to take a call; then 503, never 202
     POOL_SIZE: ClassVar[int] = 8  # connections to PostgreSQL that a replica keeps
 
     body_bytes: int = Field(64 * 1024, ge=1024, description="Largest request body; a larger one is answered with 413.")
     per_minute: float = Field(600.0, gt=0, description="Submissions a minute for one API key; more get 429.")
     burst: int = Field(200, ge=1, description="Submissions that an idle API key may send at once.")
     concurrency: int = Field(256, ge=1, description="Submissions processed at once in a replica; more get 503.")
-    database_seconds: float = Field(5.0, gt=0, description="Time for PostgreSQL to take a call; then 503, never 202.")
     backlog: int = Field(
         100_000,
         ge=1,

@@ -134,7 +134,7 @@ class Submit:
         """Raises `Unavailable` at the time limit, without waiting for the database to notice the cancellation."""
         task = asyncio.create_task(self._ledger.find_key(secret))
         try:
-            done, _ = await asyncio.wait({task}, timeout=self._limits.database_seconds)
+            done, _ = await asyncio.wait({task}, timeout=self._limits.DATABASE_SECONDS)
         except asyncio.CancelledError:  # the sender hung up
             _abandon(task)
             raise
@@ -150,7 +150,7 @@ class Submit:
         """Raises `Unavailable` at the time limit. The call may have been recorded all the same: the sender's retry
         with the same callId finds it."""
         try:
-            async with asyncio.timeout(self._limits.database_seconds):
+            async with asyncio.timeout(self._limits.DATABASE_SECONDS):
                 return await self._ledger.submit(sender, parsed.submission, parsed.sent, request_id)
         except TimeoutError:
             raise Unavailable(self._limits.RETRY_AFTER_SECONDS) from None

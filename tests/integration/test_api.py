@@ -33,6 +33,7 @@ from serve_app.api.options import ApiOptions
 from tests.finished import START, TALK, findings, finished, received, task, work
 from tests.postgres import World, new_world
 from tests.reading_api import PROBLEM, UNLIMITED, Api, path_of, reading_key, served, store, with_sound
+from tests.tuned import tuned
 
 READS = [route for route in ROUTES if route.method == "GET"]  # what is written: test_edits.py
 
@@ -281,7 +282,7 @@ async def test_a_key_has_its_rate_and_a_slow_query_its_end(postgres_url: str, wo
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert int(answers[2].headers["retry-after"]) >= 1 and "RateLimit" in answers[2].headers
     with (
-        served(postgres_url, ApiOptions(query_seconds=0.5)) as url,
+        served(postgres_url, tuned(ApiOptions, query_seconds=0.5)) as url,
         httpx.Client(headers=headers, timeout=20) as client,
     ):
         async with world.database.transaction(EVERY_WORKSPACE) as connection:

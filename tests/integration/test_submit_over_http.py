@@ -34,6 +34,7 @@ from serve_app.intake.limits import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
 from tests.postgres import World
+from tests.tuned import tuned
 
 BODY: dict[str, Any] = {
     "from": "+493012345678",
@@ -199,7 +200,7 @@ async def test_a_refused_body_leaves_no_trace(telephony: Telephony, database: Da
 
 
 async def test_without_a_database_the_answer_is_503_with_retry_after_and_never_202() -> None:
-    with served("postgresql://127.0.0.1:9/none", LimitOptions(database_seconds=1)) as url:
+    with served("postgresql://127.0.0.1:9/none", tuned(LimitOptions, database_seconds=1)) as url:
         async with httpx.AsyncClient(base_url=url, timeout=20) as http:
             answer = await http.post("/submit", json=BODY, headers={"Authorization": "Bearer sb_x"})
     assert problem(answer) == (503, [])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from pipeline.asr.alignment.engine import AlignmentOptions, Samples
 from pipeline.asr.faster_whisper import CHECKPOINTS as RECOGNIZERS
@@ -19,13 +19,9 @@ BATCH = 4  # chunks in one pass
 
 
 class WhisperAlignerOptions(AlignmentOptions):
-    """What this aligner can be told."""
+    """This aligner has no options of its own."""
 
     model_config = ConfigDict(extra="forbid")
-
-    compute_type: str = Field(
-        "auto", description="CTranslate2's number format; auto is int8 on a CPU and float16 on a GPU."
-    )
 
 
 CHECKPOINTS = replace(
@@ -47,7 +43,6 @@ class WhisperAligner:
         chosen = FasterWhisperOptions(
             model=options.model,
             device=options.device,
-            compute_type=options.compute_type,
             cpu_threads=options.cpu_threads,
             batches_at_once=1,
             batch_size=BATCH,
