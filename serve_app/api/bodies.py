@@ -162,7 +162,7 @@ class NewRun(Body):
     started_before: Moment | None = Field(None, description="Calls that started before.")
     team_id: Id | None = Field(None, description="Calls of this team.")
     language: str | None = Field(None, pattern="^[a-z]{2,3}$", description="ISO 639-1 code of the language spoken.")
-    limit: int | None = Field(None, ge=1, le=2_000, description="The latest so many of them.")
+    limit: int | None = Field(None, ge=1, le=2_000, description="At most this many, the latest first.")
 
 
 async def read_admin_body(request: Request, model: type[B]) -> B:

@@ -32,7 +32,9 @@ def backfill(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="Folder of recordings: a path, or s3://..., gs://...")
     ],
-    output: Annotated[str, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files; likewise.")],
+    output: Annotated[
+        str, typer.Option("--out", metavar="FOLDER", help="Folder for the Parquet files: a path, or s3://..., gs://...")
+    ],
     pattern: Annotated[
         str | None,
         typer.Option(help="Shell pattern for paths in SOURCE: '2026-*/*.wav'.", show_default="audio files"),
@@ -44,28 +46,30 @@ def backfill(
             show_default="that of the service on this machine, or else local",
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes, each with engines of its own.")] = 1,
-    cpus: Annotated[float, typer.Option(min=0, help="Cores that Ray reserves for each.")] = 1.0,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes, each with its own engines.")] = 1,
+    cpus: Annotated[float, typer.Option(min=0, help="Cores that Ray reserves for each worker.")] = 1.0,
     gpus: Annotated[
         float | None,
-        typer.Option(min=0, help="GPUs for each.", show_default="1 if the cluster has one, and the device is not cpu"),
+        typer.Option(
+            min=0, help="GPUs for each worker.", show_default="1 if the cluster has one, and the device is not cpu"
+        ),
     ] = None,
     resource: Annotated[
         str | None,
-        typer.Option(help="Custom resource of Ray, of which each takes one: keeps them to nodes that have it."),
+        typer.Option(help="A custom Ray resource of which each worker takes one: keeps workers on nodes that have it."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many recordings, this time.")] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Those that failed before, again.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many recordings in this run.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Retry recordings that failed before.")] = False,
     country: Country = None,
     time_zone: TimeZone = "UTC",
     model: Model = None,
     pipeline: Pipeline = None,
     json_: Json = False,
 ) -> None:
-    """Run the pipeline on all recordings of a folder or bucket, by Ray Data, and write a row for each as Parquet.
+    """Run the pipeline on all recordings of a folder or bucket with Ray Data, and write one row for each to Parquet.
 
-    May be stopped at any time, and killed: the same command does what is left. A recording that fails is a row with
-    an error. Nothing goes into the service's database; to store calls, `switchboard submit` them.
+    It can be stopped or killed at any time: run the same command again to do the rest. A recording that fails becomes
+    a row with an error. Nothing goes into the service's database; to store calls, use `switchboard submit`.
 
     Examples:
 
@@ -84,7 +88,7 @@ def backfill(
             hardware = _hardware(settings, cluster, workers, cpus, gpus, resource)
             progress = _run(job, hardware, pattern, failed, limit, json_)
     except KeyboardInterrupt:
-        raise CommandError("Interrupted.", "The same command does what is left.", INTERRUPTED) from None
+        raise CommandError("Interrupted.", "Run the same command again to do the rest.", INTERRUPTED) from None
     if json_:
         print_json({**_counts(progress), "output": job.output})
     else:
@@ -248,9 +252,9 @@ def _tell(progress: "BackfillProgress", output: str) -> None:
         console.print(
             Text.assemble(
                 (f"{progress.failed} failed", "bold red"),
-                ": columns `code` and `error` say why; --failed tries them again.",
+                ": columns `code` and `error` say why; --failed retries them.",
             )
         )
     if progress.left:
-        console.print(f"{progress.left} are left: the same command does them.")
+        console.print(f"{progress.left} are left: run the same command again.")
     console.print(Text(f"Rows: {output}"))

@@ -39,7 +39,10 @@ Price = Annotated[
 ConsoleUrl = Annotated[
     str | None,
     typer.Option(
-        "--console", metavar="URL", help="Where --html finds calls to listen to.", show_default="this machine's console"
+        "--console",
+        metavar="URL",
+        help="The console that --html links calls to.",
+        show_default="this machine's console",
     ),
 ]
 
@@ -78,7 +81,7 @@ def write_html(comparison: "Comparison", file: Path, heading: str, by: str, cons
     from serve_app.settings import Settings
 
     _writing(file, render(comparison, heading, by, console or Settings().console_url, note))
-    err().print(f"{file} is for a browser.", markup=False)
+    err().print(f"Open {file} in a browser.", markup=False)
 
 
 def _writing(file: Path, text: str) -> None:
@@ -94,11 +97,13 @@ def show(comparison: "Comparison", by: str, worst: int) -> None:
 
     for system in comparison.systems:
         if system.missing:
-            err().print(f"{system.name} has not heard {system.missing} of the calls.", style="yellow", markup=False)
+            err().print(
+                f"{system.name} has no transcript of {system.missing} of the calls.", style="yellow", markup=False
+            )
     first, *others = [system.name for system in comparison.systems]
     for name in others:
         if verdict := comparison.verdict(name, by):
-            calls = f"{TITLES[by]}; {verdict.rate.calls} calls that {first} has heard, too"
+            calls = f"{TITLES[by]}; {verdict.rate.calls} calls that {first} transcribed, too"
             out().print(Text(verdict.sentence, _style(verdict)), Text(f"  {calls}", "dim"), sep="")
     out().print(_metrics(comparison, first, others))
     slices = [one for one in comparison.slices(by) if any(one.rates)]

@@ -1,4 +1,4 @@
-"""`switchboard gold`: what people know of calls, as sets that recognition is measured against."""
+"""`switchboard gold`: calls with known transcripts, to measure recognition against."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 PAGE = 100  # calls read in one transaction
 READ_SECONDS = 60.0  # that a statement may take
 
-app = command_group("""Gold sets: calls as people know them, in versions that never change.
+app = command_group("""Gold sets: calls whose content is known, in versions that never change.
 
-    What people correct in calls becomes a set; annotations made elsewhere are imported. A measurement names the set,
-    its version and its digest.
+    Corrected calls become a set; annotations made elsewhere can be imported. Every measurement names the set, its
+    version and its digest.
 
     Examples:
 
@@ -52,10 +52,9 @@ def create(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Freeze calls as people corrected them: the next version of the set.
+    """Freeze corrected calls as the next version of a set.
 
-    Without --call it takes all calls that people corrected. Where nothing changed since the latest version, there is
-    no new one.
+    Without --call, all corrected calls are taken. If nothing changed since the latest version, no new one is made.
 
     Examples:
 
@@ -76,7 +75,7 @@ def create(
         )
         if not found:
             raise CommandError(
-                "No call of these was corrected.", "Correct some in the console, or name calls with --call.", FAILED
+                "None of these calls was corrected.", "Correct some in the console, or name calls with --call.", FAILED
             )
         return await _added(database, home, name, "corrections", found)
 
@@ -94,8 +93,8 @@ def import_(
 ) -> None:
     """Import annotations: STM, CTM, RTTM, TextGrid or our JSON Lines, by the files' endings.
 
-    Each call is called by its callId; recordings that never came in are submitted first. What a format does not
-    hold is said, and a measurement that needs it refuses.
+    Calls are named by their callId; submit recordings that the service does not have first. What a format does not
+    hold is reported, and a measurement that needs it is refused.
 
     Example:
 
@@ -115,7 +114,7 @@ def import_(
     wrong = [one.name for one in calls if names.as_uuid(one.name) is None]
     if wrong:
         raise CommandError(
-            f"Calls are called by their callId (a UUID), and these are not: {some_of(wrong)}.",
+            f"Calls must be named by their callId (a UUID); these are not: {some_of(wrong)}.",
             "`switchboard calls list` shows callIds. Nothing was imported.",
             USAGE,
         )
@@ -170,7 +169,7 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
 
 @app.command()
 def show(name: SetName, workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Show a version: how much it holds, what is known of it, and whether its digest still fits.
+    """Show a version: how much it holds, what is annotated, and whether its digest still matches.
 
     Example:
 
@@ -204,7 +203,7 @@ def show(name: SetName, workspace: names.Workspace = None, json_: Json = False) 
     if not fits:
         gone = one.calls - one.left
         why = f"{gone} of its {one.calls} calls were removed since" if gone else "what is stored is not what was frozen"
-        err().print(f"The digest does not fit: {why}.", style="yellow", markup=False)
+        err().print(f"The digest does not match: {why}.", style="yellow", markup=False)
 
 
 @app.command()
@@ -217,7 +216,7 @@ def export(
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
-    """Write a version as a file of the field: for scoring tools, or for people who annotate on.
+    """Export a version in a standard format, for scoring tools or for further annotation.
 
     Examples:
 
@@ -287,7 +286,7 @@ async def _read(
             missing = {str(one) for one in chosen} - {call.name for call in found}
             if missing:
                 raise CommandError(
-                    f"These calls have no transcript, or are none: {some_of(sorted(missing))}.", "", FAILED
+                    f"These calls have no transcript, or do not exist: {some_of(sorted(missing))}.", "", FAILED
                 )
             return found
         cursor = None
@@ -320,7 +319,7 @@ def _say(made: "GoldSet", new: bool, json_: bool) -> None:
     elif new:
         out().print(f"Created {made.name}@{made.version}: {made.calls} calls, digest {made.digest[:12]}", markup=False)
     else:
-        out().print(f"{made.name}@{made.version} holds the same: there is no new version.", markup=False)
+        out().print(f"{made.name}@{made.version} already holds these calls: no new version was made.", markup=False)
 
 
 def _known(calls: Iterable["TrueCall"]) -> str:

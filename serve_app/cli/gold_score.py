@@ -1,4 +1,4 @@
-"""`switchboard gold score`: how good what was heard is, against a gold set."""
+"""`switchboard gold score`: how good recognition is, measured against a gold set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,13 +46,13 @@ def score(
         list[Path] | None,
         typer.Option(
             exists=True,
-            help="What another system heard: a file or folder as `gold import` takes them. Repeatable; what differs "
-            "is told against the first one.",
-            show_default="what this service heard, before corrections",
+            help="What another system transcribed: a file or folder as `gold import` takes them. Repeatable; "
+            "differences are reported against the first one.",
+            show_default="what this service transcribed, before corrections",
         ),
     ] = None,
     with_machine: Annotated[
-        bool, typer.Option("--with-machine", help="Beside --heard: what this service heard, as the first system.")
+        bool, typer.Option("--with-machine", help="With --heard: compare with this service, as the first system.")
     ] = False,
     by: told.By = "wer",
     worst: told.Worst = 5,
@@ -62,11 +62,11 @@ def score(
     console: told.ConsoleUrl = None,
     json_: Json = False,
 ) -> None:
-    """Measure what was heard against a gold set: words, speakers, times, tasks, contacts, speed and cost.
+    """Measure recognition against a gold set: words, speakers, times, tasks, contacts, speed and cost.
 
-    With intervals, slices and the worst calls. Intervals hold 95 % of 1,000 resamples of the calls; fewer than five
-    calls have none. `--heard` measures other systems, or an export of before, in place of what this service heard;
-    of several systems it says which is better, by how much, and where.
+    Shows confidence intervals (95 %, by 1,000 bootstrap resamples of the calls; none below five calls), slices and
+    the worst calls. `--heard` measures other systems, or an earlier export, in place of this service; with several
+    systems it says which is better, by how much, and where.
 
     Examples:
 
@@ -89,7 +89,7 @@ def score(
         prices = {} if cost is None else dict.fromkeys(got.sides, cost)
         found = compare(got.truths, got.sides, got.facts, prices, told.progress)
         if not any(system.scores for system in found.systems):
-            raise CommandError(f"None of the calls of {got.gold.name}@{got.gold.version} was heard.", "", FAILED)
+            raise CommandError(f"None of the calls of {got.gold.name}@{got.gold.version} has a transcript.", "", FAILED)
         if csv_ is not None:
             told.write_csv(found, csv_)
         if html is not None:

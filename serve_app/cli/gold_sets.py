@@ -57,5 +57,5 @@ def libraries() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise CommandError(
-            f"The format needs the package {error.name}.", "Install `switchboard-calls[evaluation]`.", FAILED
+            f"This needs the package {error.name}.", "Install `switchboard-calls[evaluation]`.", FAILED
         ) from error

@@ -1,4 +1,4 @@
-"""`switchboard runs`: stored calls by another configuration, beside their records; compared, promoted, taken back."""
+"""`switchboard runs`: stored calls processed again with another configuration; compared, promoted, rolled back."""
 
 import asyncio
 import time
@@ -40,8 +40,8 @@ SHOWN = 5  # calls named in one sentence
 
 app = command_group("""Runs: stored calls by another model or other settings, beside their records.
 
-    A run is worked off while no call waits. Stages that nothing changes for are not worked again. Its results can be
-    compared with the records, become the records (promote), and be taken back (rollback).
+    A run is processed while no call is waiting. Stages for which nothing changes are not run again. Compare its
+    results with the records, make them the records (promote), or restore the old records (rollback).
 
     Examples:
 
@@ -55,7 +55,7 @@ app = command_group("""Runs: stored calls by another model or other settings, be
 """)
 
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or id.")]
-Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it has ended.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it ends.")]
 
 
 @app.command()
@@ -66,8 +66,8 @@ def create(
         typer.Option(
             "--set",
             metavar="GROUP.NAME=VALUE",
-            help="What differs from the service's settings: asr.model=whisper-tiny.en. Repeatable.",
-            show_default="nothing: the service's settings and code of today",
+            help="A setting that differs from the service's: asr.model=whisper-tiny.en. Repeatable.",
+            show_default="none: the service's current settings and code",
         ),
     ] = None,
     workspace: names.Workspace = None,
@@ -86,15 +86,15 @@ def create(
         list[UUID] | None, typer.Option("--call", metavar="CALLID", help="This call; repeatable.", show_default=False)
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="The latest so many of them.", show_default="all, at most 2,000")
+        int | None, typer.Option(min=1, help="At most this many, the latest first.", show_default="all, at most 2,000")
     ] = None,
     watch: Watch = False,
     json_: Json = False,
 ) -> None:
-    """Make a run: completed calls, and what differs from the service's settings.
+    """Create a run: completed calls, and the settings that differ from the service's.
 
-    Groups that a run may set: asr, diarization, safety, roles, analysis (SETTINGS.md has their names). Without
-    --set it is what the service would make of the calls today.
+    A run may set the groups asr, diarization, safety, roles and analysis (SETTINGS.md has their names). Without
+    --set it shows what the service would produce for these calls today.
 
     Examples:
 
@@ -132,7 +132,7 @@ def create(
                 f"There is no gold set {gold!r}.", "`switchboard gold list` shows them.", USAGE
             ) from None
         if not chosen:
-            raise CommandError("No completed call is like that.", "`switchboard calls list` shows calls.", FAILED)
+            raise CommandError("No completed call matches.", "`switchboard calls list` shows calls.", FAILED)
         return await runs.create(database, home.workspace_id, name, changes, chosen)
 
     made, left_out = _run(workspace, work, writes=True)
@@ -141,7 +141,7 @@ def create(
         return
     err().print(f"Created run {made.name}: {counted(made.calls, 'call')}, {_set(made)}.", markup=False)
     if left_out:
-        err().print(f"Left out, as they are not completed: {_some(left_out)}.", style="yellow", markup=False)
+        err().print(f"Left out because they are not completed: {_some(left_out)}.", style="yellow", markup=False)
     if watch:
         status(name, workspace, watch=True, json_=json_)
 
@@ -169,13 +169,13 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
             moment(one.made_at),
             one.made_by,
         ),
-        "No runs yet: `switchboard runs create NAME --set asr.model=...` makes one of stored calls.",
+        "No runs yet: `switchboard runs create NAME --set asr.model=...` creates one from stored calls.",
     )
 
 
 @app.command()
 def status(name: RunName, workspace: names.Workspace = None, watch: Watch = False, json_: Json = False) -> None:
-    """Show how far a run is, how fast it goes, when it will be done, and what failed.
+    """Show a run's progress, speed, remaining time and failures.
 
     Examples:
 
@@ -202,7 +202,7 @@ def status(name: RunName, workspace: names.Workspace = None, watch: Watch = Fals
     for one in failed:
         out().print(f"  {one.call_id}  {one.error_code}: {one.error_message}", style="red", markup=False)
     if run.failed > len(failed):
-        out().print(f"  and {run.failed - len(failed)} more: --json has the first ones' reasons", markup=False)
+        out().print(f"  and {run.failed - len(failed)} more", markup=False)
 
 
 app.command()(runs_compare.compare)
@@ -210,10 +210,10 @@ app.command()(runs_compare.compare)
 
 @app.command()
 def promote(name: RunName, workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Make a run's results the records of its calls, all at once. Calls that changed since are left as they are.
+    """Make a run's results the records of its calls, all at once. Calls that changed since are skipped.
 
-    People's corrections stay, where the words that they correct are still there. Each call has an event,
-    call.promoted. `runs rollback` takes it back.
+    Corrections are kept where the words they correct are still there. Each call gets a call.promoted event.
+    `runs rollback` undoes the promotion.
 
     Example:
 
@@ -226,7 +226,7 @@ def promote(name: RunName, workspace: names.Workspace = None, json_: Json = Fals
 
 @app.command()
 def rollback(name: RunName, workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Put the records back that a promotion replaced, all at once.
+    """Restore the records that a promotion replaced, all at once.
 
     Example:
 
@@ -239,7 +239,7 @@ def rollback(name: RunName, workspace: names.Workspace = None, json_: Json = Fal
 
 @app.command()
 def cancel(name: RunName, workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Work on no further call of a run. What is done stays, and can be compared and promoted.
+    """Stop a run. Calls that are done stay, and can be compared and promoted.
 
     Example:
 
@@ -307,7 +307,7 @@ def _move(
     out().print(f"Run {moved.run.name} {what} {counted(moved.calls, 'call')}.", markup=False)
     for why in sorted(set(moved.skipped.values())):
         calls = [call_id for call_id, reason in moved.skipped.items() if reason == why]
-        err().print(f"Left as they are ({why}): {_some(calls)}", style="yellow", markup=False)
+        err().print(f"Skipped ({why}): {_some(calls)}", style="yellow", markup=False)
 
 
 async def _watched(database: "Database", home: "Workspace", run: "Run") -> "Run":
@@ -335,10 +335,10 @@ def _lines(run: "Run") -> list[str]:
     lines.append(f"{_state(run)}: {ended}" + (f", {_remaining(run)}" if left and run.state == "running" else ""))
     if run.worked_seconds > 0:
         rate = run.audio_seconds / run.worked_seconds
-        worked = f"{duration(run.worked_seconds)} of work ({rate:.1f} times as fast)"
+        worked = f"{duration(run.worked_seconds)} of processing ({rate:.1f} times real time)"
         lines.append(f"{duration(run.audio_seconds)} of audio in {worked}")
     elif run.done:
-        lines.append(f"{duration(run.audio_seconds)} of audio; nothing had to be worked again")
+        lines.append(f"{duration(run.audio_seconds)} of audio; no stage had to run again")
     if run.configuration:
         engine, code = run.configuration["engines"]["asr"], run.configuration["code"]
         lines.append(
@@ -349,7 +349,7 @@ def _lines(run: "Run") -> list[str]:
         lines.append(f"promoted {moment(run.promoted_at)} by {run.promoted_by}: the record of {run.promoted} calls")
     gone = run.calls - run.done - run.failed - left
     if gone and run.state != "canceled":
-        lines.append(f"{counted(gone, 'call')} of it were removed since")
+        lines.append(f"{counted(gone, 'call')} were removed since")
     return lines
 
 
@@ -359,7 +359,7 @@ def _remaining(run: "Run") -> str:
 
     ended = run.done + run.failed
     if not ended or run.started_at is None:
-        return "waiting for its turn" if not run.running else "the first calls are being worked on"
+        return "waiting for its turn" if not run.running else "processing the first calls"
     so_far = (datetime.now(UTC) - run.started_at).total_seconds()
     return f"about {duration(so_far / ended * (run.waiting + run.running))} left"
 

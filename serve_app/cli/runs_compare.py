@@ -1,4 +1,4 @@
-"""`switchboard runs compare`: what a run heard and found, beside the records."""
+"""`switchboard runs compare`: a run's transcripts and findings, compared with the records."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -55,12 +55,12 @@ def compare(
     console: told.ConsoleUrl = None,
     json_: Json = False,
 ) -> None:
-    """Compare a run with the records: words and findings changed, what it took; against a gold set, which is better.
+    """Compare a run with the records: changed words and findings, and processing time; with --gold, which is better.
 
-    With --gold it says by how much one is better than the other, with intervals, where, and in which calls: the other
-    options are for that.
+    --gold says by how much one is better than the other, with confidence intervals, where, and in which calls; the
+    other options apply to it.
 
-    The record is what the machine heard, without what people corrected. Of a promoted run it is the one before.
+    Records are compared without corrections. A promoted run is compared with the records that it replaced.
 
     Examples:
 
@@ -163,9 +163,9 @@ def _show(run: "Run", differences: list[Difference], worst: int) -> None:
     out().print(f"findings changed: {changes or 'none'}", markup=False)
     if run.worked_seconds:
         rate = run.audio_seconds / run.worked_seconds
-        out().print(f"{duration(run.worked_seconds)} of work, {rate:.1f} times as fast as the audio", markup=False)
+        out().print(f"{duration(run.worked_seconds)} of processing, {rate:.1f} times real time", markup=False)
     if gone := len(differences) - len(compared):
-        err().print(f"{counted(gone, 'call')} got another recording since, and is left out.", markup=False)
+        err().print(f"{counted(gone, 'call')} left out: the recording was replaced since.", markup=False)
     first = sorted(compared, key=lambda one: -_share(one))[:worst]
     if first and changed:
         lines = table("!most changed", "#words", "#changed", "findings")

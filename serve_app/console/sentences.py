@@ -5,35 +5,35 @@ NOT_FOR_READING = "This key may submit calls, not read them. Sign in with a key 
 LINK_USED = "This link was used before, or it has expired. Ask for another one, or sign in with a key."
 
 NOT_FOUND = ("There is no such page", "It may have been removed, or belong to another team.")
-NOT_UNDERSTOOD = ("That cannot be shown", "The address holds something that cannot be. Start over.")
+NOT_UNDERSTOOD = ("That cannot be shown", "This address is not valid. Start over.")
 UNAVAILABLE = ("This cannot be shown now", "Try again in a moment.")
-CRASHED = ("This page failed", "It is our fault. The log of the Console has the reason.")
+CRASHED = ("This page failed", "This is an error of the service. The log of the Console has the reason.")
 NOT_ALLOWED = ("You may read only", "To correct calls, sign in with a key that has the scope edit, too.")
 STALE = (
-    "Somebody else was quicker",
-    "This was changed meanwhile; nothing of yours was kept. Look at the call again.",
+    "Someone else was faster",
+    "This was changed in the meantime; your change was not saved. Look at the call again.",
 )
-CHANGED = "This turn was changed meanwhile; it is shown as it stands now. Nothing of yours was kept."
+CHANGED = "This turn was changed in the meantime and is shown as it is now. Your change was not saved."
 TOO_LONG = "That is too much for one correction. Correct fewer words at once."
-NOT_KEPT = "That could not be kept."
+NOT_KEPT = "That could not be saved."
 REFUSED = ("That cannot be done", "Go back and start over.")
 
 KEY_INCOMPLETE = ("The key needs a name and a scope", "Go back, and say what the key is for and what it may do.")
-KEY_OUTLIVES = ("This key cannot be made", "Your own key ends. It makes no key with the scope admin that lasts longer.")
+KEY_OUTLIVES = ("This key cannot be made", "Your own key expires; it cannot create an admin key that lasts longer.")
 LAST_ADMIN_KEY = ("This key stays", "It is the last one with the scope admin. Create another one first.")
 ADMIN_ONLY = ("This takes an administrator", "Sign in with a key that has the scope admin, too.")
 OF_ALL_TEAMS = ("This is of all teams", "Your key is of one team; a key of the workspace changes it.")
-FORM_INCOMPLETE = ("That could not be kept", "Go back, and look at the name and the other fields.")
+FORM_INCOMPLETE = ("That could not be saved", "Go back, and look at the name and the other fields.")
 ID_TAKEN = ("This userId is taken", "Go back, and look for the member who has it.")
 TEAM_IN_USE = (
     "The team is in use",
     "Revoke its keys, remove its webhooks. A team with calls is removed by an operator: switchboard teams remove.",
 )
 WEBHOOK_REFUSED = "Events cannot be sent there"
-HOST_SILENT = "Nobody says which address the host has. Try again in a moment."
+HOST_SILENT = "The host's name cannot be resolved. Try again in a moment."
 NO_EVENTS = ("The webhook needs an event", "Go back, and choose what is sent.")
-TOO_MANY_WEBHOOKS = ("There are as many webhooks as there may be", "Remove one first.")
-TOO_MANY_VIEWS = ("There are 50 views already", "Delete one that nobody needs any more.")
+TOO_MANY_WEBHOOKS = ("The limit of webhooks is reached", "Remove one first.")
+TOO_MANY_VIEWS = ("There are 50 views already", "Delete one that is no longer needed.")
 VIEW_UNNAMED = ("The view needs a name", "Go back, and give it a name of at most 60 characters.")
 VIEW_NAME_TAKEN = ("Another view has this name", "Go back, and choose another name.")
 VOICE_UNASSIGNED = ("Nobody knows whose voice this is", "An operator assigns it first: switchboard voiceprints assign.")

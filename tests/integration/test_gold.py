@@ -61,7 +61,7 @@ async def place(world: World, call_id: UUID, text: str) -> tuple[float, float]:
 
 async def test_what_people_corrected_is_frozen(world: World, tmp_path: Path) -> None:
     call_id, other = await finished(world), await finished(world, minutes=5)
-    assert "No call of these was corrected" in await refused(world, "create", "desk")
+    assert "None of these calls was corrected" in await refused(world, "create", "desk")
     edit_id = await correct(world, call_id)
     first = await ok(world, "create", "desk")
     assert (first["name"], first["version"], first["calls"], first["source"]) == ("desk", 1, 1, "corrections")

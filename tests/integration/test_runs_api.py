@@ -178,7 +178,7 @@ async def test_the_command_line_says_what_is_wrong_and_what_to_do(lab: Lab) -> N
     assert "Did you mean asr.model?" in await switchboard(lab, "create", "x", "--set", "asr.mdel=base", code=2)
     assert "cannot be the name of a run" in await switchboard(lab, "create", "a b", code=2)
     assert "There is no gold set" in await switchboard(lab, "create", "x", "--gold", "nothing", code=2)
-    assert "No completed call is like that" in await switchboard(lab, "create", "x", "--language", "fr", code=1)
+    assert "No completed call matches" in await switchboard(lab, "create", "x", "--language", "fr", code=1)
     assert "There is no run 'x'" in await switchboard(lab, "status", "x", code=1)
     await switchboard(lab, "create", "x")
     assert "There is a run 'x'" in await switchboard(lab, "create", "x", code=1)

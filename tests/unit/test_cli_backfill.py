@@ -36,8 +36,8 @@ def test_workers_that_the_cluster_has_no_room_for_are_refused_for_they_would_wai
             [
                 "41 recordings, 16 of them done before.",
                 "Done now: 20 with 2 min 30 s of sound, in 1 min 00 s (1,200 an hour).",
-                "1 failed: columns `code` and `error` say why; --failed tries them again.",
-                "5 are left: the same command does them.",
+                "1 failed: columns `code` and `error` say why; --failed retries them.",
+                "5 are left: run the same command again.",
                 "Rows: s3://bucket/texts",
             ],
         ),

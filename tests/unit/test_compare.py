@@ -157,7 +157,7 @@ def test_the_page_needs_no_network_and_leads_to_the_sound(comparison: Comparison
     base = f"http://127.0.0.1:8000/console/calls/{UUID(int=1)}"
     assert {base, f"{base}#t=0.0"} <= links and all(one.startswith("http://127.0.0.1:8000/console/") for one in links)
     assert "better is better by 10.0 points (10.0 to 10.0)" in text
-    assert "few has not heard 9 of the calls" in text
+    assert "few has no transcript of 9 of the calls" in text
     assert "jiwer 4" in text, "what it was measured with"
 
 

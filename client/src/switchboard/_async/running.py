@@ -105,7 +105,7 @@ class AsyncRunning:
         return await self._session.ask(Moved, "promoteRun", run_id=run_id)
 
     async def roll_back_run(self, run_id: UUID | str) -> Moved:
-        """Put the records back that a promotion replaced, all at once. Raises `Conflict` for a run not promoted."""
+        """Restore the records that a promotion replaced, all at once. Raises `Conflict` for a run not promoted."""
         return await self._session.ask(Moved, "rollBackRun", run_id=run_id)
 
     async def delete_run(self, run_id: UUID | str) -> Run:

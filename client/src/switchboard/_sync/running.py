@@ -105,7 +105,7 @@ class Running:
         return self._session.ask(Moved, "promoteRun", run_id=run_id)
 
     def roll_back_run(self, run_id: UUID | str) -> Moved:
-        """Put the records back that a promotion replaced, all at once. Raises `Conflict` for a run not promoted."""
+        """Restore the records that a promotion replaced, all at once. Raises `Conflict` for a run not promoted."""
         return self._session.ask(Moved, "rollBackRun", run_id=run_id)
 
     def delete_run(self, run_id: UUID | str) -> Run:
