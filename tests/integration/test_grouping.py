@@ -304,7 +304,7 @@ async def test_more_than_may_wait_are_refused_at_once_and_leave_nothing_behind(w
 async def test_in_a_foreign_scope_a_group_reaches_nothing(world: World) -> None:
     other = await new_world(world.database)
     items = '[{"place": 0, "first": true, "key": "%s", "call_id": "%s", "from": "1", "to": "2", "body": {}}]'
-    submit = sa.text("SELECT outcome FROM submit_calls(CAST(:workspace AS uuid), CAST(:items AS jsonb))")
+    submit = sa.text("SELECT outcome FROM submit_call_group(CAST(:workspace AS uuid), CAST(:items AS jsonb))")
 
     async def outcome(scope: UUID, workspace: UUID, key: UUID) -> str:
         values = {"workspace": workspace, "items": items % (key, uuid4())}

@@ -116,7 +116,7 @@ async def test_a_call_of_another_workspace_is_never_found(world: World) -> None:
     assert of(await found(other, "invoice")) == [theirs]
     async with world.database.transaction(world.workspace_id) as connection:  # the index itself, past the join
         rows = await connection.execute(
-            sa.text("SELECT count(*) FROM search_calls(NULL, 'invoice', NULL, NULL, NULL, NULL, NULL, 100)")
+            sa.text("SELECT count(*) FROM search_calls(NULL, 'invoice', NULL, NULL, NULL, NULL, NULL, 100, NULL)")
         )
         assert rows.scalar_one() == 1
         assert (await connection.execute(sa.text("SELECT count(*) FROM call_search"))).scalar_one() == 1

@@ -218,8 +218,8 @@ def test_who_keeps_a_migration_waiting_is_named(old: str, later_version: None, m
 
 
 SUBMIT = """SELECT outcome FROM submit_call(%s, %s, %s, NULL, '+49301', '+49402', NULL, NULL, now(), true, 60,
-    %s, NULL, %s, NULL, '{}', NULL, NULL, NULL)"""
-SUBMIT_GROUP = "SELECT outcome FROM submit_calls(%s, %s)"
+    %s, NULL, %s, NULL, '{}', NULL, NULL, NULL, NULL)"""
+SUBMIT_GROUP = "SELECT outcome FROM submit_call_group(%s, %s)"
 CLAIM = "SELECT claim_jobs('old', 4, 60, 1000, false, true, 'waiting to be alone', 0.1, 0)"
 FETCHED = "UPDATE jobs SET state = 'queued' WHERE state = 'fetching'"
 

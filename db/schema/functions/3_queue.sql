@@ -113,9 +113,6 @@ END;
 -- At most p_guests more are claimed beyond p_count: calls of workspaces of which none is being processed, one of each. A
 -- workspace that is alone still fills all places there are, and another that comes beside it does not wait for one of its
 -- calls to end.
-DROP FUNCTION IF EXISTS claim_jobs(
-    text, integer, double precision, integer, boolean, boolean, text, double precision, integer
-);  -- a parameter was called differently
 CREATE OR REPLACE FUNCTION claim_jobs(
     p_worker text, p_count integer, p_ttl double precision, p_quarantine_after integer, p_suspects boolean,
     p_take_over boolean, p_held_back text, p_backfill double precision, p_guests integer

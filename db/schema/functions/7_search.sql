@@ -135,15 +135,6 @@ BEGIN
     END LOOP;
 END $$;
 
--- Asked by nodes of the version before, which know no tone.
-CREATE OR REPLACE FUNCTION search_calls(
-    p_config text, p_words text, p_names tsquery, p_from timestamptz, p_until timestamptz,
-    p_before timestamptz, p_before_call bigint, p_limit integer
-) RETURNS TABLE (call_pk bigint, start_time timestamptz)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    SELECT * FROM search_calls(p_config, p_words, p_names, p_from, p_until, p_before, p_before_call, p_limit, NULL)
-$$;
-
 -- A task by what it is, whatever its place in the list: the next analysis gives it the same id.
 CREATE OR REPLACE FUNCTION task_id(p_call bigint, title text, evidence jsonb) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT md5(p_call || ' ' || title || ' ' || coalesce(evidence ->> 'quote', ''))::uuid
