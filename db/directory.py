@@ -17,19 +17,8 @@ from db.admin_log import Actor, Changing, NotInDirectory, changing
 from db.database import EVERY_WORKSPACE, Database, Reader, Scope
 from db.identity import e164
 from db.rows import read, within
-from db.tables import (
-    calls,
-    contacts,
-    members,
-    run_calls,
-    stage_results,
-    teams,
-    transcripts,
-    voice_centroids,
-    workspaces,
-)
+from db.tables import contacts, members, teams, voice_centroids, workspaces
 from pipeline.domain.insight import Contact
-from pipeline.domain.stage import Stage
 
 MOST_TERMS, LONGEST_TERM = 500, 60  # recognition takes about fifty at a time, the most relevant first
 
@@ -75,16 +64,6 @@ class Team:
 
 
 @dataclass(frozen=True, slots=True)
-class Priorities:
-    """Shares of turns at the queue; a team's counts times its workspace's."""
-
-    workspace: str
-    priority: float
-    live_seconds: int  # a call is live that ended less than so long before it was submitted
-    teams: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
 class DirectoryMember:
     """A person of a workspace; `user_id` is the sender's userId. In no team: known to all of them."""
 
@@ -93,6 +72,20 @@ class DirectoryMember:
     team_id: UUID | None
     name: str
     aliases: tuple[str, ...]
+
+
+def tidy_terms(terms: Iterable[str]) -> tuple[str, ...]:
+    """Terms with single spaces, without empty ones and repetitions, in the order given.
+
+    ValueError where one is longer than `LONGEST_TERM` characters or there are more than `MOST_TERMS`.
+    """
+    tidy = tuple(dict.fromkeys(filter(None, (" ".join(term.replace("\x00", "").split()) for term in terms))))
+    if len(tidy) > MOST_TERMS:
+        raise ValueError(f"a workspace has at most {MOST_TERMS} terms, not {len(tidy)}")
+    too_long = next((term for term in tidy if len(term) > LONGEST_TERM), None)
+    if too_long is not None:
+        raise ValueError(f"a term has at most {LONGEST_TERM} characters, but one begins with {too_long[:20]!r}")
+    return tidy
 
 
 async def create_workspace(
@@ -117,117 +110,18 @@ async def update_workspace(
     database: Database, workspace_id: UUID, changes: Mapping[str, Any], by: Actor | None = None
 ) -> Workspace:
     """Change `name`, `default_country` or `time_zone`, for calls worked on from now on. Raises NotInDirectory."""
-    return await _set(database, workspace_id, by, **changes)
+    return await set_columns(database, workspace_id, by, **changes)
 
 
 async def find_workspace(database: Database, workspace_id: UUID) -> Workspace:
     """Raises NotInDirectory."""
-    return _workspace(await _the_one(database, workspace_id, sa.select(workspaces)))
+    return _workspace(await the_one(database, workspace_id, sa.select(workspaces)))
 
 
 async def list_workspaces(database: Database) -> list[Workspace]:
     """All workspaces, oldest first."""
-    rows = await _execute(database, EVERY_WORKSPACE, sa.select(workspaces).order_by(workspaces.c.created_at))
+    rows = await execute(database, EVERY_WORKSPACE, sa.select(workspaces).order_by(workspaces.c.created_at))
     return [_workspace(row) for row in rows]
-
-
-async def set_terms(database: Database, workspace_id: UUID, terms: Iterable[str]) -> Workspace:
-    """Replace a workspace's terms. Calls that are recognized from now on use them.
-
-    Raises NotInDirectory for an unknown workspace, ValueError for what `tidy_terms` does not take.
-    """
-    return await _set(database, workspace_id, terms=list(tidy_terms(terms)))
-
-
-async def set_keep_digits(database: Database, workspace_id: UUID, keep: bool) -> Workspace:
-    """Whether calls that are heard from now on keep which keys were pressed; never what may hold a card number.
-
-    False removes those that earlier calls kept as well. Raises NotInDirectory for an unknown workspace.
-    """
-    changed = await _set(database, workspace_id, keep_digits=keep)
-    if not keep:
-        await _drop_digits(database, workspace_id)
-    return changed
-
-
-async def set_allowed_hosts(database: Database, workspace_id: UUID, hosts: Iterable[str]) -> Workspace:
-    """The hosts, addresses and networks that this workspace's recordings may be fetched from beside the open Internet.
-
-    Entries are taken as they are: the caller has parsed them (`pipeline.fetch.address.parse_allowed`). Raises
-    NotInDirectory for an unknown workspace.
-    """
-    return await _set(database, workspace_id, allowed_hosts=list(dict.fromkeys(hosts)))
-
-
-async def allowed_hosts(database: Database, workspace_id: UUID) -> tuple[str, ...]:
-    """See `set_allowed_hosts`; empty for an unknown workspace."""
-    query = sa.select(workspaces.c.allowed_hosts).where(workspaces.c.id == workspace_id)
-    rows = await _execute(database, workspace_id, query)
-    return tuple(rows[0].allowed_hosts) if rows else ()
-
-
-_DROP_FORMER_DIGITS = sa.text("""
-    UPDATE run_calls SET former = jsonb_set(
-        former, '{transcript,content}', without_digits(former #> '{transcript,content}')
-    )
-    WHERE call_pk = ANY (CAST(:ids AS bigint[])) AND former IS NOT NULL
-        AND former #> '{transcript,content}' <> without_digits(former #> '{transcript,content}')
-""")
-
-
-async def _drop_digits(database: Database, workspace_id: UUID) -> None:
-    """In batches, so that no call of the workspace is held up."""
-    batch = sa.select(calls.c.id).where(calls.c.workspace_id == workspace_id).order_by(calls.c.id).limit(500)
-    last = -1
-    while ids := [row.id for row in await _execute(database, workspace_id, batch.where(calls.c.id > last))]:
-        last = ids[-1]
-        for table, column in ((stage_results, "result"), (transcripts, "content"), (run_calls, "transcript")):
-            held = table.c[column]
-            some = sa.and_(table.c.call_pk.in_(ids), held != sa.func.without_digits(held))
-            if table is stage_results:
-                some &= table.c.stage.in_((Stage.AUDIO, Stage.SPEAKERS))
-            await _execute(
-                database, workspace_id, sa.update(table).where(some).values({column: sa.func.without_digits(held)})
-            )
-        await _execute(database, workspace_id, _DROP_FORMER_DIGITS.bindparams(ids=ids))
-
-
-def tidy_terms(terms: Iterable[str]) -> tuple[str, ...]:
-    """Terms with single spaces, without empty ones and repetitions, in the order given.
-
-    ValueError where one is longer than `LONGEST_TERM` characters or there are more than `MOST_TERMS`.
-    """
-    tidy = tuple(dict.fromkeys(filter(None, (" ".join(term.replace("\x00", "").split()) for term in terms))))
-    if len(tidy) > MOST_TERMS:
-        raise ValueError(f"a workspace has at most {MOST_TERMS} terms, not {len(tidy)}")
-    too_long = next((term for term in tidy if len(term) > LONGEST_TERM), None)
-    if too_long is not None:
-        raise ValueError(f"a term has at most {LONGEST_TERM} characters, but one begins with {too_long[:20]!r}")
-    return tidy
-
-
-async def set_priority(
-    database: Database,
-    workspace_id: UUID,
-    value: float | None = None,
-    team_id: UUID | None = None,
-    live_seconds: int | None = None,
-) -> Priorities:
-    """Change what is given, and say how it is: the priority of the workspace, or of `team_id`; 0.01 to 100.
-
-    Raises NotInDirectory for an unknown workspace or team, and for a value outside its range.
-    """
-    if live_seconds is not None:
-        await _set(database, workspace_id, live_seconds=live_seconds)
-    if value is not None and team_id is None:
-        await _set(database, workspace_id, priority=value)
-    elif value is not None:
-        async with changing(database, workspace_id) as change:
-            await _update(change, teams, _the_team(workspace_id, team_id), {"priority": value}, "team")
-    home = await _the_one(database, workspace_id, sa.select(workspaces))
-    of_it = sa.select(teams.c.name, teams.c.priority).where(teams.c.workspace_id == workspace_id).order_by(teams.c.name)
-    shares = await _execute(database, workspace_id, of_it)
-    return Priorities(home.name, home.priority, home.live_seconds, {row.name: row.priority for row in shares})
 
 
 async def create_team(
@@ -250,13 +144,13 @@ async def create_team(
 async def update_team(database: Database, team: Team, changes: Mapping[str, Any], by: Actor | None = None) -> Team:
     """Change `name` or `channels_swapped`, which is for recordings submitted from now on. Raises NotInDirectory."""
     async with _changing(database, team.workspace_id, by) as change:
-        return _team(await _update(change, teams, _the_team(team.workspace_id, team.team_id), changes, "team"))
+        return _team(await update(change, teams, the_team(team.workspace_id, team.team_id), changes, "team"))
 
 
 async def list_teams(database: Database, workspace_id: UUID | None = None) -> list[Team]:
     """All teams, or those of a workspace, oldest first."""
     query = within(sa.select(teams), teams.c.workspace_id, workspace_id).order_by(teams.c.created_at)
-    rows = await _execute(database, workspace_id or EVERY_WORKSPACE, query)
+    rows = await execute(database, workspace_id or EVERY_WORKSPACE, query)
     return [_team(row) for row in rows]
 
 
@@ -291,7 +185,7 @@ async def update_member(
 ) -> DirectoryMember:
     """Change `name`, `aliases` or `team_id` (None: in no team, known to all of them). Raises NotInDirectory."""
     async with _changing(database, member.workspace_id, by) as change:
-        return _member(await _update(change, members, _is(member, by), changes, "member"))
+        return _member(await update(change, members, _is(member, by), changes, "member"))
 
 
 async def remove_member(database: Database, member: DirectoryMember, by: Actor | None = None) -> None:
@@ -308,7 +202,7 @@ async def remove_member(database: Database, member: DirectoryMember, by: Actor |
 async def list_members(database: Database, workspace_id: UUID | None = None) -> list[DirectoryMember]:
     """All members, or those of a workspace, by name."""
     query = within(sa.select(members), members.c.workspace_id, workspace_id).order_by(members.c.name)
-    rows = await _execute(database, workspace_id or EVERY_WORKSPACE, query)
+    rows = await execute(database, workspace_id or EVERY_WORKSPACE, query)
     return [_member(row) for row in rows]
 
 
@@ -344,7 +238,7 @@ async def update_contact(
         values["phone"] = await number(database, workspace_id, changes["phone"])
     own = sa.and_(contacts.c.workspace_id == workspace_id, contacts.c.id == contact_id)
     async with _changing(database, workspace_id, by) as change:
-        return _contact(await _update(change, contacts, own, values, "contact"))
+        return _contact(await update(change, contacts, own, values, "contact"))
 
 
 async def remove_contact(database: Database, workspace_id: UUID, contact_id: UUID, by: Actor | None = None) -> None:
@@ -359,13 +253,13 @@ async def remove_contact(database: Database, workspace_id: UUID, contact_id: UUI
 async def list_contacts(database: Database, workspace_id: UUID | None = None) -> list[Contact]:
     """All contacts, or those of a workspace, by name."""
     query = within(sa.select(contacts), contacts.c.workspace_id, workspace_id).order_by(contacts.c.name)
-    rows = await _execute(database, workspace_id or EVERY_WORKSPACE, query)
+    rows = await execute(database, workspace_id or EVERY_WORKSPACE, query)
     return [_contact(row) for row in rows]
 
 
 async def number(database: Database, workspace_id: UUID, phone: str | None) -> str | None:
     """A telephone number in E.164, read as in the workspace's country. Raises UnreadableNumber."""
-    home = await _the_one(database, workspace_id, sa.select(workspaces))
+    home = await the_one(database, workspace_id, sa.select(workspaces))
     found = e164(phone, home.default_country) if phone else None
     if phone and found is None:
         raise UnreadableNumber("the phone number cannot be read; write it with + and the country's code")
@@ -374,21 +268,21 @@ async def number(database: Database, workspace_id: UUID, phone: str | None) -> s
 
 async def find_team(database: Database, reader: Reader, team_id: UUID) -> Team | None:
     """The team, if the reader may see it."""
-    rows = await _execute(database, reader, sa.select(teams).where(_the_team(reader.workspace_id, team_id)))
+    rows = await execute(database, reader, sa.select(teams).where(the_team(reader.workspace_id, team_id)))
     return _team(rows[0]) if rows else None
 
 
 async def find_member(database: Database, reader: Reader, user_id: UUID) -> DirectoryMember | None:
     """The member, if the reader may see it."""
     own = sa.and_(members.c.workspace_id == reader.workspace_id, members.c.user_id == user_id)
-    rows = await _execute(database, reader, sa.select(members).where(own))
+    rows = await execute(database, reader, sa.select(members).where(own))
     return _member(rows[0]) if rows else None
 
 
 async def find_contact(database: Database, reader: Reader, contact_id: UUID) -> Contact | None:
     """The contact, if the reader may see it."""
     own = sa.and_(contacts.c.workspace_id == reader.workspace_id, contacts.c.id == contact_id)
-    rows = await _execute(database, reader, sa.select(contacts).where(own))
+    rows = await execute(database, reader, sa.select(contacts).where(own))
     return _contact(rows[0]) if rows else None
 
 
@@ -411,7 +305,7 @@ _SHARED = {"contact": (), "member": ("name", "team_id"), "team": ("name", "id")}
 """What the change log keeps beside the id: of contacts, who are customers, nothing; name and team of others."""
 
 
-async def _update(
+async def update(
     change: Changing, table: sa.Table, where: sa.ColumnElement[bool], changes: Mapping[str, Any], kind: str
 ) -> sa.Row[Any]:
     """The row with what is changed, and a line in the change log. Raises NotInDirectory where there is none."""
@@ -426,7 +320,8 @@ async def _update(
     return rows[0]
 
 
-def _the_team(workspace_id: UUID, team_id: UUID | None) -> sa.ColumnElement[bool]:
+def the_team(workspace_id: UUID, team_id: UUID | None) -> sa.ColumnElement[bool]:
+    """The condition for a team of a workspace."""
     return sa.and_(teams.c.id == team_id, teams.c.workspace_id == workspace_id)
 
 
@@ -453,7 +348,8 @@ def _workspace(row: sa.Row[Any]) -> Workspace:
     return read(Workspace, row, workspace_id=row.id, **lists)
 
 
-async def _set(database: Database, workspace_id: UUID, by: Actor | None = None, **values: Any) -> Workspace:
+async def set_columns(database: Database, workspace_id: UUID, by: Actor | None = None, **values: Any) -> Workspace:
+    """Change columns of a workspace. Raises NotInDirectory."""
     statement = sa.update(workspaces).where(workspaces.c.id == workspace_id).values(**values)
     async with changing(database, workspace_id, by) as change:
         (row,) = await change.run(statement.returning(workspaces))
@@ -461,14 +357,16 @@ async def _set(database: Database, workspace_id: UUID, by: Actor | None = None, 
     return _workspace(row)
 
 
-async def _the_one(database: Database, workspace_id: UUID, statement: Any) -> sa.Row[Any]:
-    rows = await _execute(database, workspace_id, statement.where(workspaces.c.id == workspace_id))
+async def the_one(database: Database, workspace_id: UUID, statement: Any) -> sa.Row[Any]:
+    """The workspace's row of a SELECT. Raises NotInDirectory."""
+    rows = await execute(database, workspace_id, statement.where(workspaces.c.id == workspace_id))
     if not rows:
         raise NotInDirectory(f"there is no workspace {workspace_id}")
     return rows[0]
 
 
-async def _execute(database: Database, scope: Scope, statement: sa.Executable) -> list[sa.Row[Any]]:
+async def execute(database: Database, scope: Scope, statement: sa.Executable) -> list[sa.Row[Any]]:
+    """The rows of a statement, in a transaction of its own. Raises NotInDirectory."""
     try:
         async with database.transaction(scope) as connection:
             result = await connection.execute(statement)

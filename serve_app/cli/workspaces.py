@@ -14,9 +14,10 @@ from serve_app.cli.places import Country, TimeZone, check_place
 if TYPE_CHECKING:
     from db.admin_log import AdminChange
     from db.database import Database
-    from db.directory import Priorities, Workspace
+    from db.directory import Workspace
     from db.reading import Page
     from db.removal import Contents
+    from db.workspace_settings import Priorities
 
 app = command_group("""Workspaces: each has its own calls, teams, members, contacts and keys.
 
@@ -186,11 +187,11 @@ def terms(
     _check_terms(given)
 
     async def work(database: "Database", home: "Workspace") -> "Workspace":
-        from db import directory
+        from db import directory, workspace_settings
 
         wanted = _changed(home.terms, directory.tidy_terms(given), remove, replace)
         _check_terms(wanted)
-        return home if wanted == home.terms else await directory.set_terms(database, home.workspace_id, wanted)
+        return home if wanted == home.terms else await workspace_settings.set_terms(database, home.workspace_id, wanted)
 
     home = names.run(workspace, work, writes=bool(given) or replace)
     if json_:
@@ -221,9 +222,9 @@ def digits(
     """
 
     async def work(database: "Database", home: "Workspace") -> "Workspace":
-        from db import directory
+        from db import workspace_settings
 
-        return home if keep is None else await directory.set_keep_digits(database, home.workspace_id, keep)
+        return home if keep is None else await workspace_settings.set_keep_digits(database, home.workspace_id, keep)
 
     home = names.run(workspace, work, writes=keep is not None)
     if json_:
@@ -269,13 +270,13 @@ def hosts(
             ) from None
 
     async def work(database: "Database", home: "Workspace") -> "Workspace":
-        from db import directory
+        from db import workspace_settings
 
         if not host:
             return home
         left = [one for one in home.allowed_hosts if one not in host]
         changed = left if remove else [*home.allowed_hosts, *host]
-        return await directory.set_allowed_hosts(database, home.workspace_id, changed)
+        return await workspace_settings.set_allowed_hosts(database, home.workspace_id, changed)
 
     home = names.run(workspace, work, writes=bool(host))
     if json_:
@@ -316,10 +317,10 @@ def priority(
         raise CommandError(f"A priority is a number from 0.01 to 100, not {value:g}.", "1 is usual.", USAGE)
 
     async def work(database: "Database", home: "Workspace") -> "Priorities":
-        from db import directory
+        from db import workspace_settings
 
         group = await names.team_id(database, home.workspace_id, team)
-        return await directory.set_priority(database, home.workspace_id, value, group, live_seconds)
+        return await workspace_settings.set_priority(database, home.workspace_id, value, group, live_seconds)
 
     found = names.run(workspace, work, writes=value is not None or live_seconds is not None)
     if json_:

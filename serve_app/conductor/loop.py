@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from db import calls, credentials, directory, jobs, queue, readiness, roster, turns
+from db import calls, credentials, jobs, queue, readiness, roster, turns, workspace_settings
 from db.database import OUTAGES, Database
 from db.jobs import Lease
 from db.recording_urls import UrlSealer
@@ -283,7 +283,7 @@ class ConductorLoop(LeaseLoop[Lease]):
     async def _fetch(self, lease: Lease) -> None:
         """Fetch the recordings of one call; then it waits for its turn to run."""
         journal = self._journal(lease)
-        own = await self._wait_out(lambda: directory.allowed_hosts(self._database, lease.workspace_id))
+        own = await self._wait_out(lambda: workspace_settings.allowed_hosts(self._database, lease.workspace_id))
         fetch = self._process_options.fetch
         allowed = fetch.model_copy(update={"allowed_hosts": (*fetch.allowed_hosts, *own)})
         warnings = await fetch_recordings(

@@ -14,7 +14,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from db import directory, keys, views, voiceprints, webhooks
+from db import directory, keys, views, voiceprints, webhooks, workspace_settings
 from db.database import EVERY_WORKSPACE, Database, Scope
 from db.rows import dump_json
 from db.tables import metadata
@@ -361,7 +361,7 @@ async def test_a_read_that_forgets_its_where_shows_nothing_of_others(acme: World
 
 
 _WRITES: dict[str, Callable[[World], Awaitable[Any]]] = {
-    "terms": lambda w: directory.set_terms(w.database, w.workspace_id, ["ours"]),
+    "terms": lambda w: workspace_settings.set_terms(w.database, w.workspace_id, ["ours"]),
     "revoke": lambda w: keys.revoke(w.database, w.wide.key_id, w.workspace_id),
     "assign": lambda w: voiceprints.assign(w.database, w.call_id, uuid4(), "me", Voices(), w.workspace_id),
     "remove": lambda w: voiceprints.remove(w.database, w.call_id, "me", Voices(), w.workspace_id),

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 from sqlalchemy.exc import ProgrammingError
 
-from db import calls, directory, resealing, views
+from db import calls, resealing, views, workspace_settings
 from db.calls import Accepted
 from db.database import EVERY_WORKSPACE
 from db.grouping import Grouping
@@ -177,7 +177,7 @@ async def test_submissions_are_append_only_also_while_urls_are_sealed_again(worl
 async def conducting(
     world: World, tmp_path: Path, urls: UrlSealer, patience: float = 3600
 ) -> AsyncIterator[ConductorLoop]:
-    await directory.set_allowed_hosts(world.database, world.workspace_id, ["127.0.0.1"])
+    await workspace_settings.set_allowed_hosts(world.database, world.workspace_id, ["127.0.0.1"])
     options = tuned(
         ProcessingOptions, lease_seconds=5, poll_seconds=0.1, drain_seconds=0, retry_window_seconds=patience
     )
