@@ -117,7 +117,7 @@ def _read_jsonl(text: str, name: str) -> list[TrueCall]:
         try:
             call = _CALL.validate_json(line)
         except (ValidationError, JSONDecodeError) as error:
-            raise ValueError(f"line {number} is no call of a gold set") from error
+            raise ValueError(f"line {number} is not a call of a gold set") from error
         found.append(_checked(call, f"line {number}"))
     return found
 
@@ -231,7 +231,7 @@ def _write_textgrid(calls: Sequence[TrueCall]) -> str:
 
     (call,) = calls
     if not call.has_words:
-        raise ValueError("nobody said what was said, which TextGrid needs: choose rttm or jsonl")
+        raise ValueError("TextGrid needs words, and none are annotated: choose rttm or jsonl")
     end = max((turn.end for turn in call.turns), default=0.0) + _SHORTEST
     grid = Textgrid(0.0, end)
     for speaker in dict.fromkeys(_label(turn) for turn in call.turns) or [UNKNOWN]:
@@ -267,7 +267,7 @@ def _read_textgrid(text: str, name: str) -> list[TrueCall]:
         try:
             grid = openTextgrid(str(file), includeEmptyIntervals=False, reportingMode="silence")
         except (PraatioException, ValueError, IndexError, KeyError) as error:
-            raise ValueError("it is no TextGrid that can be read") from error
+            raise ValueError("it is not a readable TextGrid") from error
     tiers = {tier.name: [tuple(entry) for entry in tier.entries] for tier in grid.tiers}
     spoken = {label.removesuffix(_WORDS) for label in tiers if not label.endswith(_PHONES)}
     turns: list[TrueTurn] = []

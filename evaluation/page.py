@@ -57,7 +57,7 @@ def render(comparison: Comparison, heading: str, by: str = "wer", console: str |
     `note`: what the set is: its version, its digest. Raises ValueError where nothing was heard.
     """
     if not comparison.metrics:
-        raise ValueError("none of the calls was heard")
+        raise ValueError("none of the calls has a transcript")
     names = [system.name for system in comparison.systems]
     lines = comparison.calls(by)
     seconds = {score.name: score.seconds for system in comparison.systems for score in system.scores}

@@ -51,7 +51,7 @@ class Source:
         except Exception as error:  # each object store has its own exceptions
             raise FolderUnusable(f"{url} cannot be read ({type(error).__name__}: {error}).") from error
         if not there:
-            raise StorageError(f"{url} is no folder.")
+            raise StorageError(f"{url} is not a folder.")
 
     def recordings(self, pattern: str | None = None) -> Iterator[SourceFile]:
         """Yield the recordings, in subfolders too, by path. Hidden files are left out.

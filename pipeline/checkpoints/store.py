@@ -40,4 +40,4 @@ def verify(checkpoint: LockedCheckpoint, store: Path) -> None:
     named = {file.name for file in checkpoint.files}
     for path in folder.rglob("*"):
         if path.suffix in WEIGHTS and path.relative_to(folder).as_posix() not in named:
-            raise CheckpointDamaged(f"{path} is no file of {checkpoint.name}; nothing of this folder is loaded.")
+            raise CheckpointDamaged(f"{path} does not belong to {checkpoint.name}; nothing of this folder is loaded.")

@@ -52,7 +52,7 @@ def checked(metric: str) -> str:
     from evaluation.report import METRICS
 
     if metric not in METRICS:
-        raise CommandError(f"There is no metric {metric!r}.", f"Metrics: {', '.join(METRICS)}.", USAGE)
+        raise CommandError(f"Unknown metric {metric!r}.", f"Metrics: {', '.join(METRICS)}.", USAGE)
     return metric
 
 

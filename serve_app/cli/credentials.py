@@ -174,7 +174,7 @@ def _server(named: str) -> "Server":
         target = AddressGuard(ports=("1-65535",)).check(f"https://{host}:{int(port)}/")
     except (AddressForbidden, ValueError):
         raise CommandError(
-            f"{named!r} is no server.", "Give a host name or address, perhaps with a port: pbx.example:8443.", USAGE
+            f"{named!r} is not a host.", "Give a host name or address, optionally with a port: pbx.example:8443.", USAGE
         ) from None
     return Server(target.host, target.port)
 

@@ -227,7 +227,7 @@ def export(
     from evaluation import formats
 
     if kind not in formats.FORMATS:
-        raise CommandError(f"There is no format {kind!r}.", f"Formats: {', '.join(formats.FORMATS)}.", USAGE)
+        raise CommandError(f"Unknown format {kind!r}.", f"Formats: {', '.join(formats.FORMATS)}.", USAGE)
     one, calls = names.run(workspace, lambda database, home: loaded(database, home, name))
     with libraries():
         try:

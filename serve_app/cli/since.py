@@ -30,7 +30,7 @@ def told(text: str | None) -> datetime | timedelta | None:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         hint = "Say 45m, 2h, 3d or a time such as 2026-11-20T08:00."
-        raise CommandError(f"{text!r} is no time.", hint, USAGE) from None
+        raise CommandError(f"{text!r} is not a time.", hint, USAGE) from None
 
 
 async def moment_of(database: "Database", since: datetime | timedelta | None) -> datetime | None:

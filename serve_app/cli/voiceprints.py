@@ -60,7 +60,7 @@ def list_(
       switchboard voiceprints list --workspace acme --state quarantined
     """
     if state_ is not None and state_ not in STATES:
-        raise CommandError(f"{state_!r} is no state of a voiceprint.", f"There are: {', '.join(STATES)}.", USAGE)
+        raise CommandError(f"{state_!r} is not a state of a voiceprint.", f"States: {', '.join(STATES)}.", USAGE)
     from db import voiceprints
 
     found = names.run(workspace, lambda database, home: voiceprints.list_(database, home.workspace_id, limit))

@@ -71,7 +71,7 @@ def check(changes: Set, settings: Settings, over_http: bool = False) -> Set:
         if group not in GROUPS:
             near = matching.extractOne(group, GROUPS, scorer=fuzz.ratio, score_cutoff=60)
             hint = f"Did you mean {near[0]}?" if near else f"A run sets {', '.join(GROUPS)}."
-            raise SettingRefused(f"{group!r} is no group of settings of a run. {hint}")
+            raise SettingRefused(f"{group!r} is not a group of settings that a run may set. {hint}")
         for name, value in values.items():
             _check_one(group, name, value, settings, over_http)
     _merged(changes, settings)

@@ -175,7 +175,7 @@ async def test_what_the_machine_heard_is_measured_against_what_people_corrected(
         ("nothing", 1, 5),
     ]
     assert both["systems"][1]["againstFirst"]["wer"] is None, "they share no call"
-    assert "There is no metric" in await refused(world, "score", "desk", "--by", "bleu")
+    assert "Unknown metric" in await refused(world, "score", "desk", "--by", "bleu")
     shown = await switchboard(world, "score", "desk", "--by", "cpwer")
     assert "words wrong, normalized (WER)" in shown.output and "1.1 % (" in shown.output
 

@@ -79,7 +79,7 @@ def test_a_file_that_is_gone_is_named(filled):
 
 def test_weights_that_the_lock_does_not_name_are_refused(filled):
     (filled / "whisper-base" / "more.pt").write_bytes(b"pickled")
-    with pytest.raises(CheckpointDamaged, match=r"more\.pt is no file of whisper-base"):
+    with pytest.raises(CheckpointDamaged, match=r"more\.pt does not belong to whisper-base"):
         resolve("base", RECOGNITION, "cpu", filled)
 
 

@@ -13,7 +13,7 @@ def test_a_source_that_is_not_there_is_told_before_ray_is_started(monkeypatch, t
     monkeypatch.setattr(backfill, "_ray", lambda *_: pytest.fail("Ray is started"))
     result = CliRunner().invoke(app, ["backfill", str(tmp_path / "none"), "--out", str(tmp_path), "--model", "base"])
     assert result.exit_code == USAGE
-    assert "none is no folder" in result.output
+    assert "none is not a folder" in result.output
 
 
 def test_workers_that_the_cluster_has_no_room_for_are_refused_for_they_would_wait_forever():

@@ -140,8 +140,8 @@ def test_errors_have_a_sentence_and_an_exit_code(error: Exception, exit_code: in
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--country", "Germany"), "'Germany' is no country"),
-        (("--time-zone", "Berlin"), "'Berlin' is no time zone"),
+        (("--country", "Germany"), "'Germany' is not a country code"),
+        (("--time-zone", "Berlin"), "'Berlin' is not a time zone"),
         (("--from", ""), "--from and --to take 1 to 256 characters"),
         (("--model", "huge"), "'huge' names no"),
         (("--model", "./small"), "missing"),

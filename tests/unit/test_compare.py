@@ -177,5 +177,5 @@ def test_calls_that_the_console_cannot_have_are_no_links() -> None:
 
 
 def test_nothing_heard_is_no_page() -> None:
-    with pytest.raises(ValueError, match="none of the calls was heard"):
+    with pytest.raises(ValueError, match="none of the calls has a transcript"):
         page.render(compare([call(1, SAID)], {"a": []}), "a")

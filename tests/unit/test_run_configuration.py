@@ -32,8 +32,8 @@ def test_settings_are_read_as_json_or_as_they_are() -> None:
     ("changes", "told"),
     [
         ({"asr": {"mdel": "base"}}, r"asr\.mdel is not a setting\. Did you mean asr\.model\?"),
-        ({"ars": {"model": "base"}}, r"'ars' is no group of settings of a run\. Did you mean asr\?"),
-        ({"http": {"port": 1}}, r"'http' is no group of settings of a run"),
+        ({"ars": {"model": "base"}}, r"'ars' is not a group of settings that a run may set\. Did you mean asr\?"),
+        ({"http": {"port": 1}}, r"'http' is not a group of settings that a run may set"),
         ({"asr": {"beam_size": "many"}}, r"asr\.beam_size: "),
         ({"asr": {"engine": "ear"}}, "'ear' is no recognition engine"),
         ({"analysis": {"api_key": "x"}}, "is a secret"),

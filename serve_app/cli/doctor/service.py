@@ -27,7 +27,7 @@ def variables(faults: Mapping[str, str]) -> Iterator[Check]:
     for name, told in faults.items():
         yield bad("settings", f"{name}: {told}", "Fix or unset it; the other checks leave it out.")
     for name, near in sorted(unknown.items()):
-        yield warn("settings", f"{name} is no setting", f"Did you mean {near}?" if near else "Unset it.")
+        yield warn("settings", f"{name} is not a setting", f"Did you mean {near}?" if near else "Unset it.")
     if not unknown and not faults:
         yield good(
             "settings",

@@ -135,7 +135,9 @@ def _event(text: str | None) -> UUID | None:
     try:
         return event_id(text) if text else None
     except ValueError as error:
-        raise CommandError(f"{text!r} is no event.", "`switchboard webhooks deliveries` shows them.", USAGE) from error
+        raise CommandError(
+            f"{text!r} is not an event id.", "`switchboard webhooks deliveries` shows them.", USAGE
+        ) from error
 
 
 def _about(one: "DeliverySummary") -> str:
