@@ -153,7 +153,7 @@ async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab)
     assert "waiting: 0 of 2 calls done, waiting for its turn" in await switchboard(lab, "status", "tiny")
     await work(lab.world, *OTHER)
     status = await switchboard(lab, "status", "tiny", "--watch")
-    assert "completed: 2 of 2 calls done" in status and "of work" in status
+    assert "completed: 2 of 2 calls done" in status and "of processing" in status
     compared = await switchboard(lab, "compare", "tiny")
     assert "words changed: 2 of 12" in compared and "tone in 2" in compared
     shown = json.loads(await switchboard(lab, "compare", "tiny", "--json"))
