@@ -93,8 +93,8 @@ def create(
 ) -> None:
     """Create a run: completed calls, and the settings that differ from the service's.
 
-    A run may set the groups asr, diarization, safety, roles and analysis (SETTINGS.md has their names). Without
-    --set it shows what the service would produce for these calls today.
+    A run may set the groups asr, alignment, diarization, safety, roles and analysis (SETTINGS.md has their names).
+    Without --set it shows what the service would produce for these calls today.
 
     Examples:
 
