@@ -1,0 +1,68 @@
+"""What operators watch of a running service: its metrics after a call, and which part is not ready."""
+
+import asyncio
+import re
+import signal
+from os import kill
+
+import httpx
+
+from serve_app.cli.file_server import FileServer
+from serve_app.metrics import names
+from tests.acceptance.running import Client, RunningService
+from tests.synthetic_calls import synthetic_calls
+
+SHORT = "08_flite_voices_stereo"
+ONLY_SOMETIMES = {names.COST, names.JOB_FAILURES, names.JOB_RETRIES, names.WEBHOOK_ATTEMPTS, names.WEBHOOK_DELIVERY}
+
+
+async def readiness(service: RunningService) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
+        return await http.get(service.submit_url.replace("/submit", "/readyz"))
+
+
+async def test_every_metric_is_served_after_a_call_on_the_loopback_address(
+    service: RunningService, client: Client, files: FileServer
+) -> None:
+    body = next(one for one in synthetic_calls() if one.name == SHORT).submissions(files.add)[-1]
+    assert (await client.post({"callId": "no"})).status_code == 400
+    await client.accepted(body)
+    await client.ended([body["callId"]])
+    url = str(service.ready["metricsUrl"])
+    assert url.startswith("http://127.0.0.1:")
+    expected = {one.exposed for one in names.EVERY if one not in ONLY_SOMETIMES}
+    served: set[str] = set()
+    async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
+        for _ in range(60):  # processes hand their counts over every ten seconds
+            text = (await http.get(url)).text
+            found = re.findall(r"^(ray_switchboard\w+)", text, re.MULTILINE)
+            served = {re.sub(r"(?<=[a-z])_(bucket|sum|count)$", "", one) for one in found}
+            if expected <= served:
+                break
+            await asyncio.sleep(1)
+    assert expected <= served
+    assert "ray_switchboard_submissions_total{" in text and 'answer="invalid-body"' in text
+    assert not re.search(rf"{body['callId']}|{client.workspace_id}", text)
+
+
+async def test_readyz_misses_a_conductor_that_died_and_has_it_back(service: RunningService) -> None:
+    for _ in range(120):
+        if (answer := await readiness(service)).status_code == 200:
+            break
+        await asyncio.sleep(0.5)
+    assert answer.status_code == 200, answer.text
+    assert set(answer.json()["parts"]) == {"Intake", "database", "schema", "Conductor", "Transcriber", "Diarizer"}
+    (pid,) = service.pids("Conductor")
+    kill(pid, signal.SIGKILL)
+    seen = set[int]()
+    for _ in range(240):
+        seen.add((await readiness(service)).status_code)
+        if 503 in seen:
+            break
+        await asyncio.sleep(0.1)
+    assert 503 in seen
+    for _ in range(240):
+        if (answer := await readiness(service)).status_code == 200:
+            break
+        await asyncio.sleep(0.5)
+    assert answer.status_code == 200, answer.text
