@@ -244,7 +244,7 @@ def p95(values: list[float]) -> float:
 async def measured(url: str, given: argparse.Namespace) -> dict[str, Any]:
     began = time.perf_counter()
     database, home, teams, members = await filled(url, given)
-    print(f"{given.calls} calls in {time.perf_counter() - began:.0f} s")
+    print(f"{given.calls} calls in {time.perf_counter() - began:.0f} s", flush=True)
     took = await asked(database, home, teams, members, given)
     rows = {name: {"p50": statistics.median(ms), "p95": p95(ms), "times": len(ms)} for name, ms in took.items()}
     for kind in ("list", "search", "tasks"):
