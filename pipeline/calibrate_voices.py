@@ -60,5 +60,5 @@ def calibrate(prints: Mapping[str, Sequence[Voiceprint]]) -> VoiceCalibration:
 
 def as_toml(calibration: VoiceCalibration) -> str:
     """Return the file that `pipeline.voice_calibration.read` reads."""
-    values = calibration.model_dump(exclude={"pipeline"}, exclude_none=True)  # TOML has no null
+    values = calibration.model_dump(exclude={"pipeline", "clustering", "center"}, exclude_none=True)  # TOML has no null
     return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())

@@ -22,7 +22,23 @@ class PipelineParameters(BaseModel):
     step: float = Field(gt=0, le=1)  # from one window to the next, as a share of a window
     clustering_threshold: float = Field(gt=0, le=2)  # mean of 1 - cosine up to which clusters join
     min_cluster_size: int = Field(ge=1, le=20)  # windows; smaller clusters go to the nearest larger one
-    center: tuple[float, ...]  # mean embedding of telephone speech, subtracted from every embedding
+
+
+class ClusteringParameters(BaseModel):
+    """How windows of speech become speakers, of an engine that has no segmentation network."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    speech_threshold: float = Field(gt=0, lt=1)  # probability from which speech begins
+    min_silence: float = Field(gt=0, le=2)  # seconds; where there is a longer pause the speaker may change
+    window: float = Field(ge=0.5, le=10)  # seconds of speech in one embedding
+    step: float = Field(gt=0, le=10)  # seconds from one window to the next
+    threshold: float = Field(gt=0, le=2)  # mean of 1 - cosine up to which clusters join
+    min_seconds: float = Field(ge=0)  # of speech; smaller clusters go to the nearest voice,
+    few_seconds: float = Field(ge=0)  # but so few make a voice
+    far: float = Field(ge=-1, le=1)  # whose cosine with every other is at most this
+    change: float = Field(ge=0)  # sum of cosines, each 20 ms, that a change of speaker within a run has to gain
+    gap: float = Field(ge=0)  # seconds between two stretches of one speaker up to which they are one
 
 
 class VoiceCalibration(BaseModel):
@@ -38,6 +54,8 @@ class VoiceCalibration(BaseModel):
     agreement: float = Field(ge=-1, le=1)  # of a stretch of a call to its other stretches, to be one voice
     pieces: float | None = Field(None, ge=-1, le=1)  # mean of pieces of about a second, to be one; None: not clustered
     pipeline: PipelineParameters | None = None  # None: the pipeline's own configuration says it
+    clustering: ClusteringParameters | None = None  # None: voices of this embedder are not clustered by us
+    center: tuple[float, ...] = ()  # mean embedding of telephone speech, subtracted from each; (): as the model says
     basis: str  # the speech and the figures that these rest on
 
 

@@ -12,7 +12,7 @@ from scipy.signal import resample_poly
 from pipeline import asr
 from pipeline.asr import alignment
 from pipeline.asr.alignment import AlignmentOptions
-from pipeline.domain.speech import SAMPLE_RATE
+from pipeline.domain.speech import REP, SAMPLE_RATE
 from tests import fixture_checkpoints
 from tests.transcription_server import MODEL
 
@@ -58,9 +58,31 @@ def load_diarizer(name: str, request: pytest.FixtureRequest) -> Any:
     """Load a diarization engine."""
     if name == "pyannote":
         return request.getfixturevalue("diarizer")
+    if name == "clustering":
+        return request.getfixturevalue("clustering")
     raise AssertionError(f"tests/engine_cases.py has no case for the diarization engine {name!r}")
 
 
+VOICES = {"A": ("1998-15444-0005", "1998-15444-0001"), "B": ("1688-142285-0005", "1688-142285-0007")}
+"""Utterances of two real voices (LibriSpeech)."""
+
+
 def two_voices(engine: Any, sample_call: Any) -> np.ndarray:
-    """Return a mixed call of two voices that the weights of a diarization engine tell apart."""
-    return np.asarray(sample_call("03").samples[0])  # synthetic voices, as the weights of the fixture
+    """Return a mixed call of two voices that the weights of a diarization engine know how to separate."""
+    if engine.checkpoint.synthetic:
+        return np.asarray(sample_call("03").samples[0])  # synthetic voices, as the weights of the fixture
+    return talk(VOICES["A"][0], VOICES["B"][0], VOICES["A"][1], VOICES["B"][1])
+
+
+def one_voice(engine: Any, sample_call: Any) -> np.ndarray:
+    """Return a recording of one voice, likewise."""
+    if engine.checkpoint.synthetic:
+        call = sample_call("01")
+        return np.concatenate([call.cut(REP, span.start, span.end) for span in call.speech("rep")])
+    return talk(*VOICES["A"])
+
+
+def talk(*names: str) -> np.ndarray:
+    """Return utterances one after another, with a pause of 0.6 s around each."""
+    pause = np.zeros(round(0.6 * SAMPLE_RATE), np.float32)
+    return np.concatenate([pause, *(part for name in names for part in (speech(name), pause))])

@@ -1,4 +1,4 @@
-"""The real engines, loaded once for the run: with the synthetic checkpoints, and Whisper tiny.en with real weights."""
+"""The real engines, loaded once for the run: synthetic checkpoints, and real weights of tiny.en and CAM++."""
 
 import os
 from pathlib import Path
@@ -19,13 +19,8 @@ def transcriber() -> Any:
 @pytest.fixture(scope="session")
 def tiny() -> Any:
     from pipeline.asr import AsrOptions, load
-    from pipeline.checkpoints import store
-    from pipeline.checkpoints.lock import locked
 
-    weights, folder = "whisper-tiny.en", Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or store.default_folder())
-    if not store.is_here(locked()[weights], folder):
-        pytest.skip(f"{weights} is not in the checkpoint store: switchboard checkpoints fetch {weights}")
-    return load(AsrOptions(model="tiny.en", device="cpu", cpu_threads=1), folder)
+    return load(AsrOptions(model="tiny.en", device="cpu", cpu_threads=1), _store_with("whisper-tiny.en"))
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +28,21 @@ def diarizer() -> Any:
     from pipeline.diarization import DiarizationOptions, load
 
     return load(DiarizationOptions(pipeline=str(fixture_checkpoints.DIARIZATION), device="cpu"))
+
+
+@pytest.fixture(scope="session")
+def clustering() -> Any:
+    from pipeline.diarization import DiarizationOptions, load
+
+    return load(DiarizationOptions(engine="clustering", device="cpu"), _store_with("campplus"))
+
+
+def _store_with(weights: str) -> Path:
+    """Return the checkpoint store's folder. Skips where it lacks the weights."""
+    from pipeline.checkpoints import store
+    from pipeline.checkpoints.lock import locked
+
+    folder = Path(os.environ.get("SWITCHBOARD_CHECKPOINTS") or store.default_folder())
+    if not store.is_here(locked()[weights], folder):
+        pytest.skip(f"{weights} is not in the checkpoint store: switchboard checkpoints fetch {weights}")
+    return folder

@@ -1,12 +1,13 @@
-"""Who speaks when in a mixed recording: this pipeline beside pyannote's own, with the same weights.
+"""Who speaks when in a mixed recording: the diarization engines beside pyannote's own pipeline, with the same weights.
 
     python -m bench.real.mono run HALF FILE.jsonl [--librispeech FOLDER] [--call NAME ...]
     python -m bench.real.mono show FILE.jsonl
 
-`run` diarizes the calls of `bench.real.mixes` and, in either half, pyannote.audio's telephone sample. "pyannote" is
-`SpeakerDiarization` as it comes, call by call, at its own step of 1 s and with our networks and thresholds: what
-differs is how windows are cut, batched and embedded. `show` counts: diarization error rate, its parts in seconds,
-speakers found, processor seconds. Words given to the wrong speaker and cpWER are in `bench.real`.
+`run` diarizes the calls of `bench.real.mixes` and, in either half, pyannote.audio's telephone sample. "switchboard" is
+the service's engine `pyannote`, "clustering" the engine of that name. "pyannote" is `SpeakerDiarization` as it comes,
+call by call, at its own step of 1 s and with our networks and thresholds: what differs is how windows are cut, batched
+and embedded. `--system` takes some of them only. `show` counts: diarization error rate, its parts in seconds, speakers
+found, processor seconds. Words given to the wrong speaker and cpWER are in `bench.real`.
 """
 
 import argparse
@@ -39,11 +40,11 @@ def recordings(sources: Sources, half: Half, wanted: Sequence[str]) -> Iterator[
         yield call.name, call.samples[0], turns(call)
 
 
-def ours(pipeline: str) -> Callable[[Sound], Spans]:
-    """The engine of the service."""
+def ours(pipeline: str, engine_name: str = "pyannote") -> Callable[[Sound], Spans]:
+    """An engine of the service."""
     from pipeline.diarization import DiarizationOptions, load
 
-    engine = load(DiarizationOptions(pipeline=pipeline, device="cpu", threads=1))
+    engine = load(DiarizationOptions(engine=engine_name, pipeline=pipeline, device="cpu", threads=1))  # type: ignore[call-arg]
     return lambda sound: [(one.start, one.end, one.speaker) for one in engine.diarize(sound).spans]
 
 
@@ -61,7 +62,7 @@ def stock(pipeline: str) -> Callable[[Sound], Spans]:
     if calibration is None or calibration.pipeline is None:
         raise SystemExit(f"{pipeline!r} is not put together from parts.")
     parameters = calibration.pipeline.model_copy(update={"step": 0.1})
-    made = assemble(checkpoint.parts["segmentation"], checkpoint.parts["embedding"], parameters)
+    made = assemble(checkpoint.parts["segmentation"], checkpoint.parts["embedding"], parameters, calibration.center)
 
     def diarize(sound: Sound) -> Spans:
         found = made({"waveform": torch.from_numpy(sound)[None], "sample_rate": 16000}).exclusive_speaker_diarization
@@ -70,9 +71,16 @@ def stock(pipeline: str) -> Callable[[Sound], Spans]:
     return diarize
 
 
-def run(half: Half, sources: Sources, pipeline: str, wanted: Sequence[str]) -> Iterator[Row]:
+SYSTEMS: dict[str, Callable[[str], Callable[[Sound], Spans]]] = {
+    "switchboard": ours,
+    "clustering": lambda _: ours("auto", "clustering"),
+    "pyannote": stock,
+}
+
+
+def run(half: Half, sources: Sources, pipeline: str, wanted: Sequence[str], of: Sequence[str]) -> Iterator[Row]:
     """What each system makes of each call."""
-    systems = {"switchboard": ours(pipeline), "pyannote": stock(pipeline)}
+    systems = {name: SYSTEMS[name](pipeline) for name in of}
     for name, exact, truth in recordings(sources, half, wanted):
         sound = np.clip(np.round(exact * 32768), -32768, 32767).astype(np.float32) / np.float32(32768)
         for system, diarize in systems.items():
@@ -156,13 +164,14 @@ def main() -> None:
     making.add_argument("--asterisk", type=Path)
     making.add_argument("--call", nargs="*", default=[], help="names; none given: all")
     making.add_argument("--pipeline", default="segmentation-3.0+campplus", help="as SWITCHBOARD_DIARIZATION__PIPELINE")
+    making.add_argument("--system", nargs="*", choices=SYSTEMS, default=[*SYSTEMS])
     showing = commands.add_parser("show")
     showing.add_argument("file", type=Path)
     options = parser.parse_args()
     if options.command == "run":
         with options.file.open("a") as file:
             sources = Sources(options.librispeech, options.asterisk)
-            for row in run(options.half, sources, options.pipeline, options.call):
+            for row in run(options.half, sources, options.pipeline, options.call, options.system):
                 file.write(json.dumps(row) + "\n")
                 file.flush()
     show([json.loads(line) for line in options.file.read_text().splitlines()])

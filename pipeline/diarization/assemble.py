@@ -1,5 +1,6 @@
 """A pyannote pipeline put together from single checkpoints instead of loaded from one repository of the hub."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,17 @@ SEGMENTATION_FILE = "pytorch_model.bin"
 EMBEDDING_FILE = "campplus_cn_en_common.pt"
 
 
-def assemble(segmentation: Path, embedding: Path, parameters: PipelineParameters) -> Any:
+def assemble(segmentation: Path, embedding: Path, parameters: PipelineParameters, center: Sequence[float]) -> Any:
     """Return `SpeakerDiarization` with agglomerative clustering, on the CPU, from a folder for each network.
 
-    The segmentation file is a pickle: call this within `weights_only`. Raises what torch raises for files that hold
-    other networks.
+    `center` (192 values) is what `CAMPlusPlusEmbedding` subtracts. The segmentation file is a pickle: call this within
+    `weights_only`. Raises what torch raises for files that hold other networks.
     """
     network = campplus.load(embedding / EMBEDDING_FILE)
     pipeline = SpeakerDiarization(
         segmentation=Model.from_pretrained(segmentation / SEGMENTATION_FILE),
         segmentation_step=parameters.step,
-        embedding=CAMPlusPlusEmbedding(network, parameters.center),
+        embedding=CAMPlusPlusEmbedding(network, center),
         embedding_exclude_overlap=True,
         plda=_UnusedPLDA(),
         clustering="AgglomerativeClustering",

@@ -11,9 +11,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torchaudio.compliance import kaldi
+
+from pipeline.domain.speech import SAMPLE_RATE
 
 BINS = 80  # of the log-mel filterbank
 DIMENSION = 192
+MIN_FRAMES = 40  # of 10 ms; from less nothing is to be told of a voice
 GROWTH = 32  # channels that each layer of a dense block adds
 BOTTLENECK = 128  # channels inside a layer
 SEGMENT = 100  # frames of 20 ms whose mean is a frame's local context
@@ -47,6 +51,11 @@ def load(path: Path) -> CAMPlusPlus:
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True), strict=True)
     network.eval().requires_grad_(False)
     return network
+
+
+def filterbank(waveform: Tensor) -> Tensor:
+    """Return (frames, 80) of (1, samples) at 16 kHz: Kaldi's log-mel energies, none of sound shorter than a frame."""
+    return kaldi.fbank(waveform, num_mel_bins=BINS, sample_frequency=SAMPLE_RATE, dither=0.0)
 
 
 class FrontEnd(nn.Module):

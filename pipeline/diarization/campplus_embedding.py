@@ -6,12 +6,9 @@ import torch
 from pyannote.audio.core.model import Model
 from pyannote.audio.core.task import Problem, Resolution, Specifications
 from torch import Tensor
-from torchaudio.compliance import kaldi
 
-from pipeline.diarization.campplus import BINS, DIMENSION, CAMPlusPlus
+from pipeline.diarization.campplus import DIMENSION, MIN_FRAMES, CAMPlusPlus, filterbank
 from pipeline.domain.speech import SAMPLE_RATE
-
-MIN_FRAMES = 40  # of 10 ms; from less nothing is computed
 
 
 class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
@@ -40,7 +37,7 @@ class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
         frame rate; a weight above 0.5 selects a frame. A speaker with fewer than 40 frames of 10 ms gets NaN. Without
         weights all frames are selected; raises `ValueError` where they are fewer than 40.
         """
-        spectra = [self._filterbank(waveform) for waveform in waveforms]
+        spectra = [filterbank(waveform) for waveform in waveforms]
         if weights is None:
             if not spectra or len(spectra[0]) < MIN_FRAMES:
                 raise ValueError(f"A voice cannot be embedded from fewer than {MIN_FRAMES} frames of 10 ms.")
@@ -60,8 +57,3 @@ class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
         if len(frames) < MIN_FRAMES:
             return frames.new_full((DIMENSION,), torch.nan)
         return self.network((frames - frames.mean(dim=0))[None])[0] - self.center
-
-    @staticmethod
-    def _filterbank(waveform: Tensor) -> Tensor:
-        """(frames, 80) of (1, samples): Kaldi's log-mel energies, no frame where the sound is shorter than one."""
-        return kaldi.fbank(waveform, num_mel_bins=BINS, sample_frequency=SAMPLE_RATE, dither=0.0)

@@ -66,6 +66,7 @@ class Engine(Protocol):
 
 ENGINES: dict[str, str] = {
     "pyannote": "pipeline.diarization.pyannote:Pyannote",
+    "clustering": "pipeline.diarization.clustering:Clustering",
 }
 """Engines by the name that settings use: "module:Class", imported only where it is loaded."""
 
@@ -76,12 +77,14 @@ class DiarizationOptions(EngineOptions):
     STAGE: ClassVar[str] = "diarization"
     ENGINES: ClassVar[Registry] = ENGINES
 
-    engine: str = Field("pyannote", description="Which engine of `ENGINES`.")
+    engine: str = Field(
+        "pyannote", description="Which engine: pyannote, or clustering (voices of short windows, without pyannote)."
+    )
     pipeline: str = Field(
         "auto",
         description="A pyannote pipeline: a repository of the Hugging Face hub (owner/name@commit pins it), a folder "
         "(/..., ./..., ~/...), segmentation-3.0+campplus, or auto (pyannote/speaker-diarization-community-1 with a hub "
-        "token, else the former).",
+        "token, else the former). Of the engine clustering: campplus, or a folder with its file; auto: campplus.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where to compute; auto: the GPU if there is one, and an error if it cannot be used."

@@ -7,7 +7,6 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,9 @@ from pipeline import checkpoints
 from pipeline.checkpoints import CheckpointKind, hub
 from pipeline.device import choose
 from pipeline.diarization.engine import DiarizationOptions, Samples
+from pipeline.diarization.voiceprints import Voiceprints, letters
 from pipeline.diarization.weights import weights_only
-from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, SpeakerSpan, Voiceprint
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, SpeakerSpan
 from pipeline.errors import CheckpointMissing, EngineError
 from pipeline.voice_calibration import calibration_of
 
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 CPU_BATCH, GPU_BATCH = 4, 32  # on a CPU larger batches are slower: 3.6 CPU seconds at 1, 5.3 at 128 for 60 s of audio
 SHORTEST = SAMPLE_RATE // 10  # samples; in less nobody is heard
-PIECE = 6.0  # seconds of speech at least in one embedding of a voiceprint (below 12), where there are so many
-
-MIN_VOICEPRINT_SECONDS = 3.0  # of net speech: voiceprints of less are not to be trusted
 COMMUNITY = "pyannote/speaker-diarization-community-1"  # gated: the hub wants its license accepted and a token
 UNGATED = "segmentation-3.0+campplus"
 
@@ -88,7 +85,7 @@ CHECKPOINTS = CheckpointKind(
 )
 
 
-class Pyannote:
+class Pyannote(Voiceprints):
     """A diarization engine; see `pipeline.diarization.Engine`."""
 
     Options = PyannoteOptions
@@ -157,35 +154,26 @@ class Pyannote:
 
     def _diarization(self, output: Any) -> Diarization:
         spans = _spans(output.exclusive_speaker_diarization)
-        letters = _by_first_appearance(spans)
-        # pyannote's rows are in the order of the labels of the diarization with overlaps
+        # pyannote's own order of labels is not that of appearance
+        named = letters(span.speaker for span in spans)
+        # its rows are in the order of the labels of the diarization with overlaps
         rows = dict(zip(output.speaker_diarization.labels(), output.speaker_embeddings, strict=False))
         voiceprints = {}
-        for label, letter in letters.items():
+        for label, letter in named.items():
             seconds = sum(span.end - span.start for span in spans if span.speaker == label)
-            voiceprint = self._voiceprint(rows.get(label), seconds)
+            voiceprint = self.of_speaker(rows.get(label), seconds)
             if voiceprint is not None:
                 voiceprints[letter] = voiceprint
-        named = tuple(SpeakerSpan(span.start, span.end, letters[span.speaker]) for span in spans)
-        return Diarization(named, voiceprints, self.name)
+        spoken = tuple(SpeakerSpan(span.start, span.end, named[span.speaker]) for span in spans)
+        return Diarization(spoken, voiceprints, self.name)
 
-    def voiceprint(self, spoken: Sequence[Samples]) -> Voiceprint | None:
-        """See `pipeline.diarization.Engine`: joined, cut into like pieces of 6 s or more, embedded, averaged."""
-        speech = np.concatenate([np.asarray(x, np.float32) for x in spoken]) if spoken else np.zeros(0, np.float32)
-        seconds = len(speech) / SAMPLE_RATE
-        if seconds < MIN_VOICEPRINT_SECONDS:
-            return None
-        vectors = np.stack([self._embed(part) for part in np.array_split(speech, max(1, int(seconds // PIECE)))])
-        made = self._voiceprint(vectors.mean(axis=0), seconds)
-        return made and replace(made, agreement=_agreement(vectors))
+    @property
+    def fewest_samples(self) -> int:
+        """See `Voiceprints`."""
+        return int(self._pipeline._embedding.min_num_samples)
 
-    def voices(self, spoken: Sequence[Samples]) -> list[Voiceprint | None]:
-        """See `pipeline.diarization.Engine`."""
-        least = self._pipeline._embedding.min_num_samples
-        return [self._made(self._embed(one), len(one) / SAMPLE_RATE) if len(one) >= least else None for one in spoken]
-
-    def _embed(self, speech: Samples) -> npt.NDArray[np.float64]:
-        """The unit vector of one piece of speech; not finite when the model cannot tell."""
+    def embedded(self, speech: Samples) -> npt.NDArray[np.float64]:
+        """See `Voiceprints`."""
         import torch
 
         embedding = self._pipeline._embedding
@@ -196,31 +184,6 @@ class Pyannote:
         except (RuntimeError, ValueError) as error:
             raise EngineError(f"The voice could not be embedded ({type(error).__name__}).") from error
         return vector / (np.linalg.norm(vector) or 1.0)
-
-    def _voiceprint(self, vector: npt.NDArray[np.floating] | None, seconds: float) -> Voiceprint | None:
-        """None for too little speech, and for the NaN or zero rows that pyannote gives when it had nothing to embed."""
-        if vector is None or seconds < MIN_VOICEPRINT_SECONDS:
-            return None
-        return self._made(vector, seconds)
-
-    def _made(self, vector: npt.NDArray[np.floating], seconds: float) -> Voiceprint | None:
-        norm = float(np.linalg.norm(vector))
-        if not np.isfinite(norm) or norm == 0:
-            return None
-        return Voiceprint(tuple(float(v) for v in vector / norm), self.name, round(seconds, 2))
-
-
-def _agreement(vectors: npt.NDArray[np.float64]) -> float | None:
-    """How like the others the piece is that is least so: cosine to their mean, low where two voices were taken for one.
-
-    None for a single piece.
-    """
-    if len(vectors) < 2:
-        return None
-    others = (vectors.sum(axis=0) - vectors) / (len(vectors) - 1)
-    norms = np.linalg.norm(others, axis=1) * np.linalg.norm(vectors, axis=1)
-    cosines = (others * vectors).sum(axis=1) / np.where(norms > 0, norms, 1.0)
-    return round(float(cosines.min()), 4)
 
 
 def _load(checkpoint: checkpoints.Checkpoint, name: str, device: Any) -> Any:
@@ -274,7 +237,8 @@ def _assembled(checkpoint: checkpoints.Checkpoint, name: str) -> Any:
         raise CheckpointMissing(
             f"The diarization pipeline {checkpoint.name!r} was not calibrated: it has no parameters."
         )
-    return assemble(checkpoint.parts["segmentation"], checkpoint.parts["embedding"], calibration.pipeline)
+    networks = checkpoint.parts["segmentation"], checkpoint.parts["embedding"]
+    return assemble(*networks, calibration.pipeline, calibration.center)
 
 
 _print_lock = threading.Lock()
@@ -297,9 +261,3 @@ def _spans(annotation: Any) -> list[SpeakerSpan]:
         for segment, _, label in annotation.itertracks(yield_label=True)
     ]
     return sorted(spans, key=lambda span: (span.start, span.end))
-
-
-def _by_first_appearance(spans: Sequence[SpeakerSpan]) -> dict[str, str]:
-    """pyannote's label -> "A", "B", ...; pyannote's own order is not that of appearance."""
-    labels = list(dict.fromkeys(span.speaker for span in spans))
-    return {label: chr(ord("A") + i) if i < 26 else f"S{i + 1}" for i, label in enumerate(labels)}

@@ -1,7 +1,7 @@
 """A mixed recording cut into the overlapping windows in which pyannote hears it, read a block at a time."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,13 +9,11 @@ import torch
 import torchaudio
 
 from pipeline.diarization.engine import Samples
+from pipeline.diarization.sound import reader
 from pipeline.domain.speech import SAMPLE_RATE, Audio
-from pipeline.errors import EngineError
 
 BLOCK = 32  # windows that are cut from one piece of sound: 41 s, 2.6 MB, whatever the length of the call
 EDGE = 64  # samples at either end of a window that a resampler's filter reaches at most: it reaches 13 at 2:1
-
-Read = Callable[[int, int], Samples]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,15 +42,13 @@ class Cutter:
         Reads each sample once, and no further ahead than one block. Raises `StorageError`, and `EngineError` for
         samples that are not finite.
         """
-        read, length = _reader(sound)
+        read, length = reader(sound)
         count, size, step = self.count(length), self.size, self.step
         held = np.zeros(0, np.float32)  # from the first sample of the next window on
         for first in range(0, count, BLOCK):
             number = min(BLOCK, count - first)
             start, end = first * step, (first + number - 1) * step + size
             fresh = read(start + len(held), min(end, length))
-            if not np.isfinite(fresh).all():
-                raise EngineError("The recording's samples are not all finite numbers.")
             block = np.concatenate([held, fresh])
             held = block[number * step :]
             block = np.pad(block, (0, end - start - len(block)))
@@ -83,11 +79,3 @@ class Cutter:
 
     def _rate(self, samples: torch.Tensor) -> torch.Tensor:
         return torchaudio.functional.resample(samples, SAMPLE_RATE, self.voice_rate)
-
-
-def _reader(sound: Samples | Audio) -> tuple[Read, int]:
-    """How to read float32 samples of a mixed recording, and how many there are."""
-    if isinstance(sound, Audio):
-        return lambda first, last: sound.read(0, first, last).astype(np.float32) / np.float32(32768), sound.length
-    samples = np.ascontiguousarray(sound, np.float32)
-    return lambda first, last: samples[first:last], len(samples)

@@ -30,9 +30,8 @@ def test_the_list_fits_80_columns_and_says_what_is_here(store):
     assert shown.exit_code == 0
     lines = shown.stdout.splitlines()
     assert max(len(line.rstrip()) for line in lines if str(store) not in line) <= 80
-    assert [line.split()[:2] for line in lines[1 : 1 + len(locked())]] == [
-        [name, "yes" if name == "campplus" else "no"] for name in locked()
-    ]
+    rows = [line.split()[:2] for line in lines[1 : lines.index("")] if not line.startswith(" ")]  # a cell may wrap
+    assert rows == [[name, "yes" if name == "campplus" else "no"] for name in locked()]
     assert f"Store: {store}" in shown.stdout
 
 

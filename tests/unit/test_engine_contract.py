@@ -1,16 +1,20 @@
 """What every engine of the registries keeps, whatever computes in it: one suite for all, on real speech."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from pipeline import asr, diarization
 from pipeline.asr import alignment
 from pipeline.domain.speech import CUSTOMER, SAMPLE_RATE, AudioInMemory, Chunk, Span, text_of
-from pipeline.errors import EngineError
+from pipeline.errors import CheckpointMissing, EngineError
+from pipeline.identity import identity_of
 from tests import engine_cases
 from tests.engine_cases import speech
 
@@ -254,6 +258,42 @@ def test_parts_give_the_same_whatever_others_are_beside_them(diarizer, two_voice
     for first in range(0, len(mixed), diarizer.batch_size + 1):
         inferred += diarizer.infer(mixed[first : first + diarizer.batch_size + 1])
     assert diarizer.finalize(inferred[len(other) :]).spans == alone.spans
+
+
+def test_one_voice_is_one_speaker(diarizer, sample_call):
+    found = diarizer.diarize(engine_cases.one_voice(diarizer, sample_call))
+    assert {span.speaker for span in found.spans} == {"A"}
+    assert set(found.voiceprints) == {"A"}
+
+
+def test_no_more_speakers_are_found_than_are_allowed(diarizer, two_voices, monkeypatch):
+    monkeypatch.setattr(diarizer, "options", diarizer.options.model_copy(update={"max_speakers": 1}))
+    assert {span.speaker for span in diarizer.diarize(two_voices).spans} == {"A"}
+
+
+def test_a_diarization_engine_is_known_by_its_checkpoint_and_its_options(diarizer):
+    """As records, runs and `doctor` know it."""
+    kind = type(diarizer)
+    assert kind.name_of(diarizer.checkpoint.name) == diarizer.name
+    assert kind.CHECKPOINTS.setting == "SWITCHBOARD_DIARIZATION__PIPELINE"
+    assert re.fullmatch("[0-9a-f]{32}", identity_of(diarizer))
+    other = copy(diarizer)
+    other.__dict__.pop("_identity")
+    other.options = diarizer.options.model_copy(update={"max_speakers": 7})
+    assert identity_of(other) != identity_of(diarizer)
+
+
+@pytest.mark.parametrize("name", diarization.ENGINES)
+def test_an_option_that_no_diarization_engine_has_is_named(name):
+    with pytest.raises(ValidationError, match="no_such_option"):
+        diarization.DiarizationOptions(engine=name, no_such_option=1)
+
+
+@pytest.mark.parametrize("name", diarization.ENGINES)
+def test_a_model_that_a_diarization_engine_does_not_know_is_an_error_that_says_what_to_set(name):
+    options = diarization.DiarizationOptions(engine=name, pipeline="no-such-model", device="cpu")
+    with pytest.raises(CheckpointMissing, match=r"no-such-model.*SWITCHBOARD_DIARIZATION__PIPELINE"):
+        diarization.load(options)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 4.0])

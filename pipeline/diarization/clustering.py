@@ -1,0 +1,189 @@
+"""Speaker diarization without a segmentation network: windows of speech, embedded by CAM++, clustered by voice.
+
+Speech is what Silero VAD hears, cut at pauses, because people change there. Each run of speech is cut into windows of
+about a second and a half; a window is one part of a recording. What follows for a call is in `regions.py`.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ConfigDict, Field
+
+from pipeline import checkpoints, voice_activity
+from pipeline.checkpoints import CheckpointKind
+from pipeline.checkpoints.resolve import WHOLE
+from pipeline.device import choose
+from pipeline.diarization.engine import DiarizationOptions, Samples
+from pipeline.diarization.regions import Region, diarized
+from pipeline.diarization.sound import reader
+from pipeline.diarization.voiceprints import Voiceprints
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization
+from pipeline.errors import CheckpointMissing, EngineError
+from pipeline.voice_calibration import calibration_of
+
+CPU_BATCH, GPU_BATCH = 8, 64  # windows
+WEIGHTS = "campplus_cn_en_common.pt"
+FRAME = voice_activity.FRAME  # samples
+HOP = SAMPLE_RATE // 100  # samples from one frame of the filterbank to the next
+MARGIN = SAMPLE_RATE // 10  # samples on either side of a run of speech that are embedded with it
+
+
+class ClusteringOptions(DiarizationOptions):
+    """What this engine can be told."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    batch_size: int | None = Field(
+        None, ge=1, description="Windows of speech in one forward pass; unset: 8 on a CPU, 64 on a GPU."
+    )
+    threads: int = Field(0, ge=0, description="PyTorch's threads on a CPU, for the whole process; 0: its default.")
+
+
+CHECKPOINTS = CheckpointKind(
+    title="speaker embedding model",
+    setting="SWITCHBOARD_DIARIZATION__PIPELINE",
+    auto=lambda _: "campplus",
+    stored={"campplus": {WHOLE: "campplus"}},
+    required=(WEIGHTS,),
+    patterns=(WEIGHTS,),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """A stretch of speech between two pauses, or a part of a longer one."""
+
+    region: Region
+    samples: Samples
+
+
+class Clustering(Voiceprints):
+    """A diarization engine; see `pipeline.diarization.Engine`."""
+
+    Options = ClusteringOptions
+    CHECKPOINTS = CHECKPOINTS
+
+    def __init__(self, options: ClusteringOptions, store: Path | None = None) -> None:
+        import torch
+
+        from pipeline.diarization import campplus
+
+        if options.threads:
+            torch.set_num_threads(options.threads)
+        self._device = self.device_of(options)
+        checkpoint = checkpoints.resolve(options.pipeline, CHECKPOINTS, self._device, store)
+        self.name = self.name_of(checkpoint.name)
+        calibration = calibration_of(self.name)
+        if calibration is None or calibration.clustering is None:
+            raise CheckpointMissing(
+                f"The speaker embedding model {checkpoint.name!r} was not calibrated for clustering. "
+                "Set SWITCHBOARD_DIARIZATION__PIPELINE to campplus."
+            )
+        self._parameters = calibration.clustering
+        with checkpoints.loading(checkpoint.folder):
+            self._network = campplus.load(checkpoint.folder / WEIGHTS).to(self._device)
+        self._center = torch.tensor(calibration.center, dtype=torch.float32, device=self._device)
+        self.batch_size = options.batch_size or (GPU_BATCH if self._device == "cuda" else CPU_BATCH)
+        self.options = options
+        self.checkpoint = checkpoint
+
+    @staticmethod
+    def device_of(options: DiarizationOptions) -> str:
+        """See `pipeline.diarization.Engine`."""
+        import torch
+
+        if options.device != "auto":
+            return options.device
+        return choose(torch.cuda.is_available, "PyTorch", torch.version.cuda, "SWITCHBOARD_DIARIZATION__DEVICE")
+
+    @staticmethod
+    def name_of(checkpoint: str) -> str:
+        """See `pipeline.diarization.Engine`."""
+        return f"clustering {checkpoint}"
+
+    def diarize(self, sound: Samples | Audio) -> Diarization:
+        """See `pipeline.diarization.Engine`."""
+        parts, inferred = self.parts(sound), []
+        while batch := list(islice(parts, self.batch_size)):
+            inferred += self.infer(batch)
+        return self.finalize(inferred)
+
+    def parts(self, sound: Samples | Audio) -> Iterator[Window]:
+        """See `pipeline.diarization.Engine`: windows of speech. The recording is read twice, first for its speech."""
+        read, length = reader(sound)
+        probable = voice_activity.probabilities(read, length)
+        found = list(voice_activity.runs(probable, self._parameters.speech_threshold, self._parameters.min_silence))
+        for number, run in enumerate(found):
+            first, last = run.first * FRAME, min(run.last * FRAME, length)
+            for start, end in self._cut(first, last):
+                wide = max(0, start - MARGIN if start == first else start), end + MARGIN if end == last else end
+                region = Region(number, start / SAMPLE_RATE, end / SAMPLE_RATE)
+                yield Window(region, read(wide[0], min(wide[1], length)))
+
+    def _cut(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Windows of one length, evenly spread over a run of speech; a short run is one window."""
+        size, step = (round(x * SAMPLE_RATE) for x in (self._parameters.window, self._parameters.step))
+        if last - first <= size:
+            return [(first, last)]
+        count = 1 + math.ceil((last - first - size) / step)
+        starts = np.linspace(first, last - size, count).astype(int).tolist()
+        return [(start, start + size) for start in starts]
+
+    def infer(self, parts: Sequence[Window]) -> list[tuple[Region, npt.NDArray[np.float32]]]:
+        """See `pipeline.diarization.Engine`: where each window lies, and its unit vector, NaN where it is too short."""
+        vectors = self._vectors([part.samples for part in parts])
+        return [(part.region, vector) for part, vector in zip(parts, vectors, strict=True)]
+
+    def finalize(self, inferred: Sequence[tuple[Region, npt.NDArray[np.float32]]]) -> Diarization:
+        """See `pipeline.diarization.Engine`."""
+        regions = [region for region, _ in inferred]
+        vectors = np.array([vector for _, vector in inferred], np.float32)
+        spans, means = diarized(
+            regions, vectors, self._parameters, self.options.min_speakers, self.options.max_speakers
+        )
+        voiceprints = {}
+        for speaker, mean in means.items():
+            seconds = sum(span.end - span.start for span in spans if span.speaker == speaker)
+            if made := self.of_speaker(mean, seconds):
+                voiceprints[speaker] = made
+        return Diarization(spans, voiceprints, self.name)
+
+    @property
+    def fewest_samples(self) -> int:
+        """See `Voiceprints`."""
+        from pipeline.diarization.campplus import MIN_FRAMES
+
+        return (MIN_FRAMES + 2) * HOP  # a frame of the filterbank is 25 ms
+
+    def embedded(self, speech: Samples) -> npt.NDArray[np.float64]:
+        """See `Voiceprints`."""
+        (found,) = self._vectors([np.ascontiguousarray(speech, np.float32)])
+        return np.asarray(found, np.float64)
+
+    def _vectors(self, sounds: Sequence[Samples]) -> npt.NDArray[np.float32]:
+        """Unit vectors, shape (sounds, 192). Windows of one length share a forward pass: nothing may be padded."""
+        import torch
+
+        from pipeline.diarization.campplus import DIMENSION, MIN_FRAMES, filterbank
+
+        found = np.full((len(sounds), DIMENSION), np.nan, np.float32)
+        alike: dict[int, list[tuple[int, Any]]] = defaultdict(list)
+        try:
+            with torch.inference_mode():
+                for at, sound in enumerate(sounds):
+                    frames = filterbank(torch.tensor(sound, device=self._device)[None])
+                    alike[len(frames)].append((at, frames - frames.mean(dim=0)))
+                for count, own in alike.items():
+                    if count >= MIN_FRAMES:
+                        made = self._network(torch.stack([frames for _, frames in own])) - self._center
+                        found[[at for at, _ in own]] = torch.nn.functional.normalize(made, dim=1).cpu().numpy()
+        except (RuntimeError, ValueError, MemoryError) as error:
+            raise EngineError(f"The voices could not be embedded ({type(error).__name__}).") from error
+        return found

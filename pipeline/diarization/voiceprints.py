@@ -1,0 +1,80 @@
+"""Voiceprints from the embedding network of an engine: what every diarization engine makes alike."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.diarization.engine import Samples
+from pipeline.domain.speech import SAMPLE_RATE, Voiceprint
+
+PIECE = 6.0  # seconds of speech at least in one embedding of a voiceprint (below 12), where there are so many
+MIN_VOICEPRINT_SECONDS = 3.0  # of net speech: voiceprints of less are not to be trusted
+
+Vector = npt.NDArray[np.float64]
+
+
+class Voiceprints(ABC):
+    """Half of `pipeline.diarization.Engine`, for engines that can embed one piece of speech."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def fewest_samples(self) -> int:
+        """Samples at 16 kHz below which nothing is embedded."""
+
+    @abstractmethod
+    def embedded(self, speech: Samples) -> Vector:
+        """Return the unit vector of one piece of speech; not finite when there is none. Raises `EngineError`."""
+
+    def voiceprint(self, spoken: Sequence[Samples]) -> Voiceprint | None:
+        """See `pipeline.diarization.Engine`: joined, cut into like pieces of 6 s or more, embedded, averaged."""
+        speech = np.concatenate([np.asarray(x, np.float32) for x in spoken]) if spoken else np.zeros(0, np.float32)
+        seconds = len(speech) / SAMPLE_RATE
+        if seconds < MIN_VOICEPRINT_SECONDS:
+            return None
+        vectors = np.stack([self.embedded(part) for part in np.array_split(speech, max(1, int(seconds // PIECE)))])
+        made = self.of_speaker(vectors.mean(axis=0), seconds)
+        return made and replace(made, agreement=_agreement(vectors))
+
+    def voices(self, spoken: Sequence[Samples]) -> list[Voiceprint | None]:
+        """See `pipeline.diarization.Engine`."""
+        least = self.fewest_samples
+        return [self._made(self.embedded(one), len(one) / SAMPLE_RATE) if len(one) >= least else None for one in spoken]
+
+    def of_speaker(self, vector: npt.NDArray[np.floating] | None, seconds: float) -> Voiceprint | None:
+        """Return the voiceprint of a vector of any length; None for too little speech, and for NaN or zeros.
+
+        pyannote gives such rows when it had nothing to embed.
+        """
+        if vector is None or seconds < MIN_VOICEPRINT_SECONDS:
+            return None
+        return self._made(vector, seconds)
+
+    def _made(self, vector: npt.NDArray[np.floating], seconds: float) -> Voiceprint | None:
+        norm = float(np.linalg.norm(vector))
+        if not np.isfinite(norm) or norm == 0:
+            return None
+        return Voiceprint(tuple(float(v) for v in vector / norm), self.name, round(seconds, 2))
+
+
+def letters(labels: Iterable[str | int]) -> dict[str | int, str]:
+    """Return "A", "B", ... for labels of any kind, in the order of their first appearance."""
+    found = list(dict.fromkeys(labels))
+    return {label: chr(ord("A") + i) if i < 26 else f"S{i + 1}" for i, label in enumerate(found)}
+
+
+def _agreement(vectors: Vector) -> float | None:
+    """How like the others the piece is that is least so: cosine to their mean, low where two voices were taken for one.
+
+    None for a single piece.
+    """
+    if len(vectors) < 2:
+        return None
+    others = (vectors.sum(axis=0) - vectors) / (len(vectors) - 1)
+    norms = np.linalg.norm(others, axis=1) * np.linalg.norm(vectors, axis=1)
+    cosines = (others * vectors).sum(axis=1) / np.where(norms > 0, norms, 1.0)
+    return round(float(cosines.min()), 4)
