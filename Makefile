@@ -39,7 +39,8 @@ test: weights  ## every test, in two processes (JOBS=1: one after the other)
 coverage: COVER = --cov --cov-report=term:skip-covered
 coverage: test  ## the same, and which lines no test runs (takes twice as long)
 
-slow: weights  ## the tests that take minutes: engines and references on much sound, two services, a short storm
+slow: weights  ## the tests that take minutes: engines and references on much sound, a real language model, two services, a short storm
+	@$(BIN)/python -m tests.llama_server
 	@$(BIN)/python -m pytest -m slow tests
 
 journeys: setup  ## from an empty folder to the goal, with the commands of the documentation, for each kind of user

@@ -13,7 +13,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 from serve_app.service import ray_access, run_folder
 
-pytest_plugins = ["tests.postgres", "tests.engines", "tests.llm_server", "tests.transcription_server", "tests.progress"]
+pytest_plugins = [
+    "tests.postgres",
+    "tests.engines",
+    "tests.llm_server",
+    "tests.llama_server",
+    "tests.transcription_server",
+    "tests.progress",
+]
 
 # The same examples each time: what fails, fails for whoever made the change. HYPOTHESIS_PROFILE=explore tries others.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
