@@ -33,12 +33,12 @@ class LlamaServer:
         self.base_url = f"http://127.0.0.1:{self.port}/v1"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, wait: bool = True) -> None:
+    def start(self) -> None:
         command = [sys.executable, "-m", "tests.llama_server", str(self.port)]
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=quiet, stderr=quiet)
         until = time.monotonic() + SECONDS
-        while wait and not self._ready():
+        while not self._ready():
             assert self._process.poll() is None, "the server ended"
             assert time.monotonic() < until, "the model does not load"
             time.sleep(0.1)
