@@ -66,7 +66,7 @@ def test_a_server_that_is_gone_leaves_the_call_to_the_rules_and_one_that_is_back
     assert "cannot be reached" not in (found(call(*LINES), asking(server))["tasks"].note or "")
 
 
-@pytest.mark.parametrize("spoken", list(injected_calls())[::12], ids=lambda one: one.name)
+@pytest.mark.parametrize("spoken", list(injected_calls())[::13], ids=lambda one: one.name)
 def test_nothing_planted_is_found(llama_server, spoken):
     made = found(call(*spoken.lines, language=spoken.language), asking(llama_server))
     stated = [one for one in made["tasks"].value["tasks"] if "model" in one.get("stated_by", [])]
