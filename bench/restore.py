@@ -37,9 +37,9 @@ from bench.reading import filled
 from db import calls, dump, embedded, keys, migrate
 from db.database import EVERY_WORKSPACE, Database
 from pipeline.domain.call import Sender, Submission
-from serve_app.backup.create import Source, create
+from serve_app.backup.create import BackupSource, create
 from serve_app.backup.manifest import Manifest
-from serve_app.backup.restore import Target, restore
+from serve_app.backup.restore import RestoreTarget, restore
 from serve_app.backup.steps import Steps
 from serve_app.backup.verify import verify
 
@@ -96,7 +96,7 @@ async def backed_up(
     print(f"{given.calls} calls in {time.perf_counter() - began:.0f} s")
     accepted: list[tuple[datetime, UUID]] = []
     senders = [asyncio.create_task(submitting(database, sender, accepted)) for _ in range(given.connections)]
-    source = Source(url, (folder / "recordings").as_uri(), folder / "handed-in")
+    source = BackupSource(url, (folder / "recordings").as_uri(), folder / "handed-in")
     where, told = await asyncio.to_thread(create, source, folder / "backups", Steps(LIMIT_SECONDS))
     for one in senders:
         one.cancel()
@@ -144,7 +144,7 @@ def drill(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     kept = [call_id for at, call_id in accepted if at <= told.taken_at]
     second = embedded.start(folder / "second", outlives=False)
     began = time.perf_counter()
-    done = restore(where, Target(second, (folder / "restored").as_uri(), folder / "in"), Steps(LIMIT_SECONDS))
+    done = restore(where, RestoreTarget(second, (folder / "restored").as_uri(), folder / "in"), Steps(LIMIT_SECONDS))
     there = asyncio.run(accepts(second, home, team, lost, kept))
     rto = time.perf_counter() - began
     with dump.snapshot(second) as after:

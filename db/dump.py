@@ -75,7 +75,7 @@ class DatabaseNotEmpty(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DumpedTable:
     schema: str
     name: str
     size: int  # bytes, with what is stored out of line; without indexes
@@ -95,14 +95,14 @@ class Snapshot:
     taken_at: datetime  # by the server's clock: what was committed before is in it
     server: str  # its version
     is_bound: bool  # whether policies of row-level security bind the login
-    tables: tuple[Table, ...]
+    tables: tuple[DumpedTable, ...]
 
     @property
     def size(self) -> int:
         """Bytes of all tables without their indexes: a dump takes less, for it is compressed."""
         return sum(table.size for table in self.tables)
 
-    def digest(self, table: Table, seconds: float) -> TableDigest:
+    def digest(self, table: DumpedTable, seconds: float) -> TableDigest:
         """Read a whole table. Raises psycopg's QueryCanceled after `seconds`."""
         return _digest(self.connection, table, seconds)
 
@@ -164,7 +164,9 @@ def snapshot(url: str) -> Iterator[Snapshot]:
         connection.rollback()
 
 
-def digests(url: str, seconds: float, on_table: Callable[[Table], None] = lambda _: None) -> dict[str, TableDigest]:
+def digests(
+    url: str, seconds: float, on_table: Callable[[DumpedTable], None] = lambda _: None
+) -> dict[str, TableDigest]:
     """What each table of a database holds, by its full name; `on_table` is called when one is done."""
     deadline = time.monotonic() + seconds
     found = {}
@@ -234,11 +236,11 @@ def _connected(url: str) -> Iterator[Connection]:
         yield connection
 
 
-def _tables(connection: Connection) -> tuple[Table, ...]:
-    return tuple(Table(*row) for row in connection.execute(TABLES.encode()))
+def _tables(connection: Connection) -> tuple[DumpedTable, ...]:
+    return tuple(DumpedTable(*row) for row in connection.execute(TABLES.encode()))
 
 
-def _digest(connection: Connection, table: Table, seconds: float) -> TableDigest:
+def _digest(connection: Connection, table: DumpedTable, seconds: float) -> TableDigest:
     milliseconds = max(1, round(seconds * 1000))
     connection.execute("SELECT set_config('statement_timeout', %s, false)", (str(milliseconds),))
     query = sql.SQL(DIGEST).format(sql.Identifier(table.schema), sql.Identifier(table.name))

@@ -14,7 +14,7 @@ CONDUCTOR = "Conductor"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DatabaseStanding:
     """`current`: the schema is this version's or a later one; `silent`: seconds since a Conductor came round, None
     where none ever did."""
 
@@ -22,7 +22,7 @@ class Standing:
     silent: float | None = None
 
 
-async def standing(database: Database) -> Standing:
+async def standing(database: Database) -> DatabaseStanding:
     """Raises one of `OUTAGES` where there is no answer."""
     query = sa.text(
         "SELECT (SELECT version_num FROM alembic_version), (SELECT extract(epoch FROM now() - heartbeat_at)::float"
@@ -32,8 +32,8 @@ async def standing(database: Database) -> Standing:
         try:
             version, silent = (await connection.execute(query, {"name": CONDUCTOR})).one()
         except ProgrammingError:  # no such table or column, or one that only a migration lets us read
-            return Standing(current=False)
-    return Standing(version is not None and version >= newest(), silent)
+            return DatabaseStanding(current=False)
+    return DatabaseStanding(version is not None and version >= newest(), silent)
 
 
 async def come_round(database: Database) -> None:

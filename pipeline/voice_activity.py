@@ -17,7 +17,7 @@ Probabilities = npt.NDArray[np.float32]  # shape (frames,), 0..1
 Read = Callable[[int, int], npt.NDArray[np.float32]]  # samples from and to (exclusive), -1..1 at 16 kHz
 
 
-class Run(NamedTuple):
+class SpeechRun(NamedTuple):
     """Frames `first` to `last` (exclusive) that are speech."""
 
     first: int
@@ -47,7 +47,7 @@ def probabilities(read: Read, length: int) -> Probabilities:
     return np.concatenate(found)
 
 
-def runs(probable: Probabilities, threshold: float, min_silence: float) -> Iterator[Run]:
+def runs(probable: Probabilities, threshold: float, min_silence: float) -> Iterator[SpeechRun]:
     """Yield speech by threshold and hysteresis, pauses below `min_silence` seconds filled.
 
     The rules are those of Silero's own `get_speech_timestamps`: speech begins at the threshold, and ends `HYSTERESIS`
@@ -62,7 +62,7 @@ def runs(probable: Probabilities, threshold: float, min_silence: float) -> Itera
         elif first >= 0:
             quiet = i if quiet < 0 else quiet
             if i - quiet >= pause:
-                yield Run(first, quiet)
+                yield SpeechRun(first, quiet)
                 first, quiet = -1, -1
     if first >= 0:
-        yield Run(first, len(probable))
+        yield SpeechRun(first, len(probable))

@@ -43,7 +43,7 @@ class ConductorReplica:
         from serve_app.conductor.passages import PassageLoop
         from serve_app.conductor.runs import RunLoop
         from serve_app.metrics.connections import tell_connections
-        from serve_app.metrics.facts import Facts
+        from serve_app.metrics.facts import DatabaseFacts
         from serve_app.runs.engines import ClusterEngines
         from serve_app.webhooks.dispatcher import WebhookDispatcher
 
@@ -78,7 +78,7 @@ class ConductorReplica:
         self._runs = RunLoop(self._events_database, engines, settings, settings.processing)
         await self._passages.start()
         await self._runs.start()
-        self._facts = Facts(self._events_database, settings.scaling)
+        self._facts = DatabaseFacts(self._events_database, settings.scaling)
         self._facts.start()
         self._telling = [
             asyncio.create_task(self._tell_fixed(settings)),

@@ -57,7 +57,7 @@ CHECKPOINTS = CheckpointKind(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Window:
+class SpeechWindow:
     """A stretch of speech between two pauses, or a part of a longer one."""
 
     region: Region
@@ -115,7 +115,7 @@ class Clustering(Voiceprints):
             inferred += self.infer(batch)
         return self.finalize(inferred)
 
-    def parts(self, sound: Samples | Audio) -> Iterator[Window]:
+    def parts(self, sound: Samples | Audio) -> Iterator[SpeechWindow]:
         """See `pipeline.diarization.Engine`: windows of speech. The recording is read twice, first for its speech."""
         read, length = reader(sound)
         probable = voice_activity.probabilities(read, length)
@@ -125,7 +125,7 @@ class Clustering(Voiceprints):
             for start, end in self._cut(first, last):
                 wide = max(0, start - MARGIN if start == first else start), end + MARGIN if end == last else end
                 region = Region(number, start / SAMPLE_RATE, end / SAMPLE_RATE)
-                yield Window(region, read(wide[0], min(wide[1], length)))
+                yield SpeechWindow(region, read(wide[0], min(wide[1], length)))
 
     def _cut(self, first: int, last: int) -> list[tuple[int, int]]:
         """Windows of one length, evenly spread over a run of speech; a short run is one window."""
@@ -136,7 +136,7 @@ class Clustering(Voiceprints):
         starts = np.linspace(first, last - size, count).astype(int).tolist()
         return [(start, start + size) for start in starts]
 
-    def infer(self, parts: Sequence[Window]) -> list[tuple[Region, npt.NDArray[np.float32]]]:
+    def infer(self, parts: Sequence[SpeechWindow]) -> list[tuple[Region, npt.NDArray[np.float32]]]:
         """See `pipeline.diarization.Engine`: where each window lies, and its unit vector, NaN where it is too short."""
         vectors = self._vectors([part.samples for part in parts])
         return [(part.region, vector) for part, vector in zip(parts, vectors, strict=True)]

@@ -20,7 +20,7 @@ from db.dump import Snapshot, StoredFile
 from pipeline.fetch import handed_in
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import Manifest, Secrets, StoredRecordings, TableContent
-from serve_app.backup.recordings import Outcome
+from serve_app.backup.recordings import CopyOutcome
 from serve_app.backup.steps import Steps
 
 ROOM_BYTES = 64 << 20  # that stay free on the disk
@@ -28,16 +28,16 @@ LOCK = ".lock"
 UNFINISHED = ".unfinished-"
 
 
-class NoRoom(Exception):
+class NoRoomForBackup(Exception):
     """There is too little space for a backup; nothing was begun."""
 
 
-class Busy(Exception):
+class BackupUnderWay(Exception):
     """Another process makes a backup in the same folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BackupSource:
     """What is backed up. `keys`: those that are set; `with_keys`: whether they go into the backup."""
 
     url: str
@@ -48,16 +48,16 @@ class Source:
     copies: bool | None = None  # of the recordings; None: where they lie in a folder
 
 
-def create(source: Source, repository: Path, steps: Steps) -> tuple[Path, Manifest]:
+def create(source: BackupSource, repository: Path, steps: Steps) -> tuple[Path, Manifest]:
     """Make a backup in `repository`, named after its moment; return its folder and its manifest.
 
-    Raises `NoRoom`, `Busy`, `OutOfTime`, `StorageError`, those of `db.dump`, and `OSError`.
+    Raises `NoRoomForBackup`, `BackupUnderWay`, `OutOfTime`, `StorageError`, those of `db.dump`, and `OSError`.
     """
     repository.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _private_files(), _alone_in(repository), dump.snapshot(source.url) as snapshot:
         name = snapshot.taken_at.astimezone(UTC).strftime("%Y-%m-%dT%H%M%SZ")
         if (repository / name).exists():
-            raise Busy(f"{repository / name} is there already: one backup a second.")
+            raise BackupUnderWay(f"{repository / name} is there already: one backup a second.")
         copies = recordings.is_local(source.storage) if source.copies is None else source.copies
         check_room(snapshot, repository, copies)
         unfinished = repository / f"{UNFINISHED}{name}"
@@ -74,18 +74,18 @@ def create(source: Source, repository: Path, steps: Steps) -> tuple[Path, Manife
 
 
 def check_room(snapshot: Snapshot, repository: Path, copies: bool) -> None:
-    """Raise `NoRoom` where the disk has less space than the tables and the recordings that are to be copied."""
+    """Raise `NoRoomForBackup` where the disk has less space than the tables and the recordings to be copied."""
     pool = repository / manifest.RECORDINGS
     files = sum(file.size for file in snapshot.files() if not recordings.has(pool, file)) if copies else 0
     needed, free = snapshot.size + files + ROOM_BYTES, shutil.disk_usage(repository).free
     if needed > free:
-        raise NoRoom(
+        raise NoRoomForBackup(
             f"It needs up to {_megabytes(needed)} in {repository} ({_megabytes(snapshot.size)} of tables, "
             f"{_megabytes(files)} of recordings), and {_megabytes(free)} are free. Nothing was begun."
         )
 
 
-def _fill(source: Source, snapshot: Snapshot, folder: Path, name: str, copies: bool, steps: Steps) -> Manifest:
+def _fill(source: BackupSource, snapshot: Snapshot, folder: Path, name: str, copies: bool, steps: Steps) -> Manifest:
     handed = _copy_handed_in(source.handed_in, folder / manifest.HANDED_IN, snapshot.waiting())
     pg_dump, tables = _dump(snapshot, folder / manifest.DATABASE, steps)
     stored = _recordings(source, snapshot, folder, copies, steps)
@@ -140,14 +140,14 @@ def _dump(snapshot: Snapshot, folder: Path, steps: Steps) -> tuple[int, dict[str
         return dumped.result(), tables
 
 
-def _recordings(source: Source, snapshot: Snapshot, folder: Path, copies: bool, steps: Steps) -> StoredRecordings:
+def _recordings(source: BackupSource, snapshot: Snapshot, folder: Path, copies: bool, steps: Steps) -> StoredRecordings:
     """Copy the recordings, or see that they are there, and list them."""
     pool = folder.parent / manifest.RECORDINGS
     count, size, missing = 0, 0, 0
     with (folder / manifest.LIST).open("x", encoding="utf-8") as list_:
         for file, outcome in _gathered(source, snapshot.files(), pool, copies, steps):
             count, size = count + 1, size + file.size
-            missing += outcome in (Outcome.MISSING, Outcome.DAMAGED)
+            missing += outcome in (CopyOutcome.MISSING, CopyOutcome.DAMAGED)
             list_.write(f"{file.sha256}\t{file.size}\t{outcome}\t{json.dumps(file.uri)}\n")
     if copies:
         _flush_all(pool, files=False)
@@ -157,8 +157,8 @@ def _recordings(source: Source, snapshot: Snapshot, folder: Path, copies: bool, 
 
 
 def _gathered(
-    source: Source, files: Iterator[StoredFile], pool: Path, copies: bool, steps: Steps
-) -> Iterable[tuple[StoredFile, Outcome]]:
+    source: BackupSource, files: Iterator[StoredFile], pool: Path, copies: bool, steps: Steps
+) -> Iterable[tuple[StoredFile, CopyOutcome]]:
     if not copies:
         return recordings.look_for(files, source.storage, steps)
     pool.mkdir(mode=0o700, exist_ok=True)
@@ -190,12 +190,14 @@ def _copy_handed_in(folder: Path, target: Path, waiting: set[str]) -> int:
 
 @contextmanager
 def _alone_in(repository: Path) -> Iterator[None]:
-    """Hold the folder's lock, and remove what a backup that was killed left. Raises `Busy`."""
+    """Hold the folder's lock, and remove what a backup that was killed left. Raises `BackupUnderWay`."""
     with (repository / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy(f"Another process makes a backup in {repository}. Wait for it, or use another folder.") from None
+            raise BackupUnderWay(
+                f"Another process makes a backup in {repository}. Wait for it, or use another folder."
+            ) from None
         for unfinished in repository.glob(f"{UNFINISHED}*"):
             shutil.rmtree(unfinished, ignore_errors=True)
         yield

@@ -24,7 +24,7 @@ PIECE = 1 << 20
 AT_ONCE = 8  # with an object store, whose answers take long
 
 
-class Outcome(StrEnum):
+class CopyOutcome(StrEnum):
     """What became of a recording."""
 
     COPIED = "copied"
@@ -60,7 +60,7 @@ def has(folder: Path, file: StoredFile) -> bool:
 
 def copy_all(
     files: Iterable[StoredFile], folder: Path, steps: Steps, total: int
-) -> Iterator[tuple[StoredFile, Outcome]]:
+) -> Iterator[tuple[StoredFile, CopyOutcome]]:
     """Copy recordings into `folder`, each whole or not at all; what became of each, in their order."""
     done = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -71,7 +71,7 @@ def copy_all(
                 yield file, outcome
 
 
-def look_for(files: Iterable[StoredFile], storage: str, steps: Steps) -> Iterator[tuple[StoredFile, Outcome]]:
+def look_for(files: Iterable[StoredFile], storage: str, steps: Steps) -> Iterator[tuple[StoredFile, CopyOutcome]]:
     """Whether recordings are in their storage with their size; nothing is read."""
     fs, root = opened(storage)
     steps.tell("listing the storage", 0, 0)
@@ -80,7 +80,10 @@ def look_for(files: Iterable[StoredFile], storage: str, steps: Steps) -> Iterato
         steps.left()
         path = opened(file.uri)[1]
         size = sizes.get(path) if path in sizes else _size_elsewhere(file.uri)
-        yield file, Outcome.MISSING if size is None else Outcome.LISTED if size == file.size else Outcome.DAMAGED
+        yield (
+            file,
+            CopyOutcome.MISSING if size is None else CopyOutcome.LISTED if size == file.size else CopyOutcome.DAMAGED,
+        )
 
 
 def put_all(files: list[StoredFile], folder: Path, storage: str, steps: Steps) -> int:
@@ -123,10 +126,10 @@ def _batches(files: Iterable[StoredFile], size: int) -> Iterator[list[StoredFile
     yield some
 
 
-def _copied(file: StoredFile, folder: Path, steps: Steps) -> Outcome:
+def _copied(file: StoredFile, folder: Path, steps: Steps) -> CopyOutcome:
     target = place(folder, file.sha256)
     if has(folder, file):
-        return Outcome.COPIED
+        return CopyOutcome.COPIED
     fs, path = opened(file.uri)
     unfinished = folder / f".{uuid4().hex}"
     digest = hashlib.sha256()
@@ -139,18 +142,18 @@ def _copied(file: StoredFile, folder: Path, steps: Steps) -> Outcome:
             copy.flush()
             os.fsync(copy.fileno())
         if digest.hexdigest() != file.sha256:
-            return Outcome.DAMAGED
+            return CopyOutcome.DAMAGED
         target.parent.mkdir(mode=0o700, exist_ok=True)
         unfinished.replace(target)
     except FileNotFoundError:
-        return Outcome.MISSING
+        return CopyOutcome.MISSING
     except OutOfTime:
         raise
     except Exception as error:  # each object store has its own exceptions
-        raise StorageError(f"A recording could not be copied ({type(error).__name__}: {error}).") from error
+        raise StorageError(f"A recording could not be copied ({type(error).__name__}).") from error
     finally:
         unfinished.unlink(missing_ok=True)
-    return Outcome.COPIED
+    return CopyOutcome.COPIED
 
 
 def _size_elsewhere(uri: str) -> int | None:
@@ -167,7 +170,7 @@ def _put(fs: Any, root: str, file: StoredFile, folder: Path) -> int:
     try:
         return _put_one(fs, root, file, folder)
     except Exception as error:  # each object store has its own exceptions
-        raise StorageError(f"A recording could not be stored ({type(error).__name__}: {error}).") from error
+        raise StorageError(f"A recording could not be stored ({type(error).__name__}).") from error
 
 
 def _put_one(fs: Any, root: str, file: StoredFile, folder: Path) -> int:

@@ -22,7 +22,7 @@ class NotRestored(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RestoreTarget:
     """Where a backup goes. `keys`: those that are set there."""
 
     url: str
@@ -42,7 +42,7 @@ class Restored:
     missing_keys: tuple[str, ...]  # fingerprints of keys that sealed values may need, and that are not set
 
 
-def restore(folder: Path, target: Target, steps: Steps) -> Restored:
+def restore(folder: Path, target: RestoreTarget, steps: Steps) -> Restored:
     """Restore a backup into an empty database, and bring that to the schema of this version.
 
     Raises `BackupUnfit`, `DatabaseNotEmpty`, `NotRestored`, `OutOfTime`, `StorageError`, those of `db.dump` and

@@ -12,7 +12,7 @@ from db import dump, embedded
 from db.dump import StoredFile
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import Manifest
-from serve_app.backup.recordings import Outcome
+from serve_app.backup.recordings import CopyOutcome
 from serve_app.backup.steps import Steps
 
 NAMED = 5  # of what is wrong
@@ -54,7 +54,7 @@ def copied(folder: Path) -> list[StoredFile]:
             parts = line.rstrip("\n").split("\t")
             if len(parts) != 4 or not parts[1].isdecimal():
                 raise manifest.BackupUnfit(f"{folder / manifest.LIST}, line {number}: not a recording.")
-            if parts[2] == Outcome.COPIED:
+            if parts[2] == CopyOutcome.COPIED:
                 found.append(StoredFile(parts[0], int(parts[1]), json.loads(parts[3])))
     return found
 
@@ -87,7 +87,7 @@ def compare(told: Manifest, url: str, steps: Steps) -> list[str]:
     """Compare each table of a database with a backup; what differs, as sentences."""
     done, total = 0, sum(content.rows for content in told.tables.values())
 
-    def tell(table: dump.Table) -> None:
+    def tell(table: dump.DumpedTable) -> None:
         nonlocal done
         done += told.tables[table.full_name].rows if table.full_name in told.tables else 0
         steps.tell("comparing", done, total)

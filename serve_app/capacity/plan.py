@@ -26,7 +26,7 @@ class _Ratios(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Work(_Ratios):
+class SecondsPerMinute(_Ratios):
     """Core-seconds for a minute of a call."""
 
     recognition: float = Field(ge=0)
@@ -62,8 +62,8 @@ class Prices(_Ratios):
 class Ratios(_Ratios):
     """What was measured, each group with its source."""
 
-    separated: Work
-    mixed: Work
+    separated: SecondsPerMinute
+    mixed: SecondsPerMinute
     submission: Submissions
     database: DatabaseGrowth
     recordings: RecordingGrowth

@@ -60,13 +60,13 @@ def create(
 
       switchboard backup create /backups --list-recordings --within 2h
     """
-    from serve_app.backup.create import Source
+    from serve_app.backup.create import BackupSource
     from serve_app.backup.create import create as make
     from serve_app.cli import state
     from serve_app.settings import Settings
 
     settings = Settings()
-    source = Source(
+    source = BackupSource(
         url=state.database_url(settings),
         storage=settings.storage_url,
         handed_in=settings.handed_in,
@@ -138,7 +138,7 @@ def working(within: str, quiet: bool) -> "Iterator[Steps]":
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     from db import dump, programs
-    from serve_app.backup.create import Busy, NoRoom
+    from serve_app.backup.create import BackupUnderWay, NoRoomForBackup
     from serve_app.backup.manifest import BackupUnfit
     from serve_app.backup.restore import NotRestored
     from serve_app.backup.steps import OutOfTime, Steps
@@ -162,7 +162,7 @@ def working(within: str, quiet: bool) -> "Iterator[Steps]":
                 limit.total_seconds(),
                 lambda step, done, total: bar.update(shown, description=step, completed=done, total=total or None),
             )
-    except (Busy, NoRoom, BackupUnfit, dump.NoSchema, programs.ProgramMissing, NotRestored) as error:
+    except (BackupUnderWay, NoRoomForBackup, BackupUnfit, dump.NoSchema, programs.ProgramMissing, NotRestored) as error:
         raise CommandError(str(error)) from error
     except dump.DatabaseNotEmpty as error:
         raise CommandError(

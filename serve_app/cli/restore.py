@@ -40,7 +40,7 @@ def restore(
       switchboard restore /backups/2026-11-24T093000Z --into postgresql://owner@db/switchboard
     """
     from serve_app.backup.manifest import Manifest
-    from serve_app.backup.restore import Target
+    from serve_app.backup.restore import RestoreTarget
     from serve_app.backup.restore import restore as put_back
     from serve_app.settings import Settings
 
@@ -50,7 +50,9 @@ def restore(
     with working(within, json_) as steps:
         Manifest.read(backup)  # before a PostgreSQL is started
         keys = _with_key_of(backup, settings)
-        target = Target(settings.database_url or _embedded(settings), settings.storage_url, settings.handed_in, keys)
+        target = RestoreTarget(
+            settings.database_url or _embedded(settings), settings.storage_url, settings.handed_in, keys
+        )
         done = put_back(backup.absolute(), target, steps)
     if json_:
         print_json(

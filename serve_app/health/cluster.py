@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Any
 
-from serve_app.health.parts import DEPLOYMENTS, IDLE, Part, Parts
+from serve_app.health.parts import DEPLOYMENTS, IDLE, Parts, PartState
 
 CALLS = "calls"  # the Serve application
 ENGINES = ("Transcriber", "Diarizer")
@@ -28,27 +28,27 @@ class Cluster:
         deployed = application.deployments if application else {}
         return {name: self._part(name, deployed.get(name)) for name in DEPLOYMENTS}
 
-    def _part(self, name: str, deployment: Any) -> Part:
+    def _part(self, name: str, deployment: Any) -> PartState:
         if deployment is None:
-            return Part(False, "not deployed")
+            return PartState(False, "not deployed")
         running = deployment.replica_states.get("RUNNING", 0)
         if running:
             return self._model(name, running)
         self._well.pop(name, None)
         if deployment.status == "HEALTHY":
             return IDLE
-        return Part(False, f"no replica runs ({str(deployment.status.value).lower()})")
+        return PartState(False, f"no replica runs ({str(deployment.status.value).lower()})")
 
-    def _model(self, name: str, running: int) -> Part:
+    def _model(self, name: str, running: int) -> PartState:
         if name not in ENGINES:
-            return Part(True)
+            return PartState(True)
         replicas, until = self._well.get(name, (0, 0.0))
         if replicas == running and time.monotonic() < until:
-            return Part(True)
+            return PartState(True)
         from ray import serve
 
         problem = serve.get_deployment_handle(name, CALLS).problem.remote().result(timeout_s=PROBLEM_SECONDS)
         if problem is None:
             self._well[name] = (running, time.monotonic() + WELL_SECONDS)
-            return Part(True)
-        return Part(False, "it has no model (`switchboard status` says why)")
+            return PartState(True)
+        return PartState(False, "it has no model (`switchboard status` says why)")

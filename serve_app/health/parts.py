@@ -17,18 +17,18 @@ log = logging.getLogger("switchboard.health")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartState:
     """`why` it is not ready: for operators, though anybody may read it."""
 
     ready: bool
     why: str = ""
 
 
-Parts = Mapping[str, Part]
+Parts = Mapping[str, PartState]
 Ask = Callable[[], Awaitable[Parts]]
 
 
-class Check:
+class PartsCheck:
     """Asks about some parts, at most once at a time, and no more often than every `KEPT_SECONDS`."""
 
     def __init__(self, names: Sequence[str], ask: Ask) -> None:
@@ -55,10 +55,10 @@ class Check:
             return self._all("it cannot be asked")
 
     def _all(self, why: str) -> Parts:
-        return dict.fromkeys(self._names, Part(False, why))
+        return dict.fromkeys(self._names, PartState(False, why))
 
 
-IDLE = Part(True, "scaled to zero: it starts with the next call")
+IDLE = PartState(True, "scaled to zero: it starts with the next call")
 
 
 class Readiness:
@@ -66,34 +66,36 @@ class Readiness:
 
     def __init__(self, database: Database, cluster: Ask | None) -> None:
         self._database = database
-        self._stored = Check(("database", "schema", CONDUCTOR), self._ask_database)
-        self._cluster = Check(DEPLOYMENTS, cluster) if cluster else None
+        self._stored = PartsCheck(("database", "schema", CONDUCTOR), self._ask_database)
+        self._cluster = PartsCheck(DEPLOYMENTS, cluster) if cluster else None
 
     async def parts(self) -> Parts:
         """Whether each part is ready, Intake included: it answers."""
         checks = [self._stored, *([self._cluster] if self._cluster else [])]
         stored, *told = await asyncio.gather(*(check.parts() for check in checks))
         deployed = told[0] if told else {}
-        conductor = deployed.get(CONDUCTOR, Part(True))
+        conductor = deployed.get(CONDUCTOR, PartState(True))
         if conductor.ready and conductor != IDLE:
             conductor = stored[CONDUCTOR]
-        return {"Intake": Part(True), **stored, **deployed, CONDUCTOR: conductor}
+        return {"Intake": PartState(True), **stored, **deployed, CONDUCTOR: conductor}
 
     async def _ask_database(self) -> Parts:
         try:
             found = await standing(self._database)
         except UNAVAILABLE as error:
             log.warning("health: PostgreSQL does not answer: %s", type(error).__name__)
-            away = Part(False, "PostgreSQL does not answer")
+            away = PartState(False, "PostgreSQL does not answer")
             return {"database": away, "schema": away, CONDUCTOR: away}
-        current = Part(True) if found.current else Part(False, "older than this version: `switchboard migrate`")
-        return {"database": Part(True), "schema": current, CONDUCTOR: _of_conductor(found.silent)}
+        current = (
+            PartState(True) if found.current else PartState(False, "older than this version: `switchboard migrate`")
+        )
+        return {"database": PartState(True), "schema": current, CONDUCTOR: _of_conductor(found.silent)}
 
 
 DEPLOYMENTS = (CONDUCTOR, "Transcriber", "Diarizer")
 
 
-def _of_conductor(silent: float | None) -> Part:
+def _of_conductor(silent: float | None) -> PartState:
     if silent is None:
-        return Part(False, "it has not come round yet")
-    return Part(True) if silent < SILENT_SECONDS else Part(False, f"silent for {silent:.0f} s")
+        return PartState(False, "it has not come round yet")
+    return PartState(True) if silent < SILENT_SECONDS else PartState(False, f"silent for {silent:.0f} s")

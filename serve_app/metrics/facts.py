@@ -19,7 +19,7 @@ SECONDS = 10.0  # between two looks
 log = logging.getLogger("ray.serve")
 
 
-class Facts:
+class DatabaseFacts:
     """Looks again and again, until `stop`."""
 
     def __init__(self, database: Database, scaling: ScalingOptions) -> None:

@@ -16,7 +16,9 @@ RANGE = 100  # ports of the replicas of one service, of those from 30000 to 3100
 def free_range() -> int:
     """The first port of a range in which nobody listens at its beginning, where replicas are put first."""
     ranges = range(30000, 31000, RANGE)
-    return next((first for first in ranges if all(_is_free(first + n) for n in range(10)) and _claim(first)), 30000)
+    return next(
+        (first for first in ranges if all(_is_free(first + n) for n in range(10)) and _claim(first, first)), 30000
+    )
 
 
 def own_port(first: int) -> int:
@@ -25,26 +27,31 @@ def own_port(first: int) -> int:
     Between the choice and the moment in which Ray's processes listen there lie seconds: two services that start at
     once would choose the same.
     """
-    return next((port for port in range(first, first + 100) if _is_free(port) and _claim(port)), None) or free_port()
+    return (
+        next((port for port in range(first, first + 100) if _is_free(port) and _claim(port, first)), None)
+        or free_port()
+    )
 
 
-_CLAIMED: dict[int, socket.socket] = {}  # ports that are this process's until it ends
+_CLAIMED: dict[int, tuple[int, socket.socket]] = {}  # ports that are this process's until it ends, and what for
 
 
-def _claim(port: int) -> bool:
-    """Whether `port` is ours: no other service that runs on this machine has claimed it.
+def _claim(port: int, first: int) -> bool:
+    """Whether `port` is ours: no other service that runs on this machine has claimed it, nor this one for another use.
+
+    `first` stands for the use: the hundred ports from one may hold the first port of another.
 
     A name among Linux's abstract sockets is free again when its process ends, however it ends, and leaves no file.
     """
     if port in _CLAIMED:
-        return True
+        return _CLAIMED[port][0] == first
     claim = socket.socket(socket.AF_UNIX)
     try:
         claim.bind(f"\0switchboard-port-{port}")
     except OSError:
         claim.close()
         return False
-    _CLAIMED[port] = claim
+    _CLAIMED[port] = first, claim
     return True
 
 

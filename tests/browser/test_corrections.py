@@ -160,7 +160,7 @@ async def test_of_two_people_the_second_sees_what_the_first_wrote(desk: Desk) ->
     await page.locator("form.correcting .primary").click()
     await expect(page.locator(".w.edited")).to_have_text("invitation")
     await other.locator("form.correcting .primary").click()
-    await expect(other.get_by_role("alert")).to_contain_text("changed meanwhile")
+    await expect(other.get_by_role("alert")).to_contain_text("changed in the meantime")
     await expect(other.locator("form.correcting textarea")).to_have_value(
         "Hello Ana, my invitation is wrong, the amount is too high."
     )

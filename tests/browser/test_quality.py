@@ -36,8 +36,9 @@ async def test_a_set_is_measured_without_reload_and_its_worst_call_opens(
         assert await grave(page, faults) == []
         await page.set_viewport_size({"width": 390, "height": 800})
         assert await page.evaluate("document.documentElement.scrollWidth") <= 390, "wide tables scroll by themselves"
+        assert faults == []
         await worst.get_by_role("link").first.click()
         await page.wait_for_url(f"**/calls/{calls[0]}#t=0.00")
         await expect(page.get_by_text("Acne").first).to_be_visible()
         await context.close()
-    assert faults == []
+    assert [one for one in faults if "404" not in one] == []  # the call's recording is stored nowhere: no outline

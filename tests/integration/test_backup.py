@@ -24,7 +24,7 @@ from db.sealing import Sealer
 from pipeline.fetch import handed_in
 from serve_app.backup import create as creating
 from serve_app.backup import manifest
-from serve_app.backup.create import Busy, NoRoom, Source, create
+from serve_app.backup.create import BackupSource, BackupUnderWay, NoRoomForBackup, create
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.steps import OutOfTime, Steps
 from serve_app.cli import app
@@ -88,8 +88,8 @@ def empty(postgres_server: str) -> Iterator[str]:
     yield from fresh_database(postgres_server, "template0")
 
 
-def source(world: World, storage: Path, tmp_path: Path, **more: Any) -> Source:
-    return Source(world.database.url, storage.as_uri(), tmp_path / "handed-in", (KEY,), **more)
+def source(world: World, storage: Path, tmp_path: Path, **more: Any) -> BackupSource:
+    return BackupSource(world.database.url, storage.as_uri(), tmp_path / "handed-in", (KEY,), **more)
 
 
 def test_a_backup_is_restored_elsewhere_to_the_digit_and_its_recordings_are_found_there(
@@ -216,7 +216,7 @@ async def test_what_is_written_while_a_backup_is_made_is_not_in_it_and_waits_for
     begun, ended = threading.Event(), threading.Event()
     digest = dump.Snapshot.digest
 
-    def slow(self: dump.Snapshot, table: dump.Table, seconds: float) -> dump.TableDigest:
+    def slow(self: dump.Snapshot, table: dump.DumpedTable, seconds: float) -> dump.TableDigest:
         begun.set()
         assert ended.wait(60)
         return digest(self, table, seconds)
@@ -264,13 +264,13 @@ def test_a_failure_on_the_way_leaves_nothing_that_looks_like_a_backup(
     with pytest.raises(OutOfTime):
         create(source(filled, storage, tmp_path), tmp_path / "backups", Steps(0))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 1000))  # type: ignore[attr-defined]
-    with pytest.raises(NoRoom, match="Nothing was begun"):
+    with pytest.raises(NoRoomForBackup, match="Nothing was begun"):
         create(source(filled, storage, tmp_path), tmp_path / "backups", Steps(300))
     assert [path.name for path in (tmp_path / "backups").iterdir()] == [".lock"]
 
 
 def test_two_backups_at_once_in_one_folder_are_one_and_a_refusal(filled: World, storage: Path, tmp_path: Path) -> None:
-    with creating._alone_in(tmp_path), pytest.raises(Busy):
+    with creating._alone_in(tmp_path), pytest.raises(BackupUnderWay):
         create(source(filled, storage, tmp_path), tmp_path, Steps(300))
 
 

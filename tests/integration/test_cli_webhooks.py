@@ -171,8 +171,8 @@ def test_wrong_usage_says_what_there_is(receiver: Receiver) -> None:
         (["add", "https://no-such-host.invalid/hook"], "has no address"),
         (["show", "x"], "not an id"),
         (["replay", one], "--failed, --since"),
-        (["replay", one, "--since", "yesterday"], "no time"),
-        (["replay", one, "--event", "evt_1"], "no event"),
+        (["replay", one, "--since", "yesterday"], "not a time"),
+        (["replay", one, "--event", "evt_1"], "not an event id"),
         (["update", one, "--thin", "--include", "record"], "contradict"),
     ):
         result = switchboard(*arguments)

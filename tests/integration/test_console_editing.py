@@ -72,7 +72,7 @@ async def test_somebody_who_was_slower_is_told_and_nothing_is_lost(site: httpx.A
     await editing(site, world)
     await corrected(site, call_id, 1, TALK[1][1], TALK[1][1].replace("invoice", "invitation"))
     late = await corrected(site, call_id, 1, TALK[1][1], TALK[1][1].replace("invoice", "inversion"))
-    assert "changed meanwhile" in late.text and "my invitation is wrong" in Parsed(late.text).seen
+    assert "changed in the meantime" in late.text and "my invitation is wrong" in Parsed(late.text).seen
     assert len(await states(world)) == 1
 
 

@@ -17,7 +17,7 @@ from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
 from serve_app.metrics.connections import tell_connections
-from serve_app.metrics.facts import Facts
+from serve_app.metrics.facts import DatabaseFacts
 from serve_app.scaling.policy import ScalingOptions
 from tests.postgres import World
 
@@ -53,7 +53,7 @@ async def test_the_queue_is_told_by_state_and_stage_with_its_age_and_its_cost(wo
     )
     await world.rows("UPDATE jobs SET not_before = now() + interval '1 h' WHERE audio_seconds = 30 RETURNING id")
     await queue.note_replicas(world.database, "Transcriber", 2, 3)
-    await Facts(world.database, PRICED).look()
+    await DatabaseFacts(world.database, PRICED).look()
     assert {key[1]: value for key, value in recorded.items() if key[0] == "jobs"} == {
         "fetching": 1,
         "queued": 1,
@@ -73,12 +73,12 @@ async def test_the_queue_is_told_by_state_and_stage_with_its_age_and_its_cost(wo
 
 
 async def test_an_empty_queue_has_the_age_zero(world: World, recorded: Recorded) -> None:
-    await Facts(world.database, PRICED).look()
+    await DatabaseFacts(world.database, PRICED).look()
     assert {value for key, value in recorded.items() if key[0] in ("jobs", "queue_age_seconds")} == {0.0}
 
 
 async def test_without_a_database_no_old_value_is_told(world: World, recorded: Recorded) -> None:
-    facts = Facts(world.database, PRICED)
+    facts = DatabaseFacts(world.database, PRICED)
     await facts.look()
     gone = await Database.open("postgresql://nobody@127.0.0.1:1/x", wait_seconds=0.2)
     facts._database = gone

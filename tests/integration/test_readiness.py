@@ -10,14 +10,14 @@ from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
-from serve_app.health.parts import IDLE, Part, Parts, Readiness
+from serve_app.health.parts import IDLE, Parts, PartState, Readiness
 from tests.integration.conductors import until
 from tests.postgres import World
 
 
-async def found(world: World, **deployed: Part) -> Parts:
+async def found(world: World, **deployed: PartState) -> Parts:
     async def cluster() -> Parts:
-        return {"Conductor": Part(True), "Transcriber": Part(True), "Diarizer": Part(True)} | deployed
+        return {"Conductor": PartState(True), "Transcriber": PartState(True), "Diarizer": PartState(True)} | deployed
 
     return await Readiness(world.database, cluster).parts()
 
@@ -36,8 +36,8 @@ async def test_a_conductor_is_ready_once_it_came_round_and_missed_when_it_is_sil
     await until(is_ready)
     await conductor.stop()
     await world.rows("UPDATE engines SET heartbeat_at = now() - interval '50 s' RETURNING name")
-    assert (await found(world))["Conductor"] == Part(False, "silent for 50 s")
-    dead = Part(False, "no replica runs (unhealthy)")
+    assert (await found(world))["Conductor"] == PartState(False, "silent for 50 s")
+    dead = PartState(False, "no replica runs (unhealthy)")
     assert (await found(world, Conductor=dead))["Conductor"] == dead
     assert (await found(world, Conductor=IDLE))["Conductor"] == IDLE
 

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import httpx
 
 from pipeline.domain.call import CallState, Sender, Submission
-from serve_app.health.parts import Part, Parts
+from serve_app.health.parts import Parts, PartState
 from serve_app.intake.limits import LimitOptions
 from serve_app.intake.submit import Count, build_api
 from tests.tuned import tuned
@@ -42,7 +42,9 @@ class Memory:
     pause: float = 0.0
     looked_up: int = 0
     full: set[UUID] = field(default_factory=set)
-    told: dict[str, Part] = field(default_factory=lambda: {"database": Part(True), "Diarizer": Part(True)})
+    told: dict[str, PartState] = field(
+        default_factory=lambda: {"database": PartState(True), "Diarizer": PartState(True)}
+    )
     recorded: list[tuple[Sender, Submission, dict[str, Any]]] = field(default_factory=list)
 
     async def find_key(self, secret: str) -> Sender | None:

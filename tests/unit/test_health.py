@@ -9,13 +9,13 @@ import pytest
 from ray.serve.schema import DeploymentStatus
 
 from serve_app.health import cluster, parts
-from serve_app.health.parts import IDLE, Check, Part, Parts
+from serve_app.health.parts import IDLE, Parts, PartsCheck, PartState
 from tests.unit.intake_in_memory import service, three_keys
 
 
 async def test_healthz_needs_no_key_and_no_part() -> None:
     memory = three_keys()
-    memory.told = {"database": Part(False, "PostgreSQL does not answer")}
+    memory.told = {"database": PartState(False, "PostgreSQL does not answer")}
     async with service(memory) as client:
         answer = await client.get("/healthz", headers={"Authorization": ""})
     assert (answer.status_code, answer.json()) == (200, {"alive": True})
@@ -26,7 +26,7 @@ async def test_readyz_says_which_part_is_not_ready_and_why() -> None:
     async with service(memory) as client:
         answer = await client.get("/readyz", headers={"Authorization": ""})
         assert (answer.status_code, answer.json()["ready"]) == (200, True)
-        memory.told["Diarizer"] = Part(False, "not deployed")
+        memory.told["Diarizer"] = PartState(False, "not deployed")
         answer = await client.get("/readyz")
     assert answer.status_code == 503
     assert answer.headers["cache-control"] == "no-store"
@@ -38,7 +38,7 @@ async def test_readyz_says_which_part_is_not_ready_and_why() -> None:
 
 async def test_a_part_can_be_left_out_and_a_misspelt_one_is_told() -> None:
     memory = three_keys()
-    memory.told["Diarizer"] = Part(False, "not deployed")
+    memory.told["Diarizer"] = PartState(False, "not deployed")
     async with service(memory) as client:
         assert (await client.get("/readyz?exclude=Diarizer")).status_code == 200
         wrong = await client.get("/readyz?exclude=diariser")
@@ -63,9 +63,9 @@ async def test_a_part_that_hangs_is_not_ready_and_is_not_asked_again_meanwhile(m
         nonlocal asked
         asked += 1
         await answered.wait()
-        return {"database": Part(True)}
+        return {"database": PartState(True)}
 
-    check = Check(["database"], ask)
+    check = PartsCheck(["database"], ask)
     for _ in range(3):
         assert not (await check.parts())["database"].ready
     assert asked == 1
@@ -81,9 +81,9 @@ async def test_an_answer_is_given_again_for_a_while_to_many_who_ask_at_once() ->
         nonlocal asked
         asked += 1
         await asyncio.sleep(0.01)
-        return {"database": Part(True)}
+        return {"database": PartState(True)}
 
-    check = Check(["database"], ask)
+    check = PartsCheck(["database"], ask)
     assert all(found["database"].ready for found in await asyncio.gather(*(check.parts() for _ in range(50))))
     assert asked == 1
 
@@ -92,7 +92,7 @@ async def test_a_question_that_fails_tells_nothing_of_the_error() -> None:
     async def ask() -> Parts:
         raise RuntimeError("postgresql://user:password@host")
 
-    assert await Check(["database"], ask).parts() == {"database": Part(False, "it cannot be asked")}
+    assert await PartsCheck(["database"], ask).parts() == {"database": PartState(False, "it cannot be asked")}
 
 
 Deployed = Callable[[dict[str, tuple[str, int]], str | None], dict[str, int]]
@@ -130,7 +130,7 @@ async def test_an_engine_that_has_its_model_is_asked_once_so_that_an_idle_one_ca
     asked = deployed(WELL, None)
     one = cluster.Cluster()
     for _ in range(3):
-        assert await one.parts() == dict.fromkeys(WELL, Part(True))
+        assert await one.parts() == dict.fromkeys(WELL, PartState(True))
     assert asked == {"Transcriber": 1, "Diarizer": 1}
 
 
@@ -147,7 +147,7 @@ async def test_an_engine_without_a_model_is_not_ready_until_it_has_one(deployed:
 async def test_a_deployment_that_is_starting_dead_missing_or_scaled_to_zero_is_told_apart(deployed: Deployed) -> None:
     deployed({"Conductor": ("UPDATING", 0), "Transcriber": ("HEALTHY", 0)}, None)
     assert await cluster.Cluster().parts() == {
-        "Conductor": Part(False, "no replica runs (updating)"),
+        "Conductor": PartState(False, "no replica runs (updating)"),
         "Transcriber": IDLE,
-        "Diarizer": Part(False, "not deployed"),
+        "Diarizer": PartState(False, "not deployed"),
     }

@@ -125,5 +125,5 @@ def test_cpu_tasks_are_divided_among_the_processes_of_the_cluster(monkeypatch: p
     assert workers._part() == 2
     has.clear()
     assert workers._part() == 2, "the cluster is not asked for every task"
-    workers._tasks = (-1e9, 0)
+    workers._cpus._at = -1e9
     assert workers._part() == 0, "the one that may wait makes a cluster without a processor hear of it"

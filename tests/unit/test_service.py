@@ -138,6 +138,15 @@ def test_a_port_that_a_starting_service_has_chosen_is_not_chosen_again_while_tha
     assert own_port(chosen) == chosen, "one's own choice stands"
 
 
+def test_two_uses_of_a_service_get_two_ports_where_their_hundreds_overlap() -> None:
+    with socket.socket() as first, socket.socket() as second:  # of another service
+        first.bind(("127.0.0.1", 9401))
+        second.bind(("127.0.0.1", 9402))
+        assert own_port(9401) == 9403
+        assert own_port(9402) == 9404
+        assert own_port(9401) == 9403, "one's own choice stands"
+
+
 def test_processes_keep_few_heaps_and_rays_workers_are_no_less_than_others(environment: dict[str, str]) -> None:
     prepare_environment(Settings(), "postgresql://localhost/calls")
     assert environment["MALLOC_ARENA_MAX"] == "2"

@@ -9,7 +9,7 @@ from functools import cached_property
 from pipeline.analysis.evidence import quote
 from pipeline.analysis.llm.answer import Quote
 from pipeline.analysis.llm.commitment import Commitments
-from pipeline.analysis.llm.wording import Wording
+from pipeline.analysis.llm.wording import CallWording
 from pipeline.analysis.rules import dates
 from pipeline.analysis.rules.dates.expressions import Due
 from pipeline.analysis.rules.numbers import digit_runs
@@ -46,9 +46,9 @@ class Grounding:
         return Commitments(self._said, self.now)
 
     @cached_property
-    def wording(self) -> Wording:
+    def wording(self) -> CallWording:
         """Whether titles and sentences are in words of the call."""
-        return Wording(self._said, self._translated)
+        return CallWording(self._said, self._translated)
 
     @property
     def labels(self) -> frozenset[str]:

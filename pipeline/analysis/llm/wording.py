@@ -46,7 +46,7 @@ def figures(text: str, pack: Pack) -> frozenset[str]:
     return frozenset(found)
 
 
-class Wording:
+class CallWording:
     """Holds a model's own words against those of a call; `said` is without machines.
 
     `translated`: titles are written in another language than the call's, so that of words only figures can be compared.
