@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from db.database import Database, Reader, Scope
 from db.rows import read
-from db.tables import reads
+from db.tables import api_keys, console_sessions, reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,8 @@ class Read:
     """One reading: with which key, of which call, what, and how."""
 
     at: datetime
-    key_id: UUID
+    key_id: UUID  # of the API key, or of the session that a sign-in link opened
+    name: str | None  # of that key or link; None: it is no more
     call_id: UUID
     what: str  # record, transcript, audio, export
     detail: str  # a format, a channel
@@ -44,6 +45,13 @@ async def note(
 
 async def list_reads(database: Database, scope: Scope, call_id: UUID, limit: int = 100) -> list[Read]:
     """Who read a call, the latest first."""
-    query = sa.select(reads).where(reads.c.call_id == call_id).order_by(reads.c.at.desc(), reads.c.id.desc())
+    name = sa.func.coalesce(api_keys.c.name, console_sessions.c.name).label("name")
+    query = (
+        sa.select(reads, name)
+        .outerjoin(api_keys, api_keys.c.id == reads.c.key_id)
+        .outerjoin(console_sessions, console_sessions.c.id == reads.c.key_id)
+        .where(reads.c.call_id == call_id)
+        .order_by(reads.c.at.desc(), reads.c.id.desc())
+    )
     async with database.transaction(scope) as connection:
         return [read(Read, row) for row in await connection.execute(query.limit(limit))]

@@ -1,4 +1,4 @@
-"""`switchboard calls`: list them, read one, take one out as a file."""
+"""`switchboard calls`: list them, read one, take one out as a file, see who read it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from serve_app.cli.errors import FAILED, CommandError
 from serve_app.cli.table import Table, table
 
 if TYPE_CHECKING:
+    from db.audit import Read
     from db.database import Database
     from db.views import CallRecord, CallSummary
 
@@ -128,6 +129,42 @@ def export(
     if record.transcript is None:
         raise CommandError(f"Call {record.call.call_id} has no transcript: it is {record.call.state}.", "", FAILED)
     print(formats.FORMATS[format_](record.transcript), end="")
+
+
+@app.command()
+def reads(
+    call_id: CallId,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show, the latest first.")] = 100,
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """List who read or heard a call, over the API or in the console, and with which key; also of a call that is gone.
+
+    Commands on this machine are not among them: who runs those can read the database.
+
+    Example:
+
+      switchboard calls reads 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
+    """
+    wanted = names.need_uuid(call_id, ID_HELP)
+
+    async def work(database: "Database") -> "list[Read]":
+        from db import audit
+        from db.database import EVERY_WORKSPACE
+
+        scope = await names.workspace_id(database, workspace) or EVERY_WORKSPACE
+        return await audit.list_reads(database, scope, wanted, limit)
+
+    found = state.run(work)
+    if json_:
+        print_json(found)
+    elif found:
+        lines = table("!when", "who", "!what", "how", "request")
+        for one in found:
+            lines.add_row(moment(one.at), one.name or str(one.key_id), one.what, one.detail, one.request_id or "")
+        out().print(lines)
+    else:
+        err().print(f"Nobody has read or heard call {wanted}.")
 
 
 @app.command()

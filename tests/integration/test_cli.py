@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from db import calls, embedded, jobs, keys, migrate
-from db.database import Database
+from db import audit, calls, embedded, jobs, keys, migrate
+from db.database import Database, Reader
 from db.views import CallRecord
 from pipeline.analysis import analyze
 from pipeline.domain.call import Submission
@@ -207,6 +207,29 @@ def test_a_completed_call_is_listed_shown_and_exported() -> None:
         assert set(record) - {"expected"} == {camel(name) for name in CallRecord.__dataclass_fields__}
         assert "talkRatio" in record["findings"][0]["value"]["parties"]["rep"]
     assert ok("calls", "list", "--state", "failed") == []
+
+
+def test_who_read_a_call_is_listed_by_the_name_of_the_key_or_its_id_once_the_key_is_gone() -> None:
+    secret, _ = make_key()
+    call_id, gone = uuid4(), uuid4()
+    submit(secret, call_id)
+    assert ok("calls", "reads", str(call_id)) == []
+    assert f"Nobody has read or heard call {call_id}." in switchboard("calls", "reads", str(call_id)).output
+
+    async def read(database: Database) -> None:
+        sender = await keys.find(database, secret)
+        assert sender is not None
+        reader = Reader(sender.workspace_id)
+        await audit.note(database, reader, sender.key_id, [call_id], "record", request_id="r-1")
+        await audit.note(database, reader, gone, [call_id], "audio", "channel 0")
+
+    state.run(read)
+    heard, seen = ok("calls", "reads", str(call_id), "--workspace", "acme")
+    assert (heard["what"], heard["detail"], heard["name"], heard["keyId"]) == ("audio", "channel 0", None, str(gone))
+    assert (seen["what"], seen["name"], seen["requestId"]) == ("record", ok("keys", "list")[0]["name"], "r-1")
+    shown = switchboard("calls", "reads", str(call_id)).stdout
+    assert seen["name"] in shown
+    assert str(gone) in shown
 
 
 def test_a_failed_call_and_its_job_say_why() -> None:

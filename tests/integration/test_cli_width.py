@@ -13,8 +13,8 @@ import pytest
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from db import calls, events, jobs, keys
-from db.database import Database
+from db import audit, calls, events, jobs, keys
+from db.database import Database, Reader
 from db.events import Attempt, DeliveryVerdict
 from pipeline.analysis import analyze
 from pipeline.domain.call import Submission
@@ -85,6 +85,7 @@ class Filled:
         self.queued = state.run(self._submit)
         self.job = made("jobs", "list", "--failed")[0]["jobId"]
         state.run(self._deliver)
+        state.run(self._read)
         made("gold", "create", "frequent-billing-questions.checked-by-two", "--call", str(self.completed))
         made(
             "runs", "create", "the-small-checkpoint.on-frequent-billing-questions", "--set", "asr.model=whisper-tiny.en"
@@ -128,6 +129,13 @@ class Filled:
                     *(["The recording is 3 s shorter than announced."], Voices(RoleOptions())),
                 )
 
+    async def _read(self, database: Database) -> None:
+        key = await keys.find(database, self.secret)
+        assert key is not None
+        reader = Reader(key.workspace_id)
+        await audit.note(database, reader, key.key_id, [self.completed], "record", request_id=str(UUID(int=7)))
+        await audit.note(database, reader, UUID(int=8), [self.completed], "audio", "channel 0 from 12.5 s")
+
     async def _deliver(self, database: Database) -> None:
         for delivery in await events.claim(database, 10, 10, {}, 30.0):
             answer = "<html><head><title>503 Service Temporarily Unavailable</title></head>"
@@ -138,6 +146,7 @@ class Filled:
         return {
             "calls list": (),
             "calls show": (str(self.completed),),
+            "calls reads": (str(self.completed),),
             "jobs list": (),
             "jobs failed": (),
             "jobs show": (self.job,),
