@@ -228,7 +228,10 @@ class Service:
             started = pool.submit(serve.start, proxy_location=self._proxy_location, http_options=http_options)
             self._wait_for_controller(started)
             self._deploy(serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.route_prefix))
-            started.result()
+            with contextlib.suppress(
+                TimeoutError
+            ):  # a slow machine's proxies take longer than Serve waits: see _wait_for
+                started.result()
         submit_url = f"{settings.base_url}/submit"
         self._wait_for(submit_url)
         # Only now: loading models would take the cores from what answers the first call.

@@ -5,6 +5,8 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psycopg
@@ -63,6 +65,32 @@ def test_a_service_that_could_not_start_stops_the_postgresql_that_it_held_and_le
     lock = FolderLock(tmp_path)
     lock.hold()
     lock.release()
+
+
+def test_proxies_that_take_longer_than_serve_waits_do_not_end_the_start(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a crowded machine they took more than its 60 s, and `up` ended with an error that nobody had foreseen."""
+    from ray import serve
+
+    def start(**_: object) -> None:
+        raise TimeoutError("HTTP proxies not available after 60s.")
+
+    class Unknown(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(401)
+            self.end_headers()
+
+    monkeypatch.setenv("RAY_SERVE_ENABLE_HA_PROXY", "1")
+    monkeypatch.setattr(serve, "start", start)
+    deployed: list[str] = []
+    monkeypatch.setattr(serve, "run_many", lambda targets, **_: deployed.extend(one.name for one in targets))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Unknown) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings = Settings(data_dir=tmp_path, http={"port": server.server_port})
+        assert Service(settings, "local")._start_serve() == f"http://127.0.0.1:{server.server_port}/submit"
+        server.shutdown()
+    assert deployed == ["intake", "calls", "console", "api"]
 
 
 def test_a_folder_whose_holder_was_killed_is_free(tmp_path: Path) -> None:
