@@ -112,6 +112,7 @@ class Pack:
             "number": rf"(?P<number>\d{{1,3}}|{_alternatives(self.numbers)})",
             "offset": rf"(?P<offset>{_alternatives(self.offsets)})",
             "figures": self._figures,
+            "thing": self.get("tasks", "thing", r"(?!)"),
         }
 
     @property

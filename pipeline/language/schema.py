@@ -9,11 +9,12 @@ REQUIRED: dict[str, str] = {
         units tens compose other not_digits repeat ordinals ordinal_digits hundreds thousand hundreds_join
         corrections fillers plus
     """,
-    "dates": "weekdays months offsets past from_agreed habit past_before past_after rules times pm",
+    "dates": "weekdays months offsets past from_agreed habit past_before past_after attributive rules times pm",
     "people": """
         titles not_names determiners places common_endings company_or_place self addressed asked_name
-        voicemail_name company_after company_is calling_from answer third_person of_another asked_another
-        short_names its_me its_me_only thats_me greetings transfer transfer_to not_here asked_company
+        voicemail_name company_after company_is calling_from answer third_person spoken_of wishing
+        of_another asked_another short_names its_me its_me_only thats_me greetings transfer transfer_to
+        not_here asked_company
         nobody_to_keep after_name answers_by_surname colleague female_titles male_titles female_names
         male_names female_endings male_endings business given asked_given
     """,
@@ -31,14 +32,14 @@ REQUIRED: dict[str, str] = {
         endings again fillers commit passive receive third offer request appointment action idle with_date
         addressed follow_up in_call result idiom conditional leave accept refuse decline and preparing
         counter no border done at_once when colleague with_me joint coordinated only_with_date whether
-        dative aside permission from_us oblige promise tag
+        dative aside permission from_us oblige promise tag thing reported
     """,
     "tone": """
         polite positive negative trouble intensifiers negations neutral strong complaint laughter care warm
         wishes
     """,
     "statistics": "backchannels questions",
-    "summary": "agreed reason voicemail wrong_number removal refused resolved closing",
+    "summary": "template parties agreed reason voicemail wrong_number removal refused resolved closing",
     "topics": "announcing capitals general",
     "roles": """
         welcome presents_company asks_particulars promises customer introduces introduced addresses titles
@@ -59,6 +60,7 @@ TABLES = {
     "spelling": "letters repeat",
     "contact": "symbols ascii floors",
     "tasks": "listener_is",
+    "summary": "parties",
 }
 FLAGS = {"people": "answers_by_surname", "contact": "number_first", "tasks": "verb_last", "topics": "capitals"}
 PAIRS = {"dates": "rules times", "tasks": "endings listener"}
@@ -66,8 +68,9 @@ LENGTHS = {("dates", "weekdays"): 7, ("dates", "months"): 12}
 DATE_RULES = """
     offset next_morning offset_week offset_fortnight weekday weekday_after next_weekday this_week_weekday
     weekday_after_next weekday_week weekday_fortnight weekday_weeks day_month day week_of_day day_next_month nth_weekday
-    last_weekday end_of_week middle_of_week start_of_next_week middle_of_next_week end_of_next_week week_after_next
-    weekend next_weekend start_of_month start_of_next_month middle_of_month end_of_month end_of_next_month end_of_year
+    last_weekday nth_week last_week end_of_week middle_of_week start_of_next_week middle_of_next_week end_of_next_week
+    week_after_next weekend next_weekend start_of_month start_of_next_month middle_of_month end_of_month
+    end_of_next_month end_of_year
     in_working_days in_days in_ten_days in_weeks in_fortnight in_months in_hours agreed open
 """
 TIME_RULES = "clock half half_to quarter quarter_to past to noon midnight"

@@ -1,6 +1,8 @@
 import pytest
 
 from pipeline.analysis import analyze
+from pipeline.analysis.rules.summary.template import TemplateInvalid, checked
+from pipeline.language.pack import available, pack
 from tests.unit.calls_by_hand import call
 
 GREETING = ("rep", "Northwind Energy, this is Anna, how can I help you?")
@@ -53,12 +55,63 @@ LEAK = (
 )
 
 
-def test_every_sentence_of_a_summary_was_said_where_it_points():
+def test_a_summary_says_why_there_was_a_call_and_what_is_open():
     found = summary(*LEAK)
-    assert [sentence["turns"] for sentence in found.value["sentences"]] == [[1], [4]]
-    for sentence in found.value["sentences"]:
-        assert sentence["text"] in LEAK[sentence["turns"][0]][1]
+    assert found.value["text"] == (
+        "Customer: I'm calling about my washing machine, the door is leaking. "
+        "Open: Anna Berg: Send a technician (on Friday, 2025-04-18)."
+    )
+    assert [(one["part"], one["turns"]) for one in found.value["sentences"]] == [("reason", [1]), ("open", [4])]
     assert found.note is None
+
+
+def test_what_is_quoted_in_a_summary_was_said_where_it_points():
+    for sentence in summary(*LEAK).value["sentences"]:
+        evidence = sentence["evidence"]
+        assert evidence["quote"] in LEAK[evidence["turn"]][1]
+        if sentence["speaker"]:
+            said = " ".join(LEAK[turn][1] for turn in sentence["turns"])
+            assert all(word in said for word in sentence["text"].split())
+
+
+@pytest.mark.parametrize(
+    ("language", "why", "promise", "first", "text"),
+    [
+        ("en", "Hello there. I'm calling to move my cleaning.", "I'll mail the form today and call you on Friday.",
+         "Next: Agent: Mail the form (today, 2025-04-16).", "to move my cleaning"),
+        ("de", "Guten Tag. Ich möchte meine Reinigung verschieben.",
+         "Ich schicke Ihnen heute das Formular. Ich rufe Sie am Freitag an.", "Als Nächstes: Ansprechpartner:",
+         "meine Reinigung verschieben"),
+        ("es", "Buenos días. Quería cambiar la limpieza.", "Le mando hoy el formulario. Le llamo el viernes.",
+         "Próximo paso: Agente:", "cambiar la limpieza"),
+        ("fr", "Bonjour. Je voudrais déplacer le nettoyage.",
+         "Je vous envoie le formulaire aujourd'hui. Je vous rappelle vendredi.", "Prochaine étape : Conseiller:",
+         "déplacer le nettoyage"),
+    ],
+)  # fmt: skip
+def test_of_several_tasks_the_one_due_first_is_the_next_step(language, why, promise, first, text):
+    found = summary(("customer", why), ("rep", promise), language=language).value
+    assert first in found["text"] and text in found["text"]
+    assert [one["part"] for one in found["sentences"]] == ["reason", "open", "next_step"]
+
+
+def test_a_greeting_or_a_name_is_no_reason():
+    lines = (GREETING, ("customer", "Oh hello love. It's Ruth Lowe here."), ("rep", "Hello."),
+             ("customer", "My radiator drips on the carpet."), ("rep", "Oh dear."))  # fmt: skip
+    [reason] = summary(*lines).value["sentences"]
+    assert "My radiator drips on the carpet." in reason["text"] and "love" not in reason["text"]
+
+
+@pytest.mark.parametrize("line", ["Why", "{reason} {open}", "{price}", "{reason!r}", "{reason:>9}", "{reason"])
+def test_a_line_of_a_template_holds_one_part(line):
+    with pytest.raises(TemplateInvalid, match=r"one of|reason"):
+        checked([line])
+
+
+def test_every_pack_has_a_template_that_holds():
+    for language in available():
+        lines = pack(language).get("summary", "template")
+        assert checked(lines) == tuple(lines)
 
 
 def test_topics_are_words_of_the_call_with_their_turns():

@@ -173,12 +173,12 @@ def test_the_trend_of_the_tone_is_told():
     assert value["turns"][0]["basis"] == ["words"]
 
 
-def test_the_summary_consists_of_sentences_that_were_said():
+def test_the_summary_points_at_what_was_said():
     lines = (GREETING, ("customer", "I was charged twice."), ("rep", "I will refund you by Friday."))
     material = call(*lines)
     value = finding("summary", *lines).value
     for sentence in value["sentences"]:
-        assert sentence["text"] in material.transcript.turns[sentence["turns"][0]].text
+        assert sentence["evidence"]["quote"] in material.transcript.turns[sentence["turns"][0]].text
 
 
 def test_a_voicemail_is_told():

@@ -118,7 +118,8 @@ def candidates(said: tuple[Said, ...], at: int, now: datetime, agreed: date | No
             last = len(bare.text)
             if index + 1 < len(caught):
                 last = _border(bare.text, match.end(), caught[index + 1][1].start(), sentence.pack)
-            due = _due(bare.text, first, last, sentence.pack, now, agreed)
+            verb = None if form == FREE else match.span("verb")
+            due = _due(bare.text, (first, last), verb, sentence.pack, now, agreed)
             yield Candidate(turn, at, number, sentence, bare.text, form, match, first, last, due)
             first = last
 
@@ -153,14 +154,23 @@ def _caught(text: str, words: Pack) -> list[tuple[str, re.Match[str]]]:
     return sorted(found, key=lambda item: item[1].start())
 
 
-def _due(text: str, first: int, last: int, words: Pack, now: datetime, agreed: date | None) -> dates.Due | None:
+def _due(
+    text: str,
+    clause: tuple[int, int],
+    verb: tuple[int, int] | None,
+    words: Pack,
+    now: datetime,
+    agreed: date | None,
+) -> dates.Due | None:
     """The due expression of the clause, in places of `text`. "From receipt" counts from the day spoken of before."""
-    found = dates.find(text[first:last], words, now, agreed)
+    first, last = clause
+    verb = (verb[0] - first, verb[1] - first) if verb else None
+    found = dates.find(text[first:last], words, now, agreed, verb)
     if found is None:
         return None
     if agreed and any(pattern.search(text[first:last]) for pattern in words.patterns("dates", "from_agreed")):
         later = timedelta(days=(agreed - now.date()).days)
-        counted = dates.find(text[first:last], words, now + later, agreed)
+        counted = dates.find(text[first:last], words, now + later, agreed, verb)
         if counted and counted.day and found.day and counted.day - found.day == later:  # of "Friday" nothing is counted
             found = counted
     return dates.Due(found.expression, found.first + first, found.last + first, found.day, found.time)

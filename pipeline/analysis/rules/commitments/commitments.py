@@ -13,7 +13,7 @@ from pipeline.analysis.rules.commitments.clauses import AGREED_FORMS, FREE, Cand
 from pipeline.analysis.rules.commitments.deadlines import dated, day_of, moved
 from pipeline.analysis.rules.commitments.features import RuleVerdict
 from pipeline.analysis.rules.commitments.replies import answer, gets_promise
-from pipeline.analysis.rules.commitments.rules import in_call, ruled_out, to_be_done
+from pipeline.analysis.rules.commitments.rules import in_call, quoted, ruled_out, to_be_done
 from pipeline.analysis.rules.commitments.titles import content
 from pipeline.analysis.talk import Said
 
@@ -34,7 +34,8 @@ def commitments(said: tuple[Said, ...], now: datetime, judge: Judge) -> list[Can
             continue
         found: dict[int, list[Candidate]] = {}
         for candidate in candidates(said, at, now, visit or agreed):
-            found.setdefault(candidate.number, []).append(candidate)
+            if not quoted(candidate):
+                found.setdefault(candidate.number, []).append(candidate)
         for number, sentence in enumerate(turn.sentences):
             for candidate in found.get(number, []):
                 settled = _settled(replace(candidate, before=before), said, now, judge)

@@ -3,6 +3,8 @@
 from pipeline.analysis.rules.commitments.clauses import Candidate, has
 from pipeline.domain.speech import Role
 
+_OPENING, _CLOSING = "“„«", "”»"
+
 
 def ruled_out(candidate: Candidate) -> bool:
     words, form = candidate.words, candidate.form
@@ -28,6 +30,17 @@ def _after_no(candidate: Candidate) -> str:
         no = pattern.match(head)
         head = head[no.end() :] if no and (" " in no.group() or head[no.end() :].startswith(",")) else head
     return head + candidate.text[max(candidate.first, candidate.match.start()) : candidate.last]
+
+
+def quoted(candidate: Candidate) -> bool:
+    """Somebody else's words, told again ("he said, I'll send it tomorrow"), or any in quotation marks: no promise
+    in this call."""
+    before = candidate.text[: candidate.match.start()]
+    opened = max(map(before.rfind, _OPENING)), before.count('"') % 2
+    if opened[0] > max(map(before.rfind, _CLOSING)) or opened[1]:
+        return True
+    own = candidate.form in ("commit", "present", "oblige", "offer")
+    return own and candidate.words.matches("tasks", "reported", before)
 
 
 def to_be_done(candidate: Candidate) -> bool:
@@ -129,9 +142,10 @@ def _without_asides(candidate: Candidate) -> str:
 def in_call(candidate: Candidate) -> bool:
     """Done while the call lasts: the sentence says so, or the words right after it report the result."""
     words, sentences = candidate.words, candidate.turn.sentences
-    if words.matches("tasks", "in_call", candidate.clause):
-        return True
     due = candidate.due
+    clause = candidate.clause.replace(due.expression, " ") if due else candidate.clause  # "... once we hang up"
+    if words.matches("tasks", "in_call", clause):
+        return True
     if due is not None and due.day is not None and not words.matches("tasks", "at_once", due.expression):
         return False
     after = candidate.text[candidate.match.end() :]

@@ -2,7 +2,7 @@
 
 import calendar
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 MONDAY, WEDNESDAY, FRIDAY, SATURDAY = 0, 2, 4, 5
@@ -129,6 +129,11 @@ def _nth_weekday(said: Caught) -> date:
     raise ValueError("no such weekday")
 
 
+def _nth_week(said: Caught) -> date:
+    """ "The third week of June": its Friday, as of any week; the first week is that of the month's first Friday."""
+    return _nth_weekday(replace(said, weekday=FRIDAY))
+
+
 def _last_weekday(said: Caught) -> date:
     assert said.weekday is not None
     last = _last(*_named(said))
@@ -154,6 +159,8 @@ RULES: dict[str, Callable[[Caught], date | None]] = {
     "day_next_month": _day_next_month,
     "nth_weekday": _nth_weekday,
     "last_weekday": _last_weekday,
+    "nth_week": _nth_week,
+    "last_week": lambda said: _last_weekday(replace(said, weekday=FRIDAY)),
     "end_of_week": lambda said: max(said.today, _of_week(said, FRIDAY)),
     "middle_of_week": lambda said: _of_week(said, WEDNESDAY, weeks=said.today.weekday() > WEDNESDAY),
     "start_of_next_week": lambda said: _of_week(said, MONDAY, weeks=1),

@@ -4,16 +4,19 @@ The README of this package has the conventions: what "before Saturday" and "next
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from pipeline.analysis.rules.dates.calendar_rules import RULES, Caught
-from pipeline.analysis.rules.dates.time_of_day import TimeOfDay, amount, find_time
+from pipeline.analysis.rules.dates.time_of_day import TimeOfDay, amount, find_times
 from pipeline.language.pack import Pack, pack, straighten
 
 NEAR = 16  # characters between a day and its time of day: "on Friday, say at about three"
+LEAD = 2  # words before a day that is still at the head of its clause: "so, on Friday I'll ..."
+_HEAD = re.compile(r"[,;:.!?] ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,38 +38,67 @@ def local(start: datetime, time_zone: str) -> datetime:
     return start.astimezone(ZoneInfo(time_zone))
 
 
-def find(text: str, words: Pack, now: datetime, agreed: date | None = None) -> Due | None:
+def find(
+    text: str, words: Pack, now: datetime, agreed: date | None = None, verb: tuple[int, int] | None = None
+) -> Due | None:
     """The due expression of a sentence: the longest that a rule of the pack catches; of equals the last.
 
-    `agreed` is the day spoken of before, to which "by then" and "before you come" refer. A time of day without a day
-    is today's, if it is still to come, else that of the day spoken of before.
+    With `verb`, the characters that say what is to be done, the one that belongs to it: of "I'll ring you tomorrow
+    about the visit on Friday the twentieth" tomorrow. `agreed` is the day spoken of before, to which "by then" and
+    "before you come" refer. A time of day without a day is today's, if it is still to come, else that of the day
+    spoken of before.
     """
-    return _find(straighten(text), words.language, now, agreed)
+    straight = straighten(text)
+    caught, times = _caught(straight, words.language)
+    best = None
+    if caught:
+        rule, match, first, last = _chosen(caught, straight, words, verb)
+        best = Due(straight[first:last], first, last, _resolve(rule, match, words, now, agreed))
+    return _timed(straight, best or _written(straight, words, now), times, now, agreed)
 
 
-def _find(straight: str, language: str | None, now: datetime, agreed: date | None) -> Due | None:
-    words, best = pack(language), None
-    caught, time = _caught(straight, language)
-    for rule, match, first, last in caught:
-        if best is None or (last - first, first) >= (best.last - best.first, best.first):
-            best = Due(straight[first:last], first, last, _resolve(rule, match, words, now, agreed))
-    best = best or _written(straight, words, now)
-    return _timed(straight, best, time, now, agreed)
+def _chosen(caught: "tuple[_Catch, ...]", text: str, words: Pack, verb: tuple[int, int] | None) -> "_Catch":
+    """Of several days the longest said, or that of the verb: none that only tells which thing is meant ("the invoice
+    of Monday"), rather one behind the verb or at the head of its clause, and of those the nearest."""
+    if verb is None:
+        return caught[0]
+
+    def rank(one: _Catch) -> tuple[bool, bool, int]:
+        _, _, first, last = one
+        before = text[:first]
+        told = any(p.search(text[first:last]) or p.search(before) for p in words.patterns("dates", "attributive"))
+        inner = last <= verb[0] and len(_HEAD.split(before)[-1].split()) > LEAD
+        return told, inner, max(first - verb[1], verb[0] - last, 0)
+
+    return min(caught, key=rank)
 
 
-_Caught = tuple[tuple[str, re.Match[str], int, int], ...]
+_Catch = tuple[str, re.Match[str], int, int]  # the rule, what it caught, and the characters of it that count
 
 
 @lru_cache(maxsize=1024)
-def _caught(straight: str, language: str | None) -> tuple[_Caught, TimeOfDay | None]:
-    """What rules catch in a text, and its time of day: the slow part, and a step asks for a sentence several times."""
-    words, found = pack(language), []
+def _caught(straight: str, language: str | None) -> tuple[tuple[_Catch, ...], tuple[TimeOfDay, ...]]:
+    """What rules catch in a text, and its times of day, of what overlaps the longest, the longest first: the slow
+    part, and a step asks for a sentence several times."""
+    words = pack(language)
+    found: list[_Catch] = []
     for rule, pattern in _rules(words):
         for match in pattern.finditer(straight):
             first, last = _trimmed(straight, match)
             if not _no_day_to_come(straight, first, last, words):
                 found.append((rule, match, first, last))
-    return tuple(found), find_time(straight, words)
+    found.reverse()  # of equals the last rule of the pack: sorting keeps their order
+    found.sort(key=lambda one: (one[3] - one[2], one[2]), reverse=True)
+    return tuple(_apart(found)), find_times(straight, words)
+
+
+def _apart(found: list[_Catch]) -> Iterator[_Catch]:
+    """Those that overlap none before them."""
+    taken: list[tuple[int, int]] = []
+    for one in found:
+        if all(one[3] <= first or last <= one[2] for first, last in taken):
+            taken.append((one[2], one[3]))
+            yield one
 
 
 def _trimmed(text: str, match: re.Match[str]) -> tuple[int, int]:
@@ -84,16 +116,19 @@ def _no_day_to_come(text: str, first: int, last: int, words: Pack) -> bool:
     return any(pattern.match(text[last:]) for pattern in words.patterns("dates", "past_after"))
 
 
-def _timed(text: str, due: Due | None, time: TimeOfDay | None, now: datetime, agreed: date | None) -> Due | None:
-    if time is None:
+def _timed(text: str, due: Due | None, times: tuple[TimeOfDay, ...], now: datetime, agreed: date | None) -> Due | None:
+    if not times:
         return due
     if due is None:
+        time = times[0]
         later = time.sure and time.text > now.strftime("%H:%M")
         day = now.date() if later else agreed
         return Due(text[time.first : time.last], time.first, time.last, day, time.text) if time.sure else None
-    first, last = min(due.first, time.first), max(due.last, time.last)
-    if max(due.first, time.first) - min(due.last, time.last) > NEAR:
+    near = [one for one in times if max(due.first, one.first) - min(due.last, one.last) <= NEAR]
+    if not near:
         return due
+    time = near[0]
+    first, last = min(due.first, time.first), max(due.last, time.last)
     return Due(text[first:last], first, last, due.day, time.text)
 
 

@@ -39,16 +39,18 @@ def amount(words: str, pack: Pack) -> int | None:
     return int(words) if words.isdigit() else pack.numbers.get(words.lower().replace("-", " "))
 
 
-def find_time(text: str, words: Pack) -> TimeOfDay | None:
-    """The longest time of day in `text`. Rule names: `clock`, `half` (past), `half_to` (halb drei), `quarter`,
-    `quarter_to`, `past`, `to`, `noon`, `midnight`; `loose` before one: only a time where a day stands beside it."""
-    best = None
-    for rule, pattern in _rules(words):
-        for match in pattern.finditer(text):
-            time = _read(rule, match, words)
-            if time and (best is None or (time.last - time.first) > (best.last - best.first)):
-                best = time
-    return best
+def find_times(text: str, words: Pack) -> tuple[TimeOfDay, ...]:
+    """The times of day in `text`, the longest first; of what overlaps only the longest.
+
+    Rule names: `clock`, `half` (past), `half_to` (halb drei), `quarter`, `quarter_to`, `past`, `to`, `noon` and
+    `midnight`; `loose` before one: only a time where a day stands beside it.
+    """
+    found = (_read(rule, match, words) for rule, pattern in _rules(words) for match in pattern.finditer(text))
+    apart: list[TimeOfDay] = []
+    for time in sorted(filter(None, found), key=lambda one: one.first - one.last):
+        if all(time.last <= other.first or other.last <= time.first for other in apart):
+            apart.append(time)
+    return tuple(apart)
 
 
 def _read(rule: str, match: re.Match[str], words: Pack) -> TimeOfDay | None:

@@ -13,6 +13,7 @@ from pipeline.analysis.rules.people.introductions import (
     handed_to,
     introductions,
     mentioned,
+    spoken_of,
 )
 from pipeline.analysis.rules.people.phonetics import alike, folded
 from pipeline.analysis.talk import Said, read
@@ -79,9 +80,9 @@ def fit(spoken: str, member: Member, language: str | None = None) -> float:
     from rapidfuzz import fuzz
 
     said, best = folded(spoken).split(), 0.0
-    for known in (member.name, *member.aliases):
+    for known in _known_as(member):
         parts = folded(known).split()
-        if said == parts:
+        if said == parts and len(parts) > 1:
             return FULL_NAME
         if len(said) == 1 and said[0] in parts:
             best = max(best, FIRST_NAME)
@@ -92,6 +93,15 @@ def fit(spoken: str, member: Member, language: str | None = None) -> float:
         ):
             best = max(best, FIRST_NAME)
     return best
+
+
+def _known_as(member: Member) -> Iterator[str]:
+    """Name and aliases, and each alias of one word with the last name: Jonny is Jonny Price."""
+    yield member.name
+    for alias in member.aliases:
+        yield alias
+        if len(alias.split()) == 1 and len(member.name.split()) > 1:
+            yield f"{alias} {member.name.split()[-1]}"
 
 
 def _may_be(member: Member, spoken: SpokenName) -> bool:
@@ -154,8 +164,12 @@ def _own(ours: list[Said], members: tuple[Member, ...]) -> Iterator[AgentClaim]:
 def _between_pauses(turn: Said, members: tuple[Member, ...]) -> Iterator[SpokenName]:
     """Members' names that we do not call somebody else by."""
     for named in (*called(turn, _names(members)), *alone(turn, _surnames(members)), *_in_full(turn, members)):
-        if not _asked_for(turn, named) and not named.titled:
+        if not _asked_for(turn, named) and not named.titled and not _spoken_of(turn, named):
             yield named
+
+
+def _spoken_of(turn: Said, named: SpokenName) -> bool:
+    return any(named.full in one.text and spoken_of(named, one) for one in turn.sentences)
 
 
 def _asked_for(turn: Said, named: SpokenName) -> bool:
@@ -198,7 +212,8 @@ def _by_title(turn: Said, members: tuple[Member, ...]) -> Iterator[SpokenName]:
     """Those called by title and last name: "Grüß Gott Herr Kessler"."""
     surnames = _surnames(members)
     spoken_to = (*addresses(turn), *called(turn, surnames))
-    yield from (named for named in spoken_to if named.titled and named.name in surnames)
+    titled = (named for named in spoken_to if named.titled and named.name in surnames)
+    yield from (named for named in titled if not _spoken_of(turn, named))
 
 
 def _asked_whether(turn: Said, members: tuple[Member, ...]) -> Iterator[SpokenName]:
@@ -232,7 +247,7 @@ def _handed(said: tuple[Said, ...], members: tuple[Member, ...]) -> Iterator[Age
 
 def _names(members: tuple[Member, ...]) -> set[str]:
     """Names that single out a member when called: in full, the first, the aliases."""
-    return {name for member in members for name in (member.name, member.name.split()[0], *member.aliases) if name}
+    return {name for member in members for name in (*_known_as(member), member.name.split()[0]) if name}
 
 
 def _evidence(spoken: SpokenName | None) -> tuple[Any, ...]:

@@ -116,7 +116,7 @@ def _sign(token: re.Match[str], text: str, repeat: Collection[str], pack: Pack) 
 def _sentence_ends(text: str, first: int, last: int, pack: Pack) -> bool:
     """A capital after a whole word: "that's the old one. Harriet dot". Not "gmail. Dot com"."""
     after = re.match(r"\s+([^\W\d_][^\W\d_]+)", text[last:])
-    before = re.search(r"([^\W\d_]{2,})$", text[:first])
+    before = re.search(r"([^\W\d_]{2,}|\d+)$", text[:first])
     return bool(after and before and after[1][0].isupper() and after[1].lower() not in _signs(pack.language)[0])
 
 
@@ -149,6 +149,8 @@ def _local(items: tuple[Item, ...], at: int, pack: Pack) -> list[Item]:
         at -= 1
         item = items[at]
         if item.kind == "pause":
+            if _ends_sentence(items, at, taken):
+                break
             begun = any(kept.kind != "pause" for kept in taken) and not (at and _sure(items[at - 1]))
             if begun and (not _sure(taken[0]) or taken[0].kind in ("letter", "figure")):
                 break
@@ -156,6 +158,12 @@ def _local(items: tuple[Item, ...], at: int, pack: Pack) -> list[Item]:
             break
         taken.insert(0, item)
     return _without_preposition(_without_pauses(_from_a_joint(taken)), items, pack)
+
+
+def _ends_sentence(items: tuple[Item, ...], at: int, taken: list[Item]) -> bool:
+    """A full stop between a number and a word: "the old one. june at ..."."""
+    follows = next((kept.kind for kept in taken if kept.kind != "pause"), None)
+    return items[at].text == "." and at > 0 and items[at - 1].kind == "figure" and follows == "word"
 
 
 def _without_preposition(taken: list[Item], items: tuple[Item, ...], pack: Pack) -> list[Item]:

@@ -75,6 +75,7 @@ def _named(said: Said, key: str) -> Iterator[SpokenName]:
 def _clean(match: re.Match[str], sentence: Sentence) -> SpokenName | None:
     titled = bool(match.groupdict().get("title"))
     name = trimmed(match["name"], sentence.pack, titled)
+    name = name and _behind_firm(name, sentence.pack)
     if not name or (not titled and not plausible(name, match["name"], sentence.pack)):
         return None
     if name not in match["name"]:  # "Moore's Yard": the name of no person
@@ -87,6 +88,24 @@ def _clean(match: re.Match[str], sentence: Sentence) -> SpokenName | None:
     return SpokenName(name, full, sentence.evidence((first, last)), sentence.turn.index, sentence.pack.language)
 
 
+def _behind_firm(name: str, words: Pack) -> str:
+    """What stands behind a firm that was said without a pause: "Lakeland Credit Toure" is Toure of Lakeland Credit."""
+    parts, kinds = name.split(), words.words("people", "business")
+    of_firm = [at for at, part in enumerate(parts) if at and part.lower() in kinds]
+    behind = parts[of_firm[-1] + 1 :] if of_firm else []
+    return " ".join(behind) or name
+
+
+def spoken_of(named: SpokenName, sentence: Sentence) -> bool:
+    """Whether the sentence tells something of the person, who is then neither its speaker nor spoken to: "Dr. Brook is
+    away", "an appointment with Dr. Brook"."""
+    at = sentence.text.find(named.full)
+    before, after = sentence.text[: max(at, 0)], sentence.text[at + len(named.full) :]
+    return at >= 0 and (
+        sentence.pack.matches("people", "third_person", after) or sentence.pack.matches("people", "spoken_of", before)
+    )
+
+
 def plausible(name: str, said: str, words: Pack) -> bool:
     """Whether `name`, of the capitalized words `said`, may be a person's: "Die Lieferung", "Maple Street" are none."""
     before = said[: said.index(name)].lower().split() if name in said else []
@@ -94,6 +113,10 @@ def plausible(name: str, said: str, words: Pack) -> bool:
     kinds = words.words("people", "business") | words.words("people", "places")
     if _holds_figure(name, words) or after & (kinds | words.numbers.keys()):
         return False
+    if len(after) > 1 and name.split(maxsplit=1)[0].lower() in words.words("people", "wishing"):
+        return False  # "Happy Halloween"
+    if any(word.lower() in words.words("text", "stopwords") for word in name.split()[1:-1] if word not in _ARTICLES):
+        return False  # "Trick Or Treat"
     if not words.words("people", "determiners").isdisjoint((*before, name.split(maxsplit=1)[0].lower())):
         return False
     if any(words.matches("contact", key, f"{name}?") for key in ("mail", "phone", "address_asked")):

@@ -43,7 +43,7 @@ class Phrase:
 
 
 def topics(
-    said: tuple[Said, ...], reason: Sentence | None, tasks: list[dict[str, Any]], names: frozenset[str]
+    said: tuple[Said, ...], reason: tuple[Sentence, ...], tasks: list[dict[str, Any]], names: frozenset[str]
 ) -> list[dict[str, Any]]:
     """At most `AT_MOST`, the weightiest first: `text`, `turns` (all in which it is spoken of) and `evidence`.
 
@@ -57,7 +57,9 @@ def topics(
     scored = []
     for phrase in phrases:
         score = sum(len(turns_of[stem]) for stem in phrase.stems) / len(phrase.stems) ** 0.5
-        score += REASON * (phrase.sentence is reason) + TASK * (phrase.sentence.turn.index in committed)
+        score += REASON * any(phrase.sentence is one for one in reason) + TASK * (
+            phrase.sentence.turn.index in committed
+        )
         if score > ONCE or len(phrase.stems) > 1:
             scored.append((score, phrase))
     scored.sort(key=lambda item: (-item[0], item[1].sentence.turn.start, item[1].first))
