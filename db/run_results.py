@@ -1,6 +1,7 @@
 """What runs made of calls, for readers: beside the calls' records, page by page."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,7 @@ from db import edits as corrected
 from db.database import Database, Scope
 from db.reading import Page, Place
 from db.rows import read
-from db.tables import call_search, calls, corrections, edits, findings, members, run_calls, transcripts
+from db.tables import call_search, calls, corrections, edits, findings, gold_calls, members, run_calls, transcripts
 from pipeline.domain.insight import Evidence, Finding
 from pipeline.domain.speech import Transcript
 
@@ -44,10 +45,11 @@ class RunCall:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A call with what the service's record says and what the run says.
+    """A call with what a run says, and what the service's record, or another run, says.
 
-    `live`: what the machine heard, without what people corrected; None where the record is of another recording now.
-    `live_findings`: those of the record. `corrected`: whether people corrected the call.
+    `live`: what the machine heard, without what people corrected; None where it is of another recording now.
+    `live_findings`, `live_seconds`: its findings, and the work on it where it is another run. `corrected`: whether
+    people corrected the call.
     """
 
     call_id: UUID
@@ -63,6 +65,7 @@ class Compared:
     digest: str
     audio_seconds: float
     seconds: dict[str, float]  # of work, by stage
+    live_seconds: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,38 +112,76 @@ async def show(database: Database, scope: Scope, run_id: UUID, call_id: UUID) ->
     return RunResult(read(RunCall, row), said, found, tuple(row.warnings or ()))
 
 
-async def compared(database: Database, scope: Scope, run_id: UUID) -> AsyncIterator[Compared]:
-    """Each call of a run that is done, beside its record, in the order of their work; `PAGE` in a transaction."""
-    last = 0
-    while True:
+async def count_compared(
+    database: Database, scope: Scope, run_id: UUID, other_id: UUID | None = None, set_id: UUID | None = None
+) -> int:
+    """How many calls `compared` yields."""
+    query = sa.select(sa.func.count()).select_from(run_calls).where(*_which(run_id, other_id, set_id))
+    async with database.transaction(scope) as connection:
+        return int(await connection.scalar(query) or 0)
+
+
+async def compared(
+    database: Database,
+    scope: Scope,
+    run_id: UUID,
+    other_id: UUID | None = None,
+    set_id: UUID | None = None,
+    most: int | None = None,
+) -> AsyncIterator[Compared]:
+    """Each call of a run that is done, in the order of their work; `PAGE` in a transaction.
+
+    Beside its record, or what another run made of it (`other_id`; calls that are done in both). `set_id`: calls of a
+    gold set. `most`: the first ones.
+    """
+    query = _COMPARED.where(*_which(run_id, other_id, set_id)).order_by(run_calls.c.call_pk)
+    last, left = 0, most
+    while left is None or left > 0:
+        size = PAGE if left is None else min(PAGE, left)
         async with database.transaction(scope, snapshot=True) as connection:
-            some = await _compared(connection, run_id, last)
-        for _, one in some:
+            some = query.where(run_calls.c.call_pk > last).limit(size)
+            rows = (await connection.execute(some, {"other": other_id})).all()
+            records = await _findings(connection, [row.call_pk for row in rows])
+        for one in await asyncio.to_thread(_built, rows, records, other_id is not None):
             yield one
-        if len(some) < PAGE:
+        if len(rows) < size:
             return
-        last = some[-1][0]
+        last, left = rows[-1].call_pk, None if left is None else left - size
 
 
-async def _compared(connection: AsyncConnection, run_id: UUID, behind: int) -> list[tuple[int, Compared]]:
-    mine = sa.and_(run_calls.c.run_id == run_id, run_calls.c.state == "done", run_calls.c.call_pk > behind)
-    rows = (await connection.execute(_COMPARED.where(mine).order_by(run_calls.c.call_pk).limit(PAGE))).all()
-    records = await _findings(connection, [row.call_pk for row in rows])
+def _which(run_id: UUID, other_id: UUID | None, set_id: UUID | None) -> list[sa.ColumnElement[bool]]:
+    wanted = [run_calls.c.run_id == run_id, run_calls.c.state == "done"]
+    if other_id is not None:
+        same = sa.and_(_OTHER.c.call_pk == run_calls.c.call_pk, _OTHER.c.run_id == other_id, _OTHER.c.state == "done")
+        wanted.append(sa.exists(sa.select(1).where(same).correlate(run_calls)))
+    if set_id is not None:
+        known = sa.and_(gold_calls.c.call_pk == run_calls.c.call_pk, gold_calls.c.set_id == set_id)
+        wanted.append(sa.exists(sa.select(1).where(known).correlate(run_calls)))
+    return wanted
+
+
+def _built(rows: Sequence[sa.Row[Any]], records: dict[int, tuple[Finding, ...]], runs: bool) -> list[Compared]:
+    """Much JSON: not for the event loop."""
     made = []
     for row in rows:
         live, steps = row.live, records.get(row.call_pk, ())
-        if row.former is not None:  # promoted: what is compared with is what it replaced
+        seconds: dict[str, float] = {}
+        if runs:
+            live = row.other_transcript if row.other_job == row.job_id else None
+            steps, seconds = _FINDINGS.validate_python(row.other_findings or ()), row.other_seconds or {}
+        elif row.former is not None:  # promoted: what is compared with is what it replaced
             live, steps = row.former["transcript"]["content"], _FINDINGS.validate_python(row.former["findings"])
         one = read(
             Compared,
             row,
             live=None if live is None else _TRANSCRIPT.validate_python(live),
             live_findings=() if live is None else steps,
+            live_seconds=seconds,
             run=_TRANSCRIPT.validate_python(row.transcript),
             run_findings=_FINDINGS.validate_python(row.findings),
             run_warnings=tuple(row.warnings),
         )
-        made.append((row.call_pk, one))
+        made.append(one)
     return made
 
 
@@ -165,6 +206,7 @@ _CALLS: sa.Select[Any] = sa.select(
 ).join(calls, calls.c.id == run_calls.c.call_pk)
 
 _CURRENT = sa.and_(transcripts.c.call_pk == run_calls.c.call_pk, transcripts.c.job_id == run_calls.c.job_id)
+_OTHER = run_calls.alias("other")
 _COMPARED: sa.Select[Any] = (
     sa.select(
         run_calls.c.call_pk,
@@ -173,10 +215,19 @@ _COMPARED: sa.Select[Any] = (
         sa.exists(sa.select(1).where(edits.c.call_pk == calls.c.id, edits.c.undone_at.is_(None))).label("corrected"),
         transcripts.c.content.label("live"),
         *(run_calls.c[name] for name in ("transcript", "findings", "warnings", "former", "engine", "digest")),
-        *(run_calls.c[name] for name in ("audio_seconds", "seconds")),
+        *(run_calls.c[name] for name in ("audio_seconds", "seconds", "job_id")),
+        *(_OTHER.c[name].label(f"other_{name}") for name in ("transcript", "findings", "seconds")),
+        _OTHER.c.job_id.label("other_job"),
     )
     .join(calls, calls.c.id == run_calls.c.call_pk)
     .outerjoin(transcripts, _CURRENT)
+    .outerjoin(
+        _OTHER,
+        sa.and_(
+            _OTHER.c.call_pk == run_calls.c.call_pk,
+            _OTHER.c.run_id == sa.bindparam("other", type_=_OTHER.c.run_id.type),
+        ),
+    )
     .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
     .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
     .outerjoin(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == corrected.AGENT))

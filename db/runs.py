@@ -47,6 +47,23 @@ class Run:
     promoted_at: datetime | None
     promoted_by: str | None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether none of its calls has had its turn."""
+        return self.state == "running" and not (self.done or self.failed or self.running)
+
+    @property
+    def changes(self) -> list[str]:
+        """What differs from the service's settings: "asr.model=whisper-tiny.en"."""
+        return [f"{group}.{name}={value}" for group, values in self.settings.items() for name, value in values.items()]
+
+    def seconds_left(self, now: datetime) -> float | None:
+        """How long it will still take, from how long it took so far; None while that is not known, or it has ended."""
+        ended = self.done + self.failed
+        if self.state != "running" or not ended or self.started_at is None:
+            return None
+        return (now - self.started_at).total_seconds() / ended * (self.waiting + self.running)
+
 
 class NoSuchRun(LookupError):
     """There is no run of that name or id."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pipeline import analysis
+from pipeline.asr import doubt
 from pipeline.audio.labels.detector import PADDING
 from pipeline.call_run import CallRun
 from pipeline.domain.access import Access
@@ -168,7 +169,8 @@ async def conclude(
     undone = spoken.recognized.undone
     skipped = (f"{undone} doubtful windows were not decoded again: the call has too many of them.",) if undone else ()
     unfinished = (late.message,) if late else ()
-    warnings = (*spoken.warnings, *audio.warnings, *skipped, *unfinished, *_unmatched(spoken, options))
+    uncalibrated = (*_unmarked(spoken.recognized), *_unmatched(spoken, options))
+    warnings = (*spoken.warnings, *audio.warnings, *skipped, *unfinished, *uncalibrated)
     return Outcome(transcript, findings, spoken, warnings, late)
 
 
@@ -181,6 +183,13 @@ async def _analyzed(
             return await workers.compute(analysis.analyze, material, options.analysis), None
     except TimedOut as error:
         return (), error
+
+
+def _unmarked(recognized: Recognized) -> tuple[str, ...]:
+    """A warning where the recognizer has no calibration: nobody knows which of its words are probably wrong."""
+    if not recognized.texts or doubt.calibration_of(recognized.engine) is not None:
+        return ()
+    return (f"Words are not marked one by one as unsure: there is no calibration for {recognized.engine!r}.",)
 
 
 def _unmatched(spoken: SpokenCall, options: ProcessOptions) -> tuple[str, ...]:

@@ -115,7 +115,8 @@ def _recognized(path: Path, engine: Any) -> Sequence[Any]:
     heard = analyze.analyze_audio(loaded, SpeechOptions(), engine.max_chunk_seconds, engine.packing)
     if not heard.chunks:
         return ()
-    never = doubt.calibration_of(engine.name).model_copy(update={"threshold": 1.0})  # doubtful for other reasons
+    ships = doubt.calibration_of(engine.name)
+    never = ships and ships.model_copy(update={"threshold": 1.0})  # doubtful for other reasons
     found = asyncio.run(recognize(LocalWorkers(engine, None), Held(loaded), heard, engine.name, (), calibration=never))
     return found.texts
 
@@ -250,7 +251,7 @@ def main() -> None:
         risks = in_folds(rows)
         threshold = chosen(rows, risks)
     else:
-        ships = doubt.calibration_of(args.model)
+        ships = doubt.read(doubt.file_of(f"faster-whisper {args.model}"))
         values = np.array([row.values for row in rows])
         risks, threshold = doubt.risks_of(values, ships), ships.threshold
     found = figures(rows, risks, threshold)
@@ -261,7 +262,7 @@ def main() -> None:
         print(name, _shown(found[name]))
     print("recall: precision  " + ", ".join(f"{at['recall']}: {at['precision']:.2f}" for at in found["curve"]))
     if args.write and args.half == "development":
-        target = doubt.SHIPPED / f"{doubt.family(args.model)}.toml"
+        target = doubt.file_of(f"faster-whisper {args.model}")
         target.write_text(_calibration(rows, threshold, found, args.model))
         print(target)
     if args.json:

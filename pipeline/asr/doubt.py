@@ -1,8 +1,9 @@
 """How probable it is that a recognized word is wrong: a logistic model over what the recognizer says of it.
 
-Its weights are fitted on real speech for each family of recognizers (`bench/real/doubt.py`) and lie in `calibration/`
-with the figures they rest on. A recognizer that was not measured is judged by its family: English-only where its name
-ends in .en, else multilingual.
+Its weights are fitted on real speech for each family of an engine's models (`bench/real/doubt.py`) and lie in
+`calibration/` with the figures they rest on. A model that was not measured is judged by its family: English-only where
+its name ends in .en, else multilingual. What one engine calls sure says nothing of another's: the words of an engine
+without a calibration are not marked so.
 """
 
 import tomllib
@@ -94,9 +95,15 @@ def family(engine: str) -> str:
     return ENGLISH_ONLY if any(part.endswith(".en") for part in engine.split()) else MULTILINGUAL
 
 
-def calibration_of(engine: str) -> DoubtCalibration:
-    """Return the calibration that ships for the family of a recognizer."""
-    return read(SHIPPED / f"{family(engine)}.toml")
+def file_of(engine: str) -> Path:
+    """Return where the calibration of a recognizer's family ships; there is none of an engine that was not measured."""
+    return SHIPPED / f"{engine.partition(' ')[0]}.{family(engine)}.toml"
+
+
+def calibration_of(engine: str) -> DoubtCalibration | None:
+    """Return the calibration that ships for the family of a recognizer; None: its engine was not measured."""
+    path = file_of(engine)
+    return read(path) if path.is_file() else None
 
 
 @cache

@@ -25,6 +25,7 @@ from serve_app.intake.auth import READ, Authenticator, UnknownKeyLimiter
 from serve_app.intake.errors import TooManyRequests
 from serve_app.intake.limits import Buckets, Gate
 from serve_app.intake.wire import Fault
+from serve_app.measurer import Measurer
 from serve_app.questions import Questions
 from serve_app.runs.configuration import Set, SettingRefused
 from serve_app.written import written
@@ -45,6 +46,7 @@ class ReadRequest(Generic[Q]):
     options: ApiOptions
     questions: Questions
     check_run: "CheckRun"
+    measurer: Measurer
 
     @property
     def call_id(self) -> UUID:
@@ -92,6 +94,7 @@ class Door:
         check_run: "CheckRun",
     ) -> None:
         self._check_run = check_run
+        self._measurer = Measurer()
         self._database = database
         self._questions = questions
         self._options = options
@@ -119,9 +122,8 @@ class Door:
                 raise TooManyReads(refused.headers) from None
             query = read_query(request.query_params, model)
             reader = Reader(sender.workspace_id, sender.team_id, self._options.QUERY_SECONDS)
-            reading = ReadRequest(
-                request, query, self._database, reader, sender, self._options, self._questions, self._check_run
-            )
+            shared = (self._options, self._questions, self._check_run, self._measurer)
+            reading = ReadRequest(request, query, self._database, reader, sender, *shared)
             async with self._answered():
                 answer = await handle(reading)
         if lasts and isinstance(answer, StreamingResponse):

@@ -102,6 +102,8 @@ def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -
     responses: dict[str, Any] = {"200": {"description": route.summary + ".", "headers": _headers(), "content": content}}
     if route.name == "playCall":
         responses["206"] = {**responses["200"], "description": "The bytes that Range asks for."}
+    if route.name == "compareRun":
+        responses["202"] = {**responses["200"], "description": "It is being measured: ask again after Retry-After."}
     if route.body is not None:
         responses["201"] = {**responses["200"], "description": "It is kept. 200: this request had kept it before."}
     if not route.lasts and route.method == "GET":
@@ -139,6 +141,7 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
         "user_id": "The member.",
         "contact_id": "The contact.",
         "key_id": "The key; its secret is not its id.",
+        "run_id": "The run.",
     }
     schema = {"type": "string", "format": "uuid"}
     return [
@@ -190,6 +193,10 @@ def _refusals(route: Route, refused: dict[str, Any]) -> dict[str, Any]:
     left_out: set[type[Refusal]] = set() if of_calls else {NoSuchCall, NotThereYet}
     if not route.admin:
         left_out |= OF_ADMINS
+        if "run_id" in route.path:
+            left_out.remove(NoSuchObject)
+        if route.name == "compareRun":
+            left_out.remove(RunRefusal)
     else:
         left_out |= {EditBodyRefused, SomethingElse, EditIdUsed, TooManyEdits}
     if route.name != "playCall":

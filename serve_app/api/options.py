@@ -16,6 +16,7 @@ class ApiOptions(BaseModel):
     STREAM_SECONDS: ClassVar[float] = 600.0  # a stream of events then ends, and its reader begins where it ended
     POLL_SECONDS: ClassVar[float] = 1.0  # between two looks for what changed
     SOUND_WAIT_SECONDS: ClassVar[float] = 15.0  # that a request waits for decoded sound; then 503, and it is decoded on
+    MEASURE_WAIT_SECONDS: ClassVar[float] = 5.0  # that a request waits for a comparison; then 202, and it goes on
     DECODERS: ClassVar[int] = 2  # recordings decoded at once
     CONCURRENCY: ClassVar[int] = 32  # requests read at once in a replica; more get 503
     POOL_SIZE: ClassVar[int] = 4  # connections to PostgreSQL that a replica keeps

@@ -21,6 +21,20 @@ Q = TypeVar("Q", bound="QueryParameters")
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 Limit = Annotated[int, Field(ge=1, le=MOST, description=f"Most items of the page, 1 to {MOST}.")]
 Cursor = Annotated[str, Field(min_length=1, max_length=1000)]
+Metric = Literal[
+    "wer",
+    "wer_written",
+    "cpwer",
+    "lost_per_minute",
+    "invented_per_minute",
+    "der",
+    "jer",
+    "word_time_error",
+    "task_f1",
+    "contact_f1",
+    "rtfx",
+    "cost_per_audio_hour",
+]
 Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
 
 
@@ -230,3 +244,18 @@ class RunCallListQuery(QueryParameters):
     )
     limit: Limit = 100
     cursor: Cursor | None = Field(None, description="`next` of the page before.")
+
+
+class RunComparisonQuery(QueryParameters):
+    """What a run is compared with, and how."""
+
+    other: UUID | None = Field(None, description="Another run to compare it with. Unset: the records.")
+    gold: str | None = Field(
+        None,
+        pattern=r"^[^@]{1,200}(@[0-9]{1,6})?$",
+        description="Measure both against this gold set: name or name@version. Unset: how the run differs.",
+    )
+    by: Metric = Field("wer", description="The metric of slices and of the worst calls.")
+    limit: int | None = Field(
+        None, ge=1, le=500, description="Compare at most this many calls. Unset: all, of which there may be 500."
+    )

@@ -17,12 +17,13 @@ from db.promotion import Moved
 from db.reading import Page
 from db.run_results import RunCall, RunResult
 from db.runs import Run
-from serve_app.api import bodies
+from serve_app.api import bodies, run_comparison
 from serve_app.api.access import Handler, ReadRequest, json_answer, to_json
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, NoSuchCall, NoSuchObject, OutsideTeam, RunRefusal
-from serve_app.api.queries import NoQuery, RunCallListQuery
+from serve_app.api.queries import NoQuery, RunCallListQuery, RunComparisonQuery
 from serve_app.api.routing import Route
+from serve_app.api.run_comparison import RunComparing
 from serve_app.intake.errors import NotAuthenticated
 from serve_app.intake.wire import Fault
 from serve_app.runs.choosing import Wanted, choose
@@ -51,6 +52,13 @@ ROUTES = (
     Route(RUN, "showRun", NoQuery, "A run: what it is made with, and how far it is", Run),
     Route(f"{RUN}/calls", "listRunCalls", RunCallListQuery, "The calls of a run", Page[RunCall]),
     Route(f"{RUN}/calls/{{call_id:uuid}}", "showRunCall", NoQuery, "What a run made of a call", RunResult),
+    Route(
+        f"{RUN}/comparison",
+        "compareRun",
+        RunComparisonQuery,
+        "A run beside the records or another run, in figures; 202 while it is being measured",
+        RunComparing,
+    ),
     _admin("POST", "/runs", "createRun", "A new run of completed calls", CreatedRun, bodies.NewRun),
     _admin("POST", f"{RUN}/cancel", "cancelRun", "Work on no further call of a run", Run),
     _admin("POST", f"{RUN}/promote", "promoteRun", "Make its results the records, all at once", Moved),
@@ -82,6 +90,10 @@ async def show_call(reading: Plain) -> Response:
     if found is None:
         raise NoSuchCall
     return json_answer(reading, found)
+
+
+async def compare_run(reading: ReadRequest[RunComparisonQuery]) -> Response:
+    return await run_comparison.compare_run(reading, await _run(reading))
 
 
 async def create_run(writing: Plain) -> Response:
@@ -133,6 +145,7 @@ HANDLERS: Mapping[str, Handler] = {
     "showRun": show_run,
     "listRunCalls": list_calls,
     "showRunCall": show_call,
+    "compareRun": compare_run,
     "createRun": create_run,
     "cancelRun": cancel_run,
     "promoteRun": promote_run,

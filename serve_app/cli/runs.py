@@ -354,23 +354,21 @@ def _lines(run: "Run") -> list[str]:
 
 
 def _remaining(run: "Run") -> str:
-    """How long it will still take, from how long it took so far."""
+    """How long it will still take."""
     from datetime import UTC, datetime
 
-    ended = run.done + run.failed
-    if not ended or run.started_at is None:
+    seconds = run.seconds_left(datetime.now(UTC))
+    if seconds is None:
         return "waiting for its turn" if not run.running else "processing the first calls"
-    so_far = (datetime.now(UTC) - run.started_at).total_seconds()
-    return f"about {duration(so_far / ended * (run.waiting + run.running))} left"
+    return f"about {duration(seconds)} left"
 
 
 def _state(run: "Run") -> str:
-    return "waiting" if run.state == "running" and not (run.done or run.failed or run.running) else run.state
+    return "waiting" if run.is_waiting else run.state
 
 
 def _set(run: "Run") -> str:
-    told = [f"{group}.{name}={value}" for group, values in run.settings.items() for name, value in values.items()]
-    return ", ".join(told) or "the service's settings"
+    return ", ".join(run.changes) or "the service's settings"
 
 
 def _some(call_ids: list[UUID]) -> str:

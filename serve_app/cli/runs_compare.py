@@ -1,9 +1,8 @@
-"""`switchboard runs compare`: a run's transcripts and findings, compared with the records."""
+"""`switchboard runs compare`: a run's transcripts and findings, compared with the records or with another run."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
@@ -23,14 +22,13 @@ if TYPE_CHECKING:
     from evaluation.compare import Comparison
     from evaluation.score import Errors
     from evaluation.truth import TrueCall, TrueContact
-
-RECORD = "record"
+    from serve_app.runs.comparing import WantedComparison
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A call of a run beside its record. `words`: of the record, changed by the run; None: the record is of another
-    recording now. `findings`: steps whose value differs."""
+    """A call of a run beside its record, or another run. `words`: of the latter, changed by the run; None: that is of
+    another recording. `findings`: steps whose value differs."""
 
     call_id: UUID
     words: "Errors | None"
@@ -40,6 +38,10 @@ class Difference:
 
 def compare(
     name: Annotated[str, typer.Argument(metavar="RUN", help="The run's name or id.")],
+    other: Annotated[
+        str | None,
+        typer.Argument(metavar="[OTHER]", help="Another run to compare it with.", show_default="the records"),
+    ] = None,
     workspace: names.Workspace = None,
     gold: Annotated[
         str | None,
@@ -55,7 +57,7 @@ def compare(
     console: told.ConsoleUrl = None,
     json_: Json = False,
 ) -> None:
-    """Compare a run with the records: changed words and findings, and processing time; with --gold, which is better.
+    """Compare a run with the records or another run: changed words and findings; with --gold, which is better.
 
     --gold says by how much one is better than the other, with confidence intervals, where, and in which calls; the
     other options apply to it.
@@ -67,25 +69,28 @@ def compare(
       switchboard runs compare tiny
 
       switchboard runs compare tiny --gold returns --html compared.html
+
+      switchboard runs compare tiny base --gold returns
     """
     told.checked(by)
-    run, calls, truths, people = names.run(workspace, lambda database, home: _gathered(database, home, name, gold))
-    if not calls:
-        raise CommandError(f"No call of run {run.name} is done yet.", f"`switchboard runs status {run.name}`", FAILED)
+    wanted, calls, truths, people = names.run(
+        workspace, lambda database, home: _gathered(database, home, name, other, gold)
+    )
+    run = wanted.run
     with libraries():
         differences = [_difference(one) for one in calls]
-        found = _comparison(run, calls, truths, people, told.price(price_per_hour)) if gold else None
+        found = _comparison(wanted, calls, truths, people, told.price(price_per_hour)) if gold else None
         if found is not None and not any(system.scores for system in found.systems):
             raise CommandError(f"No call of run {run.name} is in the gold set {gold}.", "", FAILED)
         if found is not None and csv_ is not None:
             told.write_csv(found, csv_)
         if found is not None and html is not None:
-            told.write_html(found, html, f"{RECORD} and {run.name}", by, console, str(gold))
+            told.write_html(found, html, f"{wanted.beside} and {run.name}", by, console, str(gold))
     if json_:
         against = None if found is None else told.as_json(found, by, worst)
-        print_json({"run": run, "calls": differences, "against_gold": against})
+        print_json({"run": run, "other": wanted.other, "calls": differences, "against_gold": against})
     else:
-        _show(run, differences, worst if found is None else 0)
+        _show(wanted, differences, worst if found is None else 0)
         if found is not None:
             out().print()
             told.show(found, by, worst)
@@ -103,59 +108,61 @@ async def find(database: "Database", home: "Workspace", name: str) -> "Run":
         raise CommandError(f"There is no run {name!r}.", hint) from None
 
 
-async def _gathered(database: "Database", home: "Workspace", name: str, gold: str | None) -> Any:
-    from db import claims, run_results
-    from serve_app import comparisons
+async def _gathered(
+    database: "Database", home: "Workspace", name: str, other: str | None, gold: str | None
+) -> "tuple[WantedComparison, list[Compared], list[TrueCall], dict[str, TrueContact]]":
+    from db import run_results, runs
+    from db.database import Reader
+    from serve_app.runs import comparing
 
     run = await find(database, home, name)
-    calls = [one async for one in run_results.compared(database, home.workspace_id, run.run_id)]
-    truths = (await loaded(database, home, gold))[1] if gold else []
-    ids = [one.value.get("contact_id") for call in calls for one in (*call.live_findings, *call.run_findings)]
-    async with database.transaction(home.workspace_id) as connection:
-        people = await claims.contacts_of(connection, ids)
-    return run, calls, truths, {key: comparisons.as_contact(person) for key, person in people.items()}
+    beside = await find(database, home, other) if other else None
+    set_, truths = await loaded(database, home, gold) if gold else (None, [])
+    reader = Reader(home.workspace_id)
+    try:
+        await comparing.count(database, reader, comparing.WantedComparison(run, beside))
+    except runs.RunRefused as error:
+        raise CommandError(str(error), "`switchboard runs list` shows how far runs are.", FAILED) from None
+    found = run_results.compared(database, home.workspace_id, run.run_id, beside.run_id if beside else None)
+    calls = [one async for one in found]
+    people = await comparing.people_of(database, reader, calls)
+    return comparing.WantedComparison(run, beside, set_), calls, truths, people
 
 
 def _difference(one: "Compared") -> Difference:
     from evaluation.score import score
     from evaluation.truth import of_transcript
+    from serve_app.runs.comparing import changed_findings
 
     if one.live is None:
         return Difference(one.call_id, None, (), one.corrected)
     call = str(one.call_id)
     found = score(of_transcript(call, one.live), of_transcript(call, one.run))
-    before, after = ({step.step: step.value for step in steps} for steps in (one.live_findings, one.run_findings))
-    changed = tuple(sorted(step for step in before.keys() | after.keys() if before.get(step) != after.get(step)))
-    return Difference(one.call_id, found.normalized, changed, one.corrected)
+    return Difference(one.call_id, found.normalized, changed_findings(one), one.corrected)
 
 
 def _comparison(
-    run: "Run",
-    calls: "Sequence[Compared]",
-    truths: "Sequence[TrueCall]",
+    wanted: "WantedComparison",
+    calls: "list[Compared]",
+    truths: "list[TrueCall]",
     people: "dict[str, TrueContact]",
     price: float | None,
 ) -> "Comparison":
-    """The records and the run on the calls of a gold set that the run has. What the record took is not known."""
+    """Both on the calls of the gold set that the run has."""
     from evaluation.compare import compare as compared
-    from evaluation.truth import heard_of
+    from serve_app.runs.comparing import material
 
-    known = {str(one.call_id): one for one in calls}
-    records, heard, facts = [], [], {}
-    for name, one in known.items():
-        if one.live is not None:
-            records.append(heard_of(name, one.live, one.live_findings, people))
-        heard.append(heard_of(name, one.run, one.run_findings, people, sum(one.seconds.values()) or None))
-        facts[name] = {"layout": str(one.run.layout.kind), **({"agent": one.agent} if one.agent else {})}
-    chosen = [truth for truth in truths if truth.name in known]
-    prices = {} if price is None else {run.name: price}
-    return compared(chosen, {RECORD: records, run.name: heard}, facts, prices, told.progress)
+    found = material(wanted, calls, truths, people)
+    prices = {} if price is None else {one.name: price for one in (wanted.run, wanted.other) if one}
+    return compared(found.truths, found.sides, found.facts, prices, told.progress)
 
 
-def _show(run: "Run", differences: list[Difference], worst: int) -> None:
+def _show(wanted: "WantedComparison", differences: list[Difference], worst: int) -> None:
+    run, other = wanted.run, wanted.other
     compared = [one for one in differences if one.words is not None]
     said, changed = (sum(getattr(one.words, name) for one in compared) for name in ("said", "all"))
-    out().print(f"{run.name}: {counted(len(compared), 'call')} beside their records", markup=False)
+    beside = f"those of {other.name}" if other else "their records"
+    out().print(f"{run.name}: {counted(len(compared), 'call')} beside {beside}", markup=False)
     share = f"{changed / said:.1%}" if said else "-"
     out().print(f"words changed: {changed} of {said} ({share})", markup=False)
     steps = Counter(step for one in compared for step in one.findings)

@@ -21,6 +21,7 @@ from serve_app.console import (
     people,
     problems,
     queue,
+    runs,
     sign_in,
     sound,
     tasks,
@@ -30,9 +31,9 @@ from serve_app.console import (
     workspace,
 )
 from serve_app.console.guard import Guard
-from serve_app.console.measurer import Measurer
 from serve_app.console.outline import Outliner
 from serve_app.console.site import STATIC, Site
+from serve_app.measurer import Measurer
 from serve_app.questions import Questions
 from serve_app.settings import Settings
 
@@ -63,6 +64,8 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/tasks", tasks.tasks),
         site.route("/trends", trends.trends),
         site.route("/comparison", comparison.comparison),
+        site.route("/comparison/runs/{id}", runs.run),
+        site.route("/comparison/runs/{id}/{move}", runs.move, "POST"),
         site.route("/queue", queue.queue),
         site.route("/workspace", workspace.workspace),
         site.route("/workspace/keys", administration.create_key, "POST"),

@@ -6,27 +6,29 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import gold
+from db import gold, runs
 from db.gold import GoldSet
 from evaluation.compare import Slice, SystemVerdict
 from evaluation.report import MORE_IS_BETTER, SHARES, TITLES, Rate
 from serve_app import comparisons
-from serve_app.console import labels, sentences
-from serve_app.console.measurer import MOST_CALLS, Measurer, SetMaterial
-from serve_app.console.site import NotFound, PageProblem, Visit
+from serve_app.console import labels
+from serve_app.console.site import NotFound, Visit
 from serve_app.console.wording import Wording
+from serve_app.measurer import MOST_CALLS, Measurer, SetMaterial
 
 PATIENCE = 0.8  # seconds that a page waits for what is being measured before it asks again
 RECORD = "record"  # the service's, before people corrected it
 
 
 async def comparison(visit: Visit) -> Response:
-    """The gold sets there are; with `set=NAME@VERSION` what was heard against that one, sliced by `by`."""
+    """The gold sets and runs there are; with `set=NAME@VERSION` what was heard against that one, sliced by `by`."""
     asked = {name: visit.request.query_params.get(name, "") for name in ("set", "by")}
     sets = await _sets(visit)
-    one = _chosen(sets, asked["set"])
+    one = chosen_set(sets, asked["set"])
     by = asked["by"] if asked["by"] in TITLES else "wer"
+    found_runs = await runs.list_runs(visit.database, visit.reader)
     shared: dict[str, Any] = {"sets": sets, "one": one, "by": by, "titles": TITLES, "figures": Figures(visit.wording)}
+    shared |= {"runs": found_runs, "at_work": any(each.state == "running" for each in found_runs)}
     if one is None:
         return visit.page("comparison.html", **shared)
     key = (visit.viewer.workspace_id, one.set_id, None)
@@ -36,8 +38,6 @@ async def comparison(visit: Visit) -> Response:
     except TimeoutError:
         done, all_ = measurer.progress(key)
         return visit.page("comparison.html", **shared, waiting=True, done=done, all=all_)
-    except ModuleNotFoundError:
-        raise PageProblem(sentences.NOT_MEASURED, 503) from None
     if by not in found.metrics and found.metrics:
         shared["by"] = by = next(iter(found.metrics))
     return visit.page("comparison.html", **shared, found=found, main=found.metrics.get(by))
@@ -50,8 +50,8 @@ async def _sets(visit: Visit) -> list[GoldSet]:
     return await gold.list_sets(visit.database, visit.viewer.workspace_id)
 
 
-def _chosen(sets: list[GoldSet], named: str) -> GoldSet | None:
-    """Raises `NotFound` for one that there is not."""
+def chosen_set(sets: list[GoldSet], named: str) -> GoldSet | None:
+    """A set by "name" or "name@version"; None for no name. Raises `NotFound` for one that there is not."""
     if not named:
         return None
     name, _, version = named.partition("@")

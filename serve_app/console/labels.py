@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import phonenumbers
 
+from db.runs import Run
 from pipeline.domain.speech import LabelKind
 from pipeline.domain.stage import Stage
 
@@ -77,6 +78,13 @@ DURATIONS: Mapping[str, str] = {
     "5 to 15 min": "5 to 15 min",
     "15 min and more": "15 min and more",
 }
+RUN_STATES: Mapping[str, str] = {
+    "waiting": "Waiting",
+    "running": "In progress",
+    "completed": "Completed",
+    "canceled": "Canceled",
+    "promoted": "Is the record",
+}
 EDIT_KINDS: Mapping[str, str] = {
     "text": "Words",
     "speaker": "Speaker",
@@ -106,6 +114,13 @@ def some(names: Mapping[str, str], wanted: Iterable[str]) -> list[tuple[str, str
 def stage(name: str | None) -> str:
     """The stage of a running job as people read it; empty for none."""
     return Stage.display_name_of(name).capitalize() if name else ""
+
+
+def run_state(run: Run) -> str:
+    """The state of a run, one of `RUN_STATES`."""
+    if run.promoted_at is not None:
+        return "promoted"
+    return "waiting" if run.is_waiting else run.state
 
 
 def phone(number: str) -> str:

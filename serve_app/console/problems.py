@@ -22,6 +22,7 @@ from serve_app.console.site import (
     Unavailable,
     Visitor,
 )
+from serve_app.measurer import MeasurerFull, MeasuringTooLong
 
 log = logging.getLogger("switchboard.console")
 
@@ -52,7 +53,7 @@ def install(console: FastAPI, site: Site) -> None:
         return site.to_sign_in(request)
 
     async def unavailable(request: Request, error: Exception) -> Response:
-        if not isinstance(error, Unavailable):
+        if not isinstance(error, Unavailable | MeasurerFull):
             log.warning("PostgreSQL cannot answer: %s", type(error).__name__)
         response = page(request, 503, sentences.UNAVAILABLE)
         response.headers["Retry-After"] = str(RETRY_SECONDS)
@@ -70,6 +71,9 @@ def install(console: FastAPI, site: Site) -> None:
         NotFound: always(404, sentences.NOT_FOUND),
         NotAllowed: not_allowed,
         PageProblem: problem,
+        ModuleNotFoundError: always(503, sentences.NOT_MEASURED),
+        MeasuringTooLong: always(503, sentences.MEASURED_TOO_LONG),
+        MeasurerFull: unavailable,
         NotUnderstood: always(400, sentences.NOT_UNDERSTOOD),
         FormRefused: always(400, sentences.NOT_UNDERSTOOD),
         **dict.fromkeys((Unavailable, *OUTAGES), unavailable),

@@ -39,6 +39,11 @@ VIEW_NAME_TAKEN = ("Another view has this name", "Go back, and choose another na
 VOICE_UNASSIGNED = ("Nobody knows whose voice this is", "An operator assigns it first: switchboard voiceprints assign.")
 
 NOT_MEASURED = ("This cannot be measured here", "The Console lacks the package switchboard-calls[evaluation].")
+MEASURED_TOO_LONG = ("Measuring took too long", "The command line measures it: switchboard runs compare.")
+RUN_REFUSED = "That cannot be done with this run"
+SAME_RUN = "A run cannot be compared with itself."
+NONE_IN_BOTH = "No call is done in both runs."
+NONE_IN_SET = "No call that was done is in this gold set."
 FIGURES = (
     "record",
     "{low} to {high}",

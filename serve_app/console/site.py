@@ -28,8 +28,8 @@ from serve_app.settings import Settings
 
 if TYPE_CHECKING:
     from serve_app.api.sound import SoundFolder
-    from serve_app.console.measurer import Measurer
     from serve_app.console.outline import Outliner
+    from serve_app.measurer import Measurer
     from serve_app.questions import Questions
 
 STATIC = Path(__file__).with_name("static")

@@ -189,7 +189,7 @@ def texts() -> set[str]:
     for template in (Path(wording.__file__).parent / "templates").glob("*.html"):
         text = template.read_text(encoding="utf-8")
         told = [message for *_, message in environment.extract_translations(text, ("_",))]  # type: ignore[attr-defined]
-        found |= {one for one in told if isinstance(one, str)}
+        found |= {str(one[0] if isinstance(one, tuple) else one) for one in told if one}  # a tuple: with facts
         found |= set(re.findall(r"""["']([^"']*\{n\} [^"']*)["']""", text))  # of Wording.count
     return found
 

@@ -15,9 +15,8 @@ from db.database import Reader
 from db.edits import Editor
 from evaluation.truth import digest, plain
 from pipeline.domain.edits import EditKind
-from serve_app import comparisons
-from serve_app.console import measurer
-from serve_app.console.measurer import Measurer, SetMaterial
+from serve_app import comparisons, measurer
+from serve_app.measurer import Measurer, SetMaterial
 from tests.finished import finished
 from tests.integration.console_site import browser, signed_in
 from tests.postgres import World

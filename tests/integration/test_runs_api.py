@@ -14,8 +14,9 @@ from db import gold, keys
 from db.database import Reader
 from evaluation.truth import digest, plain
 from serve_app import comparisons
+from serve_app.api.options import ApiOptions
 from serve_app.cli import app
-from switchboard import Client, RunTimedOut, errors
+from switchboard import Client, ComparisonTimedOut, RunTimedOut, errors
 from tests.finished import finished, received, work
 from tests.postgres import World
 from tests.whole_service import served
@@ -174,6 +175,75 @@ async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab)
     assert "No runs yet" in await switchboard(lab, "list")
 
 
+async def two_runs(lab: Lab) -> tuple[UUID, UUID]:
+    """A run that hears two words of twelve otherwise, and one that hears as the records."""
+    ids = []
+    for name, talk in (("tiny", OTHER), ("base", TALK)):
+        ids.append(lab.client.create_run(name).run.run_id)
+        await work(lab.world, *talk)
+    return ids[0], ids[1]
+
+
+async def test_a_run_is_compared_with_the_records_with_another_run_and_against_a_gold_set(lab: Lab) -> None:
+    tiny, base = await two_runs(lab)
+    found = await asyncio.to_thread(lab.client.compare_run, tiny)
+    assert (found.run, found.beside, found.measured_against) == ("tiny", "record", "record")
+    assert (found.calls, found.left_out, found.findings) == (2, 0, {"tone": 2})
+    (run,) = found.systems
+    assert run.metrics["wer"].value == pytest.approx(2 / 12) and run.against_first == {}
+    assert {one.call_id for one in found.worst} == set(lab.calls)
+    assert found.worst[0].start == 0.0 and found.worst[0].values == [pytest.approx(1 / 6)]
+    assert found.worst[0].audio.endswith(f"/api/v1/calls/{found.worst[0].call_id}/audio")
+    beside = await asyncio.to_thread(lab.client.compare_run, tiny, other=base)
+    assert beside.beside == "base" and beside.systems[0].metrics["wer"].value == pytest.approx(2 / 12)
+    same = await asyncio.to_thread(lab.client.compare_run, base, by="cpwer")
+    assert (same.by, same.systems[0].metrics["cpwer"].value) == ("cpwer", 0.0)
+    await gold_of_all(lab.world)
+    against = await asyncio.to_thread(lab.client.compare_run, base, other=tiny, gold="desk")
+    first, second = against.systems
+    assert (against.measured_against, first.name, second.name) == ("desk@1", "tiny", "base")
+    assert first.metrics["wer"].value == pytest.approx(2 / 12) and second.metrics["wer"].value == 0.0
+    told = second.against_first["wer"]
+    assert told.value == pytest.approx(-2 / 12) and told.better is None and "too few calls to tell" in told.sentence
+    shown = json.loads(await switchboard(lab, "compare", "base", "tiny", "--gold", "desk", "--json"))
+    verdict = shown["againstGold"]["systems"][1]["againstFirst"]["wer"]
+    assert (verdict["value"], verdict["sentence"]) == (told.value, told.sentence), "the command line says the same"
+    text = " ".join((await switchboard(lab, "compare", "tiny", "base")).split())
+    assert "tiny: 2 calls beside those of base words changed: 2 of 12" in text
+
+
+async def test_a_comparison_that_cannot_be_made_or_is_too_much_is_refused_and_a_long_one_goes_on(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = lab.client.create_run("waiting").run.run_id
+    with pytest.raises(errors.Conflict, match="No call of run 'waiting' is done yet"):
+        lab.client.compare_run(waiting)
+    lab.client.delete_run(waiting)
+    tiny, base = await two_runs(lab)
+    with pytest.raises(errors.Conflict, match="cannot be compared with itself"):
+        lab.client.compare_run(tiny, other=tiny)
+    with pytest.raises(errors.InvalidRequest, match="other is no run"):
+        lab.client.compare_run(tiny, other=uuid4())
+    with pytest.raises(errors.InvalidRequest, match="gold names no set"):
+        lab.client.compare_run(tiny, gold="desk@7")
+    with pytest.raises(errors.NotFound):
+        lab.client.compare_run(uuid4())
+    monkeypatch.setattr("serve_app.api.run_comparison.MOST_CALLS", 1)
+    with pytest.raises(errors.Conflict, match="These are 2 calls, and at most 1 are compared here: set limit"):
+        lab.client.compare_run(tiny)
+    assert (await asyncio.to_thread(lab.client.compare_run, tiny, limit=1)).calls == 1
+    monkeypatch.setattr("serve_app.api.run_comparison.MOST_CALLS", 500)
+    monkeypatch.setattr(ApiOptions, "MEASURE_WAIT_SECONDS", 0.0)
+    told: list[int] = []
+    with pytest.raises(ComparisonTimedOut, match="was not measured after"):
+        lab.client.compare_run(tiny, timeout=-1, on_progress=lambda one: told.append(one.all))
+    assert len(told) == 1
+    assert (await asyncio.to_thread(lab.client.compare_run, tiny)).calls == 2, "it went on"
+    monkeypatch.setattr("serve_app.measurer.LONGEST_SECONDS", -1.0)
+    with pytest.raises(errors.Conflict, match="It took too long"):
+        await asyncio.to_thread(lab.client.compare_run, base, other=tiny)
+
+
 async def test_the_command_line_says_what_is_wrong_and_what_to_do(lab: Lab) -> None:
     assert "Did you mean asr.model?" in await switchboard(lab, "create", "x", "--set", "asr.mdel=base", code=2)
     assert "cannot be the name of a run" in await switchboard(lab, "create", "a b", code=2)
@@ -185,5 +255,5 @@ async def test_the_command_line_says_what_is_wrong_and_what_to_do(lab: Lab) -> N
     await work(lab.world, fails=True)
     status = await switchboard(lab, "status", "x")
     assert "2 failed" in status and "run_not_reproducible" in status
-    assert "No call of run x is done yet" in await switchboard(lab, "compare", "x", code=1)
+    assert "No call of run 'x' is done yet" in await switchboard(lab, "compare", "x", code=1)
     assert "the run has no result of it" in " ".join((await switchboard(lab, "promote", "x", code=1)).split())

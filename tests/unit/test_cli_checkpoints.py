@@ -85,6 +85,7 @@ def test_doctor_tells_of_the_store_and_of_what_the_first_start_fetches(store, mo
     assert [(check.name, check.level) for check in found] == [
         ("checkpoint store", Level.GOOD),
         ("recognition model", Level.WARN),
+        ("unsure words", Level.GOOD),
         ("diarization model", Level.WARN),
         ("voices", Level.GOOD),
         ("search by meaning", Level.GOOD),
@@ -93,7 +94,7 @@ def test_doctor_tells_of_the_store_and_of_what_the_first_start_fetches(store, mo
     (store / "whisper-base").mkdir()
     (store / "whisper-base" / "model.bin").write_bytes(b"no")
     found = list(checks_models.checkpoints(settings))
-    assert [check.level for check in found] == [Level.BAD, Level.BAD, Level.WARN, Level.GOOD, Level.GOOD]
+    assert [check.level for check in found] == [Level.BAD, Level.BAD, Level.GOOD, Level.WARN, Level.GOOD, Level.GOOD]
     assert "checkpoints fetch whisper-base" in found[0].advice
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert next(check for check in checks_models.checkpoints(settings) if "diar" in check.name).level is Level.BAD

@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 import switchboard
 from db.changes import Change
+from evaluation.report import METRICS
 from switchboard import AsyncClient, Client, filters, models
 from switchboard._changes import CallChange
 from switchboard._operations import LEFT_OUT, OPERATIONS
@@ -73,6 +74,8 @@ def hints_of(name: str) -> dict[str, Any]:
     shared = {"version": filters.Version, "format": filters.ExportFormat, "include": filters.Include}
     if name == "listRunCalls":
         return {"state": filters.RunCallState}
+    if name == "compareRun":
+        return {"by": filters.Metric}
     if name == "listTasks":
         return typing.get_type_hints(filters.TaskFilters)
     return typing.get_type_hints(filters.CallFilters) | shared | {"channel": filters.Channel}
@@ -85,6 +88,10 @@ def test_a_parameter_allows_the_names_that_the_api_allows(name: str) -> None:
         allowed = schema_choices(one["schema"])
         if one["in"] == "query" and allowed:
             assert choices(hints[one["name"]]) == allowed, one["name"]
+
+
+def test_each_metric_can_be_asked_for() -> None:
+    assert get_args(filters.Metric) == tuple(METRICS)
 
 
 def test_submit_takes_each_field_of_a_submission() -> None:

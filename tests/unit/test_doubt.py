@@ -8,7 +8,7 @@ import pytest
 from bench.real import doubt as bench
 from bench.real.calls import Event, Truth
 from bench.real.doubt import Judged
-from pipeline.asr import doubt, fallback
+from pipeline.asr import ENGINES, doubt, fallback
 from pipeline.asr.doubt import DoubtCalibration, DoubtCalibrationInvalid, calibration_of, features, risks, supports
 from pipeline.asr.safety import review, settle
 from pipeline.domain.speech import Chunk, Label, LabelKind
@@ -63,12 +63,16 @@ def test_features_are_finite_and_support_may_be_unknown(confidence):
         ("faster-whisper tiny.en int8", ENGLISH),
         ("faster-whisper /models/whisper-small.en float16", ENGLISH),
         ("faster-whisper large-v3-turbo float16", MULTILINGUAL),
-        ("an engine of tomorrow", MULTILINGUAL),
     ],
 )
 def test_a_recognizer_is_judged_by_its_family(engine, calibration):
     assert calibration_of(engine) == calibration
     assert "development half" in calibration.basis and ENGLISH != MULTILINGUAL
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "faster-whisper"] + ["an engine of tomorrow"])
+def test_an_engine_that_was_not_measured_is_not_judged_by_another_ones_weights(engine):
+    assert calibration_of(f"{engine} tiny.en") is None
 
 
 @pytest.mark.parametrize("calibration", [ENGLISH, MULTILINGUAL])

@@ -63,7 +63,7 @@ def spoken() -> SpokenCall:
         for at, text in enumerate(said.split())
     )
     heard = AudioAnalysis(Layout(LayoutKind.MONO, 1, 1, 1.0, {}, "by hand"), 8.0, ((Span(0, 8),),), (chunk,))
-    recognized = Recognized((ChunkText(chunk, "en", 1.0, words, -0.1, 0.0),), "by hand")
+    recognized = Recognized((ChunkText(chunk, "en", 1.0, words, -0.1, 0.0),), "faster-whisper by hand")
     return SpokenCall(heard, recognized, Diarization((SpeakerSpan(0, 8, "A"),), {}, "by hand"), None)
 
 
@@ -287,6 +287,15 @@ async def test_what_was_heard_in_one_recording_is_never_applied_to_another(tmp_p
     ((stage, (recording,)),) = recorded
     assert stage == "fetch"
     assert recording.sha256 != before[0].sha256
+
+
+@pytest.mark.parametrize("engine", ["openai whisper-1", "onnx nemo-parakeet-tdt-0.6b-v3"])
+async def test_a_record_says_that_words_of_an_engine_without_a_calibration_are_not_marked(engine: str) -> None:
+    made = spoken()
+    made = replace(made, recognized=replace(made.recognized, engine=engine))
+    outcome = await conclude(call().call, LocalWorkers(None, None), Roster(), made)
+    told = f"Words are not marked one by one as unsure: there is no calibration for {engine!r}."
+    assert outcome.warnings.count(told) == 1
 
 
 def no_model() -> Any:

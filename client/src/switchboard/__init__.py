@@ -10,6 +10,7 @@ from switchboard._sync.client import Client
 from switchboard._version import __version__
 from switchboard.errors import (
     CallFailed,
+    ComparisonTimedOut,
     ConnectionFailed,
     NoSuchCall,
     NotThereYet,
@@ -27,6 +28,7 @@ __all__ = [
     "CallChange",
     "CallFailed",
     "Client",
+    "ComparisonTimedOut",
     "ConnectionFailed",
     "NoSuchCall",
     "NotThereYet",

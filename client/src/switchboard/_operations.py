@@ -47,6 +47,7 @@ OPERATIONS: Final = {
     "showRun": Operation("GET", _RUN),
     "listRunCalls": Operation("GET", _RUN + "/calls", _PAGE | {"state"}),
     "showRunCall": Operation("GET", _RUN + "/calls/{call_id}"),
+    "compareRun": Operation("GET", _RUN + "/comparison", frozenset({"other", "gold", "by", "limit"})),
     "createRun": Operation("POST", "/api/v1/runs"),
     "cancelRun": Operation("POST", _RUN + "/cancel"),
     "promoteRun": Operation("POST", _RUN + "/promote"),

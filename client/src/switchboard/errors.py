@@ -7,6 +7,7 @@ SwitchboardError
 ├── UnexpectedAnswer     not an answer of this API: a proxy's page, a redirect, another version
 ├── WaitTimedOut         calls that had not ended in time, in `pending`; a TimeoutError too
 ├── RunTimedOut          a run that had not ended in time, in `run`; a TimeoutError too
+├── ComparisonTimedOut   a comparison that was not measured in time; a TimeoutError too
 ├── CallFailed           the call ended as failed, its record in `record`
 └── Refusal              the service says no (RFC 9457); `status`, `kind`, `detail`, `faults`, `request_id`, `advice`
     ├── InvalidRequest   400
@@ -28,7 +29,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from switchboard.models import BodyFault, CallRecord, Current, Run
+from switchboard.models import BodyFault, CallRecord, Current, Run, RunComparing
 
 _URN = "urn:switchboard:problem:"
 
@@ -78,6 +79,18 @@ class RunTimedOut(SwitchboardError, TimeoutError):
     def __str__(self) -> str:
         left = self.run.waiting + self.run.running
         return f"{left} calls of run {self.run.name!r} were left after {self.args[0]:g} s. Wait again, or longer."
+
+
+class ComparisonTimedOut(SwitchboardError, TimeoutError):
+    """`progress`: how far it was when the time was over. It is still measured."""
+
+    def __init__(self, seconds: float, progress: RunComparing) -> None:
+        super().__init__(seconds, progress)
+        self.progress = progress
+
+    def __str__(self) -> str:
+        done = f"{self.progress.done} of {self.progress.all} calls"
+        return f"The comparison was not measured after {self.args[0]:g} s ({done}). Ask again, or wait longer."
 
 
 class CallFailed(SwitchboardError):

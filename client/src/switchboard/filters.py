@@ -12,6 +12,20 @@ Version = Literal["corrected", "machine"]  # with what people corrected, or as t
 Channel = Literal["original", "mixed", "rep", "customer"]
 ExportFormat = Literal["ndjson", "csv", "parquet"]
 RunCallState = Literal["waiting", "running", "done", "failed", "canceled"]
+Metric = Literal[
+    "wer",
+    "wer_written",
+    "cpwer",
+    "lost_per_minute",
+    "invented_per_minute",
+    "der",
+    "jer",
+    "word_time_error",
+    "task_f1",
+    "contact_f1",
+    "rtfx",
+    "cost_per_audio_hour",
+]
 Include = Literal["transcript", "edits"]
 
 

@@ -47,6 +47,19 @@ class CallMoment(Model):
     about: UUID | None = None
 
 
+class ComparedCall(Model):
+    """
+    A call with the metric of each system. `start`: the second where most words are wrong; `audio`: the path of its
+    sound in this API, behind the host.
+    """
+
+    call_id: UUID
+    seconds: float
+    values: list[float | None]
+    start: float | None
+    audio: str
+
+
 class Contact(Model):
     """
     A person the workspace knows. Numbers are E.164.
@@ -198,6 +211,29 @@ class MemberLine(Model):
     name: str
     aliases: list[str]
     team_id: UUID | None
+
+
+class MetricVerdict(Model):
+    """
+    By how much a system is above the first one, over the calls that both have. `better`: null, where nothing is
+    shown.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    calls: int
+    better: bool | None
+    sentence: str
+
+
+class Rate(Model):
+    """A pooled ratio. `low`, `high`: the bootstrap's 95 % over calls; None for fewer than `FEWEST`."""
+
+    value: float
+    low: float | None
+    high: float | None
+    calls: int
 
 
 class Recording(Model):
@@ -450,6 +486,26 @@ class CallTask(Model):
     done_by: str | None = None
 
 
+class ComparedSlice(Model):
+    """Calls that share a fact; lists are in the order of the systems."""
+
+    fact: str
+    value: str
+    calls: int
+    seconds: float
+    systems: list[Rate | None]
+    against_first: list[MetricVerdict | None]
+
+
+class ComparedSystem(Model):
+    """One that is measured: its metrics by name. `missing`: calls that it has not heard."""
+
+    name: str
+    missing: int
+    metrics: dict[str, Rate]
+    against_first: dict[str, MetricVerdict]
+
+
 class CreatedRun(Model):
     """A new run, and the calls that it leaves out, as they are not completed."""
 
@@ -507,6 +563,29 @@ class Moved(Model):
     skipped: dict[str, str] | None = None
 
 
+class RunComparison(Model):
+    """
+    A run beside the records, or another run.
+
+    `measured_against`: the gold set, "name@version"; or what the run is compared with, as if that were right: then the
+    only system is the run, and its errors are differences. `findings`: in how many calls a step's value differs.
+    `left_out`: calls whose recording was replaced. `calls`: measured. `slices`, `worst`: by the metric `by`.
+    """
+
+    run: str
+    beside: str
+    measured_against: str
+    by: str
+    calls: int
+    seconds: float
+    left_out: int
+    findings: dict[str, int]
+    systems: list[ComparedSystem]
+    slices: list[ComparedSlice]
+    worst: list[ComparedCall]
+    measured_at: AwareDatetime
+
+
 class Turn(Model):
     """Consecutive words of one speaker. `speaker` is a `Speaker.label`."""
 
@@ -538,6 +617,14 @@ class CallListPage(Model):
     items: list[CallLine]
     next: str | None
     as_of: AwareDatetime
+
+
+class RunComparing(Model):
+    """How far it is: calls that are scored, of all sides; `comparison` once all of them are."""
+
+    done: int
+    all: int
+    comparison: RunComparison | None
 
 
 class Transcript(Model):

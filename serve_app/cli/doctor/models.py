@@ -22,6 +22,7 @@ def checkpoints(settings: Any) -> Iterator[Check]:
         yield from _at_a_server("recognition model", engine, settings.asr)
     else:
         yield from _checkpoint("recognition model", settings.asr.model, engine, settings.asr, store)
+    yield _doubt(settings)
     if aligns(engine):
         if settings.alignment.on:
             aligner = alignment.aligner_class(settings.alignment)
@@ -75,6 +76,17 @@ def _embedding(settings: Any) -> Check:
     except CallError as error:
         return bad(name, *error.message.split(". ", 1))
     return good(name, f"{engine.name}, {engine.dimension} dimensions")
+
+
+def _doubt(settings: Any) -> Check:
+    """Whether single words are marked as probably wrong: only those of an engine that was measured."""
+    from pipeline.asr.doubt import calibration_of, family
+
+    engine = f"{settings.asr.engine} {settings.asr.model}"
+    if calibration_of(engine) is None:
+        advice = "Passages that are improbable as a whole are still marked."
+        return warn("unsure words", f"not marked one by one: no calibration for {settings.asr.engine}", advice)
+    return good("unsure words", f"marked as measured for {settings.asr.engine}, {family(engine)}")
 
 
 def _voices(settings: Any, pipeline: str, engine: Any) -> Check:

@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 from switchboard._pages import Page
 from switchboard._sync.session import Session
 from switchboard._waits import sleep
-from switchboard.errors import RunTimedOut
-from switchboard.filters import RunCallState, moment
-from switchboard.models import CreatedRun, Moved, Run, RunCall, RunResult
+from switchboard.errors import ComparisonTimedOut, RunTimedOut
+from switchboard.filters import Metric, RunCallState, moment
+from switchboard.models import CreatedRun, Moved, Run, RunCall, RunComparing, RunComparison, RunResult
 
 POLL_SECONDS = 2.0
 MOST = 200  # items of a page
@@ -92,6 +92,33 @@ class Running:
     def run_call(self, run_id: UUID | str, call_id: UUID | str) -> RunResult:
         """What a run made of a call: transcript and findings. Raises `NoSuchCall`."""
         return self._session.ask(RunResult, "showRunCall", run_id=run_id, call_id=call_id)
+
+    def compare_run(
+        self,
+        run_id: UUID | str,
+        *,
+        other: UUID | str | None = None,
+        gold: str | None = None,
+        by: Metric = "wer",
+        limit: int | None = None,
+        timeout: float = 600.0,
+        on_progress: Callable[[RunComparing], Any] | None = None,
+    ) -> RunComparison:
+        """A run beside the records, or beside the run `other`: metrics with intervals, verdicts, slices, worst calls.
+
+        `gold`: measure both against this gold set, "name" or "name@version"; without it, how the run differs.
+        `by`: the metric of slices and of the worst calls. `limit`: compare at most so many calls, which more than 500
+        need. Raises `Conflict`, and `ComparisonTimedOut` after `timeout` seconds; it is still measured then.
+        """
+        ends = monotonic() + timeout
+        asked = {"other": other and str(other), "gold": gold, "by": by, "limit": limit}
+        while (found := self._session.ask(RunComparing, "compareRun", asked, run_id=run_id)).comparison is None:
+            if on_progress is not None:
+                on_progress(found)
+            if monotonic() > ends:
+                raise ComparisonTimedOut(timeout, found)
+            sleep(POLL_SECONDS)
+        return found.comparison
 
     def cancel_run(self, run_id: UUID | str) -> Run:
         """Work on no further call of a run. Raises `Conflict` where it has ended."""

@@ -1,17 +1,18 @@
-"""Measures a gold set for a page: in a thread, one set at a time, and keeps what came of it for a while."""
+"""Measures sets and runs for pages and the API: in a thread, one at a time, and keeps what came of it for a while."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from uuid import UUID
 
 from evaluation.compare import Comparison, Facts, ScoredCall, Slice, SystemVerdict, compare
 from evaluation.report import Rate
 from evaluation.truth import TrueCall
 
-MOST_CALLS = 500  # measured for a page; the command measures all
+MOST_CALLS = 500  # measured at once; the command line measures all
+MOST_WAITING = 8  # that wait for what is being measured
+LONGEST_SECONDS = 600.0  # to score the calls
 WORST = 25  # calls that are listed
 KEPT_SECONDS, KEPT = 300.0, 16  # how long a result is shown without measuring again, and how many there are
 
@@ -37,19 +38,34 @@ class MeasuredSet:
     seconds: float
     metrics: dict[str, MeasuredMetric]
     made_at: datetime
+    findings: Mapping[str, int]
+    left_out: int
+
+
+class MeasurerFull(RuntimeError):
+    """Too much waits to be measured already."""
+
+
+class MeasuringTooLong(RuntimeError):
+    """It failed after `LONGEST_SECONDS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetMaterial:
-    """What is measured. `stored`: calls of the set, of which these are the first."""
+    """What is measured. `stored`: calls of the set, of which these are the first.
+
+    Of a run: `findings`: by step, in how many calls its value differs; `left_out`: calls whose recording was replaced.
+    """
 
     truths: Sequence[TrueCall]
     sides: dict[str, list[TrueCall]]
     facts: Facts
     stored: int
+    findings: Mapping[str, int] = field(default_factory=dict)
+    left_out: int = 0
 
 
-Key = tuple[UUID, UUID, UUID | None]  # workspace, set, run
+Key = tuple[Hashable, ...]  # the workspace, and all that names what is measured
 
 
 @dataclass(slots=True)
@@ -67,9 +83,14 @@ class Measurer:
         self._works: dict[Key, _Work] = {}
 
     async def get(self, key: Key, read: Callable[[], Awaitable[SetMaterial]], patience: float) -> MeasuredSet:
-        """What is measured, or was lately. Raises TimeoutError where it takes longer than `patience`; it goes on."""
+        """What is measured, or was lately. Raises TimeoutError where it takes longer than `patience`; it goes on.
+
+        Raises `MeasurerFull`, `MeasuringTooLong`, ModuleNotFoundError without the libraries, and what `read` raises.
+        """
         work = self._works.get(key)
         if work is None or (work.task.done() and time.monotonic() - work.begun > KEPT_SECONDS):
+            if sum(not one.task.done() for one in self._works.values()) > MOST_WAITING:
+                raise MeasurerFull
             done = [0, 0]
             work = self._works[key] = _Work(asyncio.create_task(self._measure(read, done)), time.monotonic(), done)
             work.task.add_done_callback(self._ended)
@@ -100,11 +121,14 @@ class Measurer:
 def measured(material: SetMaterial, done: list[int]) -> MeasuredSet:
     """Score all of it; `done` says how far it is."""
     done[1] = sum(len(side) for side in material.sides.values())
+    ends = time.monotonic() + LONGEST_SECONDS
 
     def counted(pairs: Iterable[tuple[TrueCall, TrueCall]], _: str) -> Iterable[tuple[TrueCall, TrueCall]]:
         for pair in pairs:
             yield pair
             done[0] += 1
+            if time.monotonic() > ends:
+                raise MeasuringTooLong
 
     found = compare(material.truths, material.sides, material.facts, progress=counted)
     seconds = {score.name: score.seconds for system in found.systems for score in system.scores}
@@ -117,6 +141,8 @@ def measured(material: SetMaterial, done: list[int]) -> MeasuredSet:
         seconds=sum(seconds.values()),
         metrics={metric: _metric(found, metric, moments) for metric in found.metrics},
         made_at=datetime.now(UTC),
+        findings=material.findings,
+        left_out=material.left_out,
     )
 
 
