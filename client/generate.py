@@ -31,6 +31,7 @@ BLOCKING = {
     "AsyncFollowing": "Following",
     "AsyncCorrecting": "Correcting",
     "AsyncRunning": "Running",
+    "AsyncAsking": "Asking",
     "aclosing": "closing",
     "aclose": "close",
     "aread": "read",

@@ -190,7 +190,7 @@ def _metadata(call: Call) -> Call:
 
 def _completed(lease: Lease, warnings: list[str]) -> dict[str, Any]:
     now = sa.func.now()
-    values: dict[str, Any] = {"analyzed_at": now, "updated_at": now}
+    values: dict[str, Any] = {"analyzed_at": now, "updated_at": now, "raised": sa.func.raised_trackers(calls.c.id)}
     if lease.job.kind == "analyze":  # what was said about the recording stays true
         return values | {"analysis_warnings": warnings}
     failure = dict.fromkeys(("failure_code", "failure_message", "failure_retryable", "failed_at"))

@@ -34,6 +34,7 @@ _PROMOTED = """
         SELECT jsonb_build_object('runId', r.id, 'name', r.name) FROM runs r WHERE r.id = moved.promoted_run
     ))
 """
+_TRACKERS = "SELECT jsonb_build_object('trackers', event_trackers(moved.id, true))"
 _JOB_CHANGED = (
     "old.state IS DISTINCT FROM new.state OR old.job_id IS DISTINCT FROM new.job_id AND new.job_id IS NOT NULL"
 )
@@ -72,6 +73,16 @@ EVENT_TYPES: tuple[EventType, ...] = (
         "new.promoted_at IS DISTINCT FROM old.promoted_at AND new.promoted_at IS NOT NULL",
         PARTS,
         _PROMOTED,
+    ),
+    EventType(
+        "tracker.matched",
+        "Trackers of the workspace were raised: their phrases were said, or a required one was not; `trackers` says "
+        "which, and at which seconds; the words are in the record. Sent with `call.completed`, and again when a later "
+        "analysis raises another one.",
+        "new.state = 'completed' AND new.raised <> '{}' AND (old.state IS DISTINCT FROM new.state "
+        "OR NOT new.raised <@ old.raised) AND old.promoted_at IS NOT DISTINCT FROM new.promoted_at",
+        PARTS,
+        _TRACKERS,
     ),
     EventType("call.failed", "Processing failed; `failure` says why.", f"new.state = 'failed' AND ({_JOB_CHANGED})"),
 )

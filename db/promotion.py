@@ -68,7 +68,7 @@ _CALL_BACK = sa.text("""
             ARRAY(SELECT jsonb_array_elements_text(r.former -> 'analysis_warnings')),
             CAST(r.former ->> 'promoted_run' AS uuid)
         FROM run_calls r WHERE r.run_id = :run AND r.call_pk = :call
-    ), promoted_at = clock_timestamp(), updated_at = now() WHERE id = :call
+    ), promoted_at = clock_timestamp(), updated_at = now(), raised = raised_trackers(:call) WHERE id = :call
 """)
 _STOP_ANALYSIS = sa.text("""
     UPDATE jobs SET state = 'superseded', finished_at = now(), lease_until = NULL
@@ -196,6 +196,7 @@ async def _promote(connection: AsyncConnection, row: sa.Row[Any]) -> None:
     await edits.follow(connection, row.call_pk, reindex=False)
     values = {"warnings": made.warnings, "analysis_warnings": notes, "promoted_run": row.run_id}
     moved = {"promoted_at": sa.func.clock_timestamp(), "updated_at": sa.func.now()}
+    moved["raised"] = sa.func.raised_trackers(calls.c.id)
     await connection.execute(sa.update(calls).where(calls.c.id == row.call_pk).values(**values, **moved))
     await connection.execute(_INDEX, own)
     if analyzing:

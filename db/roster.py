@@ -1,10 +1,13 @@
-"""What is known before a call is heard: the members of its team, their voices, the workspace's contacts and terms."""
+"""What is known before a call is heard: the members of its team, their voices, the workspace's contacts, terms and
+questions.
+"""
 
 from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from db import questions
 from db.database import Database
 from db.jobs import Lease
 from db.tables import call_contacts, calls, contacts, members, voice_centroids, voiceprints, workspaces
@@ -26,6 +29,7 @@ async def load(database: Database, lease: Lease) -> Roster:
                 sa.select(
                     *(workspaces.c[name] for name in ("default_country", "time_zone", "terms", "keep_digits")),
                     *(calls.c[name] for name in ("from_e164", "to_e164")),
+                    questions.asked_now().label("questions"),
                 )
                 .join(calls, calls.c.workspace_id == workspaces.c.id)
                 .where(calls.c.id == lease.call_pk)
@@ -41,6 +45,7 @@ async def load(database: Database, lease: Lease) -> Roster:
             rep=await _named_by_a_person(connection, lease),
             keep_digits=row.keep_digits,
             channels_swapped=lease.channels_swapped,
+            questions=questions.parsed(row.questions or ()),
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db import changed_back, edits
@@ -28,6 +28,7 @@ from db.tables import (
     tasks,
     transcripts,
 )
+from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.call import CallState
 from pipeline.domain.edits import corrected_finding, corrected_task
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
@@ -133,6 +134,8 @@ class CallRecord:
     agent_user_id: UUID | None = None  # the member on our side: as a person, the sender or the call said
     swapped: bool = False  # the parties, by a person
     edits: tuple[CallEdit, ...] = ()  # in the order in which they were made; undone ones too
+    answers: tuple[QuestionAnswer, ...] = ()  # to the workspace's own questions
+    trackers: tuple[TrackerResult, ...] = ()
 
 
 async def list_calls(
@@ -258,6 +261,8 @@ _MORE = (
 
 _TRANSCRIPT = TypeAdapter(Transcript)
 _EVIDENCE = TypeAdapter(Evidence)
+_ANSWERS = TypeAdapter(tuple[QuestionAnswer, ...])
+_TRACKERS = TypeAdapter(tuple[TrackerResult, ...])
 
 
 async def _record(connection: AsyncConnection, row: Any, machine: bool = False) -> CallRecord:
@@ -274,6 +279,8 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
     )
     bodies = sent.all()
     submitted = [CallMoment(at, "submitted", about) for at, about, _ in bodies]
+    found = await _findings(connection, row, None if machine else edited) if heard else ()
+    own = next((one.value for one in found if one.step == "questions"), {})
     return CallRecord(
         call=replace(summary, user_id=row.sent_user_id) if machine else summary,
         job_id=row.job_id,
@@ -283,7 +290,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         recording_url2=row.recording_identity2 and shown(row.recording_identity2),
         layout=transcript.layout if transcript else None,
         transcript=transcript,
-        findings=await _findings(connection, row, None if machine else edited) if heard else (),
+        findings=found,
         tasks=await _tasks(connection, row.id, None if machine else edited) if heard else (),
         contacts=await _contacts(connection, row.id, machine) if heard or edited.contact_set else (),
         recordings=await _recordings(connection, row.job_id),
@@ -294,7 +301,17 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         agent_user_id=edited.machine_agent if machine else edited.agent,
         swapped=edited.swapped and not machine,
         edits=() if machine else edited.edits,
+        answers=_own(_ANSWERS, own.get("answers", ())),
+        trackers=_own(_TRACKERS, own.get("trackers", ())),
     )
+
+
+def _own(adapter: TypeAdapter[Any], held: Any) -> Any:
+    """Answers as the step wrote them; none where another version wrote them otherwise: the finding has them."""
+    try:
+        return adapter.validate_python(held)
+    except ValidationError:
+        return ()
 
 
 async def _findings(connection: AsyncConnection, call: Any, edited: EditedCall | None) -> tuple[Finding, ...]:

@@ -114,7 +114,7 @@ SELECT isolate('workspaces', 'id = (SELECT switchboard_workspace())', 'id');
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id') FROM unnest(ARRAY[
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
-    'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs']) AS name;
+    'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs', 'questions']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
 FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
@@ -147,6 +147,7 @@ FROM unnest(ARRAY['console_links', 'console_sessions', 'admin_changes', 'saved_v
 SELECT isolate_team('members', 'team_id IS NULL OR team_id = (SELECT switchboard_team())');
 SELECT isolate_team('contacts', $$source = 'directory' OR EXISTS (SELECT FROM call_contacts WHERE contact_id = contacts.id)
     OR EXISTS (SELECT FROM corrections WHERE contact_id = contacts.id)$$);
+SELECT isolate_team('questions', $$definition -> 'teams' = '[]' OR definition -> 'teams' ? (SELECT switchboard_team())::text$$);
 -- OFFSET 0: each row's call is looked up by its id. Tasks are read a few at a time from an index over all of them, for which
 -- PostgreSQL would make a table of all calls first.
 SELECT isolate_team('tasks', 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk OFFSET 0)');

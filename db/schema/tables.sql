@@ -148,6 +148,7 @@ CREATE TABLE calls (
     edited_at timestamptz,  -- when people last corrected it, ticked off a task, or took either back (call.edited)
     promoted_run uuid,  -- the run whose results are the record; null: the service's own
     promoted_at timestamptz,  -- when a run was last promoted or rolled back (call.promoted)
+    raised text[] NOT NULL DEFAULT '{}',  -- keys of trackers that its record raises (tracker.matched)
     CONSTRAINT calls_workspace_id_call_id_key UNIQUE (workspace_id, call_id),
     CONSTRAINT calls_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );
@@ -685,3 +686,17 @@ CREATE TABLE run_calls (
 );
 CREATE INDEX run_calls_call_idx ON run_calls (call_pk);
 CREATE INDEX run_calls_due_idx ON run_calls (not_before) WHERE state IN ('waiting', 'running');
+
+-- What a workspace asks of its calls, trackers too. A change is another version of the key; no definition is rewritten.
+CREATE TABLE questions (
+    workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
+    key text NOT NULL,
+    version integer NOT NULL,
+    position integer NOT NULL,  -- in the order of its workspace
+    definition jsonb NOT NULL,  -- pipeline.domain.questions.Question
+    made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    made_by text NOT NULL,
+    retired_at timestamptz,  -- replaced or removed; null: it is asked
+    retired_by text,
+    PRIMARY KEY (workspace_id, key, version)
+);

@@ -31,6 +31,7 @@ STEPS: tuple[str, ...] = (
     "pipeline.analysis.rules.people.contacts:Contacts",
     "pipeline.analysis.rules.commitments.tasks:Tasks",
     "pipeline.analysis.rules.summary.summary:Summary",
+    "pipeline.analysis.questions.step:OwnQuestions",
 )
 """In order: a step may build on those above it."""
 

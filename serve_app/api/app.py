@@ -21,7 +21,7 @@ from db.views import CallMoment, CallRecord
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.embedding import EmbeddingOptions
-from serve_app.api import administration, calls, editing, openapi_file, runs, stream
+from serve_app.api import administration, calls, editing, openapi_file, questions, runs, stream
 from serve_app.api.access import CheckRun, Door, Handler, no_runs
 from serve_app.api.audio import AudioHandler
 from serve_app.api.calls import CallListPage
@@ -98,7 +98,7 @@ ROUTES = (
     ),
 )
 
-EVERY_ROUTE = ROUTES + administration.ROUTES + runs.ROUTES
+EVERY_ROUTE = ROUTES + administration.ROUTES + runs.ROUTES + questions.ROUTES
 
 
 def handlers(audio: AudioHandler) -> dict[str, Handler]:
@@ -108,6 +108,7 @@ def handlers(audio: AudioHandler) -> dict[str, Handler]:
         dict.fromkeys(transcript, calls.show_transcript)
         | dict(administration.HANDLERS)
         | dict(runs.HANDLERS)
+        | dict(questions.HANDLERS)
         | {
             "listCalls": calls.list_calls,
             "showCall": calls.show_call,
@@ -152,10 +153,10 @@ def build_api(
             folder = SoundFolder(decode, options.SOUND_BYTES, options.DECODERS)
             stack.push_async_callback(folder.close)
             sounds[:] = [AudioHandler(folder)]
-            questions = Questions(embedding or EmbeddingOptions(), store)
-            questions.start()
-            stack.callback(questions.close)
-            doors[:] = [Door(database, options, questions, partial(source_of, header=source_header), check_run)]
+            asked = Questions(embedding or EmbeddingOptions(), store)
+            asked.start()
+            stack.callback(asked.close)
+            doors[:] = [Door(database, options, asked, partial(source_of, header=source_header), check_run)]
             yield
 
     def endpoint(routes: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:

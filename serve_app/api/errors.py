@@ -43,7 +43,7 @@ class OutsideTeam(Refusal):
 
 
 class NoSuchObject(Refusal):
-    """There is no such team, member, contact or key that the API key may change. Check the id, and whose key it is."""
+    """There is no such team, member, contact, question or key that the API key may see. Check the id and the key."""
 
     status, kind, title = 404, "no-such-object", "There is no such thing"
 
@@ -64,6 +64,12 @@ class RunRefusal(Refusal):
     """The run is not such that this can be done with it; the detail says why, and what to do."""
 
     status, kind, title = 409, "run-refused", "Not with this run"
+
+
+class QuestionRefusal(Refusal):
+    """The workspace asks as many questions as it may. Remove some first."""
+
+    status, kind, title = 409, "too-many-questions", "There are too many questions"
 
 
 class LastKey(Refusal):
@@ -181,6 +187,7 @@ REFUSALS: tuple[type[Refusal], ...] = (
     InUse,
     LastKey,
     RunRefusal,
+    QuestionRefusal,
     BodyTooLarge,
     MediaTypeRefused,
     NoSuchRange,

@@ -24,6 +24,7 @@ from serve_app.api.errors import (
     NoSuchRange,
     NotThereYet,
     OutsideTeam,
+    QuestionRefusal,
     RunRefusal,
     SomethingElse,
     Taken,
@@ -40,7 +41,7 @@ from serve_app.written import camel, renamed
 
 VERSION = "1.0.0"  # of the contract
 _REF = "#/components/schemas/{model}"
-OF_ADMINS = {AdminBodyRefused, OutsideTeam, NoSuchObject, Taken, InUse, LastKey, RunRefusal}
+OF_ADMINS = {AdminBodyRefused, OutsideTeam, NoSuchObject, Taken, InUse, LastKey, RunRefusal, QuestionRefusal}
 OF_BODIES = {EditBodyRefused, AdminBodyRefused, SomethingElse, EditIdUsed, BodyTooSlow, BodyTooLarge, MediaTypeRefused}
 _TEXT = {"type": "string"}
 _HEADERS = {
@@ -92,7 +93,7 @@ def document() -> dict[str, Any]:
 
 
 def _path(route: Route) -> str:
-    return re.sub(r"\{(\w+):uuid\}", lambda name: f"{{{camel(name[1])}}}", route.path)
+    return re.sub(r"\{(\w+)(?::uuid)?\}", lambda name: f"{{{camel(name[1])}}}", route.path)
 
 
 def _operation(route: Route, schemas: dict[str, Any], refused: dict[str, Any]) -> dict[str, Any]:
@@ -142,10 +143,18 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
         "contact_id": "The contact.",
         "key_id": "The key; its secret is not its id.",
         "run_id": "The run.",
+        "question_key": "The question's key.",
     }
     schema = {"type": "string", "format": "uuid"}
+    schemas = {"question_key": _TEXT | {"minLength": 1}}
     return [
-        {"name": camel(name), "in": "path", "required": True, "schema": schema, "description": description}
+        {
+            "name": camel(name),
+            "in": "path",
+            "required": True,
+            "schema": schemas.get(name, schema),
+            "description": description,
+        }
         for name, description in told.items()
         if name in route.path
     ]

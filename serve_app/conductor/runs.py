@@ -10,14 +10,15 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
-from db import results, roster, run_calls, runs
+from db import questions, results, roster, run_calls, runs
 from db.database import Database
 from db.run_calls import RunLease, RunOutcome
+from pipeline.domain.questions import Question
 from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.errors import (
     CallError,
@@ -69,6 +70,7 @@ class Prepared:
     options: RunOptions
     workers: Workers
     producers: Producers
+    questions: tuple[Question, ...]  # of the workspace, as they were when the run began
 
 
 class RunLoop(LeaseLoop[RunLease]):
@@ -177,7 +179,8 @@ class RunLoop(LeaseLoop[RunLease]):
 
     async def _outcome(self, lease: RunLease) -> RunOutcome:
         prepared = await self._prepare(lease)
-        known = await self._wait_out(lambda: roster.load(self._database, lease.lease))
+        loaded = await self._wait_out(lambda: roster.load(self._database, lease.lease))
+        known = replace(loaded, questions=prepared.questions)
         workers = YieldingWorkers(prepared.workers.of(lease.lease.workspace_id), self._turns)
         journal = RunJournal(self._database, lease, prepared.producers, self._wait_out)
         options = prepared.options.process
@@ -220,14 +223,25 @@ class RunLoop(LeaseLoop[RunLease]):
             told = self._turns.take(partial(self._engines_of, workers), self._engines.start_seconds(workers))
             (recognition, diarizer), _ = await told
             ours = configuration(stored or resolved(lease.settings, self._settings), recognition, diarizer)
-            fixed = await self._wait_out(partial(self._begin, lease, ours))
+            asked = await self._wait_out(partial(self._asked, lease))
+            fixed = await self._wait_out(partial(self._begin, lease, ours | {"questions": asked}))
+            asked = fixed.pop("questions", asked)
             if fixed != ours:
                 raise RunNotReproducible(_differs(fixed, ours))
+            home = lease.lease.workspace_id
+            pinned = await self._wait_out(partial(questions.of_versions, self._database, home, asked))
         except BaseException:
             self._engines.close(workers)
             raise
         producers = of_engines(options.process, recognition, diarizer)
-        return Prepared(options, workers, producers)
+        return Prepared(options, workers, producers, pinned)
+
+    async def _asked(self, lease: RunLease) -> dict[str, int]:
+        """The versions of the workspace's questions, by key, that are asked now."""
+        home = lease.lease.workspace_id
+        return {
+            one.question.key: one.question.version for one in await questions.list_questions(self._database, home, home)
+        }
 
     async def _begin(self, lease: RunLease, ours: dict[str, Any]) -> dict[str, Any]:
         return await runs.begin(self._database, lease.lease.workspace_id, lease.run_id, ours, digest(ours))

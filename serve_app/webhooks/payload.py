@@ -148,6 +148,48 @@ class Statistics(_Part):
     parties: dict[str, PartyStatistics] = Field(description="By the speaker's label.")
 
 
+class Answer(_Part):
+    """What the call says to one of the workspace's own questions."""
+
+    key: str
+    version: int | None = Field(description="Of the question.")
+    type: str = Field(description="yes/no, choice, number, text or date.")
+    question: str | None
+    state: str = Field(description="said, not_said, not_asked or out_of_scope.")
+    answer: str | float | None = Field(description="Unless said, null.")
+    said_by: str | None = Field(description="The speaker's label.")
+    quote: str | None = Field(None, description="Verbatim.")
+    start: float | None = Field(None, description="Second of the recording at which the quote begins.")
+    end: float | None = None
+    found_by: str | None = Field(description="phrases or model.")
+    confidence: float | None
+    weight: float | None
+    reason: str | None = Field(description="Why it was not asked.")
+
+
+class TrackerMatch(_Part):
+    """Where a tracker's phrase was said."""
+
+    said_by: str | None
+    quote: str | None = Field(None, description="Verbatim; in the record only.")
+    start: float | None
+    end: float | None
+    confidence: float | None
+
+
+class TrackerResult(_Part):
+    """Whether a tracker's phrases were said."""
+
+    key: str
+    version: int | None
+    question: str | None
+    required: bool
+    state: str = Field(description="said, not_said, not_asked or out_of_scope.")
+    raised: bool = Field(description="They were said, or of a required one they were not.")
+    reason: str | None
+    matches: tuple[TrackerMatch, ...]
+
+
 class Record(_Part):
     """The essentials of a completed call, for endpoints that ask for `record`. What a step did not find is null."""
 
@@ -164,6 +206,8 @@ class Record(_Part):
     tasks: tuple[Task, ...]
     contact: Contact | None
     heard_contact: HeardContact | None = None
+    answers: tuple[Answer, ...] = Field((), description="To the workspace's own questions.")
+    trackers: tuple[TrackerResult, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -231,6 +275,12 @@ class PromotedData(CompletedData):
     run: PromotedRun | None = Field(description="null: the service's own.")
 
 
+class TrackerData(CompletedData):
+    """The call, and the trackers that it raises."""
+
+    trackers: tuple[TrackerResult, ...]
+
+
 class TrialData(_Part):
     """Of an event that somebody asked for with `switchboard webhooks test`."""
 
@@ -249,7 +299,11 @@ class WebhookTest(_Event):
     data: TrialData
 
 
-DETAILED: dict[str, type[CallData]] = {"call.delayed": DelayedData, "call.promoted": PromotedData}
+DETAILED: dict[str, type[CallData]] = {
+    "call.delayed": DelayedData,
+    "call.promoted": PromotedData,
+    "tracker.matched": TrackerData,
+}
 """What `EventType.details` adds."""
 
 

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from serve_app.cli import COMMANDS, app
-from tests.integration.test_cli_width import MEMBER, RECORDING, SHOWN, TEAM, WORKSPACE, Filled
+from tests.integration.test_cli_width import MEMBER, QUESTIONS, RECORDING, SHOWN, TEAM, WORKSPACE, Filled
 from tests.postgres import fresh_database
 
 WIDTH = 80
@@ -76,6 +76,12 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("workspaces hosts", ("pbx local", *named)),
         ("workspaces priority", ("4", "--team", TEAM, *named)),
         ("workspaces remove", (WORKSPACE,)),
+        ("questions try", (str(people.with_name("questions.toml")), "--call", call, *named)),
+        ("questions try", (str(people.with_name("questions.toml")), "--call", failed, *named)),
+        ("questions set", (str(people.with_name("questions.toml")), *named)),
+        ("questions set", (str(people.with_name("wrong.toml")), *named)),
+        ("questions delete", ("anger", *named)),
+        ("questions delete", ("anger", *named)),
         ("teams create", (f"{TEAM} am Wochenende", *named)),
         ("teams update", (TEAM, "--channels-swapped", *named)),
         ("teams remove", (TEAM, *named)),
@@ -128,6 +134,10 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
 def test_every_sentence_fits_the_terminal(filled: Filled, tmp_path: Path) -> None:
     people = tmp_path / "the-people-whom-the-service-desk-of-the-public-utility-knows.csv"
     people.write_text("name,phone\nAna,12\nBo,+493012345\n")
+    people.with_name("questions.toml").write_text(QUESTIONS.replace("third time", "terrible"))
+    people.with_name("wrong.toml").write_text(
+        QUESTIONS.replace("party", "partei").replace("[[trackers]]", "[[questions]]")
+    )
     tried, wide = set(), []
     for command, arguments in commands(filled, people):
         done = CliRunner().invoke(app, [*command.split(), *arguments], env={"COLUMNS": str(WIDTH)})

@@ -2,9 +2,11 @@
 
 import json
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -51,6 +53,19 @@ def made(*arguments: str) -> Any:
     return json.loads(switchboard(*arguments, "--json"))
 
 
+QUESTIONS = """
+[[questions]]
+key = "appointment_offered.by_the_service_desk"
+question = "Did the person at the service desk offer an appointment for the installation of the house connection?"
+phrases = ["offer you an appointment for the installation", "Glasfaserhausanschluss"]
+
+[[trackers]]
+key = "anger"
+party = "customer"
+phrases = ["I am very angry", "third time"]
+"""
+
+
 class Filled:
     """A database as it looks after some weeks, and the ids of what `show` commands take."""
 
@@ -80,6 +95,9 @@ class Filled:
             ),
             *("--description", "to the ticket system of the network operations center"),
         )["endpoint"]["endpointId"]
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "questions.toml").write_text(QUESTIONS)
+            switchboard("questions", "set", f"{folder}/questions.toml")
         self.failed, self.completed, self.waiting = (state.run(self._submit) for _ in range(3))
         state.run(self._work)
         self.queued = state.run(self._submit)
@@ -159,6 +177,8 @@ class Filled:
             "workspaces hosts": (),
             "workspaces priority": (),
             "workspaces digits": (),
+            "questions list": (),
+            "questions show": ("anger",),
             "teams list": (),
             "members list": (),
             "contacts list": (),

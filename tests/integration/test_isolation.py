@@ -103,6 +103,8 @@ _FULL = (
     " VALUES (:workspace, gen_random_uuid()::text, 1, 'd', 1, 'corrections', 'me')",
     "INSERT INTO gold_calls (set_id, workspace_id, call_pk, truth)"
     f" SELECT g.id, :workspace, call_pk, '{{}}' FROM ({_JOB}) AS j, gold_sets g WHERE g.workspace_id = :workspace",
+    "INSERT INTO questions (workspace_id, key, version, position, definition, made_by)"
+    " VALUES (:workspace, 'q', 1, 0, '{\"key\": \"q\", \"teams\": []}', 'me')",
     "INSERT INTO runs (workspace_id, name, settings, calls, made_by)"
     " VALUES (:workspace, gen_random_uuid()::text, '{}', 1, 'me')",
     "INSERT INTO run_calls (run_id, workspace_id, call_pk, job_id)"
@@ -252,6 +254,8 @@ _INSERTS = (
     "INSERT INTO gold_sets (workspace_id, name, version, digest, calls, source, made_by)"
     " VALUES (:workspace, 'n', 1, 'd', 1, 's', 'me')",
     "INSERT INTO gold_calls SELECT id, :mine, :pk, '{}' FROM gold_sets",
+    "INSERT INTO questions (workspace_id, key, version, position, definition, made_by)"
+    " VALUES (:workspace, 'r', 1, 0, '{}', 'me')",
     "INSERT INTO runs (workspace_id, name, settings, calls, made_by) VALUES (:workspace, 'n', '{}', 1, 'me')",
     "INSERT INTO run_calls (run_id, workspace_id, call_pk, job_id) SELECT id, :mine, :pk, :job FROM runs",
     "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:workspace, :pk, 't', now(), '{}')",

@@ -11,6 +11,7 @@ _PAGE: Final = frozenset({"limit", "cursor"})
 _VERSION: Final = frozenset({"version"})
 _CALL: Final = "/api/v1/calls/{call_id}"
 _RUN: Final = "/api/v1/runs/{run_id}"
+_QUESTION: Final = "/api/v1/questions/{question_key}"
 _DONE: Final = _CALL + "/tasks/{task_id}/done"
 
 
@@ -53,6 +54,10 @@ OPERATIONS: Final = {
     "promoteRun": Operation("POST", _RUN + "/promote"),
     "rollBackRun": Operation("POST", _RUN + "/rollback"),
     "deleteRun": Operation("DELETE", _RUN),
+    "listQuestions": Operation("GET", "/api/v1/questions"),
+    "showQuestion": Operation("GET", _QUESTION),
+    "setQuestion": Operation("POST", "/api/v1/questions"),
+    "removeQuestion": Operation("DELETE", _QUESTION),
     "streamChanges": Operation("GET", "/api/v1/events/stream", frozenset({"since"})),
 }
 

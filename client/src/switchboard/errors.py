@@ -224,6 +224,7 @@ KINDS: dict[str, type[Refusal]] = {
     "id-taken": Conflict,
     "in-use": Conflict,
     "run-refused": Conflict,
+    "too-many-questions": Conflict,
     "last-admin-key": Conflict,
     "body-too-large": Refusal,
     "media-type-refused": Refusal,

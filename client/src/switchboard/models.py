@@ -227,6 +227,53 @@ class MetricVerdict(Model):
     sentence: str
 
 
+class Question(Model):
+    """
+    A question in plain words, or a tracker. Without limits it is asked of every call, about all of it.
+
+    `first`, `last`: minutes from the first, or before the last, word of a person. `unless`: a phrase does not count in
+    a sentence with one of these. `choices`: each with its phrases. `required`: a tracker is raised where it is missing.
+    """
+
+    key: str
+    type: Literal["yes/no", "choice", "number", "text", "date", "tracker"] | str | None = None
+    question: str = ""
+    party: Literal["rep", "customer", "anyone"] | str | None = None
+    first: float | None = None
+    last: float | None = None
+    direction: Literal["incoming", "outgoing"] | str | None = None
+    languages: list[str] = []
+    teams: list[str] = []
+    phrases: list[str] = []
+    unless: list[str] = []
+    choices: dict[str, list[str]] | None = None
+    required: bool = False
+    weight: float = 1.0
+    version: int = 0
+
+
+class QuestionAnswer(Model):
+    """
+    What a call says to a question. `version` is that of the question; `reason` says why it was not asked.
+
+    `answer`: "yes" or "no", the choice, a number, a text, or a date in ISO 8601; None unless `state` is "said".
+    `confidence`, 0..1: how surely the quoted words were recognized, times the trust in what found it.
+    """
+
+    key: str
+    version: int
+    type: Literal["yes/no", "choice", "number", "text", "date", "tracker"] | str
+    question: str
+    state: Literal["said", "not_said", "not_asked", "out_of_scope"] | str
+    answer: str | float | None = None
+    said_by: str | None = None
+    evidence: Evidence | None = None
+    found_by: Literal["phrases", "model"] | str | None = None
+    confidence: float | None = None
+    weight: float = 1.0
+    reason: str | None = None
+
+
 class Rate(Model):
     """A pooled ratio. `low`, `high`: the bootstrap's 95 % over calls; None for fewer than `FEWEST`."""
 
@@ -333,6 +380,16 @@ class SpeakerEdit(Model):
     """rep, customer, or another speaker's label."""
 
 
+class StoredQuestion(Model):
+    """A version of a question. `retired_at`: when it was replaced or removed; None: it is asked now."""
+
+    question: Question
+    made_at: AwareDatetime
+    made_by: str
+    retired_at: AwareDatetime | None
+    retired_by: str | None
+
+
 class SubmitReply(Model):
     """What was promised. `jobId` is there exactly when `status` is `transcribing`."""
 
@@ -402,6 +459,27 @@ class TextEdit(Model):
     """The words as they are shown, single spaces between them."""
     new: str
     """The words that were said; empty: nothing was."""
+
+
+class TrackerMatch(Model):
+    """Where a tracker's phrase was said."""
+
+    said_by: str
+    evidence: Evidence
+    confidence: float
+
+
+class TrackerResult(Model):
+    """Whether a tracker's phrases were said. `raised`: they were, or of a required one they were not."""
+
+    key: str
+    version: int
+    question: str
+    required: bool
+    state: Literal["said", "not_said", "not_asked", "out_of_scope"] | str
+    raised: bool
+    matches: list[TrackerMatch] = []
+    reason: str | None = None
 
 
 class Word(Model):
@@ -670,6 +748,8 @@ class CallRecord(Model):
     agent_user_id: UUID | None = None
     swapped: bool = False
     edits: list[CallEdit] = []
+    answers: list[QuestionAnswer] = []
+    trackers: list[TrackerResult] = []
 
 
 class RunResult(Model):

@@ -30,6 +30,40 @@ CREATE OR REPLACE FUNCTION event_finding(p_call bigint, p_step text) RETURNS jso
     ), '{}')
 $$;
 
+CREATE OR REPLACE FUNCTION event_list(held jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN jsonb_typeof(held) = 'array' THEN held ELSE '[]' END
+$$;
+
+-- The answers of a call, and its trackers, names in camelCase.
+CREATE OR REPLACE FUNCTION event_answers(p_call bigint) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT coalesce(jsonb_agg(event_fields(
+        CASE WHEN jsonb_typeof(one -> 'evidence') = 'object' THEN one || (one -> 'evidence') ELSE one END,
+        '{key,version,type,question,state,answer,said_by,quote,start,end,found_by,confidence,weight,reason}'
+    ) ORDER BY n), '[]')
+    FROM jsonb_array_elements(event_list(event_finding(p_call, 'questions') -> 'answers')) WITH ORDINALITY AS a (one, n)
+$$;
+
+-- All trackers with what was said; or those that are raised, without: words are for endpoints that ask for the record.
+CREATE OR REPLACE FUNCTION event_trackers(p_call bigint, p_raised boolean) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT coalesce(jsonb_agg(
+        event_fields(one, '{key,version,question,required,state,raised,reason}') || jsonb_build_object('matches', (
+            SELECT coalesce(jsonb_agg(event_fields(
+                match || coalesce(nullif(match -> 'evidence', 'null'), '{}'),
+                CASE WHEN p_raised THEN '{said_by,start,end,confidence}'::text[]
+                    ELSE '{said_by,quote,start,end,confidence}' END
+            ) ORDER BY m), '[]')
+            FROM jsonb_array_elements(event_list(one -> 'matches')) WITH ORDINALITY AS b (match, m)
+        )) ORDER BY n
+    ), '[]')
+    FROM jsonb_array_elements(event_list(event_finding(p_call, 'questions') -> 'trackers')) WITH ORDINALITY AS a (one, n)
+    WHERE NOT p_raised OR one -> 'raised' = 'true'
+$$;
+
+-- The keys of the trackers that the record of a call raises.
+CREATE OR REPLACE FUNCTION raised_trackers(p_call bigint) RETURNS text[] LANGUAGE sql STABLE AS $$
+    SELECT ARRAY(SELECT one ->> 'key' FROM jsonb_array_elements(event_trackers(p_call, true)) AS a (one))
+$$;
+
 -- What a call gave, without its transcript: for endpoints that ask for the record.
 CREATE OR REPLACE FUNCTION event_record(p_call bigint, p_job uuid) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object(
@@ -76,6 +110,8 @@ CREATE OR REPLACE FUNCTION event_record(p_call bigint, p_job uuid) RETURNS jsonb
             'email', heard -> 'email' -> 'value', 'phone', heard -> 'phone' -> 'value',
             'address', heard -> 'address' -> 'value'
         ) END,
+        'answers', event_answers(p_call),
+        'trackers', event_trackers(p_call, false),
         'warnings', to_jsonb(c.warnings || c.analysis_warnings)
     )
     FROM transcripts t JOIN calls c ON c.id = t.call_pk,

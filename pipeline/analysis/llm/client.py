@@ -9,6 +9,7 @@ import logging
 import random
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -54,12 +55,20 @@ class _Reply:
 class ModelClient:
     """One conversation partner for one call. Everything it does ends within `timeout_seconds` of its making."""
 
-    def __init__(self, options: AnalysisOptions) -> None:
+    def __init__(
+        self,
+        options: AnalysisOptions,
+        answer: Callable[[bool], dict[str, Any]] = schema,
+        deadline: float | None = None,
+    ) -> None:
+        """`answer`: the schema of what it is to say, with its longest lists and texts or without. `deadline`: of the
+        monotonic clock, where others have taken of the time."""
         assert options.base_url is not None
         self._options = options
+        self._answer = answer
         self._url = below(options.base_url, "/chat/completions")
         self._host = urlsplit(options.base_url).hostname or "?"
-        self._deadline = time.monotonic() + options.timeout_seconds
+        self._deadline = time.monotonic() + options.timeout_seconds if deadline is None else deadline
         self._format: str | None = _FORMATS[0]
         self._length = "max_tokens"
         self._left_out: set[str] = set()
@@ -83,7 +92,7 @@ class ModelClient:
             self._length: self._options.max_tokens,
         }
         if self._format == "json_schema":
-            described = {"name": "call", "strict": True, "schema": schema(self._limited)}
+            described = {"name": "call", "strict": True, "schema": self._answer(self._limited)}
             body["response_format"] = {"type": "json_schema", "json_schema": described}
         elif self._format == "json_object":
             body["response_format"] = {"type": "json_object"}

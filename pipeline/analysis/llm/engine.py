@@ -1,16 +1,19 @@
 """The engine: built-in findings first, then in their place what a model states and the transcript bears out."""
 
 import logging
+import time
 from dataclasses import replace
 
 from pipeline.analysis.engine import AnalysisOptions
 from pipeline.analysis.evidence import checked as evidence_checked
+from pipeline.analysis.llm import questions
 from pipeline.analysis.llm.answer import ModelAnswer, UnreadableAnswer, complete_items, parsed
 from pipeline.analysis.llm.client import Message, ModelClient, NoAnswer
 from pipeline.analysis.llm.findings import MAKERS, VERSION
 from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.llm.prompt import PromptPart, messages, parts, repair
 from pipeline.analysis.llm.reading import ReadAnswer, ground, merged
+from pipeline.analysis.questions.step import OwnQuestions, answer, plain
 from pipeline.analysis.step import run_all
 from pipeline.domain.insight import Finding, Material
 
@@ -33,6 +36,12 @@ class LanguageModel:
         built = run_all(material)
         if not any(turn.words for turn in material.transcript.turns):
             return built  # nothing to ask about
+        ends = time.monotonic() + self._options.timeout_seconds
+        made = self._analyzed(material, built)
+        known = replace(material, findings={finding.step: finding for finding in built})
+        return tuple(self._answered(one, known, ends) if one.step == OwnQuestions.name else one for one in made)
+
+    def _analyzed(self, material: Material, built: tuple[Finding, ...]) -> tuple[Finding, ...]:
         try:
             reading = self._read(material)
         except NoAnswer as error:
@@ -42,6 +51,23 @@ class LanguageModel:
             return _all_by_rule(built, f"its answer could not be used ({type(error).__name__})")
         known = replace(material, findings={finding.step: finding for finding in built})
         return tuple(self._finding(finding, reading, known) for finding in built)
+
+    def _answered(self, built: Finding, material: Material, ends: float) -> Finding:
+        """The workspace's own questions: one more request, in what is left of the time."""
+        wanted = questions.asked(material)
+        if not wanted:
+            return built
+        client = ModelClient(self._options, lambda _: questions.schema(wanted), ends)
+        by_phrases = [answer(one, material) for one in material.roster.questions if one.type != "tracker"]
+        try:
+            answers = questions.ask(client, material, wanted, self._options.max_transcript_tokens, by_phrases)
+        except Exception as error:  # its text may hold what was sent, the key among it
+            why = str(error) if isinstance(error, NoAnswer) else f"its answer cannot be used ({type(error).__name__})"
+            log.warning("own questions by phrases: %s", why)
+            note = f"answered by phrases, not by the language model: {why}"
+            return replace(built, value={**built.value, "answers": questions.unanswered(by_phrases, why)}, note=note)
+        value = {**built.value, "answers": list(map(plain, answers)), "engine": self.name}
+        return evidence_checked(replace(built, value=value), material.transcript)
 
     def _read(self, material: Material) -> ReadAnswer:
         """What the model states about every part. Raises `NoAnswer`."""

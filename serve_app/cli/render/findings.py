@@ -221,7 +221,29 @@ def _quotes(evidence: Sequence[Evidence]) -> list[RenderableType]:
     return [Text(quote, style="dim") for quote in list(quotes)[:3]]
 
 
+def _questions(finding: Finding) -> list[RenderableType]:
+    """Answers and trackers, each with its words, or why there are none."""
+    lines: list[RenderableType] = []
+    for one in map(plain, finding.value.get("answers") or []):
+        said = str(one["answer"]) if one["state"] == "said" else str(one["state"]).replace("_", " ")
+        lines.append(Text.assemble(f"{one['question'] or one['key']} ", (said, "bold")))
+        lines += _borne_out(one.get("evidence"), one)
+    for one in map(plain, finding.value.get("trackers") or []):
+        said = "RAISED" if one["raised"] else str(one["state"]).replace("_", " ")
+        what = f"{one['question'] or one['key']}{' (required)' if one['required'] else ''}"
+        lines.append(Text.assemble(f"tracker {what}: ", (said, "bold red" if one["raised"] else "bold")))
+        for match in one["matches"][:3] or [{}]:
+            lines += _borne_out(match.get("evidence"), {**one, **match})
+    return lines
+
+
+def _borne_out(evidence: Mapping[str, Any] | None, one: Mapping[str, Any]) -> list[RenderableType]:
+    told = f"{_quote(evidence)}, {one['said_by']}" if evidence else one.get("reason")
+    return [Text(f"    {told}", style="dim")] if told else []
+
+
 VIEWS: dict[str, Callable[[Finding], list[RenderableType]]] = {
+    "questions": _questions,
     "summary": _summary,
     "direction": _direction,
     "agent": _agent,

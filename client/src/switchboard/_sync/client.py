@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import httpx
 
 from switchboard._configuration import Configuration
+from switchboard._sync.asking import Asking
 from switchboard._sync.correcting import Correcting
 from switchboard._sync.following import Following
 from switchboard._sync.reading import Reading
@@ -18,7 +19,7 @@ from switchboard.filters import moment
 from switchboard.models import SubmitReply
 
 
-class Client(Reading, Transfers, Following, Correcting, Running):
+class Client(Reading, Transfers, Following, Correcting, Running, Asking):
     """A Switchboard service, with a key. Its methods raise `switchboard.SwitchboardError`.
 
     `url`: by default that in SWITCHBOARD_URL, or the service of this machine; `key`: that in SWITCHBOARD_API_KEY.

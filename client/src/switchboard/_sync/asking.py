@@ -1,0 +1,67 @@
+"""What a workspace asks of its calls: its own questions, and trackers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from switchboard._pages import Page
+from switchboard._sync.session import Session
+from switchboard.models import StoredQuestion
+
+
+class Asking:
+    """Reading questions takes the scope `read`; asking and removing them takes `admin` and a key of the workspace."""
+
+    _session: Session
+
+    def questions(self) -> list[StoredQuestion]:
+        """The questions and trackers that are asked now, in their order."""
+        return (self._session.ask(Page[StoredQuestion], "listQuestions")).items
+
+    def question_versions(self, key: str) -> list[StoredQuestion]:
+        """All versions of a question, the latest first. Raises `NotFound`."""
+        return (self._session.ask(Page[StoredQuestion], "showQuestion", question_key=key)).items
+
+    def set_question(
+        self,
+        key: str,
+        question: str = "",
+        *,
+        type: Literal["yes/no", "choice", "number", "text", "date", "tracker"] = "yes/no",
+        phrases: Sequence[str] = (),
+        unless: Sequence[str] = (),
+        choices: Mapping[str, Sequence[str]] | None = None,
+        party: Literal["rep", "customer", "anyone"] = "anyone",
+        first: float | None = None,
+        last: float | None = None,
+        direction: Literal["incoming", "outgoing"] | None = None,
+        languages: Sequence[str] = (),
+        teams: Sequence[str] = (),
+        required: bool = False,
+        weight: float = 1.0,
+    ) -> StoredQuestion:
+        """Ask a question of the calls that are analyzed from now on; of stored ones by `create_run`.
+
+        `first`, `last`: minutes. `teams`: names or ids. A change is a new version of the key, the same again none.
+        Raises `InvalidRequest` with every fault, and `Conflict` where there are too many questions.
+        """
+        body: dict[str, Any] = {
+            "key": key,
+            "question": question,
+            "type": type,
+            "phrases": list(phrases),
+            "unless": list(unless),
+            "choices": {name: list(words) for name, words in (choices or {}).items()},
+            "party": party,
+            "first": first,
+            "last": last,
+            "direction": direction,
+            "languages": list(languages),
+            "teams": list(teams),
+            "required": required,
+            "weight": weight,
+        }
+        return self._session.ask(StoredQuestion, "setQuestion", body=body)
+
+    def remove_question(self, key: str) -> StoredQuestion:
+        """Ask it no more; answers in records stay. Raises `NotFound`."""
+        return self._session.ask(StoredQuestion, "removeQuestion", question_key=key)

@@ -1,0 +1,184 @@
+"""What a workspace asks of its calls, in versions: a change makes a new one, and none is rewritten."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+
+from db.admin_log import Actor, Changing, changing
+from db.database import Database, Scope
+from db.tables import questions, workspaces
+from pipeline.domain.questions import Question
+
+MOST_QUESTIONS = 100  # of a workspace, trackers among them
+log = logging.getLogger(__name__)
+
+_QUESTION = TypeAdapter(Question)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuestion:
+    """A version of a question. `retired_at`: when it was replaced or removed; None: it is asked now."""
+
+    question: Question
+    made_at: datetime
+    made_by: str
+    retired_at: datetime | None
+    retired_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionChanges:
+    """What came of setting questions, by key."""
+
+    made: tuple[str, ...]
+    changed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    removed: tuple[str, ...] = ()
+
+
+class NoSuchQuestion(LookupError):
+    """The workspace asks no question of that key."""
+
+
+class TooManyQuestions(ValueError):
+    """The workspace would have more than `MOST_QUESTIONS`."""
+
+
+async def list_questions(database: Database, scope: Scope, workspace_id: UUID) -> list[StoredQuestion]:
+    """The questions that are asked now, in their order."""
+    now = sa.and_(questions.c.workspace_id == workspace_id, questions.c.retired_at.is_(None))
+    query = sa.select(questions).where(now).order_by(questions.c.position, questions.c.key)
+    async with database.transaction(scope) as connection:
+        return _stored(await connection.execute(query))
+
+
+async def versions_of(database: Database, scope: Scope, workspace_id: UUID, key: str) -> list[StoredQuestion]:
+    """All versions of a question, the latest first. Raises `NoSuchQuestion` where there is none."""
+    own = sa.and_(questions.c.workspace_id == workspace_id, questions.c.key == key)
+    async with database.transaction(scope) as connection:
+        found = _stored(await connection.execute(sa.select(questions).where(own).order_by(questions.c.version.desc())))
+    if not found:
+        raise NoSuchQuestion(key)
+    return found
+
+
+async def of_versions(database: Database, workspace_id: UUID, wanted: Mapping[str, int]) -> tuple[Question, ...]:
+    """The questions of these versions by key, in their order."""
+    own = questions.c.workspace_id == workspace_id
+    these = sa.tuple_(questions.c.key, questions.c.version).in_(list(wanted.items()))
+    query = sa.select(questions).where(own, these).order_by(questions.c.position, questions.c.key)
+    async with database.transaction(workspace_id) as connection:
+        return tuple(one.question for one in _stored(await connection.execute(query)))
+
+
+async def set_questions(
+    database: Database,
+    workspace_id: UUID,
+    wanted: Sequence[Question],
+    by: Actor | None = None,
+    only: bool = False,
+) -> QuestionChanges:
+    """Ask these from now on, beside the others; `only`: and no others. What is as it was stays the version it is.
+
+    The caller has checked them. Raises `TooManyQuestions`, and NotInDirectory for an unknown workspace.
+    """
+    async with changing(database, workspace_id, by) as change:
+        rows = await change.run(sa.select(questions).where(questions.c.workspace_id == workspace_id))
+        latest = {row.key: row.version for row in sorted(rows, key=lambda row: row.version)}
+        asked = {row.key: row for row in rows if row.retired_at is None}
+        keys = [one.key for one in wanted]
+        removed = tuple(key for key in asked if key not in keys) if only else ()
+        if len({*asked, *keys} - {*removed}) > MOST_QUESTIONS:
+            raise TooManyQuestions(f"A workspace asks at most {MOST_QUESTIONS} questions. Remove some first.")
+        place = max((row.position for row in rows), default=-1) + 1
+        made: list[str] = []
+        changed: list[str] = []
+        unchanged: list[str] = []
+        for at, question in enumerate(wanted):
+            before, definition = asked.get(question.key), plain(question)
+            position = at if only else before.position if before is not None else place + at
+            if before is not None and before.definition == definition:
+                unchanged.append(question.key)
+                await _place(change, question.key, position)
+                continue
+            if before is not None:
+                await _retire(change, question.key)
+            version = latest.get(question.key, 0) + 1
+            values = {"key": question.key, "version": version, "position": position, "definition": definition}
+            await change.run(sa.insert(questions).values(workspace_id=workspace_id, made_by=change.by.name, **values))
+            (made if before is None else changed).append(question.key)
+            what = "created" if before is None else "changed"
+            await change.note(what, "question", question.key, question.key, f"version {version}")
+        for key in removed:
+            await _remove(change, key)
+        return QuestionChanges(tuple(made), tuple(changed), tuple(unchanged), removed)
+
+
+async def remove(database: Database, workspace_id: UUID, key: str, by: Actor | None = None) -> None:
+    """Ask it no more; its answers in records stay. Raises `NoSuchQuestion`."""
+    async with changing(database, workspace_id, by) as change:
+        await _remove(change, key)
+
+
+async def _remove(change: Changing, key: str) -> None:
+    if not await _retire(change, key):
+        raise NoSuchQuestion(key)
+    await change.note("removed", "question", key, key)
+
+
+def _current(change: Changing, key: str) -> sa.ColumnElement[bool]:
+    own = sa.and_(questions.c.workspace_id == change.workspace_id, questions.c.key == key)
+    return sa.and_(own, questions.c.retired_at.is_(None))
+
+
+async def _retire(change: Changing, key: str) -> bool:
+    ended = {"retired_at": sa.func.clock_timestamp(), "retired_by": change.by.name}
+    gone = sa.update(questions).where(_current(change, key)).values(**ended).returning(questions.c.key)
+    return bool(await change.run(gone))
+
+
+async def _place(change: Changing, key: str, position: int) -> None:
+    await change.run(sa.update(questions).where(_current(change, key)).values(position=position))
+
+
+def plain(question: Question) -> dict[str, Any]:
+    """A definition as it is stored: without its version, in JSON's types."""
+    found: dict[str, Any] = _QUESTION.dump_python(question, mode="json")
+    return {name: value for name, value in found.items() if name != "version"}
+
+
+def asked_now() -> sa.ScalarSelect[Any]:
+    """The questions of the workspace of the row beside, as JSON, for `parsed`."""
+    versioned = questions.c.definition.op("||")(sa.func.jsonb_build_object("version", questions.c.version))
+    ordered = aggregate_order_by(versioned, questions.c.position, questions.c.key)
+    query = sa.select(sa.func.jsonb_agg(ordered)).where(
+        questions.c.workspace_id == workspaces.c.id, questions.c.retired_at.is_(None)
+    )
+    return query.correlate(workspaces).scalar_subquery()
+
+
+def parsed(definitions: Iterable[Any]) -> tuple[Question, ...]:
+    """Definitions as they are stored; one that this version of the service cannot read is left out."""
+    found = []
+    for one in definitions:
+        try:
+            found.append(_QUESTION.validate_python(one))
+        except ValidationError as error:
+            log.warning("question %s cannot be read here: %d faults", one.get("key"), error.error_count())
+    return tuple(found)
+
+
+def _stored(rows: Iterable[sa.Row[Any]]) -> list[StoredQuestion]:
+    found = []
+    for row in rows:
+        for question in parsed([row.definition]):
+            of = replace(question, version=row.version)
+            found.append(StoredQuestion(of, row.made_at, row.made_by, row.retired_at, row.retired_by))
+    return found

@@ -1,0 +1,134 @@
+"""The analysis step: questions and trackers of the workspace, by their phrases."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from pipeline.analysis.evidence import quote
+from pipeline.analysis.questions.phrases import SaidPhrase, find
+from pipeline.analysis.questions.scope import AskedTurns, NotLookedAt, asked_turns
+from pipeline.analysis.questions.values import FoundValue, sentence_of, sureness, value_of
+from pipeline.analysis.talk import Said
+from pipeline.domain.answers import QuestionAnswer, TrackerMatch, TrackerResult
+from pipeline.domain.insight import Evidence, Finding, Material
+from pipeline.domain.questions import Question
+
+MOST_MATCHES = 20  # of a tracker that are kept
+NO_MODEL = "it has no phrases, and no language model is set up to answer it"
+
+
+class OwnQuestions:
+    """`answers` and `trackers`: what the call says to each of the workspace's own, in their order."""
+
+    name = "questions"
+    version = 1
+
+    def run(self, material: Material) -> Finding:
+        asked = material.roster.questions
+        answers = [answer(one, material) for one in asked if one.type != "tracker"]
+        return finding(answers, [track(one, material) for one in asked if one.type == "tracker"])
+
+
+def finding(answers: Iterable[QuestionAnswer], trackers: Iterable[TrackerResult]) -> Finding:
+    """The finding that holds them."""
+    value: dict[str, Any] = {"answers": list(map(plain, answers)), "trackers": list(map(plain, trackers))}
+    return Finding(OwnQuestions.name, OwnQuestions.version, value)
+
+
+def plain(one: QuestionAnswer | TrackerResult) -> dict[str, Any]:
+    """As a finding holds it."""
+    made = asdict(one)
+    if "matches" in made:
+        made["matches"] = list(made["matches"])
+    return made
+
+
+def blank(question: Question, looked: NotLookedAt | None = None) -> QuestionAnswer:
+    """An answer that is none: nobody said it, or why it was not looked for."""
+    looked = looked or NotLookedAt("not_said", None)
+    shared = (question.key, question.version, question.type, question.question)
+    return QuestionAnswer(*shared, looked.state, weight=question.weight, reason=looked.reason)
+
+
+def answer(question: Question, material: Material) -> QuestionAnswer:
+    """What the phrases of a question find."""
+    turns = asked_turns(question, material)
+    if isinstance(turns, NotLookedAt):
+        return blank(question, turns)
+    if not question.has_phrases:
+        return blank(question, NotLookedAt("not_asked", NO_MODEL))
+    found = _choice(question, turns, material) if question.type == "choice" else _first(question, turns, material)
+    if found is None:
+        return blank(question)
+    value, match, evidence = found
+    return said(question, value, match.said, evidence, "phrases", sureness(evidence, match.said))
+
+
+def said(
+    question: Question, value: str | float, by: Said, evidence: Evidence, found_by: Any, confidence: float
+) -> QuestionAnswer:
+    """An answer that was given."""
+    shared = (question.key, question.version, question.type, question.question)
+    return QuestionAnswer(*shared, "said", value, by.turn.speaker, evidence, found_by, confidence, question.weight)
+
+
+_Place = tuple[str | float, SaidPhrase, Evidence]
+
+
+def _first(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
+    """The earliest place that gives an answer of the question's type."""
+    for match, evidence in _matches(question.phrases, question, turns, material):
+        if question.type == "yes/no":
+            return "yes", match, evidence
+        found = value_of(question.type, match, material)
+        if found is not None:
+            return found.value, match, _with(match, found)
+    return None
+
+
+def _with(match: SaidPhrase, found: FoundValue) -> Evidence:
+    return quote(match.said.turn, min(match.first, found.first), max(match.last, found.last))
+
+
+def _choice(question: Question, turns: AskedTurns, material: Material) -> _Place | None:
+    """The choice that is named most often; of equals the first."""
+    named = {value: list(_matches(phrases, question, turns, material)) for value, phrases in question.choices.items()}
+    said_ = [(value, places) for value, places in named.items() if places]
+    if not said_:
+        return None
+    value, places = min(said_, key=lambda one: (-len(one[1]), one[1][0][1].start))
+    return value, *places[0]
+
+
+def _matches(
+    phrases: tuple[str, ...], question: Question, turns: AskedTurns, material: Material
+) -> Iterator[tuple[SaidPhrase, Evidence]]:
+    """Where phrases are said in what is asked about, in order, without those that `unless` takes back."""
+    whole = material.transcript.language or ""
+    for one in turns.turns:
+        language = (one.turn.language if one.turn.language not in ("", "und") else whole)[:2]
+        found = sorted(find(phrases, one, language), key=lambda match: (match.first, -match.last))
+        kept = -1
+        for match in found:
+            evidence = quote(one.turn, match.first, match.last)
+            if match.first >= kept and turns.holds(evidence) and not _taken_back(question.unless, match, language):
+                kept = match.last
+                yield match, evidence
+
+
+def _taken_back(unless: tuple[str, ...], match: SaidPhrase, language: str) -> bool:
+    sentence = sentence_of(match.said, match.first)
+    return sentence is not None and any(
+        sentence.first <= other.first < sentence.last for other in find(unless, match.said, language)
+    )
+
+
+def track(question: Question, material: Material) -> TrackerResult:
+    """Where the phrases of a tracker are said, and whether that raises it."""
+    shared = (question.key, question.version, question.question, question.required)
+    turns = asked_turns(question, material)
+    if isinstance(turns, NotLookedAt):
+        return TrackerResult(*shared, turns.state, False, reason=turns.reason)
+    places = list(_matches(question.phrases, question, turns, material))[:MOST_MATCHES]
+    matches = tuple(TrackerMatch(m.said.turn.speaker, e, sureness(e, m.said)) for m, e in places)
+    return TrackerResult(*shared, "said" if matches else "not_said", bool(matches) != question.required, matches)

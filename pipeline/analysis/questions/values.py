@@ -1,0 +1,95 @@
+"""What stands beside a phrase: a number, a date, or the words that follow it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.analysis.questions.phrases import SaidPhrase
+from pipeline.analysis.rules import dates
+from pipeline.analysis.rules.numbers import TOKEN, number_at
+from pipeline.analysis.talk import Said, Sentence
+from pipeline.domain.insight import Evidence, Material
+from pipeline.language.pack import Pack
+
+MOST_TEXT = 300  # characters of an answer
+_FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
+_THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
+_EDGES = " ,;:.!?…-"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundValue:
+    """A value and the characters `first`..`last` of the turn that it was read from."""
+
+    value: str | float
+    first: int
+    last: int
+
+
+def sentence_of(said: Said, first: int) -> Sentence | None:
+    """The sentence of a turn that its character `first` is in."""
+    return next((one for one in said.sentences if one.first <= first < one.last), None)
+
+
+def numbers(text: str, pack: Pack) -> Iterator[FoundValue]:
+    """The numbers of a text, in figures or words, in order."""
+    found = [FoundValue(_figure(match[0]), *match.span()) for match in _FIGURE.finditer(text)]
+    tokens, at = list(TOKEN.finditer(text)), 0
+    while at < len(tokens):
+        digits, length = number_at(tokens, at, pack)
+        if digits is not None and not tokens[at].group().isdigit():
+            found.append(FoundValue(float(digits), tokens[at].start(), tokens[at + length - 1].end()))
+        at += length if digits is not None else 1
+    yield from sorted(found, key=lambda one: one.first)
+
+
+def _figure(text: str) -> float:
+    plain = re.sub(r"[.,]", "", text) if _THOUSANDS.fullmatch(text) else text.replace(",", ".")
+    head, *rest = plain.split(".")
+    return float(f"{head}.{''.join(rest)}" if rest else head)
+
+
+def value_of(kind: str, match: SaidPhrase, material: Material) -> FoundValue | None:
+    """The number, date or text that belongs to a phrase: behind it in its sentence, else before it; a text behind it.
+
+    Raises ZoneInfoNotFoundError for an unknown zone.
+    """
+    sentence = sentence_of(match.said, match.first)
+    if sentence is None:
+        return None
+    if kind == "text":
+        return _text(match, sentence)
+    if kind == "date":
+        return _date(match, sentence, material)
+    found = list(numbers(sentence.text, sentence.pack))
+    placed = [FoundValue(one.value, one.first + sentence.first, one.last + sentence.first) for one in found]
+    behind = [one for one in placed if one.first >= match.last]
+    before = [one for one in placed if one.last <= match.first]
+    return behind[0] if behind else before[-1] if before else None
+
+
+def _date(match: SaidPhrase, sentence: Sentence, material: Material) -> FoundValue | None:
+    now = dates.local(material.call.start_time, material.roster.time_zone)
+    due = dates.find(sentence.text, sentence.pack, now)
+    if due is None or due.day is None:
+        return None
+    return FoundValue(due.day.isoformat(), sentence.first + due.first, sentence.first + due.last)
+
+
+def _text(match: SaidPhrase, sentence: Sentence) -> FoundValue | None:
+    """The rest of the sentence; where that is all, the sentence behind it."""
+    text = match.said.turn.text
+    rest = text[match.last : sentence.last].strip(_EDGES)
+    if not rest:
+        following = sentence_of(match.said, min(sentence.last + 1, len(text) - 1))
+        if following is None or following.first <= sentence.first:
+            return None
+        sentence, rest = following, text[following.first : following.last].strip(_EDGES)
+    first = text.find(rest, min(match.last, sentence.last) if sentence.first <= match.first else sentence.first)
+    return FoundValue(rest[:MOST_TEXT], first, first + len(rest)) if rest else None
+
+
+def sureness(evidence: Evidence, said: Said) -> float:
+    """How surely the words of a quote were recognized: the mean of their confidence, 0..1."""
+    heard = [w.confidence for w in said.turn.words if w.start >= evidence.start and w.end <= evidence.end]
+    return round(sum(heard) / len(heard), 2) if heard else 0.0

@@ -1,0 +1,226 @@
+"""`switchboard questions`: what a workspace asks of its calls, and the phrases that it watches for."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+from rich.text import Text
+
+from serve_app.cli import names
+from serve_app.cli.console import Json, command_group, counted, err, moment, out, print_json, print_list
+from serve_app.cli.errors import FAILED, USAGE, CommandError
+
+if TYPE_CHECKING:
+    from db.database import Database
+    from db.directory import Workspace
+    from db.questions import QuestionChanges, StoredQuestion
+    from pipeline.domain.insight import Finding
+    from pipeline.domain.questions import Question
+
+app = command_group("""Questions asked of every call, and trackers, which raise the event tracker.matched.
+
+    They stand in a TOML or JSON file; docs/questions.md has the fields.
+
+    Examples:
+
+      switchboard questions try questions.toml --call 6f1c0a52-...
+
+      switchboard questions set questions.toml
+
+      switchboard questions list
+""")
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The question's key.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="TOML or JSON.")]
+
+
+@app.command("set")
+def set_(
+    file: File,
+    only: Annotated[bool, typer.Option("--only", help="Remove all questions that are not in the file.")] = False,
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Ask the questions of a file from now on: new ones, and changed ones as new versions.
+
+    Calls that are analyzed afterwards answer them. `switchboard runs create` asks them of stored calls.
+
+    Example:
+
+      switchboard questions set questions.toml --workspace acme
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "QuestionChanges":
+        from db import questions
+
+        wanted = await _read(database, home, file)
+        try:
+            return await questions.set_questions(database, home.workspace_id, wanted, only=only)
+        except questions.TooManyQuestions as error:
+            raise CommandError(str(error), "", USAGE) from None
+
+    changes = names.run(workspace, work, writes=True)
+    if json_:
+        print_json(changes)
+        return
+    for what in ("made", "changed", "removed", "unchanged"):
+        if keys := getattr(changes, what):
+            out().print(f"{what}: {', '.join(keys)}", markup=False)
+    if changes.made or changes.changed:
+        err().print("`switchboard runs create NAME` asks them of stored calls.", markup=False)
+
+
+@app.command("list")
+def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
+    """List the questions and trackers that are asked now.
+
+    Example:
+
+      switchboard questions list --workspace acme
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "list[StoredQuestion]":
+        from db import questions
+
+        return await questions.list_questions(database, home.workspace_id, home.workspace_id)
+
+    print_list(
+        names.run(workspace, work),
+        json_,
+        ("!key", "!version", "!type", "!party", "question"),
+        lambda one: (
+            one.question.key,
+            str(one.question.version),
+            one.question.type,
+            one.question.party,
+            one.question.question or ", ".join(one.question.phrases[:3]),
+        ),
+        "No questions yet: `switchboard questions set FILE` asks some.",
+    )
+
+
+@app.command("show")
+def show(key: Key, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Show a question as it would stand in a file; with --json, all its versions.
+
+    Example:
+
+      switchboard questions show appointment_offered > questions.toml
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "tuple[list[StoredQuestion], dict[UUID, str]]":
+        from db import questions
+
+        try:
+            found = await questions.versions_of(database, home.workspace_id, home.workspace_id, key)
+        except questions.NoSuchQuestion:
+            raise _unknown(key) from None
+        return found, await names.of_teams(database, home.workspace_id)
+
+    versions, teams = names.run(workspace, work)
+    if json_:
+        print_json(versions)
+        return
+    from serve_app.definitions import as_toml
+
+    latest = versions[0]
+    told = as_toml([latest.question], {str(id_): name for id_, name in teams.items()})
+    out().print(told, markup=False, soft_wrap=True, end="")
+    ended = f", removed {moment(latest.retired_at)} by {latest.retired_by}" if latest.retired_at else ""
+    err().print(
+        f"Version {latest.question.version}, made {moment(latest.made_at)} by {latest.made_by}{ended}.", markup=False
+    )
+
+
+@app.command("delete")
+def delete(key: Key, workspace: names.Workspace = None, json_: Json = False) -> None:
+    """Ask a question no more. Answers in records stay; set again, it gets the next version.
+
+    Example:
+
+      switchboard questions delete appointment_offered
+    """
+
+    async def work(database: "Database", home: "Workspace") -> None:
+        from db import questions
+
+        try:
+            await questions.remove(database, home.workspace_id, key)
+        except questions.NoSuchQuestion:
+            raise _unknown(key) from None
+
+    names.run(workspace, work, writes=True)
+    if json_:
+        print_json({"removed": key})
+    else:
+        out().print(f"Removed question {key!r}.", markup=False)
+
+
+@app.command("try")
+def try_(
+    file: File,
+    call: Annotated[UUID, typer.Option("--call", metavar="CALLID", help="A completed call.")],
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Answer a file's questions by their phrases in one stored call. Nothing is stored.
+
+    Example:
+
+      switchboard questions try questions.toml --call 6f1c0a52-...
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "Finding":
+        return await _tried(database, home, await _read(database, home, file), call)
+
+    found = names.run(workspace, work)
+    if json_:
+        print_json(found.value)
+        return
+    from serve_app.cli.render.findings import render_finding
+
+    for line in render_finding(found) or [Text("The file has no questions.")]:
+        out().print(line)
+
+
+async def _tried(database: "Database", home: "Workspace", asked: "Sequence[Question]", call_id: UUID) -> "Finding":
+    from db import views
+    from pipeline.analysis.questions.step import OwnQuestions
+    from pipeline.domain.call import Call
+    from pipeline.domain.insight import Material, Roster
+
+    record = await views.show_call(database, call_id, home.workspace_id)
+    if record is None or record.transcript is None:
+        raise CommandError(
+            f"Workspace {home.name!r} has no completed call {call_id}.", "`switchboard calls list` shows calls.", FAILED
+        )
+    told = record.call
+    one = Call(told.call_id, told.from_number, told.to_number, told.start_time, outgoing=told.outgoing)
+    roster = Roster(time_zone=home.time_zone, questions=tuple(asked))
+    findings = {finding.step: finding for finding in record.findings}
+    material = Material(replace(one, team_id=told.team_id), record.transcript, roster, findings=findings)
+    return OwnQuestions().run(material)
+
+
+async def _read(database: "Database", home: "Workspace", file: Path) -> "list[Question]":
+    from serve_app.definitions import DefinitionRefused, read_file
+
+    teams = await names.of_teams(database, home.workspace_id)
+    known = {name: id_ for id_, called in teams.items() for name in (called.casefold(), str(id_))}
+    try:
+        return read_file(file, known)
+    except DefinitionRefused as error:
+        more = f"\n... and {len(error.faults) - MOST_FAULTS} more" if len(error.faults) > MOST_FAULTS else ""
+        told = "\n".join(error.faults[:MOST_FAULTS]) + more
+        counts = counted(len(error.faults), "fault")
+        raise CommandError(told, f"{counts}; nothing has changed. docs/questions.md has the fields.", USAGE) from None
+
+
+MOST_FAULTS = 20  # that are printed
+
+
+def _unknown(key: str) -> CommandError:
+    return CommandError(f"No question {key!r}.", "`switchboard questions list` shows them.")

@@ -1,0 +1,126 @@
+"""Changed questions are asked of stored calls by a run: nothing is recognized again, and a killed run goes on."""
+
+import pytest
+import sqlalchemy as sa
+
+from db import promotion, questions, run_results, runs
+from db.database import EVERY_WORKSPACE
+from db.views import CallRecord
+from pipeline.domain.questions import Question
+from serve_app.settings import Settings
+from tests.integration.conductors import shown, until
+from tests.integration.test_runs import (  # noqa: F401 (fixtures)
+    Engines,
+    call,
+    engines,
+    made,
+    same,
+    settings,
+    worked,
+    working,
+)
+from tests.postgres import World
+
+CLONE = """
+    CREATE TEMP TABLE clones ON COMMIT DROP AS
+        SELECT 1000 + n AS pk, gen_random_uuid() AS call_id, gen_random_uuid() AS job
+        FROM generate_series(1, CAST(:count AS bigint)) AS n
+"""
+TABLES = {
+    "calls": "'id', m.pk, 'call_id', m.call_id, 'job_id', m.job",
+    "jobs": "'id', m.job, 'call_pk', m.pk",
+    "recordings": "'job_id', m.job, 'call_pk', m.pk",
+    "stage_results": "'job_id', m.job, 'call_pk', m.pk",
+    "transcripts": "'job_id', m.job, 'call_pk', m.pk",
+    "findings": "'call_pk', m.pk",
+}
+
+
+async def cloned(world: World, count: int) -> None:
+    """The one call that is stored, `count` times more, with what its stages left."""
+    async with world.database.transaction(EVERY_WORKSPACE) as connection:
+        await connection.execute(sa.text("SET LOCAL ROLE NONE"))
+        await connection.execute(sa.text(CLONE), {"count": count})
+        for table, ids in TABLES.items():
+            mine = "t.id" if table == "calls" else "t.call_pk"
+            await connection.execute(
+                sa.text(
+                    f"INSERT INTO {table} SELECT (jsonb_populate_record(t, jsonb_build_object({ids}))).*"
+                    f" FROM {table} t, clones m WHERE {mine} < 1000"
+                )
+            )
+
+
+async def asks(world: World, phrase: str) -> None:
+    asked = Question("heard", question="Is it said?", phrases=(phrase,))
+    await questions.set_questions(world.database, world.workspace_id, [asked])
+
+
+def first_word(call: CallRecord) -> str:  # noqa: F811
+    assert call.transcript is not None
+    return next(word.text for turn in call.transcript.turns for word in turn.words if not turn.machine)
+
+
+@pytest.mark.parametrize("count", [24, pytest.param(999, marks=pytest.mark.slow)])
+async def test_stored_calls_are_asked_without_recognizing_and_a_killed_run_goes_on_as_it_began(
+    count: int,
+    world: World,
+    call: CallRecord,  # noqa: F811
+    engines: Engines,  # noqa: F811
+    settings: Settings,  # noqa: F811
+) -> None:
+    assert call.answers == ()
+    await cloned(world, count)
+    await asks(world, first_word(call))
+    ids = [row["call_id"] for row in await world.rows("SELECT call_id FROM calls ORDER BY id")]
+    asked_before = engines.own.asked.copy()
+    run = await made(world, "asked", {}, *ids)
+
+    async def done() -> int:
+        return (await runs.find(world.database, world.workspace_id, run.run_id)).done
+
+    async def some_are_done() -> bool:
+        return await done() >= count // 4
+
+    async with working(world, engines, settings):
+        await until(some_are_done)
+    assert await done() < run.calls, "it was stopped on its way"
+    await asks(world, "nobody says this")  # the run goes on with what it began with
+    run = await worked(world, engines, settings, run)
+    assert (run.done, run.failed) == (count + 1, 0)
+    assert engines.own.asked == asked_before and not engines.other.asked, "no engine was asked for anything"
+    assert run.configuration is not None and run.configuration["questions"] == {"heard": 1}
+    rows = await world.rows(
+        "SELECT DISTINCT a ->> 'state' AS state, a ->> 'version' AS version FROM run_calls r,"
+        " jsonb_array_elements(r.findings) f, jsonb_array_elements(f -> 'value' -> 'answers') a"
+    )
+    assert [(row["state"], row["version"]) for row in rows] == [("said", "1")]
+
+
+async def test_a_promoted_run_answers_in_the_record_tells_no_tracker_and_is_taken_back(
+    world: World,
+    call: CallRecord,  # noqa: F811
+    engines: Engines,  # noqa: F811
+    settings: Settings,  # noqa: F811
+) -> None:
+    word = first_word(call)
+    tracker = Question("word", "tracker", phrases=(word,))
+    asked = Question("heard", question="Is it said?", phrases=(word,))
+    await questions.set_questions(world.database, world.workspace_id, [asked, tracker])
+    await world.execute(
+        "INSERT INTO webhook_endpoints (workspace_id, url, events, secret)"
+        " VALUES (:workspace, 'https://hooks.example', '{call.promoted,tracker.matched}', 'sealed')",
+        workspace=world.workspace_id,
+    )
+    run = await worked(world, engines, settings, await made(world, "asked", {}))
+    found = await run_results.show(world.database, world.workspace_id, run.run_id, world.call_id)
+    assert found is not None and found.findings[-1].value["answers"][0]["answer"] == "yes"
+    assert (await shown(world)).answers == (), "beside the record"
+    await promotion.promote(world.database, world.workspace_id, run.run_id)
+    record = await shown(world)
+    assert [(one.key, one.answer) for one in record.answers] == [("heard", "yes")]
+    assert [one.raised for one in record.trackers] == [True]
+    assert (await world.row())["raised"] == ["word"]
+    await promotion.roll_back(world.database, world.workspace_id, run.run_id)
+    assert same(await shown(world)) == same(call) and (await world.row())["raised"] == []
+    assert [one["type"] for one in await world.rows("SELECT type FROM events ORDER BY at")] == ["call.promoted"] * 2
