@@ -47,7 +47,7 @@ _SUBMIT = """
     SELECT outcome, job, decision FROM submit_call(
         %(key)s, %(call_id)s, %(team)s, %(user)s, %(from)s, %(to)s, %(from_e164)s, %(to_e164)s,
         %(start)s, %(outgoing)s, %(duration)s, %(url)s, %(url2)s, %(identity)s, %(identity2)s, %(body)s,
-        %(token)s, %(same)s, %(same2)s, %(request)s
+        %(token)s, %(same)s, %(same2)s, %(request)s, %(trace)s
     )
 """
 
@@ -62,17 +62,18 @@ async def submit(
     signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
     urls: UrlSealer = UNSEALED,
     request_id: str | None = None,
+    trace: str | None = None,
 ) -> Accepted:
     """Merge a submission into its call, keep it as sent (`body`), and enqueue what follows from it.
 
-    Recording URLs are stored as `urls` seals them, in the body too.
+    Recording URLs are stored as `urls` seals them, in the body too. `trace`: the traceparent of the request.
 
     Raises KeyRevoked, UnknownTeam (`submission.team_id` is not one of the workspace; a team-scoped key's own team
     counts instead), CallOfOtherTeam, and StateUnavailable when PostgreSQL cannot take it now; then nothing has
     changed, save that a connection lost during the commit leaves it open: sending again is safe. What this process
     sends again by itself is written once.
     """
-    values = arguments(sender, submission, body, signing_parameters, urls, request_id)
+    values = arguments(sender, submission, body, signing_parameters, urls, request_id, trace)
     return accepted(submission, *await submit_alone(database, values))
 
 
@@ -102,6 +103,7 @@ def arguments(
     signing_parameters: Sequence[str],
     urls: UrlSealer,
     request_id: str | None = None,
+    trace: str | None = None,
 ) -> dict[str, Any]:
     """The arguments of `submit_call` by name. ValueError for a second recording without a first.
 
@@ -139,6 +141,7 @@ def arguments(
         "body": in_body(body, urls.seal),
         "token": uuid4(),
         "request": request_id,
+        "trace": trace,
     }
 
 

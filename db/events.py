@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from db.clock import Clock
 from db.database import EVERY_WORKSPACE, Database
 from db.rows import read
+from db.submissions import brought
 from db.tables import events, webhook_attempts, webhook_deliveries, webhook_endpoints
 from pipeline.errors import LeaseLost
 
@@ -61,6 +62,8 @@ class Delivery:
     clock: Clock
     sealed_secrets: tuple[str, ...] = field(repr=False)  # the newest first
     event: Event = field(repr=False)
+    request_id: str | None = None  # of the submission that led to the event
+    traceparent: str | None = None  # its trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,13 @@ _TAKEN = webhook_deliveries.join(webhook_endpoints, webhook_endpoints.c.id == we
 )
 
 
+_JOB = sa.cast(events.c.data["jobId"].astext, sa.Uuid())
+_BROUGHT = tuple(
+    brought(column, webhook_deliveries.c.call_pk, _JOB, otherwise="first").label(column)
+    for column in ("request_id", "traceparent")
+)
+
+
 async def claim(
     database: Database, room: int, each: int, busy: Mapping[UUID, int], lease_seconds: float
 ) -> list[Delivery]:
@@ -155,6 +165,7 @@ async def claim(
                 SEALED_SECRETS,
                 sa.func.now().label("claimed_at"),
                 *(events.c[name] for name in ("type", "at", "data", "record", "transcript")),
+                *_BROUGHT,
             )
             .select_from(_TAKEN)
             .where(webhook_deliveries.c.id.in_(ids))

@@ -21,6 +21,7 @@ from db.database import OUTAGES, Database
 from db.identity import SIGNING_PARAMETERS
 from db.recording_urls import UrlSealer
 from db.rows import dump_json
+from pipeline.carried import Carried, carrying
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
 
@@ -110,13 +111,14 @@ class Grouping:
         body: dict[str, Any],
         signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
         request_id: str | None = None,
+        trace: str | None = None,
     ) -> Accepted:
         """As `calls.submit`, with the same answers and errors; StateUnavailable also where too many wait.
 
         If the caller is canceled, the submission leaves the line, or its transaction, if nobody else waits for that,
         is canceled: whether it was recorded is open then.
         """
-        values = calls.arguments(sender, submission, body, signing_parameters, self._urls, request_id)
+        values = calls.arguments(sender, submission, body, signing_parameters, self._urls, request_id, trace)
         if self._most == 1:
             return calls.accepted(submission, *await calls.submit_alone(self._database, values))
         if self._waiting >= self._bound:
@@ -142,7 +144,8 @@ class Grouping:
             self._lines.pop(workspace_id, None)
             return
         group = line.under_way = _Group([], 0)
-        group.task = asyncio.create_task(self._carry(workspace_id, line, group))
+        with carrying(Carried()):  # it belongs to several requests
+            group.task = asyncio.create_task(self._carry(workspace_id, line, group))
         self._tasks.add(group.task)
         group.task.add_done_callback(self._tasks.discard)
 

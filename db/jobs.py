@@ -6,6 +6,7 @@ grown by then, and every write of the former holder finds no row of its own and 
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.clock import Clock
 from db.database import EVERY_WORKSPACE, Database
 from db.rows import CALL_COLUMNS, to_call
-from db.tables import calls, jobs, stage_results, submissions
+from db.submissions import brought
+from db.tables import calls, jobs, stage_results
 from db.turns import ChargedTurn, HeldTurn, settle
 from pipeline.domain.call import Call, Job
 from pipeline.domain.stage import Stage
@@ -44,7 +46,9 @@ class Lease:
     warnings: tuple[str, ...] = ()
     turn: ChargedTurn | None = None
     channels_swapped: bool = False  # by a setting of its key or team, as its recording was submitted
-    request_id: str | None = None  # of the call's latest submission
+    request_id: str | None = None  # of the submission that led to the job
+    trace: str | None = None  # its traceparent
+    queued_at: datetime | None = None  # since when the job had waited when it was claimed
 
 
 # A lease that runs out while the server is down says nothing about its holder, who could not renew it: after a start of
@@ -70,13 +74,8 @@ _RENEW = sa.text("""
     RETURNING jobs.id
 """)
 
-_LATEST_REQUEST = (
-    sa.select(submissions.c.request_id)
-    .where(submissions.c.call_pk == calls.c.id)
-    .order_by(submissions.c.id.desc())
-    .limit(1)
-    .scalar_subquery()
-    .label("request_id")
+_BROUGHT = tuple(
+    brought(column, calls.c.id, jobs.c.id, otherwise="latest").label(column) for column in ("request_id", "traceparent")
 )
 _OF_LEASE = ("workspace_id", "metadata_version", "channels_swapped")
 
@@ -143,7 +142,7 @@ async def _leases(connection: AsyncConnection, taken: sa.CursorResult[Any]) -> l
     if not ids:
         return []
     rows = await connection.execute(
-        sa.select(jobs, *CALL_COLUMNS, *(calls.c[name] for name in _OF_LEASE), _LATEST_REQUEST)
+        sa.select(jobs, *CALL_COLUMNS, *(calls.c[name] for name in _OF_LEASE), *_BROUGHT)
         .join(calls, calls.c.id == jobs.c.call_pk)
         .where(jobs.c.id.in_(ids))
         .order_by(jobs.c.not_before, jobs.c.created_at)
@@ -386,4 +385,5 @@ def _lease(row: sa.Row[Any]) -> Lease:
     turn = None if fetching else ChargedTurn(row.team_id, row.live, row.audio_seconds if first else 0.0)
     clock = Clock(row.started_at)  # the moment of the claim
     call = (to_call(row), row.workspace_id, row.call_pk, row.metadata_version)
-    return Lease(job, *call, clock, fetching, warnings, turn, row.channels_swapped, row.request_id)
+    led_to_it = (row.request_id, row.traceparent)
+    return Lease(job, *call, clock, fetching, warnings, turn, row.channels_swapped, *led_to_it, row.queued_at)

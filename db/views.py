@@ -136,6 +136,7 @@ class CallRecord:
     edits: tuple[CallEdit, ...] = ()  # in the order in which they were made; undone ones too
     answers: tuple[QuestionAnswer, ...] = ()  # to the workspace's own questions
     trackers: tuple[TrackerResult, ...] = ()
+    request_ids: tuple[str, ...] = ()  # of its submissions, by which the log has its lines
 
 
 async def list_calls(
@@ -273,14 +274,15 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
     summary = _summary(row)
     of_call = await connection.execute(_JOBS.where(jobs.c.call_pk == row.id).order_by(jobs.c.created_at, jobs.c.id))
     all_jobs = tuple(_job(job) for job in of_call)
-    columns = (submissions.c.received_at, submissions.c.job_id, submissions.c.body)
+    columns = (submissions.c.received_at, submissions.c.job_id, submissions.c.body, submissions.c.request_id)
     sent = await connection.execute(
         sa.select(*columns).where(submissions.c.call_pk == row.id).order_by(submissions.c.id)
     )
     bodies = sent.all()
-    submitted = [CallMoment(at, "submitted", about) for at, about, _ in bodies]
+    submitted = [CallMoment(at, "submitted", about) for at, about, _, _ in bodies]
     found = await _findings(connection, row, None if machine else edited) if heard else ()
     own = next((one.value for one in found if one.step == "questions"), {})
+
     return CallRecord(
         call=replace(summary, user_id=row.sent_user_id) if machine else summary,
         job_id=row.job_id,
@@ -294,7 +296,11 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         tasks=await _tasks(connection, row.id, None if machine else edited) if heard else (),
         contacts=await _contacts(connection, row.id, machine) if heard or edited.contact_set else (),
         recordings=await _recordings(connection, row.job_id),
-        warnings=(*row.warnings, *row.analysis_warnings, *changed_back.warnings((at, body) for at, _, body in bodies)),
+        warnings=(
+            *row.warnings,
+            *row.analysis_warnings,
+            *changed_back.warnings((at, body) for at, _, body, _ in bodies),
+        ),
         submissions=len(submitted),
         jobs=all_jobs,
         timeline=_timeline(row, submitted, all_jobs),
@@ -303,6 +309,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         edits=() if machine else edited.edits,
         answers=_own(_ANSWERS, own.get("answers", ())),
         trackers=_own(_TRACKERS, own.get("trackers", ())),
+        request_ids=tuple(request for *_, request in bodies if request),
     )
 
 

@@ -39,6 +39,7 @@ from pipeline.errors import (
 from pipeline.fetch.storage import all_stored, flaw_of
 from pipeline.legs import Legs
 from pipeline.machine_voices import cluster_voices
+from pipeline.observe import observed
 from pipeline.options import ProcessOptions
 from pipeline.recognize import recognize, with_sound
 from pipeline.runtime.deadlines import deadline
@@ -87,7 +88,8 @@ class CallRun:
         if known is not NOT_RECORDED:
             return known  # type: ignore[no-any-return]
         if stage is Stage.FETCH:  # each recording has a deadline of its own
-            result = await work()
+            with observed(stage.display_name):
+                result = await work()
         else:
             async with self.deadline(stage, self.seconds if seconds is None else seconds()):
                 result = await work()
@@ -281,17 +283,18 @@ class CallRun:
     async def _load(self) -> Held:
         await self.restore_recordings()
         files = 2 if self.call.recording_url2 else 1
-        held = self.workers.hold(
-            load,
-            self.recordings,
-            self.options.decode,
-            files,
-            self.options.scratch_folder,
-            self._name,
-            self.roster.channels_swapped,
-        )
-        self._decoding = asyncio.ensure_future(held)  # if the run is canceled, this ends when nothing more is written
-        return await asyncio.shield(self._decoding)
+        with observed("decoding"):
+            held = self.workers.hold(
+                load,
+                self.recordings,
+                self.options.decode,
+                files,
+                self.options.scratch_folder,
+                self._name,
+                self.roster.channels_swapped,
+            )
+            self._decoding = asyncio.ensure_future(held)  # of a canceled run it ends when nothing more is written
+            return await asyncio.shield(self._decoding)
 
     async def restore_recordings(self) -> None:
         """Fetch again what the store has lost since an earlier attempt. Recorded results hold for the same content."""

@@ -22,6 +22,7 @@ from ray import serve
 from ray.serve.deployment import Application
 from ray.serve.handle import DeploymentHandle
 
+from pipeline import logs, tracing
 from pipeline.runtime.actors import Diarizer, RayWorkers, Transcriber
 from serve_app.scaling.policy import ScalingOptions, autoscaling, gpu_share, replica_config
 from serve_app.settings import Settings
@@ -29,6 +30,7 @@ from serve_app.settings import Settings
 log = logging.getLogger("ray.serve")
 
 EVENTS_POOL_SIZE = 6
+LAST_SPANS_SECONDS = 2.0  # that a stopping Conductor gives to a collector of traces
 
 
 class ConductorReplica:
@@ -47,6 +49,8 @@ class ConductorReplica:
         from serve_app.runs.engines import ClusterEngines
         from serve_app.webhooks.dispatcher import WebhookDispatcher
 
+        logs.install()
+        tracing.start("conductor")
         settings = Settings(scaling=ScalingOptions(**scaling))
         self._database = await Database.open(settings.require_database_url(), pool_size=settings.processing.POOL_SIZE)
         workers = RayWorkers(transcriber, diarizer, settings.scaling.task_cpus)
@@ -128,6 +132,7 @@ class ConductorReplica:
                 task.cancel()
             await self._events_database.close()
             await self._database.close()
+            await asyncio.to_thread(tracing.stop, LAST_SPANS_SECONDS)
 
 
 Conductor = serve.deployment(name="Conductor")(ConductorReplica)
@@ -161,6 +166,7 @@ def build_intake(settings: Settings) -> Application:
     scaling = settings.scaling.intake
     return Intake.options(
         **replica_config(scaling, target_ongoing_requests=16),
+        logging_config=settings.serve_logging,
         ray_actor_options={"num_cpus": scaling.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
         # Above `concurrency` Intake itself answers 503, in our own form; Serve's limit lies beyond it.
         max_ongoing_requests=settings.limits.concurrency + settings.limits.QUEUE,
@@ -180,6 +186,7 @@ def build_api(settings: Settings) -> Application:
     scaling, options = settings.scaling.api, settings.api
     return Api.options(
         **replica_config(scaling, target_ongoing_requests=8),
+        logging_config=settings.serve_logging,
         ray_actor_options={"num_cpus": scaling.num_cpus},
         max_ongoing_requests=options.CONCURRENCY + options.STREAMS + settings.limits.QUEUE,
         max_queued_requests=settings.limits.QUEUE,
@@ -199,6 +206,7 @@ def build_console(settings: Settings) -> Application:
     scaling = settings.scaling.console
     return Console.options(
         **replica_config(scaling, target_ongoing_requests=16),
+        logging_config=settings.serve_logging,
         ray_actor_options={"num_cpus": scaling.num_cpus},
         max_ongoing_requests=64,
         max_queued_requests=256,
@@ -228,6 +236,7 @@ def build_calls(settings: Settings) -> Application:
     scaling = settings.scaling.conductor
     return Conductor.options(
         **replica_config(scaling, **autoscaling("Conductor", settings.scaling)),
+        logging_config=settings.serve_logging,
         ray_actor_options={"num_cpus": scaling.num_cpus},
         health_check_period_s=1,  # a dead replica is missed within a second
         health_check_timeout_s=10,
@@ -242,6 +251,7 @@ def _engine_options(
     replicas = getattr(settings.scaling, name)
     return {
         **replica_config(replicas, **autoscaling(name.capitalize(), settings.scaling)),
+        "logging_config": settings.serve_logging,
         "ray_actor_options": {
             "num_cpus": replicas.num_cpus,
             "num_gpus": gpu_share(name, replicas, cluster_gpus),

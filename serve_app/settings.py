@@ -8,10 +8,11 @@ import json
 import logging
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -146,6 +147,11 @@ class Settings(BaseSettings):
         description="Seal paths of recording URLs too, for servers that put the secret there (/sig/5ec4e7/call.wav): "
         "people then see scheme, host and port. After a change: `switchboard calls reseal`.",
     )
+    log_format: Literal["auto", "text", "json"] = Field(
+        "auto",
+        description="How processes log: text, json (an object for each line), or auto: text where the service is "
+        "started from a terminal, json elsewhere.",
+    )
     http: HttpOptions = Field(default_factory=HttpOptions)
     limits: LimitOptions = Field(default_factory=LimitOptions)
     api: ApiOptions = Field(default_factory=ApiOptions)
@@ -223,6 +229,12 @@ class Settings(BaseSettings):
     def console_url(self) -> str:
         """Where people on this machine find the pages."""
         return f"{self.base_url}/console"
+
+    @property
+    def serve_logging(self) -> dict[str, str]:
+        """Ray Serve's `logging_config`, decided in the process that starts the service."""
+        automatic = "text" if sys.stderr.isatty() else "json"
+        return {"encoding": (automatic if self.log_format == "auto" else self.log_format).upper()}
 
     @property
     def storage_url(self) -> str:

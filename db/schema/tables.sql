@@ -221,7 +221,8 @@ CREATE TABLE submissions (
     job_id uuid,  -- as answered
     received_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     token uuid,  -- drawn before the first try, so that a statement that is sent again writes nothing twice
-    request_id text  -- the X-Request-Id of the answer
+    request_id text,  -- the X-Request-Id of the answer
+    traceparent text  -- of the request, for the spans of what it led to
 );
 CREATE UNIQUE INDEX submissions_token_key ON submissions (call_pk, token);
 

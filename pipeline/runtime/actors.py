@@ -31,11 +31,15 @@ from ray.exceptions import (
 from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
+from pipeline import logs
 from pipeline.asr.alignment.engine import AlignmentOptions
 from pipeline.asr.engine import AsrOptions, Engine
+from pipeline.carried import Carried, carried, carrying
 from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, Voiceprint
 from pipeline.errors import CallError, EngineError, EngineLost, WorkerLost
 from pipeline.metrics import BATCH_FILL
+from pipeline.observe import on_request
+from pipeline.runtime import task_log
 from pipeline.runtime.batching import Batcher
 from pipeline.runtime.diarizer import DiarizerReplica
 from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
@@ -94,6 +98,7 @@ class TranscriberReplica(Replica):
         identity = await self.identity()
         return Recognition(self._engine.name, self._engine.max_chunk_seconds, self._engine.packing, identity)
 
+    @on_request
     async def transcribe(
         self,
         audio: AudioRef,
@@ -224,8 +229,8 @@ class RayWorkers:
         async with self._limiter.of(self._owner):
             for _ in range(TRIES_OF_A_TASK - 1):
                 with contextlib.suppress(TaskLost):
-                    return await _or_killed(self._compute.remote(fn, *map(opened, args)))
-            return await _or_killed(self._compute.remote(fn, *map(opened, args)))
+                    return await _or_killed(self._compute.remote(task_context(), fn, *map(opened, args)))
+            return await _or_killed(self._compute.remote(task_context(), fn, *map(opened, args)))
 
     async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
         async with self._limiter.of(self._owner):
@@ -235,7 +240,7 @@ class RayWorkers:
             return await self._held(fn, args)
 
     async def _held(self, fn: Callable[..., Any], args: Sequence[Any]) -> Held:
-        result, done = self._hold.remote(fn, *map(opened, args))
+        result, done = self._hold.remote(task_context(), fn, *map(opened, args))
         await _or_killed(done)
         return Held(result)
 
@@ -261,8 +266,9 @@ class RayWorkers:
             begun = False
             try:
                 if beside_others < TRIES_BESIDE_OTHERS:
-                    return await _or_dropped(getattr(replicas, method).remote(*args))
-                async for word in _streamed(replicas.options(stream=True).alone.remote(method, *args)):
+                    return await _or_dropped(getattr(replicas, method).remote(*args, work=carried()))
+                alone_ = replicas.options(stream=True).alone
+                async for word in _streamed(alone_.remote(method, *args, work=carried())):
                     if begun:
                         return word
                     begun = True
@@ -291,14 +297,30 @@ class TaskLost(EngineLost):
 LOST = (ActorDiedError, ActorUnavailableError, BackPressureError)
 
 
-def _run(fn: Callable[..., T], *args: Any) -> T:
-    """The body of every CPU task: `fn` does the work."""
-    return fn(*args)
+TaskContext = tuple[bool, Carried]
+"""Whether a task logs JSON, and what its work belongs to."""
 
 
-def _run_and_tell(fn: Callable[..., T], *args: Any) -> tuple[T, None]:
+def task_context() -> TaskContext:
+    """That of a task which is started now."""
+    return logs.as_json(), carried()
+
+
+def _run(about: TaskContext, fn: Callable[..., T], *args: Any) -> T:
+    """The body of every CPU task: `fn` does the work. Its span is that of its stage: Ray ends idle processes of tasks,
+    and would end a sender of spans with them."""
+    as_json, work = about
+    task_log.prepare(as_json)
+    begun = time.monotonic()
+    with carrying(work):
+        done = fn(*args)
+        log.info("task %s: %.2f s", fn.__name__, time.monotonic() - begun)
+    return done
+
+
+def _run_and_tell(about: TaskContext, fn: Callable[..., T], *args: Any) -> tuple[T, None]:
     """Two results: one that stays where it is, and a small one to wait for, which raises what `fn` raised."""
-    return fn(*args), None
+    return _run(about, fn, *args), None
 
 
 async def _or_killed(task: Any) -> Any:

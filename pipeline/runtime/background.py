@@ -14,12 +14,14 @@ from typing import Any
 import ray
 from ray.serve.handle import DeploymentHandle
 
+from pipeline.carried import carried
 from pipeline.errors import CheckpointMissing, EngineUnavailable, WorkerLost
 from pipeline.runtime.actors import (
     KILLED_SECONDS,
     LOST,
     TRIES_OF_A_TASK,
     RayWorkers,
+    TaskContext,
     TaskLost,
     TranscriberReplica,
     _ended,
@@ -27,6 +29,7 @@ from pipeline.runtime.actors import (
     _run,
     _run_and_tell,
     _unwrapped,
+    task_context,
 )
 from pipeline.runtime.diarizer import DiarizerReplica
 from pipeline.runtime.priority import be_nice
@@ -60,11 +63,11 @@ class NicedProcess:
     def __init__(self) -> None:
         be_nice()
 
-    def run(self, fn: Callable[..., Any], *args: Any) -> Any:
-        return _run(fn, *args)
+    def run(self, about: TaskContext, fn: Callable[..., Any], *args: Any) -> Any:
+        return _run(about, fn, *args)
 
-    def run_and_tell(self, fn: Callable[..., Any], *args: Any) -> tuple[Any, None]:
-        return _run_and_tell(fn, *args)
+    def run_and_tell(self, about: TaskContext, fn: Callable[..., Any], *args: Any) -> tuple[Any, None]:
+        return _run_and_tell(about, fn, *args)
 
 
 class OnDemand:
@@ -76,14 +79,14 @@ class OnDemand:
         self._arguments = tuple(arguments)
         self._actor: Any = None
 
-    async def ask(self, method: str, *args: Any) -> Any:
+    async def ask(self, method: str, *args: Any, **options: Any) -> Any:
         """What the engine answers. Raises `EngineUnavailable` where the cluster has no room for it."""
         for _ in range(TRIES):
             if self._actor is None:
                 self._actor = await self._started()
             actor = self._actor
             try:
-                return await _or_dropped(getattr(actor, method).remote(*args))
+                return await _or_dropped(getattr(actor, method).remote(*args, **options))
             except LOST:
                 if self._actor is actor:
                     self._actor = None
@@ -177,9 +180,11 @@ class BackgroundWorkers(RayWorkers):
                 async with self._processes.one() as actor:
                     result = done = None
                     if held:
-                        result, done = actor.run_and_tell.options(num_returns=2).remote(fn, *map(opened, args))
+                        result, done = actor.run_and_tell.options(num_returns=2).remote(
+                            task_context(), fn, *map(opened, args)
+                        )
                     else:
-                        done = actor.run.remote(fn, *map(opened, args))
+                        done = actor.run.remote(task_context(), fn, *map(opened, args))
                     answer = await _or_ended(actor, done)
                     return result if held else answer
         raise TaskLost("The process of a CPU task died each time. Check the memory of the node.")
@@ -191,7 +196,7 @@ class BackgroundWorkers(RayWorkers):
 
     async def _ask(self, replicas: Any, method: str, *args: Any) -> Any:
         if isinstance(replicas, OnDemand):
-            return await replicas.ask(method, *args)
+            return await replicas.ask(method, *args, work=carried())
         return await super()._ask(replicas, method, *args)
 
 

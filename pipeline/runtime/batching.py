@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from pipeline.carried import Carried, carrying
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -100,7 +102,8 @@ class Batcher(Generic[Item, Result]):
                 return
             self._running += 1
             batch = self._next(min(self._size, math.ceil(waiting / free)))
-            task = asyncio.get_running_loop().create_task(self._work(batch))
+            with carrying(Carried()):  # a batch is of many calls
+                task = asyncio.get_running_loop().create_task(self._work(batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pipeline.domain.stage import Stage
 from pipeline.errors import TimedOut
+from pipeline.observe import observed
 
 ENGINE_STAGES = frozenset({Stage.RECOGNITION, Stage.DIARIZATION, Stage.RECLUSTERING, Stage.VOICES, Stage.VOICEPRINT})
 
@@ -32,11 +33,12 @@ class DeadlineOptions:
 
 @asynccontextmanager
 async def deadline(stage: Stage, seconds: float) -> AsyncIterator[None]:
-    """Cancel the block after `seconds`. Raises `TimedOut` then."""
+    """Cancel the block after `seconds`. Raises `TimedOut` then. The block is a step that operators see."""
     timer = asyncio.timeout(seconds)
     try:
-        async with timer:
-            yield
+        with observed(stage.display_name):
+            async with timer:
+                yield
     except TimeoutError:
         if not timer.expired():
             raise

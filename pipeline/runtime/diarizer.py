@@ -16,6 +16,7 @@ from typing import Any
 
 from pipeline.diarization.engine import DiarizationOptions, Engine
 from pipeline.domain.speech import Diarization, Span, Voiceprint
+from pipeline.observe import on_request
 from pipeline.runtime.batching import Batcher
 from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
 from pipeline.runtime.workers import Samples, spoken
@@ -50,6 +51,7 @@ class DiarizerReplica(Replica):
         self._pieces: Batcher[Piece, Voiceprint | None] = Batcher(self._voices_of, self._engine.batch_size)
         return Exclusive(self._parts, self._voices, self._pieces, self._finals)
 
+    @on_request
     async def diarize(self, audio: AudioRef, alone: bool = False) -> Diarization:
         """Who spoke when in channel 0 of `audio`."""
         self._ready()
@@ -57,6 +59,7 @@ class DiarizerReplica(Replica):
         (found,) = await submit(self._finals, [inferred], alone)
         return found
 
+    @on_request
     async def voiceprint(
         self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
     ) -> Voiceprint | None:
@@ -66,6 +69,7 @@ class DiarizerReplica(Replica):
         (found,) = await submit(self._voices, [lambda: spoken(sound, channel, speech)], alone)
         return found
 
+    @on_request
     async def voices(
         self, audio: AudioRef, channel: int, speech: Sequence[Span], alone: bool = False
     ) -> list[Voiceprint | None]:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
+from pipeline import logs, tracing
+from pipeline.carried import Carried, carrying
 from pipeline.errors import CheckpointDamaged, CheckpointMissing, DeviceUnavailable, EngineUnavailable
 from pipeline.identity import identity_of
 from pipeline.runtime.batching import Batcher
@@ -61,6 +63,8 @@ class Replica:
         self._problem = ""  # why there is no engine
         self._loading: asyncio.Task[None] | None = None
         self._tried_at = 0.0
+        logs.install()
+        tracing.start(type(self).__name__.removesuffix("Replica").lower())
         self._load_engine()
 
     def _set_up(self, engine: Any) -> Exclusive:
@@ -98,7 +102,8 @@ class Replica:
             return self._exclusive
         idle = self._loading is None or self._loading.done()
         if idle and time.monotonic() - self._tried_at > LOAD_AGAIN_SECONDS:
-            self._loading = asyncio.create_task(asyncio.to_thread(self._look_again))
+            with carrying(Carried()):  # no affair of the call that found it so
+                self._loading = asyncio.create_task(asyncio.to_thread(self._look_again))
         raise EngineUnavailable(f"The service has no model for {self.STAGE}. Its operator has to bring it.")
 
     async def check_health(self) -> None:
@@ -118,7 +123,7 @@ class Replica:
             self._tidied, self._tidied_at = ran, time.monotonic()
             await asyncio.to_thread(give_back)
 
-    async def alone(self, method: str, *args: Any) -> AsyncIterator[Any]:
+    async def alone(self, method: str, *args: Any, work: Carried | None = None) -> AsyncIterator[Any]:
         """Yield `BEGUN` as soon as nothing else runs, then what `method` answers.
 
         A caller that got `BEGUN` and then loses the replica knows that its request is the cause.
@@ -126,7 +131,7 @@ class Replica:
         async with self._ready().alone():
             yield BEGUN
             await asyncio.sleep(BEGUN_SECONDS)
-            yield await getattr(self, method)(*args, alone=True)
+            yield await getattr(self, method)(*args, alone=True, work=work)
 
 
 async def submit(queue: Batcher[Any, T], items: Sequence[Any], alone: bool) -> list[T]:

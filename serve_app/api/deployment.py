@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from ray import serve
 
 from db.database import Database
+from pipeline import logs
 from serve_app.intake.ingress import SOURCE_HEADER
 from serve_app.metrics.connections import tell_connections
 from serve_app.settings import Settings
@@ -24,6 +25,7 @@ class ApiReplica:
         from serve_app.api.app import build_api
         from serve_app.runs.configuration import check
 
+        logs.install()
         settings = Settings()
         url = settings.require_database_url()
 

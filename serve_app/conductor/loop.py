@@ -16,11 +16,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from db import calls, credentials, jobs, queue, readiness, roster, turns, workspace_settings
+from db import calls, credentials, jobs, queue, readiness, roster, submissions, turns, workspace_settings
 from db.database import OUTAGES, Database
 from db.jobs import Lease
 from db.recording_urls import UrlSealer
 from db.sealing import Sealer
+from pipeline import tracing
+from pipeline.carried import Carried, carrying
 from pipeline.domain.access import Access, Credential
 from pipeline.domain.call import Call, Job
 from pipeline.errors import CallError, EngineError, LeaseLost, NotFetched, StorageError, WorkerLost
@@ -29,7 +31,6 @@ from pipeline.process import Outcome, conclude, fetch_recordings, process
 from pipeline.producers import Producers, producers
 from pipeline.runtime.workers import Workers
 from pipeline.speakers.policy import Voices
-from serve_app.conductor.call_log import about
 from serve_app.conductor.journal import Journal
 from serve_app.conductor.lease_loop import LeaseLoop, T
 from serve_app.conductor.machine import is_dead, worker_name
@@ -239,11 +240,14 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._wake.set()
 
     async def _conduct(self, lease: Lease) -> None:
-        """Run one job to its end: completed, to be retried, failed, or lost to another Conductor."""
+        with carrying(carried_by(lease)):
+            await self._run_to_its_end(lease)
+
+    async def _run_to_its_end(self, lease: Lease) -> None:
+        """Run one job until it is completed, to be retried, failed, or lost to another Conductor."""
         started = time.monotonic()
-        about(lease)
         try:
-            await (self._fetch(lease) if lease.fetching else self._process(lease))
+            await self._attempt(lease)
             done = "fetched" if lease.fetching else "completed"
             _say(logging.INFO, lease, f"{done} in {time.monotonic() - started:.1f} s")
         except LeaseLost:
@@ -263,6 +267,12 @@ class ConductorLoop(LeaseLoop[Lease]):
             if self._unsettled and not self._stopping:  # before another is claimed: a lane that is alone pays nothing
                 with contextlib.suppress(*OUTAGES):
                     await self._settle_lost()
+
+    async def _attempt(self, lease: Lease) -> None:
+        if lease.queued_at and lease.job.started_at:
+            tracing.past("queue wait", lease.queued_at, lease.job.started_at)
+        with tracing.span("fetch" if lease.fetching else lease.job.kind, "consumer", attempt=lease.job.attempts):
+            await (self._fetch(lease) if lease.fetching else self._process(lease))
 
     def _turn_held(self, lease: Lease) -> list[turns.HeldTurn]:
         """Return what the job has held until now, to be charged to its lane; nothing if that is done."""
@@ -378,20 +388,28 @@ class ConductorLoop(LeaseLoop[Lease]):
         return Journal(self._database, lease, self._wait_out, self._rtfx, identify)
 
     async def _complete(self, lease: Lease, outcome: Outcome, made_by: Producers) -> Any:
-        return await self._end_claim(
-            lease,
-            lambda held: calls.complete(
-                self._database,
+        with tracing.span("record", links=await self._merged(lease)):
+            return await self._end_claim(
                 lease,
-                outcome.transcript,
-                outcome.findings,
-                outcome.spoken.voiceprint,
-                outcome.warnings,
-                Voices(self._process_options.roles),
-                held,
-                made_by,
-            ),
-        )
+                lambda held: calls.complete(
+                    self._database,
+                    lease,
+                    outcome.transcript,
+                    outcome.findings,
+                    outcome.spoken.voiceprint,
+                    outcome.warnings,
+                    Voices(self._process_options.roles),
+                    held,
+                    made_by,
+                ),
+            )
+
+    async def _merged(self, lease: Lease) -> list[str]:
+        """The traces of the call's other submissions."""
+        if not tracing.on():
+            return []
+        every = await self._wait_out(lambda: submissions.traces(self._database, lease.workspace_id, lease.call_pk))
+        return [one for one in every if one != lease.trace]
 
     async def _fail_or_retry(self, lease: Lease, error: CallError) -> None:
         decision = decide(error, lease.job, lease.clock.now(), self._options)
@@ -407,6 +425,12 @@ class ConductorLoop(LeaseLoop[Lease]):
                 await self._end_claim(lease, lambda held: jobs.retry(self._database, lease, error, pause, counts, held))
                 JOB_RETRIES.inc(code=error.code)
             self._rtfx.leave(lease.job.job_id)
+
+
+def carried_by(lease: Lease) -> Carried:
+    """What the work on a job carries along."""
+    named = {"call_id": lease.call.call_id, "call_job_id": lease.job.job_id, "request_id": lease.request_id}
+    return Carried({name: str(value) for name, value in named.items() if value}, lease.trace)
 
 
 def _say(level: int, lease: Lease, what: str) -> None:

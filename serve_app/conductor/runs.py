@@ -18,6 +18,7 @@ from uuid import UUID
 from db import questions, results, roster, run_calls, runs
 from db.database import Database
 from db.run_calls import RunLease, RunOutcome
+from pipeline.carried import Carried, carrying
 from pipeline.domain.questions import Question
 from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.errors import (
@@ -157,6 +158,11 @@ class RunLoop(LeaseLoop[RunLease]):
         self._prepared.clear()
 
     async def _conduct(self, lease: RunLease) -> None:
+        ids = {"call_id": str(lease.lease.call.call_id), "run_id": str(lease.run_id)}
+        with carrying(Carried(ids)):
+            await self._run_to_its_end(lease)
+
+    async def _run_to_its_end(self, lease: RunLease) -> None:
         try:
             outcome = await self._outcome(lease)
             await self._wait_out(lambda: run_calls.complete(self._database, lease, outcome))

@@ -5,6 +5,7 @@ import os
 from fastapi import FastAPI
 from ray import serve
 
+from pipeline import logs
 from serve_app.intake.ingress import SOURCE_HEADER
 from serve_app.settings import Settings
 
@@ -15,6 +16,7 @@ class ConsoleReplica:
     def __serve_build_asgi_app__(self) -> FastAPI:
         from serve_app.console.app import build_console
 
+        logs.install()
         behind_haproxy = os.environ.get("RAY_SERVE_ENABLE_HA_PROXY") == "1"
         return build_console(Settings(), SOURCE_HEADER if behind_haproxy else None)
 

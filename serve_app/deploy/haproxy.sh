@@ -14,6 +14,7 @@
 #   closed after 10 s: one client cannot take every place. Behind a load balancer all clients have its address: raise it there;
 # - the sender's address is told in X-Switchboard-Source: what the connection says, or the last one in the header that
 #   HAPROXY_SOURCE_HEADER names (X-Forwarded-For, behind a load balancer that writes it);
+# - a request's id that is no plain token is left out: the service makes one, and the answer and the log have the same;
 # - it dies with the process that started it: one that is left over would keep the port, and send calls where nobody is.
 umask 077
 side=${HAPROXY_SIDE_ADDRESS:-127.0.0.1}
@@ -51,6 +52,8 @@ if [ -f "$config" ] && ! grep -q "^    http-error" "$config"; then
         else
             echo "    http-request set-header X-Switchboard-Source %[src]"
         fi
+        echo "    http-request del-header X-Request-Id if { req.fhdr_cnt(X-Request-Id) gt 1 }"
+        echo "    http-request del-header X-Request-Id unless { req.fhdr(X-Request-Id) -m reg ^[A-Za-z0-9._~+/=:-]{1,128}\$ }"
         echo "    acl method_of_http method GET HEAD POST PUT DELETE PATCH OPTIONS TRACE CONNECT"
         echo "    http-request return status 405 $form hdr Allow POST string '$(problem method-not-allowed "Method not allowed" 405 "Calls are submitted with POST.")' if !method_of_http"
     } > "$config.frontend"

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from fastapi import FastAPI
 from ray import serve
 
+from pipeline import logs, tracing
 from serve_app.intake.ingress import SOURCE_HEADER
 from serve_app.settings import Settings
 
@@ -19,6 +20,8 @@ class IntakeReplica:
         from serve_app.intake.submit import SubmissionStore, build_api
         from serve_app.metrics.names import SUBMISSIONS
 
+        logs.install()
+        tracing.start("intake")
         settings = Settings()
         url, limits, urls = settings.require_database_url(), settings.limits, settings.url_sealer()
 

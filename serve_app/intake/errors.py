@@ -6,9 +6,7 @@ The docstring of a class is its default detail. No refusal repeats anything that
 import json
 import logging
 import re
-import traceback
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -19,7 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipeline import logs
+from pipeline.carried import Carried, carrying
 from pipeline.errors import CallError, CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
+from pipeline.tracing import traceparent
 from serve_app.intake.wire import Fault, InvalidBody
 
 PROBLEM = "application/problem+json"
@@ -219,14 +220,15 @@ def install(
     api.add_middleware(RequestIds, stamp=stamp)
 
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._~+/=:-]{1,128}")
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._~+/=:-]{1,128}")
 
 
 class RequestIds:
     """Gives every request an id, which answer, log and submission keep, and turns a crash into a silent 500.
 
     An id that the sender or a proxy brought along in X-Request-Id is kept if it is a plain token. Handlers find it in
-    `request.state.request_id`. `stamp`: False where the server in front writes the header itself (Ray Serve does).
+    `request.state.request_id`; lines of the log have it, and the trace of a `traceparent` header. `stamp`: False where
+    the server in front writes the header itself (Ray Serve does).
     """
 
     def __init__(self, app: ASGIApp, stamp: bool = True) -> None:
@@ -249,30 +251,25 @@ class RequestIds:
                     message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id)]
             await send(message)
 
+        brought = _header(scope, b"traceparent")
+        work = Carried({"request_id": request_id.decode()}, traceparent(brought.decode("latin-1")) if brought else None)
         try:
-            await self._app(scope, receive, stamped)
+            with carrying(work):
+                await self._app(scope, receive, stamped)
         except Exception as error:
-            log.error("request %s crashed: %s", request_id.decode(), _without_values(error))
+            log.error("request %s crashed: %s", request_id.decode(), logs.places(error))
             if started:
                 raise
             await answer(Broken())(scope, receive, stamped)
 
 
-def _without_values(error: BaseException) -> str:
-    """Kinds and places of an error and its causes. Its text may hold what was sent: PostgreSQL's tell values."""
-    told: list[str] = []
-    cause: BaseException | None = error
-    while cause is not None and len(told) < 5:
-        state = getattr(cause, "sqlstate", None)
-        kind = type(cause).__name__ + (f" (SQLSTATE {state})" if state else "")
-        places = [f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in traceback.extract_tb(cause.__traceback__)]
-        told.append(f"{kind} at {' > '.join(places[-8:])}")
-        cause = cause.__cause__ or cause.__context__
-    return "; after ".join(told)
-
-
 def _brought_along(scope: Scope) -> bytes | None:
+    value = _header(scope, b"x-request-id")
+    return value if REQUEST_ID.fullmatch(value) else None
+
+
+def _header(scope: Scope, wanted: bytes) -> bytes:
     for name, value in scope["headers"]:
-        if name == b"x-request-id":
-            return bytes(value) if _REQUEST_ID.fullmatch(value) else None
-    return None
+        if name == wanted:
+            return bytes(value)
+    return b""

@@ -11,6 +11,8 @@ from typing import Any
 
 from starlette.middleware import Middleware
 
+from serve_app.intake.errors import REQUEST_ID
+
 HAPROXY = Path(__file__).parents[1] / "deploy" / "haproxy.sh"  # RAY_SERVE_HAPROXY_BINARY_PATH
 SOURCE_HEADER = "x-switchboard-source"  # in which HAProxy tells the sender's address, whatever the sender says in it
 RETRY_AFTER = b"2"
@@ -41,6 +43,7 @@ class StartingIsNoNotFound:
         if scope["type"] != "http" or not self._ours(scope["path"]):
             await self._app(scope, receive, send)
             return
+        scope = scope | {"headers": [one for one in scope["headers"] if not _is_bad_request_id(*one)]}
         replaced = False
 
         async def answer(message: Any) -> None:
@@ -57,6 +60,11 @@ class StartingIsNoNotFound:
 
     def _ours(self, path: str) -> bool:
         return not path.startswith("/-/") and path.startswith(self._prefix.rstrip("/") + "/")
+
+
+def _is_bad_request_id(name: bytes, value: bytes) -> bool:
+    """The proxy would answer with it, and the service log another one."""
+    return name == b"x-request-id" and not REQUEST_ID.fullmatch(value)
 
 
 async def _starting(send: Any) -> None:

@@ -15,6 +15,7 @@ from db.grouping import WAITING, Grouping
 from db.identity import SIGNING_PARAMETERS
 from db.recording_urls import UrlSealer
 from db.sealing import KEYS_SETTING
+from pipeline.carried import carried
 from pipeline.domain.call import Sender, Submission
 from pipeline.errors import StateUnavailable
 from serve_app.health.parts import Ask, Parts, Readiness
@@ -64,7 +65,7 @@ class PostgresSubmissionStore:
         self, sender: Sender, submission: Submission, body: dict[str, Any], request_id: str
     ) -> StoredSubmission:
         try:
-            done = await self._grouping.submit(sender, submission, body, self._signing, request_id)
+            done = await self._grouping.submit(sender, submission, body, self._signing, request_id, carried().trace)
         except UNAVAILABLE as error:
             log.warning("PostgreSQL cannot take a call: %s (request %s)", type(error).__name__, request_id)
             raise StateUnavailable from None

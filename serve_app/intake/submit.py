@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from db.keys import is_no_key
+from pipeline import tracing
 from pipeline.domain.call import CallState, Sender, Submission
 from pipeline.errors import CallError, KeyRevoked, StateUnavailable
 from serve_app.health.parts import Parts
@@ -95,7 +96,8 @@ class Submit:
         """Answer and count it; a refusal is raised."""
         answer = Broken.kind
         try:
-            response, answer = await self._answer(request)
+            with tracing.span("POST /submit", "server"):
+                response, answer = await self._answer(request)
             return response
         except Refusal as refusal:
             answer = refusal.kind

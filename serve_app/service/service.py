@@ -225,7 +225,10 @@ class Service:
         http_options = {"host": "127.0.0.1" if behind else settings.http.host, "port": settings.http.port}
         with ThreadPoolExecutor(1) as pool:
             # serve.start returns when the proxies are ready; the replica is started beside them, not after.
-            started = pool.submit(serve.start, proxy_location=self._proxy_location, http_options=http_options)
+            logging_config, where = settings.serve_logging, self._proxy_location
+            started = pool.submit(
+                serve.start, proxy_location=where, http_options=http_options, logging_config=logging_config
+            )
             self._wait_for_controller(started)
             self._deploy(serve.RunTarget(build_intake(settings), name=INTAKE, route_prefix=settings.route_prefix))
             with contextlib.suppress(

@@ -14,6 +14,8 @@ from db import event_upkeep, event_views, events
 from db.database import Database
 from db.events import Attempt, Delivery, DeliveryVerdict
 from db.sealing import Sealer, SecretSealed
+from pipeline import tracing
+from pipeline.carried import Carried, carrying
 from pipeline.errors import LeaseLost
 from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.metrics.names import WEBHOOK_ATTEMPTS, WEBHOOK_DELIVERY
@@ -108,6 +110,10 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             log.error("events: a delivery failed unexpectedly, its lease runs out", exc_info=task.exception())
 
     async def _deliver(self, delivery: Delivery) -> None:
+        with carrying(_carried_by(delivery)), tracing.span(f"deliver {delivery.event.type}", "client"):
+            await self._deliver_once(delivery)
+
+    async def _deliver_once(self, delivery: Delivery) -> None:
         """One attempt, from the signature to its note."""
         try:
             answer = await self._attempt(delivery)
@@ -140,6 +146,12 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
                 self._database, delivery, answer.attempt, decision.verdict, decision.retry_in, decision.pause
             )
         )
+
+
+def _carried_by(delivery: Delivery) -> Carried:
+    data = delivery.event.data
+    named = {"call_id": data.get("callId"), "call_job_id": data.get("jobId"), "request_id": delivery.request_id}
+    return Carried({name: str(value) for name, value in named.items() if value}, delivery.traceparent)
 
 
 def _unsent(delivery: Delivery, outcome: str) -> Answer:

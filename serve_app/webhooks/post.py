@@ -14,6 +14,7 @@ import httpx
 
 from db.clock import Clock
 from db.events import Attempt
+from pipeline.carried import carried
 from pipeline.errors import AddressForbidden, CallError, RecordingUnreachable
 from pipeline.fetch.address import HOW_TO_ALLOW, REFUSED_PORTS, AddressGuard, Resolver, Target, parse_allowed, resolve
 from pipeline.fetch.outcomes import is_tls
@@ -147,6 +148,8 @@ def _headers(
         "webhook-timestamp": str(now),
         "webhook-signature": sign(secrets, message_id, now, body),
     }
+    if (trace := carried().trace) is not None:
+        named["traceparent"] = trace
     return [(name.encode(), value.encode("ascii")) for name, value in named.items()]
 
 

@@ -13,6 +13,7 @@ import pytest
 from db import embedded, migrate
 from serve_app.cli.file_server import FileServer
 from tests.acceptance.running import Client, RunningService
+from tests.collector import Collector, collecting
 
 
 def free_port() -> int:
@@ -30,11 +31,18 @@ def state_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="package")
-def service(state_folder: Path) -> Iterator[RunningService]:
+def collector() -> Iterator[Collector]:
+    """Of the traces of the service."""
+    with collecting() as made:
+        yield made
+
+
+@pytest.fixture(scope="package")
+def service(state_folder: Path, collector: Collector) -> Iterator[RunningService]:
     """The service on synthetic checkpoints."""
     url = embedded.start(state_folder / "state")
     migrate.migrate(url)
-    running = RunningService(url, state_folder, free_port())
+    running = RunningService(url, state_folder, free_port(), {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url})
     running.start()
     yield running
     assert running.stop() == 0, (state_folder / "up.log").read_text()[-3000:]

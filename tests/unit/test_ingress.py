@@ -17,12 +17,16 @@ import httpx
 import psutil
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
 from serve_app.intake import ingress
 
 NOT_YET = "    http-request return status 404 content-type text/plain lf-string \"Path \\'%[path]\\' not found.\"\n"
+
+
+IDS = [(["pbx-4711"], "pbx-4711"), (["A.b_c~d+e/f=g:h"], "A.b_c~d+e/f=g:h"), (["a b"], ""), (["x" * 129], ""), ([], "")]
 
 
 def client(*answers: Any, prefix: str = "/") -> httpx.AsyncClient:
@@ -51,6 +55,16 @@ async def test_the_services_own_404_and_every_other_answer_pass() -> None:
         assert (await http.get("/other")).status_code == 404
         assert (await http.post("/submit")).text == "taken"
         assert (await http.get("/-/healthz")).status_code == 404
+
+
+async def test_an_id_that_is_no_plain_token_does_not_pass_serves_own_proxy() -> None:
+    async def seen(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(request.headers.get("x-request-id", ""))
+
+    async with client(Route("/submit", seen, methods=["POST"])) as http:
+        for brought, passed in IDS:
+            headers = [("X-Request-Id", one) for one in brought]
+            assert (await http.post("/submit", headers=headers)).text == passed
 
 
 async def test_beside_the_prefix_a_404_stays_one() -> None:
@@ -181,7 +195,7 @@ frontend prometheus
 frontend http_frontend
     bind 127.0.0.1:{front}
     acl is_calls path_beg /
-    http-request return status 204 if is_calls
+    http-request return status 204 hdr X-Seen %[req.fhdr(X-Request-Id)] if is_calls
     use_backend calls if is_calls
 backend calls
     server away 127.0.0.1:9
@@ -226,6 +240,16 @@ def test_the_admin_socket_is_its_users_alone_and_figures_are_for_this_machine(
         one.laddr for one in psutil.Process(process.pid).net_connections("tcp") if one.status == psutil.CONN_LISTEN
     }
     assert {(address, port) for address, port in listening} == {("127.0.0.1", port) for port in ports.values()}
+
+
+def test_an_id_that_is_no_plain_token_does_not_pass_haproxy(
+    sides: tuple[dict[str, int], Path, subprocess.Popen[bytes]],
+) -> None:
+    """Serve answers with it as it came, while the service logs one of its own."""
+    url = f"http://127.0.0.1:{sides[0]['front']}/submit"
+    for brought, seen in (*IDS, (["a", "b"], "")):
+        headers = [("X-Request-Id", one) for one in brought]
+        assert httpx.get(url, headers=headers, trust_env=False).headers.get("x-seen", "") == seen, brought
 
 
 def test_an_address_that_holds_connections_does_not_take_every_place(

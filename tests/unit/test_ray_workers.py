@@ -36,7 +36,7 @@ class Replicas:
     def alone(self) -> "Alone":
         return Alone(self)
 
-    async def remote(self, *_: Any) -> Any:
+    async def remote(self, *_: Any, work: Any) -> Any:
         self.asked.append("beside others")
         return _said(self.beside.pop(0))
 
@@ -45,7 +45,7 @@ class Alone:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    async def remote(self, *_: Any) -> AsyncIterator[Any]:
+    async def remote(self, *_: Any, work: Any) -> AsyncIterator[Any]:
         self._replicas.asked.append("alone")
         for word in self._replicas.alone_answers.pop(0):
             yield _said(word)

@@ -750,6 +750,7 @@ class CallRecord(Model):
     edits: list[CallEdit] = []
     answers: list[QuestionAnswer] = []
     trackers: list[TrackerResult] = []
+    request_ids: list[str] = []
 
 
 class RunResult(Model):

@@ -35,7 +35,7 @@ CREATE OR REPLACE FUNCTION is_sealed(p_call bigint) RETURNS boolean LANGUAGE sql
 -- From the look-up of the key on the transaction is the key's workspace's: nothing below reaches another's rows. A
 -- transaction with a scope keeps to it: there, another workspace's key is unknown. `p_token` was drawn before the first
 -- try: a statement that is sent again because its connection was lost is written once. `p_same`, `p_same2`: the forms in
--- which the recordings may be stored, see `stored_as`. `p_request`: the id of the request.
+-- which the recordings may be stored, see `stored_as`. `p_request`: the id of the request. `p_trace`: its traceparent.
 --
 -- decision, of what was accepted: 'new' (the call), 'recording' (its first), 'superseded' (another recording), 'retried'
 -- (a failed one again), 'merged' (changed data) or 'duplicate'.
@@ -44,7 +44,7 @@ CREATE OR REPLACE FUNCTION submit_call(
     p_from text, p_to text, p_from_e164 text, p_to_e164 text,
     p_start timestamptz, p_outgoing boolean, p_duration bigint,
     p_url text, p_url2 text, p_identity text, p_identity2 text,
-    p_body jsonb, p_token uuid, p_same text[], p_same2 text[], p_request text,
+    p_body jsonb, p_token uuid, p_same text[], p_same2 text[], p_request text, p_trace text,
     OUT outcome text, OUT job uuid, OUT decision text
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -91,8 +91,8 @@ BEGIN
             IF first_job IS NOT NULL THEN
                 INSERT INTO jobs (id, call_pk, kind) VALUES (first_job, old.id, 'process');
             END IF;
-            INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id)
-                VALUES (old.id, p_key, p_body, first_job, p_token, p_request);
+            INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id, traceparent)
+                VALUES (old.id, p_key, p_body, first_job, p_token, p_request, p_trace);
             outcome := 'accepted';
             decision := 'new';
             job := first_job;
@@ -191,8 +191,24 @@ BEGIN
     END IF;
     outcome := 'accepted';
     job := CASE WHEN p_url IS NOT NULL THEN new.job_id END;
-    INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id)
-        VALUES (old.id, p_key, p_body, job, p_token, p_request);
+    INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id, traceparent)
+        VALUES (old.id, p_key, p_body, job, p_token, p_request, p_trace);
+END $$;
+
+-- As nodes call it that know of no traces, during an upgrade.
+CREATE OR REPLACE FUNCTION submit_call(
+    p_key uuid, p_call_id uuid, p_team uuid, p_user uuid,
+    p_from text, p_to text, p_from_e164 text, p_to_e164 text,
+    p_start timestamptz, p_outgoing boolean, p_duration bigint,
+    p_url text, p_url2 text, p_identity text, p_identity2 text,
+    p_body jsonb, p_token uuid, p_same text[], p_same2 text[], p_request text,
+    OUT outcome text, OUT job uuid, OUT decision text
+) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT s.* INTO outcome, job, decision FROM submit_call(
+        p_key, p_call_id, p_team, p_user, p_from, p_to, p_from_e164, p_to_e164, p_start, p_outgoing, p_duration,
+        p_url, p_url2, p_identity, p_identity2, p_body, p_token, p_same, p_same2, p_request, NULL
+    ) AS s;
 END $$;
 
 -- Several submissions of one workspace in one transaction: `p_items` is an array of objects, in order of arrival, with a
@@ -216,6 +232,7 @@ DECLARE
     bodies jsonb[];
     tokens uuid[];
     requests text[];
+    traces text[];
     new_jobs uuid[];
     one record;
     given record;
@@ -239,7 +256,7 @@ BEGIN
             place integer, first boolean, key uuid, call_id uuid, team uuid, "user" uuid, "from" text, "to" text,
             from_e164 text, to_e164 text, start timestamptz, outgoing boolean, duration bigint,
             url text, url2 text, identity text, identity2 text, body jsonb, token uuid,
-            same text[], same2 text[], request text
+            same text[], same2 text[], request text, trace text
         ) JOIN api_keys k ON k.id = i.key AND k.revoked_at IS NULL AND coalesce(k.expires_at > now(), true)
         WHERE i.first AND (
             k.team_id IS NOT NULL OR EXISTS (SELECT FROM teams t WHERE t.id = i.team AND t.workspace_id = p_workspace)
@@ -258,15 +275,16 @@ BEGIN
         RETURNING id, call_id
     )
     SELECT array_agg(item.place), array_agg(begun.id), array_agg(item.key), array_agg(item.body),
-        array_agg(item.new_job), array_agg(item.token), array_agg(item.request)
-    INTO places, pks, keys, bodies, new_jobs, tokens, requests
+        array_agg(item.new_job), array_agg(item.token), array_agg(item.request), array_agg(item.trace)
+    INTO places, pks, keys, bodies, new_jobs, tokens, requests, traces
     FROM begun JOIN item USING (call_id);
 
     INSERT INTO jobs (id, call_pk, kind)
         SELECT n.id, n.pk, 'process' FROM unnest(new_jobs, pks) AS n (id, pk) WHERE n.id IS NOT NULL;
-    INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id)
-        SELECT n.pk, n.key, n.body, n.job, n.token, n.request
-        FROM unnest(pks, keys, bodies, new_jobs, tokens, requests) AS n (pk, key, body, job, token, request);
+    INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id, traceparent)
+        SELECT n.pk, n.key, n.body, n.job, n.token, n.request, n.trace
+        FROM unnest(pks, keys, bodies, new_jobs, tokens, requests, traces)
+            AS n (pk, key, body, job, token, request, trace);
     RETURN QUERY SELECT n.place, 'accepted', n.job, 'new' FROM unnest(places, new_jobs) AS n (place, job);
     IF cardinality(places) = jsonb_array_length(p_items) THEN
         RETURN;
@@ -277,7 +295,7 @@ BEGIN
             place integer, key uuid, call_id uuid, team uuid, "user" uuid, "from" text, "to" text,
             from_e164 text, to_e164 text, start timestamptz, outgoing boolean, duration bigint,
             url text, url2 text, identity text, identity2 text, body jsonb, token uuid,
-            same text[], same2 text[], request text
+            same text[], same2 text[], request text, trace text
         )
         WHERE i.place <> ALL (coalesce(places, '{}')) ORDER BY i.call_id, i.place
     LOOP
@@ -293,7 +311,7 @@ BEGIN
         given := submit_call(
             one.key, one.call_id, one.team, one."user", one."from", one."to", one.from_e164, one.to_e164,
             one.start, one.outgoing, one.duration, one.url, one.url2, one.identity, one.identity2, one.body, one.token,
-            one.same, one.same2, one.request
+            one.same, one.same2, one.request, one.trace
         );
         PERFORM set_config('switchboard.workspace', p_workspace::text, true);  -- an unknown key closes the scope
         RETURN QUERY SELECT one.place, given.outcome, given.job, given.decision;

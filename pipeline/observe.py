@@ -1,0 +1,40 @@
+"""A step of the work as operators see it: a log line when it ends, and a span of its trace."""
+
+import functools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from pipeline import tracing
+from pipeline.carried import Carried, carrying
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def observed(step: str, kind: str = "internal") -> Iterator[None]:
+    """Tell how long the block took, or how it failed: the class of an error, not its text."""
+    begun = time.monotonic()
+    try:
+        with tracing.span(step, kind):
+            yield
+    except BaseException as error:
+        log.info("%s: %s after %.2f s", step, type(error).__name__, time.monotonic() - begun)
+        raise
+    log.info("%s: %.2f s", step, time.monotonic() - begun)
+
+
+def on_request(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+    """For a method that another process asks: it gets what is carried with the request, and is `observed`."""
+
+    @functools.wraps(method)
+    async def answered(self: Any, *args: Any, work: Carried | None = None, **options: Any) -> T:
+        if work is None:
+            return await method(self, *args, **options)
+        with carrying(work), observed(method.__name__, "server"):
+            return await method(self, *args, **options)
+
+    return answered

@@ -1,0 +1,121 @@
+"""A call followed through all processes: its lines by the id of its request, its spans by its trace."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from db import webhooks
+from db.sealing import Sealer
+from serve_app.cli.file_server import FileServer
+from serve_app.webhooks import signing
+from tests.acceptance.running import Client, RunningService
+from tests.collector import Collector
+from tests.receiver import receiving
+from tests.synthetic_calls import synthetic_calls
+
+SPAN = "00f067aa0ba902b7"
+STEPS = {  # what each process says of a mixed call
+    "Intake": ["call ID: accepted, a new call"],
+    "Conductor": [
+        *("fetching:", "audio analysis:", "decoding:", "recognition:", "diarization:", "speakers:", "analysis:"),
+        *("call ID: fetched in", "call ID: completed in", "event EVENT call.completed to endpoint"),
+    ],
+    "Transcriber": ["transcribe:"],
+    "Diarizer": ["diarize:"],
+    "task": ["task load:", "task analyze_audio:", "task attribute:", "task analyze:"],
+}
+SPANS = {
+    "intake": {"POST /submit"},
+    "conductor": {
+        *("queue wait", "fetch", "fetching", "process", "audio analysis", "decoding", "recognition", "diarization"),
+        *("speakers", "analysis", "record", "deliver call.completed"),
+    },
+    "transcriber": {"transcribe"},
+    "diarizer": {"diarize"},
+}
+
+
+def lines_of(logs: Path, request_id: str) -> dict[str, list[dict[str, Any]]]:
+    """The lines of a request, by the deployment or component that wrote them."""
+    found = defaultdict(list)
+    for file in sorted(logs.glob("*.log")):
+        for text in file.read_text().splitlines():
+            try:
+                line = json.loads(text)
+            except ValueError:
+                continue
+            if line.get("request_id") == request_id:
+                found[(line.get("deployment") or line["component_name"]).split("_")[-1]].append(line)
+    return found
+
+
+async def test_every_line_and_span_of_a_call_is_found_by_what_its_submission_brought(
+    service: RunningService, client: Client, files: FileServer, collector: Collector
+) -> None:
+    trace, request_id = uuid4().hex, f"pbx-{uuid4().hex[:8]}"
+    sample = next(one for one in synthetic_calls() if one.expected["layout"] == "mono")
+    body = sample.submissions(files.add)[-1]
+    headers = {
+        "Authorization": f"Bearer {client.key}",
+        "X-Request-Id": request_id,
+        "traceparent": f"00-{trace}-{SPAN}-01",
+    }
+    async with receiving() as receiver, httpx.AsyncClient(timeout=15, trust_env=False) as http:
+        secret = Sealer().seal(signing.new_secret())
+        await webhooks.add(client.database, client.workspace_id, receiver.url, secret)
+        answer = await http.post(service.submit_url, json=body, headers=headers)
+        assert (answer.status_code, answer.headers["x-request-id"]) == (202, request_id)
+        (record,) = await client.ended([body["callId"]], 240)
+        assert (record.call.state, record.request_ids) == ("completed", (request_id,))
+        events = await receiver.until(3)
+    assert {one.headers["traceparent"][3:35] for one in events} == {trace}
+
+    found = lines_of(Path(service.ready["logs"]), request_id)
+    for process, steps in STEPS.items():
+        for step in steps:
+            begins = step.replace("ID", body["callId"]).split("EVENT")
+            those = [one for one in found[process] if all(part in one["message"] for part in begins)]
+            assert those, (process, step, [one["message"] for one in found[process]])
+            for line in those:
+                assert (line["call_id"], line["trace_id"]) == (body["callId"], trace)
+                assert line["call_job_id"] == str(record.job_id) or process == "Intake", line
+
+    def whole(_: object) -> bool:
+        return all(names <= {one.name for one in of(service)} for service, names in SPANS.items())
+
+    def of(service: str) -> list[Any]:
+        return [one for one in collector.of(trace) if one.service == f"switchboard-{service}"]
+
+    collector.until(whole)
+    by_id = {one.span: one for one in collector.of(trace)}
+    for one in by_id.values():
+        assert one.parent in by_id or one.name == "POST /submit", one
+        assert not one.failed
+    (root,) = of("intake")
+    assert root.parent == SPAN
+    parents = {one.name: by_id[one.parent].name for one in by_id.values() if one is not root}
+    assert parents["deliver call.completed"] == parents["process"] == parents["queue wait"] == "POST /submit"
+    assert (parents["transcribe"], parents["diarize"], parents["decoding"]) == (
+        *("recognition", "diarization", "audio analysis"),
+    )
+    assert (parents["record"], parents["analysis"]) == ("process", "process")
+
+
+async def test_an_id_that_is_no_plain_token_is_replaced_for_answer_log_and_record_alike(
+    service: RunningService, client: Client
+) -> None:
+    for brought in (["two words"], ["x" * 200], ["one", "another"]):
+        call_id = str(uuid4())
+        body = {"callId": call_id, "from": "1", "to": "2", "startTime": "2026-11-20T09:30:00Z"}
+        headers = [("Authorization", f"Bearer {client.key}"), *(("X-Request-Id", one) for one in brought)]
+        async with httpx.AsyncClient(timeout=15, trust_env=False) as http:
+            answer = await http.post(service.submit_url, json=body, headers=headers)
+        assert answer.status_code == 202
+        (told,) = answer.headers.get_list("x-request-id")
+        assert told not in brought
+        assert (await client.record(call_id)).request_ids == (told,)
+        assert lines_of(Path(service.ready["logs"]), told)["Intake"]
