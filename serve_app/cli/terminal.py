@@ -1,14 +1,18 @@
 """Sentences on a terminal: wrapped between words, never inside an id, an address, a path or a command to be copied."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-_UNIT = re.compile(r"(?:`[^`\n]*`|[^\s`]|`)+[^\S\n]*|\n[^\S\n]*")  # what stays whole, and the space behind it
-_INDENT = re.compile(r"[^\S\n]*(?:- )?")
+_WORD = r"(?:`[^`\n]*`|[^\s`]|`)+[^\S\n]*"
+_ASIDE = r"\([^()`\n]{1,30}\)[^\s`]*(?!\S)[^\S\n]*"  # a short one in parentheses: ("by Friday")
+_UNIT = re.compile(rf"{_ASIDE}|{_WORD}|\n[^\S\n]*")  # what stays whole, and the space behind it
+_BROKEN = re.compile(_WORD)
+_INDENT, _SPACE = re.compile(r"[^\S\n]*(?:- )?"), re.compile(r"[^\S\n]*")
 
 
 class Terminal(Console):
@@ -34,16 +38,33 @@ def units(plain: str) -> list[str]:
     return [unit.strip() for unit in _UNIT.findall(plain)]
 
 
+def _fitting(plain: str, first: int, width: int) -> Iterator[re.Match[str]]:
+    """The units from a character on; one in parentheses that is wider than a line is none."""
+    for unit in _UNIT.finditer(plain, first):
+        if cell_len(unit.group().rstrip()) > width - _indented(plain, unit.start()):
+            yield from _BROKEN.finditer(plain, *unit.span()) if unit.group()[0] != "\n" else (unit,)
+        else:
+            yield unit
+
+
+def _indented(plain: str, at: int) -> int:
+    """The columns before the text of the line that a character is in."""
+    start = plain.rfind("\n", 0, at) + 1
+    head = (_INDENT if start == 0 else _SPACE).match(plain, start)
+    return head.end() - start if head else 0
+
+
 def wrapped(text: Text, width: int) -> Text:
     """Return `text` in lines of at most `width` columns, with the indentation of its line before each further one.
 
-    What stands between backquotes, and a word that is wider than a line, stays whole.
+    What stands between backquotes, and a word that is wider than a line, stays whole; so does what stands in
+    parentheses and is short.
     """
     plain = text.plain
     first = _INDENT.match(plain)
     column = len(first.group()) if first else 0
     indent, breaks = " " * column, []
-    for unit in _UNIT.finditer(plain, column):
+    for unit in _fitting(plain, column, width):
         if unit.group()[0] == "\n":
             column = len(unit.group()) - 1
             indent = " " * column

@@ -62,6 +62,8 @@ class Journal:
         producer = self.producers.get(stage, "")
         recorded = partial(results.record, self._database, self._lease, stage, result, of_replicas, producer)
         await self._wait_out(recorded)
+        if stage is Stage.ANSWERS and self._known is not None:
+            self._known[stage] = result  # a call that changed meanwhile is analyzed again by this job
         if stage is Stage.FETCH:
             self._known = None  # with the content known, results of an earlier job may be found
 

@@ -356,6 +356,7 @@ class ConductorLoop(LeaseLoop[Lease]):
                 outcome.spoken,
                 journal.record,
                 self._process_options,
+                journal.recall,
             )
         if lease.job.kind == "process":
             channels, seconds = journal.audio

@@ -42,6 +42,15 @@ def test_what_is_copied_stays_whole_on_a_narrow_terminal(whole):
     assert all(len(line) <= 40 for line in lines if whole not in line)
 
 
+def test_what_stands_in_parentheses_and_is_short_stays_together():
+    assert printed('Send the form, due 2025-04-18 (by "Friday"), for the customer', 36) == [
+        "Send the form, due 2025-04-18",
+        '(by "Friday"), for the customer',
+    ]
+    assert printed("One (which nobody asked for, and which is long) two", 20)[0] == "One (which nobody"
+    assert printed("One (as said) two", 6) == ["One", "(as", "said)", "two"]
+
+
 def test_further_lines_stand_below_the_text_and_not_below_its_indentation():
     assert printed("  - callId: must be a UUID, as text", 20) == ["  - callId: must be", "    a UUID, as text"]
     assert printed("Two:\n  one line that is wide", 16) == ["Two:", "  one line that", "  is wide"]

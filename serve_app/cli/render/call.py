@@ -27,6 +27,7 @@ from serve_app.cli.render.sound import (
     render_layout,
     render_said,
 )
+from serve_app.cli.terminal import wrapped
 from serve_app.transcripts import who
 
 if TYPE_CHECKING:
@@ -254,4 +255,5 @@ def _print_section(title: str, content: Sequence[RenderableType], console: Conso
     console.print()
     console.print(Text(title, style="bold"))
     for item in content:
-        console.print(Padding(item, (0, 0, 0, 2), expand=False))
+        fitting = wrapped(item, console.width - 2) if isinstance(item, Text) else item
+        console.print(Padding(fitting, (0, 0, 0, 2), expand=False))
