@@ -19,7 +19,7 @@ from pipeline.audio.labels.detector import PADDING
 from pipeline.call_run import CallRun
 from pipeline.domain.access import Access
 from pipeline.domain.call import Call
-from pipeline.domain.insight import Finding, Material, Roster
+from pipeline.domain.insight import Finding, Material, ModelTexts, Roster
 from pipeline.domain.speech import AudioAnalysis, Diarization, Prosody, Recognized, Transcript, Voiceprint
 from pipeline.domain.stage import NOT_RECORDED, Recall, Record, Stage
 from pipeline.errors import TimedOut
@@ -28,6 +28,8 @@ from pipeline.runtime.deadlines import deadline
 from pipeline.runtime.workers import Workers
 from pipeline.speakers.attribute import attribute
 from pipeline.speakers.seconds import speech_by_speaker
+
+MOST_ANSWERS = 32  # of a language model, kept of a call: more than a call needs: speakers and instructions change
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -88,7 +90,7 @@ async def process(
         spoken = await _run_sound_stages(run)
     finally:
         run.stop()
-    return await conclude(call, workers, roster, spoken, record, options)
+    return await conclude(call, workers, roster, spoken, record, options, recall)
 
 
 async def fetch_recordings(
@@ -145,8 +147,12 @@ async def conclude(
     spoken: SpokenCall,
     record: Record = _record_nothing,
     options: ProcessOptions | None = None,
+    recall: Recall = _recall_nothing,
 ) -> Outcome:
-    """Run speakers and analysis: they are cheap and depend on metadata, so they run again whenever it changes."""
+    """Run speakers and analysis: they are cheap and depend on metadata, so they run again whenever it changes.
+
+    A language model is asked only what it has not answered for this call.
+    """
     options = options or ProcessOptions()
     audio = spoken.audio
     async with deadline(Stage.SPEAKERS, options.deadlines.of(Stage.SPEAKERS, audio.duration)):
@@ -165,7 +171,7 @@ async def conclude(
     material = Material(
         call, transcript, roster, speech, prosody=spoken.prosody, tone_by_voice=options.analysis.tone_by_voice
     )
-    findings, late = await _analyzed(workers, material, options, audio.duration)
+    findings, late = await _analyzed(workers, material, options, audio.duration, record, recall)
     undone = spoken.recognized.undone
     skipped = (f"{undone} doubtful windows were not decoded again: the call has too many of them.",) if undone else ()
     unfinished = (late.message,) if late else ()
@@ -175,11 +181,13 @@ async def conclude(
 
 
 async def _analyzed(
-    workers: Workers, material: Material, options: ProcessOptions, seconds: float
+    workers: Workers, material: Material, options: ProcessOptions, seconds: float, record: Record, recall: Recall
 ) -> tuple[tuple[Finding, ...], TimedOut | None]:
     """The findings, or why there are none: that does not withhold the transcript."""
     try:
         async with deadline(Stage.ANALYSIS, options.deadlines.of(Stage.ANALYSIS, seconds)):
+            if analysis.asks_model(options.analysis):
+                return await _asking(workers, material, options, record, recall), None
             return await workers.compute(analysis.analyze, material, options.analysis), None
     except TimedOut as error:
         return (), error
@@ -190,6 +198,18 @@ def _unmarked(recognized: Recognized) -> tuple[str, ...]:
     if not recognized.texts or doubt.calibration_of(recognized.engine) is not None:
         return ()
     return (f"Words are not marked one by one as unsure: there is no calibration for {recognized.engine!r}.",)
+
+
+async def _asking(
+    workers: Workers, material: Material, options: ProcessOptions, record: Record, recall: Recall
+) -> tuple[Finding, ...]:
+    """With what a language model has answered for this call before: it is asked nothing again."""
+    recalled = await recall(Stage.ANSWERS)
+    known: ModelTexts = {} if recalled is NOT_RECORDED else recalled
+    findings, given = await workers.compute(analysis.analyze_knowing, material, options.analysis, known)
+    if given:
+        await record(Stage.ANSWERS, dict([*known.items(), *given.items()][-MOST_ANSWERS:]))
+    return findings  # type: ignore[no-any-return]
 
 
 def _unmatched(spoken: SpokenCall, options: ProcessOptions) -> tuple[str, ...]:

@@ -4,8 +4,19 @@
 options name.
 """
 
-from pipeline.analysis.engine import ENGINES, AnalysisOptions, Engine, analyze
+from pipeline.analysis.engine import ENGINES, AnalysisOptions, Engine, analyze, analyze_knowing, asks_model
 from pipeline.analysis.engine import load as load_engine
 from pipeline.analysis.step import STEPS, Step, load
 
-__all__ = ["ENGINES", "STEPS", "AnalysisOptions", "Engine", "Step", "analyze", "load", "load_engine"]
+__all__ = [
+    "ENGINES",
+    "STEPS",
+    "AnalysisOptions",
+    "Engine",
+    "Step",
+    "analyze",
+    "analyze_knowing",
+    "asks_model",
+    "load",
+    "load_engine",
+]

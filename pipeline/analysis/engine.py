@@ -1,11 +1,12 @@
 """What an engine of the analysis must do, how it is chosen, and what it can be told."""
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from pipeline.domain.insight import Finding, Material, ToneByVoice
+from pipeline.domain.insight import Finding, Material, ModelText, ModelTexts, ToneByVoice
 from pipeline.endpoint import Address, ApiKey
 
 
@@ -17,6 +18,16 @@ class Engine(Protocol):
 
     def analyze(self, material: Material) -> tuple[Finding, ...]:
         """One finding for each step of `step.STEPS`, in that order. Never raises: what failed is said in notes."""
+
+
+@runtime_checkable
+class AsksModel(Protocol):
+    """An engine that asks a language model, and asks nothing again that it is told."""
+
+    def analyze_knowing(
+        self, material: Material, known: Mapping[str, ModelText]
+    ) -> tuple[tuple[Finding, ...], ModelTexts]:
+        """As `analyze`, with answers that are known, and those that the model gave now. Never raises."""
 
 
 ENGINES: dict[str, str] = {
@@ -91,11 +102,28 @@ def _needed(value: str | None, info: ValidationInfo) -> str | None:
 
 def load(options: AnalysisOptions) -> Engine:
     """The engine that the options name."""
-    module, name = ENGINES[options.engine].split(":")
-    make: Any = getattr(import_module(module), name)
+    make: Any = _class_of(options)
     return cast(Engine, make(options))
+
+
+def _class_of(options: AnalysisOptions) -> type:
+    module, name = ENGINES[options.engine].split(":")
+    return cast(type, getattr(import_module(module), name))
 
 
 def analyze(material: Material, options: AnalysisOptions | None = None) -> tuple[Finding, ...]:
     """What the call means: one finding for each step, by the engine that the options name."""
     return load(options or AnalysisOptions()).analyze(material)
+
+
+def asks_model(options: AnalysisOptions) -> bool:
+    """Whether the engine asks a language model."""
+    return issubclass(_class_of(options), AsksModel)
+
+
+def analyze_knowing(
+    material: Material, options: AnalysisOptions, known: Mapping[str, ModelText]
+) -> tuple[tuple[Finding, ...], ModelTexts]:
+    """As `analyze`, with answers of a language model that are known, and those that it gave now."""
+    engine = load(options)
+    return engine.analyze_knowing(material, known) if isinstance(engine, AsksModel) else (engine.analyze(material), {})

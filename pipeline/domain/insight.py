@@ -32,6 +32,18 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelText:
+    """What a language model answered to one request. `cut_off`: the text ends where there was no more room."""
+
+    text: str
+    cut_off: bool = False
+
+
+ModelTexts = dict[str, ModelText]
+"""Answers by what was asked: a digest of the model, the instructions and the part of the transcript."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tone:
     """`label` is negative, neutral or positive; `score` runs from -1 to 1; `basis` says what it was read from."""
 

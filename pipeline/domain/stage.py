@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Any
 
+from pipeline.domain.insight import ModelTexts
 from pipeline.domain.speech import (
     AudioAnalysis,
     Diarization,
@@ -42,6 +43,7 @@ class Stage(StrEnum):
     VOICES = "voices", tuple[tuple[SpeakerSpan, ...], ...], "machine voices"  # by channel; only where words suggest one
     VOICEPRINT = "voiceprint", Voiceprint | None, "voiceprint"  # of the rep, where channels are separated
     SPEAKERS = "speakers", Transcript, "speakers"
+    ANSWERS = "answers", ModelTexts, "language model"  # where the engine of the analysis asks one
     ANALYSIS = "analysis", None, "analysis"
 
     @classmethod

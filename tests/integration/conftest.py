@@ -13,6 +13,7 @@ import pytest_asyncio
 import soundfile
 
 from db.database import Database
+from pipeline.analysis import AnalysisOptions
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
@@ -25,6 +26,8 @@ from tests.postgres import World
 from tests.reading_api import api, base  # noqa: F401 (fixtures)
 from tests.synthetic_calls import FOLDER
 from tests.tuned import tuned
+
+RULES = AnalysisOptions()
 
 
 @pytest.fixture
@@ -54,7 +57,10 @@ def conducting(world: World, workers: WatchedWorkers, tmp_path: Path) -> Conduct
 
     @asynccontextmanager
     async def run(
-        database: Database | None = None, workers: LocalWorkers = workers, **options: float
+        database: Database | None = None,
+        workers: LocalWorkers = workers,
+        analysis: AnalysisOptions = RULES,
+        **options: float,
     ) -> AsyncIterator[ConductorLoop]:
         plain = {"lease_seconds": LEASE, "poll_seconds": 0.1, "backoff_seconds": 0.1, "drain_seconds": 0}
         conductor = ConductorLoop(
@@ -62,7 +68,10 @@ def conducting(world: World, workers: WatchedWorkers, tmp_path: Path) -> Conduct
             workers,
             tuned(ProcessingOptions, **(plain | options)),
             ProcessOptions(
-                storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1",)), deadlines=DEADLINES
+                storage=tmp_path.as_uri(),
+                fetch=FetchOptions(allowed_hosts=("127.0.0.1",)),
+                deadlines=DEADLINES,
+                analysis=analysis,
             ),
         )
         await conductor.start()

@@ -5,6 +5,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from db import queue
+from pipeline.analysis import AnalysisOptions
 from serve_app.cli.file_server import FileServer
 from tests.integration.conductors import (
     MOST_WRONG,
@@ -18,8 +19,10 @@ from tests.integration.conductors import (
     shown,
     until,
 )
+from tests.llm_server import MODEL, Endpoint
 from tests.postgres import World
 from tests.synthetic_calls import FOLDER
+from tests.unit.llm_by_hand import answer
 
 
 async def test_a_superseding_submission_in_the_middle_stops_the_old_job_and_its_own_words_are_in_the_record(
@@ -91,3 +94,25 @@ async def test_what_is_learned_while_a_call_is_worked_on_is_in_the_findings(
     assert finding(record, "direction").value["outgoing"] is True
     assert await world.jobs() == [("process", "done")]
     assert workers.asked["transcribe"] == 1
+
+
+async def test_a_language_model_is_asked_nothing_again_where_only_what_is_known_of_a_call_changes(
+    world: World, workers: WatchedWorkers, files: FileServer, short: Path, conducting: Conduct, endpoint: Endpoint
+) -> None:
+    endpoint.answers(answer())
+    asking = AnalysisOptions(engine="llm", base_url=endpoint.base_url, model=MODEL)
+    user = uuid4()
+    async with conducting(analysis=asking):
+        await world.submit(recording_url=files.add(short))
+        await completed(world)
+        assert len(endpoint.asked) == 1
+        await world.submit(user_id=user)
+        await until(lambda: analyzed(world))
+    record = await shown(world)
+    assert finding(record, "agent").value["user_id"] == str(user)
+    assert finding(record, "tasks").value["engine"] == f"llm {MODEL}"
+    assert len(endpoint.asked) == 1
+
+
+async def analyzed(world: World) -> bool:
+    return ("analyze", "done") in await world.jobs()

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pipeline.analysis.engine import AnalysisOptions
@@ -13,9 +14,10 @@ from pipeline.analysis.llm.findings import MAKERS, VERSION
 from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.llm.prompt import PromptPart, messages, parts, repair
 from pipeline.analysis.llm.reading import ReadAnswer, ground, merged
+from pipeline.analysis.llm.remembering import RememberingClient, key_of
 from pipeline.analysis.questions.step import OwnQuestions, answer, plain
 from pipeline.analysis.step import run_all
-from pipeline.domain.insight import Finding, Material
+from pipeline.domain.insight import Finding, Material, ModelText, ModelTexts
 
 CUT_OFF = "the model's answer was cut off at its longest; what was whole of it is used"
 log = logging.getLogger(__name__)
@@ -33,31 +35,46 @@ class LanguageModel:
         self.name = f"llm {options.model}"
 
     def analyze(self, material: Material) -> tuple[Finding, ...]:
-        built = run_all(material)
-        if not any(turn.words for turn in material.transcript.turns):
-            return built  # nothing to ask about
-        ends = time.monotonic() + self._options.timeout_seconds
-        made = self._analyzed(material, built)
-        known = replace(material, findings={finding.step: finding for finding in built})
-        return tuple(self._answered(one, known, ends) if one.step == OwnQuestions.name else one for one in made)
+        return self.analyze_knowing(material, {})[0]
 
-    def _analyzed(self, material: Material, built: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    def analyze_knowing(
+        self, material: Material, known: Mapping[str, ModelText]
+    ) -> tuple[tuple[Finding, ...], ModelTexts]:
+        """What the model gave before a later part failed is given back, too: it is paid for."""
+        built = run_all(material)
+        given: ModelTexts = {}
+        if not any(turn.words for turn in material.transcript.turns):
+            return built, given  # nothing to ask about
+        ends = time.monotonic() + self._options.timeout_seconds
+        made = self._analyzed(material, built, known, given)
+        found = replace(material, findings={finding.step: finding for finding in built})
+
+        def answered(one: Finding) -> Finding:
+            return self._answered(one, found, ends, known, given) if one.step == OwnQuestions.name else one
+
+        return tuple(map(answered, made)), given
+
+    def _analyzed(
+        self, material: Material, built: tuple[Finding, ...], known: Mapping[str, ModelText], given: ModelTexts
+    ) -> tuple[Finding, ...]:
         try:
-            reading = self._read(material)
+            reading = self._read(material, known, given)
         except NoAnswer as error:
             return _all_by_rule(built, str(error))
         except Exception as error:  # its text may hold what was sent, the key among it
             log.error("the language model's answer could not be used: %s", type(error).__name__)
             return _all_by_rule(built, f"its answer could not be used ({type(error).__name__})")
-        known = replace(material, findings={finding.step: finding for finding in built})
-        return tuple(self._finding(finding, reading, known) for finding in built)
+        found = replace(material, findings={finding.step: finding for finding in built})
+        return tuple(self._finding(finding, reading, found) for finding in built)
 
-    def _answered(self, built: Finding, material: Material, ends: float) -> Finding:
+    def _answered(
+        self, built: Finding, material: Material, ends: float, known: Mapping[str, ModelText], given: ModelTexts
+    ) -> Finding:
         """The workspace's own questions: one more request, in what is left of the time."""
         wanted = questions.asked(material)
         if not wanted:
             return built
-        client = ModelClient(self._options, lambda _: questions.schema(wanted), ends)
+        client = RememberingClient(self._options, lambda _: questions.schema(wanted), ends, known)
         by_phrases = [answer(one, material) for one in material.roster.questions if one.type != "tracker"]
         try:
             answers = questions.ask(client, material, wanted, self._options.max_transcript_tokens, by_phrases)
@@ -66,17 +83,21 @@ class LanguageModel:
             log.warning("own questions by phrases: %s", why)
             note = f"answered by phrases, not by the language model: {why}"
             return replace(built, value={**built.value, "answers": questions.unanswered(by_phrases, why)}, note=note)
+        given.update(client.given)
         value = {**built.value, "answers": list(map(plain, answers)), "engine": self.name}
         return evidence_checked(replace(built, value=value), material.transcript)
 
-    def _read(self, material: Material) -> ReadAnswer:
-        """What the model states about every part. Raises `NoAnswer`."""
+    def _read(self, material: Material, known: Mapping[str, ModelText], given: ModelTexts) -> ReadAnswer:
+        """What the model states about every part; `given` gets what it was asked. Raises `NoAnswer`."""
         client, grounding = ModelClient(self._options), Grounding(material, self._options.language)
         pieces = parts(material.transcript, self._options.max_transcript_tokens)
         readings = []
         for at, part in enumerate(pieces):
             asked = messages(part, len(pieces), at, self._options.language or material.transcript.language)
-            answer, cut_off = _answer(client, asked, part)
+            key = key_of(self._options, asked)
+            if key not in known:
+                given[key] = _answer(client, asked, part)
+            answer, cut_off = _parsed(known.get(key) or given[key])
             readings.append(replace(ground(answer, grounding), cut_off=cut_off))
         return merged(readings)
 
@@ -98,27 +119,30 @@ class LanguageModel:
         return evidence_checked(finding, material.transcript)
 
 
-def _answer(client: ModelClient, asked: list[Message], part: PromptPart) -> tuple[ModelAnswer, bool]:
-    """The answer, after one chance to fix it, and whether it was cut off: then it is what is whole of it, for more
-    room would be needed and not another attempt. Raises `NoAnswer`."""
+def _answer(client: ModelClient, asked: list[Message], part: PromptPart) -> ModelText:
+    """The answer, after one chance to fix it. One that was cut off gets none: more room would be needed and not another
+    attempt. Raises `NoAnswer`."""
     completion = client.ask(asked)
     if completion.prompt_tokens is not None and completion.prompt_tokens < part.words:
         raise NoAnswer("the endpoint read only a part of what it was sent: its context is too small")
-    if completion.cut_off:
-        return _rest(completion.text)
+    told = ModelText(completion.text, completion.cut_off)
     try:
-        return parsed(completion.text), False
+        _parsed(told)
     except UnreadableAnswer as error:
-        fault = str(error)
-    again = client.ask(repair(asked, completion.text, fault))
-    try:
-        return _rest(again.text) if again.cut_off else (parsed(again.text), False)
-    except UnreadableAnswer:
-        raise NoAnswer("the model's answer does not fit the schema, also when asked once more") from None
+        again = client.ask(repair(asked, completion.text, str(error)))
+        told = ModelText(again.text, again.cut_off)
+        try:
+            _parsed(told)
+        except UnreadableAnswer:
+            raise NoAnswer("the model's answer does not fit the schema, also when asked once more") from None
+    return told
 
 
-def _rest(text: str) -> tuple[ModelAnswer, bool]:
-    answer, statements = complete_items(text)
+def _parsed(told: ModelText) -> tuple[ModelAnswer, bool]:
+    """What is stated, and whether it is only what is whole of an answer. Raises `NoAnswer`, `UnreadableAnswer`."""
+    if not told.cut_off:
+        return parsed(told.text), False
+    answer, statements = complete_items(told.text)
     if not statements:
         raise NoAnswer("the model's answer was cut off at its longest, before its first statement was whole")
     return answer, True
