@@ -1,6 +1,7 @@
 """What things are called on the pages: states, stages, kinds of sound, findings. In English; `wording` translates."""
 
 from collections.abc import Iterable, Mapping
+from datetime import date
 
 import phonenumbers
 
@@ -31,6 +32,8 @@ OUTCOMES: Mapping[str, str] = {
     "resolved": "Resolved",
     "no_speech": "Nobody spoke",
 }
+ANSWERS: Mapping[str, str] = {"yes": "Yes", "no": "No"}
+NO_ANSWERS: Mapping[str, str] = {"not_said": "Not said", "not_asked": "Not asked"}
 SOUNDS: Mapping[LabelKind, str] = {
     LabelKind.RINGBACK: "Ringing",
     LabelKind.BUSY: "Busy tone",
@@ -121,6 +124,11 @@ def run_state(run: Run) -> str:
     if run.promoted_at is not None:
         return "promoted"
     return "waiting" if run.is_waiting else run.state
+
+
+def day(told: object) -> date:
+    """The day of an answer, ISO 8601."""
+    return date.fromisoformat(str(told))
 
 
 def phone(number: str) -> str:

@@ -20,6 +20,7 @@ from pipeline.domain.questions import Question
 from serve_app.cli import app
 from serve_app.webhooks import payload
 from tests.finished import claimed, finished, transcript
+from tests.integration.console_site import EVIL, Parsed, signed_in
 from tests.integration.test_api_admin import key_of
 from tests.integration.test_delivery import delivering, endpoint
 from tests.postgres import World, new_world
@@ -282,3 +283,27 @@ async def test_the_command_line_sets_lists_shows_tries_and_deletes(
     )
     assert "Removed question 'why'." in run("delete", "why")
     assert "No question 'why'" in run("delete", "why", code=1)
+
+
+async def test_the_page_of_a_call_shows_answers_whose_quotes_play_their_second(
+    site: httpx.AsyncClient, world: World
+) -> None:
+    when = Question("when", "date", "When is it?", phrases=("appointment",))
+    price = Question("price", "number", EVIL, phrases=("pay",))
+    unasked = Question("unasked", question="Is nobody asked?")
+    german = Question("german", question="In German?", languages=("de",), phrases=("ja",))
+    await asked(world, OFFERED, WHY, when, price, unasked, german, CANCELS, NOTICE)
+    call_id = await analyzed(world)
+    found = {one.key: one for one in (await record(world, call_id)).answers}
+    await signed_in(site, world)
+    text = (await site.get(f"/calls/{call_id}")).text
+    seen = " ".join(Parsed(text).seen.split())
+    for told in ("Own questions", "Was an appointment offered?Yes", "Why?the price went up", f"{EVIL}Not said"):
+        assert told in seen, told
+    assert "Is nobody asked?Not asked: it has no phrases" in seen and "In German?" not in seen
+    assert "cancelsSaid" in seen and "noticeMissing" in seen
+    evidence = found["offered"].evidence
+    assert evidence is not None and f'data-t="{evidence.start:.2f}"><q>offer you an appointment</q>' in text
+    german_page = (await site.get(f"/calls/{call_id}", headers={"Accept-Language": "de"})).text
+    assert "Eigene Fragen" in german_page and "Nicht gefragt" in german_page
+    assert "Own questions" not in (await site.get(f"/calls/{await finished(world)}")).text

@@ -82,12 +82,17 @@ async def test_stored_calls_are_asked_without_recognizing_and_a_killed_run_goes_
     async def some_are_done() -> bool:
         return await done() >= count // 4
 
+    async def all_are_done() -> bool:
+        return await done() == run.calls
+
     async with working(world, engines, settings):
-        await until(some_are_done)
+        await until(some_are_done, 600.0)
     assert await done() < run.calls, "it was stopped on its way"
     await asks(world, "nobody says this")  # the run goes on with what it began with
-    run = await worked(world, engines, settings, run)
-    assert (run.done, run.failed) == (count + 1, 0)
+    async with working(world, engines, settings):
+        await until(all_are_done, 600.0)
+    run = await runs.find(world.database, world.workspace_id, run.run_id)
+    assert (run.done, run.failed, run.state) == (count + 1, 0, "completed")
     assert engines.own.asked == asked_before and not engines.other.asked, "no engine was asked for anything"
     assert run.configuration is not None and run.configuration["questions"] == {"heard": 1}
     rows = await world.rows(

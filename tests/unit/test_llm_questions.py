@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.analysis.llm import LanguageModel
 from pipeline.domain.questions import Question
 from tests.llm_server import MODEL, completion
 from tests.unit.calls_by_hand import call
@@ -132,3 +133,19 @@ def test_without_questions_nothing_more_is_asked(endpoint):
 def test_the_key_and_what_was_sent_stay_out_of_notes(endpoint):
     _, made = asked(endpoint, lambda body: completion("sk-very-secret-0123456789"), api_key="sk-very-secret-0123456789")
     assert "sk-very" not in json.dumps(made.value) + str(made.note)
+
+
+def test_changed_questions_ask_again_and_changed_metadata_ask_nothing(endpoint):
+    endpoint.answers(ANSWER, TOLD)
+    material = call(*LINES)
+    material = replace(material, roster=replace(material.roster, questions=ASKED))
+    engine = LanguageModel(options(endpoint))
+    first, given = engine.analyze_knowing(material, {})
+    assert len(endpoint.asked) == 2
+    moved = replace(material, call=replace(material.call, from_number="+12025550199"))
+    again, more = engine.analyze_knowing(moved, given)
+    assert len(endpoint.asked) == 2 and more == {}
+    assert again[-1].value["answers"] == first[-1].value["answers"]
+    other = replace(material, roster=replace(material.roster, questions=ASKED[:1]))
+    engine.analyze_knowing(other, given)
+    assert len(endpoint.asked) == 3, "of the questions alone"

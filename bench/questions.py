@@ -1,0 +1,81 @@
+"""How often are thirty questions answered rightly, and how often is "not said" said where nobody says it?
+
+    python -m bench.questions [--detail] [--base-url http://127.0.0.1:8000/v1 --model NAME]
+
+`question_cases/questions.toml` was written, phrases and all, before the six calls were read; `answers.json` has what a
+person who read them answers: what is not in it is not said. By phrases; with an endpoint, by the model and phrases.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.analysis import material
+from pipeline.analysis import AnalysisOptions, analyze
+from serve_app.definitions import read_file
+
+HERE = Path(__file__).resolve().parent
+CASES, ASKED = HERE / "analysis_cases", HERE / "question_cases"
+
+
+def right(answer: dict[str, Any], wanted: str | float | None) -> bool:
+    """Whether an answer is what the person says; of a text, whether it has the person's word."""
+    if wanted is None or answer["state"] != "said":
+        return wanted is None and answer["state"] != "said"
+    if answer["type"] == "text":
+        return str(wanted).casefold() in str(answer["answer"]).casefold()
+    return bool(answer["answer"] == wanted)
+
+
+def score(options: AnalysisOptions, detail: bool) -> dict[str, int]:
+    """Counts over all questions of all calls."""
+    asked = tuple(read_file(ASKED / "questions.toml", {}))
+    counts: Counter[str] = Counter()
+    for name, truth in json.loads((ASKED / "answers.json").read_text(encoding="utf-8")).items():
+        case = material(json.loads((CASES / f"{name}.json").read_text(encoding="utf-8")))
+        findings = analyze(replace(case, roster=replace(case.roster, questions=asked)), options)
+        (finding,) = [one for one in findings if one.step == "questions"]
+        for answer in finding.value["answers"]:
+            wanted = truth.get(answer["key"])
+            kind = "not said" if wanted is None else "said"
+            good = right(answer, wanted)
+            counts[kind] += 1
+            counts[f"{kind}, right"] += good
+            counts["answered"] += answer["state"] == "said"
+            counts["answered by model"] += answer["found_by"] == "model"
+            if detail and not good:
+                quote = (answer["evidence"] or {}).get("quote", "")
+                print(f"{name}: {answer['key']}: {answer['answer']} ({quote!r}), not {wanted}")
+    return counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--detail", action="store_true", help="print each wrong answer")
+    parser.add_argument("--base-url")
+    parser.add_argument("--model")
+    given = parser.parse_args()
+    options = AnalysisOptions()
+    if given.base_url:
+        key = os.environ.get("SWITCHBOARD_ANALYSIS__API_KEY")
+        options = AnalysisOptions(engine="llm", base_url=given.base_url, model=given.model, api_key=key)
+    found = score(options, given.detail)
+    said, unsaid, answered = found["said"], found["not said"], found["answered"]
+    hits, silent = found["said, right"], found["not said, right"]
+    print(f"{said + unsaid} questions, {said} of them answered in the calls")
+    print(f"accuracy {(hits + silent) / (said + unsaid):.3f}")
+    print(f'recall of "not said" {silent / unsaid:.3f} ({silent} of {unsaid})')
+    print(f"recall of answers {hits / said:.3f} ({hits} of {said})")
+    by_model = found["answered by model"]
+    print(f"precision of answers {hits / max(1, answered):.3f} ({hits} of {answered}, {by_model} by the model)")
+
+
+if __name__ == "__main__":
+    main()
