@@ -76,6 +76,19 @@ def test_what_is_improbable_in_one_piece_is_not_hidden_by_the_others():
     assert (doubt.text, doubt.start, doubt.end) == ("thanks for watching", 6.2, 7.8)
 
 
+@pytest.mark.parametrize(
+    ("first", "no_speech", "taken"),
+    [(0.01, 0.75, True), (0.001, 0.4, True), (0.6, 0.75, False), (0.03, 0.3, False), (0.0, 0.0, False)],
+)
+def test_words_that_a_recognizer_writes_where_it_hears_nothing_are_taken_out(first, no_speech, taken):
+    """A 0.0 of no speech is a recognizer that does not say it."""
+    text = said("thank you", 0.0, 1.0, no_speech_probability=no_speech)
+    text = replace(text, words=(replace(text.words[0], confidence=first), text.words[1]))
+    (settled,), doubts = settle(sounding((0, 0.0, 1.0)), heard_as([[(0.0, 1.0)]]), [text], {})
+    assert words_of([settled]) == ([] if taken else ["thank", "you"])
+    assert [doubt.text for doubt in doubts if not doubt.kept] == (["thank you"] if taken else [])
+
+
 def test_a_pause_that_was_left_out_misses_no_words():
     """Somebody else speaks in it, or hum is loud: it is in no piece, so that nothing of it is judged."""
     pieces = (Span(0.0, 2.0), Span(6.0, 8.0))
@@ -94,6 +107,18 @@ def test_speech_without_words():
     assert suspects[0].reasons == ("missing_speech",)
     _, (doubt,) = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [text], {})
     assert doubt == Doubt(0, pytest.approx(1.1), 4.0, ("missing_speech",), "", True)
+
+
+def test_a_short_turn_that_the_window_skipped_is_marked_and_not_decoded_again():
+    """Half a second says "woe to thee"; between words it would be the end of a drawn-out one."""
+    audio = sounding((0, 0.0, 4.0), (0, 5.0, 5.8), (0, 7.0, 9.0))
+    words = said("he said to him", 0.0, 4.0).words + said("put this in", 7.0, 9.0).words
+    text = replace(said("", 0.0, 9.0, chunk=Chunk(0, 0.0, 9.0)), words=words)
+    heard = heard_as([[(0.0, 4.0), (5.0, 5.8), (7.0, 9.0)]])
+    assert review(audio, heard, [text]) == ()
+    (settled,), (doubt,) = settle(audio, heard, [text], {})
+    assert words_of([settled]) == words_of([text]) and not any(word.doubtful for word in settled.words)
+    assert (doubt.start, doubt.end, doubt.reasons) == (5.0, 5.8, ("missing_speech",))
 
 
 @pytest.mark.parametrize(("word", "reasons"), [("then", ("missing_speech",)), ("555-867-5309", ())])
