@@ -1,6 +1,7 @@
 """The driver of a backfill: what is not done yet, in blocks, through a pool of actors. Ray is initialized before."""
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ import pyarrow as pa
 import ray
 import ray.data
 
+from pipeline import errors
 from pipeline.asr.engine import engine_class
 from pipeline.backfill.actors import Backfiller, BackfillJob
 from pipeline.backfill.output import HEARTBEAT_SECONDS, Output
@@ -21,6 +23,7 @@ from pipeline.errors import CallError, StorageError
 
 BLOCK = 16  # recordings in a block, which is what a kill costs for each actor
 BLOCK_BYTES = 64 << 20
+_OURS = re.compile(r"^pipeline\.errors\.(\w+): (.+)$", re.MULTILINE)  # in a traceback
 RECORDING = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
 
 
@@ -139,12 +142,19 @@ def _table(name: str, block: Sequence[SourceFile]) -> pa.Table:
 
 
 def _cause(error: BaseException) -> CallError:
-    """The error of ours that an actor raised, not Ray's wrappers around it."""
+    """The error of ours that an actor raised, not Ray's wrappers around it.
+
+    On its way from the actor an exception loses those that it was raised from; their text remains in Ray's traceback.
+    """
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, CallError):
             return seen
         seen = getattr(seen, "cause", None) or seen.__cause__
+    for name, message in reversed(_OURS.findall(str(error))):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, CallError):
+            return kind(message)
     last = str(error).strip().splitlines()
     return CallError(f"Ray ended the run: {last[-1] if last else type(error).__name__}")
 

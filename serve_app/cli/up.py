@@ -115,6 +115,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
             haproxy=endpoints.haproxy,
             logs=endpoints.logs,
             metrics_url=endpoints.metrics_url,
+            dashboard=endpoints.dashboard,
             seconds=round(endpoints.seconds, 2),
             pid=os.getppid(),  # the supervisor: who is to be signaled
         )
@@ -135,6 +136,8 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
         lines.add_row("logs", str(endpoints.logs))
     if endpoints.metrics_url:
         lines.add_row("metrics", f"{endpoints.metrics_url}   (for Prometheus)")
+    if endpoints.dashboard:
+        lines.add_row("dashboard", f"http://{endpoints.dashboard}   (also for `ray job submit`)")
     lines.add_row("next", "`switchboard submit FILE --wait`   (senders: `switchboard keys create`)")
     console.print(lines)
 

@@ -6,8 +6,10 @@ from typing import Any
 TRIES = 3
 
 
-def start(address: str, on_step: Callable[[str], None], end: Callable[[], None], **options: Any) -> None:
-    """Join the Ray at `address`, or start one ("local"). The environment of `ray_access` is set before.
+def start(address: str, on_step: Callable[[str], None], end: Callable[[], None], **options: Any) -> str | None:
+    """Join the Ray at `address`, or start one ("local"); host:port of its dashboard, if it has one.
+
+    The environment of `ray_access` is set before.
 
     `end` stops what a start that failed left behind. Raises what `ray.init` raises.
     """
@@ -15,11 +17,12 @@ def start(address: str, on_step: Callable[[str], None], end: Callable[[], None],
 
     for last in (*(False,) * (TRIES - 1), True):
         try:
-            ray.init(address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **options)
-            return
+            begun = ray.init(address, namespace="switchboard", log_to_driver=False, logging_level="WARNING", **options)
+            return begun.dashboard_url or None
         except Exception as error:  # Ray gives its node 30 s to come up, which is no setting, and raises this itself
             if last or "timed out during startup" not in str(error):
                 raise
             on_step("Ray did not come up within 30 s, is the machine busy? Starting it again")
             ray.shutdown()
             end()
+    raise AssertionError

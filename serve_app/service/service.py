@@ -46,6 +46,7 @@ class Endpoints:
     console_url: str | None = None  # of the pages, in a browser on this machine; None: they are left out
     logs: str | None = None  # folder of the logs of replicas; None: another Ray's
     metrics_url: str | None = None  # for Prometheus; None: another Ray's nodes have theirs
+    dashboard: str | None = None  # Ray's, host:port; also where jobs are submitted. None: it was not asked for
 
 
 class Service:
@@ -73,6 +74,7 @@ class Service:
         self._state = State(settings, on_step)
         self._ending = threading.Event()
         self._metrics_port = 0  # none
+        self._dashboard_at: str | None = None
         self._before: set[psutil.Process] | None = None  # descendants of this process that are none of the service's
 
     def refuse(self) -> State:
@@ -120,6 +122,7 @@ class Service:
             self._settings.console_url if self._settings.scaling.console.max_replicas else None,
             f"{own().path}/ray/session_latest/logs/serve" if self._owns_ray else None,
             f"http://127.0.0.1:{self._metrics_port}/metrics" if self._owns_ray else None,
+            self._dashboard_at,
         )
 
     def wait_for_engines(self, timeout: float = 1800.0) -> dict[str, str]:
@@ -207,7 +210,8 @@ class Service:
             if self._owns_ray
             else {}
         )
-        ray_start.start(self._address, self._on_step, self._end_ray, **local)
+        at = ray_start.start(self._address, self._on_step, self._end_ray, **local)
+        self._dashboard_at = at if self._dashboard else None
 
     def _start_serve(self) -> str:
         """Returns the URL of POST /submit once it answers."""

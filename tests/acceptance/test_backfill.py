@@ -37,14 +37,17 @@ def recordings(tmp_path: Path) -> Path:
     return folder
 
 
-def start(service: RunningService, recordings: Path, output: Path, *more: str) -> subprocess.Popen[str]:
+def start(
+    service: RunningService, recordings: Path, output: Path, model: str = str(fixture_checkpoints.RECOGNITION)
+) -> subprocess.Popen[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))}
     return subprocess.Popen(
-        [sys.executable, "-m", "serve_app.cli", "backfill", str(recordings), "--out", str(output), "--json", *more],
+        [sys.executable, "-m", "serve_app.cli", "backfill", str(recordings), "--out", str(output), "--json"],
         env=kept
         | {
             "SWITCHBOARD_DATA_DIR": str(service.folder),
-            "SWITCHBOARD_ASR__MODEL": str(fixture_checkpoints.RECOGNITION),
+            "SWITCHBOARD_ASR__MODEL": model,
+            "HF_HUB_OFFLINE": "1",
             "SWITCHBOARD_DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
         },
         stdout=subprocess.PIPE,
@@ -109,3 +112,14 @@ def test_a_backfill_that_is_killed_half_way_loses_nothing_and_does_nothing_twice
     assert speech["text"] == "\n".join(" ".join(word["text"] for word in turn["words"]) for turn in turns)
     assert {finding["step"] for finding in json.loads(speech["findings"])} >= {"tone", "tasks", "statistics"}
     wait_until(lambda: not backfillers(service), 30, "actors outlive their run")
+
+
+@pytest.mark.timeout(600)
+def test_what_ends_a_backfill_on_its_nodes_is_said_and_not_what_ray_makes_of_it(service, recordings, tmp_path):
+    """Ray Data wraps an actor's error twice, and only the text of the first one survives the way to the driver."""
+    run = start(service, recordings, tmp_path / "texts", model="medium")
+    _, said = run.communicate(timeout=SECONDS)
+    assert run.returncode == 1
+    assert "No speech recognition model 'medium'" in said
+    assert "(checkpoint_missing)" in said
+    assert "DataContext" not in said.splitlines()[-1]

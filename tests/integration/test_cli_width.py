@@ -281,6 +281,7 @@ def test_what_up_says_can_be_read(width: int, capsys: pytest.CaptureFixture[str]
     endpoints = Endpoints(
         *("http://127.0.0.1:8000/submit", "postgresql:///x", "127.0.0.1:52113", True, 31.4),
         *("http://127.0.0.1:8000/console", f"{folder}/ray/session_latest/logs/serve"),
+        *("http://127.0.0.1:9102/metrics", "127.0.0.1:8265"),
     )
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", f"{folder}/ray_token")
     shown = []
