@@ -1,0 +1,111 @@
+"""Two Conductors and two of each engine on one queue; engines scale up from none, and down to none."""
+
+import json
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from db import embedded, migrate, queue, webhooks
+from db.sealing import Sealer
+from serve_app.cli.file_server import FileServer
+from serve_app.webhooks import signing
+from tests.acceptance.conftest import free_port
+from tests.acceptance.running import Client, RunningService
+from tests.integration.conductors import until
+from tests.receiver import receiving
+from tests.synthetic_calls import synthetic_calls
+
+pytestmark = pytest.mark.slow
+COPIES = 3  # of each sample call
+ENGINES = ("Transcriber", "Diarizer")
+WALK = ["call.received", "call.transcribing", "call.completed"]
+
+
+@pytest.fixture(scope="module")
+def several() -> Iterator[RunningService]:
+    """A service whose engines run only while there is work."""
+    with tempfile.TemporaryDirectory(prefix="switchboard-several-") as folder:
+        url = embedded.start(Path(folder) / "state")
+        migrate.migrate(url)
+        bounds = {"min_replicas": 0, "max_replicas": 2, "price_per_hour": 1.0}
+        extra = {f"SWITCHBOARD_SCALING__{name.upper()}": json.dumps(bounds) for name in ENGINES}
+        extra |= {
+            "SWITCHBOARD_SCALING__CONDUCTOR": '{"min_replicas": 2, "max_replicas": 2}',
+            "SWITCHBOARD_SCALING__TARGET_DRAIN_SECONDS": "1",
+            "SWITCHBOARD_SCALING__DOWN_SECONDS": "5",
+            "SWITCHBOARD_SCALING__IDLE_SECONDS": "10",
+        }
+        running = RunningService(url, Path(folder), free_port(), extra)
+        running.start()
+        yield running
+        assert running.stop() == 0, (Path(folder) / "up.log").read_text()[-3000:]
+        embedded.stop(Path(folder) / "state")
+
+
+def lines_of(service: RunningService, deployment: str) -> dict[str, list[dict[str, Any]]]:
+    """The lines about calls, by the replica that wrote them."""
+    found = defaultdict(list)
+    for file in Path(service.ready["logs"]).glob(f"replica_calls_{deployment}_*.log"):
+        for text in file.read_text().splitlines():
+            line = json.loads(text)
+            if "call_id" in line:
+                found[line["replica"]].append(line)
+    return found
+
+
+@pytest.mark.timeout(1500)
+async def test_no_call_is_done_twice_and_each_keeps_its_order_while_engines_come_from_none_and_go(
+    several: RunningService, files: FileServer
+) -> None:
+    client = await Client.of(several)
+    assert [several.pids(name) for name in ENGINES] == [[], []]
+    samples = [one for one in synthetic_calls() if one.name.startswith(("01", "08"))]
+    samples += [one for one in synthetic_calls() if one.expected["layout"] == "mono"][:1]
+    most: Counter[str] = Counter()
+
+    async def seen_two() -> bool:
+        for name in ENGINES:
+            most[name] = max(most[name], len(several.pids(name)))
+        return all(most[name] == 2 for name in ENGINES)
+
+    async with receiving() as receiver:
+        await webhooks.add(client.database, client.workspace_id, receiver.url, Sealer().seal(signing.new_secret()))
+        bodies = [body for _ in range(COPIES) for one in samples for body in one.submissions(files.add)]
+        for body in (*bodies, *bodies):  # each is sent twice
+            await client.accepted(body)
+        ids = {body["callId"] for body in bodies}
+        assert len(ids) == COPIES * len(samples)
+        await until(seen_two, 400)
+        backlog = await queue.backlog(client.database)
+        noted = {one.name: (one.replicas, one.wanted) for one in backlog.engines}
+        records = await client.ended(ids, 900)
+        taken = await receiver.until(len(WALK) * len(ids), 120)
+
+    assert all(record.call.state == "completed" for record in records)
+    for record in records:
+        (job,) = record.jobs
+        assert (job.kind, job.state, job.failures, job.crashes) == ("process", "done", 0, 0)
+    for call_id in ids:
+        assert [one.type for one in taken if one.call_id == call_id] == WALK
+    assert len({one.message_id for one in receiver.seen}) == len(receiver.seen), "no event was sent twice"
+    completed = {
+        replica: [line["call_id"] for line in lines if ": completed in" in line["message"]]
+        for replica, lines in lines_of(several, "Conductor").items()
+    }
+    assert len([one for one in completed.values() if one]) == 2, "both Conductors worked"
+    assert Counter(call for calls in completed.values() for call in calls) == dict.fromkeys(ids, 1)
+    for name in ENGINES:
+        assert len(lines_of(several, name)) == 2, f"both {name}s worked"
+    assert noted["Conductor"] == (2, 2)
+    assert all(noted[name][1] == 2 for name in ENGINES), noted
+
+    await until(lambda: not any(several.pids(name) for name in ENGINES), 300)
+    (body,) = samples[0].submissions(files.add)[-1:]
+    await client.accepted(body)
+    (again,) = await client.ended([body["callId"]], 400)
+    assert (again.call.state, again.jobs[0].failures, again.jobs[0].crashes) == ("completed", 0, 0)
+    await client.close()
