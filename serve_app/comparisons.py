@@ -1,6 +1,6 @@
 """Calls as people know them, and as systems heard them, out of the database in the form that `evaluation` compares."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -21,11 +21,20 @@ READ_SECONDS = 60.0  # that a statement may take
 _CALL = TypeAdapter(TrueCall)
 
 
-async def gold_calls(database: Database, workspace_id: UUID, one: GoldSet, most: int | None = None) -> list[TrueCall]:
-    """The calls of a version of a gold set that are still stored; of more than `most` the first, by callId."""
+async def gold_calls(
+    database: Database,
+    workspace_id: UUID,
+    one: GoldSet,
+    most: int | None = None,
+    among: Collection[UUID] | None = None,
+) -> list[TrueCall]:
+    """The calls of a version of a gold set that are still stored; of more than `most` the first, by callId.
+
+    `among`: only these.
+    """
     found: list[TrueCall] = []
     async for page in gold.truths(database, workspace_id, one):
-        found += [_CALL.validate_python(held) for _, held in page]
+        found += [_CALL.validate_python(held) for call_id, held in page if among is None or call_id in among]
         if most is not None and len(found) >= most:
             return found[:most]
     return found

@@ -66,7 +66,8 @@ async def read(database: Database, reader: Reader, wanted: WantedComparison, mos
     calls = [one async for one in found]
     truths: list[TrueCall] = []
     if wanted.gold is not None:
-        truths = await comparisons.gold_calls(database, reader.workspace_id, wanted.gold)
+        among = {call.call_id for call in calls}
+        truths = await comparisons.gold_calls(database, reader.workspace_id, wanted.gold, among=among)
     stored = await count(database, reader, wanted)
     return replace(material(wanted, calls, truths, await people_of(database, slow, calls)), stored=stored)
 
