@@ -6,16 +6,16 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import nbformat
 import pandas as pd
 import pytest
 from nbclient import NotebookClient
 
-from db import directory, embedded, keys, migrate
+from db import directory, embedded, gold, keys, migrate
 from db.database import Database
-from evaluation import formats
-from evaluation.truth import TrueCall, TrueTurn, TrueWord, in_order
+from evaluation.truth import TrueCall, TrueTurn, TrueWord, digest, in_order, plain
 from serve_app.cli.file_server import FileServer
 from switchboard import AsyncClient
 from tests.acceptance.conftest import free_port
@@ -156,9 +156,9 @@ async def calls(access: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture
-def truth(calls: dict[str, str], tmp_path: Path) -> Path:
-    """What was said in the latest calls, as `switchboard gold export` writes it."""
-    known = []
+async def gold_set(real_service: RunningService, calls: dict[str, str]) -> str:
+    """What was said in the latest calls, as a gold set; returns a key that may make runs of it."""
+    known = {}
     for name, call_id in calls.items():
         sample = json.loads((SAMPLES / name / "expected.json").read_text())
         apart = sample["layout"] in ("stereo", "two_files")
@@ -172,9 +172,14 @@ def truth(calls: dict[str, str], tmp_path: Path) -> Path:
             )
             for segment in sample["segments"]
         ]
-        known.append(TrueCall(call_id, in_order(turns), sample["language"], sample["duration"]))
-    (file,) = formats.write(known, "jsonl", tmp_path / "truth.jsonl")
-    return file
+        known[UUID(call_id)] = TrueCall(call_id, in_order(turns), sample["language"], sample["duration"])
+    held = {call_id: plain(call) for call_id, call in known.items()}
+    async with await Database.open(real_service.database_url) as database:
+        (workspace,) = await directory.list_workspaces(database)
+        home = workspace.workspace_id
+        await gold.add_version(database, home, "returns", "jsonl", digest(list(known.values())), held)
+        _, secret = await keys.create(database, home, None, ["read", "admin"], "lab")
+    return secret
 
 
 async def test_the_notebook_on_the_cluster_runs_against_a_service(access):
@@ -183,11 +188,13 @@ async def test_the_notebook_on_the_cluster_runs_against_a_service(access):
     assert "invoice" in printed
 
 
-async def test_two_checkpoints_are_compared_on_the_calls_of_a_service(truth, monkeypatch):
-    monkeypatch.setenv("TRUTH", str(truth))
+@pytest.mark.timeout(2 * PATIENCE)  # where it comes first, it waits for the calls of all notebooks as well
+async def test_two_checkpoints_are_compared_as_runs_of_a_service(gold_set, monkeypatch):
+    monkeypatch.setenv("SWITCHBOARD_API_KEY", gold_set)
     printed = await run(ROOT / "notebooks/03_two_checkpoints.ipynb")
-    assert "5 calls with" in printed
-    assert re.search(r"Words wrong in 5 calls: (base is better by|no difference shown)", printed)
+    assert printed.count("5 of 5 calls done, 0 failed") == 2
+    assert re.search(r"Words wrong in 5 calls \(returns@1\): (returns-base is better by|no difference shown)", printed)
+    assert "/console/calls/" in printed
 
 
 async def test_a_step_is_written_tried_on_stored_calls_and_shipped(calls):
