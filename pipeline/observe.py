@@ -37,4 +37,5 @@ def on_request(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T
         with carrying(work), observed(method.__name__, "server"):
             return await method(self, *args, **options)
 
+    del answered.__wrapped__  # by whose signature, without `work`, Ray would check requests
     return answered

@@ -1,6 +1,7 @@
 """Who is to blame when a replica dies: decided from what each request saw, with replicas that die on command."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,8 +10,9 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError
 from ray.serve.exceptions import BackPressureError
 
 from pipeline.errors import WorkerLost
-from pipeline.runtime.actors import RayWorkers
+from pipeline.runtime.actors import RayWorkers, TranscriberReplica
 from pipeline.runtime.batching import Batcher
+from pipeline.runtime.diarizer import DiarizerReplica
 from pipeline.runtime.replica import BEGUN, Exclusive
 from pipeline.runtime.workers import Held
 
@@ -127,3 +129,17 @@ def test_cpu_tasks_are_divided_among_the_processes_of_the_cluster(monkeypatch: p
     assert workers._part() == 2, "the cluster is not asked for every task"
     workers._cpus._at = -1e9
     assert workers._part() == 0, "the one that may wait makes a cluster without a processor hear of it"
+
+
+@pytest.mark.parametrize(
+    ("replica", "method"),
+    [
+        (TranscriberReplica, "transcribe"),
+        (DiarizerReplica, "diarize"),
+        (DiarizerReplica, "voiceprint"),
+        (DiarizerReplica, "voices"),
+    ],
+)
+def test_an_actor_takes_what_the_work_of_a_request_belongs_to(replica: type, method: str) -> None:
+    """Ray refuses what the signature lacks, of the actors of runs; handles of Serve look at none."""
+    assert "work" in inspect.signature(getattr(replica, method)).parameters
