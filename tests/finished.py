@@ -7,13 +7,15 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from db import calls, jobs, run_calls
-from db.database import EVERY_WORKSPACE
+from db import calls, gold, jobs, run_calls
+from db.database import EVERY_WORKSPACE, Reader
 from db.run_calls import RunOutcome
+from evaluation.truth import digest, plain
 from pipeline.domain.call import Sender
 from pipeline.domain.insight import Evidence, Finding, Task
 from pipeline.domain.speech import Layout, LayoutKind, Transcript
 from pipeline.errors import RunNotReproducible
+from serve_app import comparisons
 from tests.postgres import World
 from tests.unit.calls_by_hand import speakers, turn
 
@@ -118,3 +120,12 @@ async def work(world: World, *talk: tuple[str, str], fails: bool = False) -> Non
         said = replace(transcript(*talk), engine="other engine")
         outcome = RunOutcome(said, tuple(findings(tone="positive")), (), {}, {"asr": 1.5})
         await run_calls.complete(world.database, lease, outcome)
+
+
+async def gold_of_all(world: World, name: str) -> None:
+    """A set of all calls, as the records have them."""
+    rows = await world.rows("SELECT call_id FROM calls WHERE state = 'completed'")
+    reader = Reader(world.workspace_id)
+    truths = await comparisons.corrected_calls(world.database, reader, [row["call_id"] for row in rows])
+    held = {UUID(call.name): plain(call) for call in truths}
+    await gold.add_version(world.database, world.workspace_id, name, "corrections", digest(truths), held)

@@ -92,7 +92,8 @@ class LeaseLoop(ABC, Generic[L]):
     async def _sleep(self, seconds: float) -> None:
         """Return after `seconds`, or as soon as there may be work."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            async with asyncio.timeout(seconds):  # wait_for of Python 3.11 can swallow that it is canceled
+                await self._wake.wait()
 
     async def _wait_out(self, step: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `step`, tried until the database is reachable.

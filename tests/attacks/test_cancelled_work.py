@@ -25,7 +25,7 @@ class Slow:
     def __init__(self, log: str) -> None:
         self._log = Path(log)
 
-    async def diarize(self, _audio: Any) -> None:
+    async def diarize(self, _audio: Any, work: Any) -> None:
         self._note("asked")
         try:
             await asyncio.sleep(600)

@@ -10,7 +10,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from db import console_sessions, keys
-from tests.acceptance.conftest import files, service, state_folder  # noqa: F401 (fixtures)
+from tests.acceptance.conftest import collector, files, service, state_folder  # noqa: F401 (fixtures)
 from tests.acceptance.running import Client, RunningService
 from tests.synthetic_calls import synthetic_calls
 

@@ -30,7 +30,7 @@ from pipeline.embedding import EmbeddingOptions
 from serve_app.api import openapi
 from serve_app.api.app import ROUTES, Route
 from serve_app.api.options import ApiOptions
-from tests.finished import START, TALK, findings, finished, received, task, work
+from tests.finished import START, TALK, findings, finished, gold_of_all, received, task, work
 from tests.postgres import World, new_world
 from tests.reading_api import PROBLEM, UNLIMITED, Api, path_of, reading_key, served, store, with_sound
 from tests.tuned import tuned
@@ -313,6 +313,7 @@ async def test_the_examples_of_the_page_run(api: Api, postgres_url: str, tmp_pat
     _, admin = await keys.create(api.world.database, api.world.workspace_id, None, ["admin"], "Ana")
     run, _ = await runs.create(api.world.database, api.world.workspace_id, "done", {}, [call_id])
     await work(api.world, *TALK)
+    await gold_of_all(api.world, "returns")
     await passages.switch_on(api.world.database, EmbeddingOptions().model)
     with served(postgres_url, UNLIMITED, EmbeddingOptions(engine="e5")) as base:
         names = {

@@ -10,14 +10,11 @@ import pytest
 import pytest_asyncio
 from typer.testing import CliRunner
 
-from db import gold, keys
-from db.database import Reader
-from evaluation.truth import digest, plain
-from serve_app import comparisons
+from db import keys
 from serve_app.api.options import ApiOptions
 from serve_app.cli import app
 from switchboard import Client, ComparisonTimedOut, RunTimedOut, errors
-from tests.finished import finished, received, work
+from tests.finished import finished, gold_of_all, received, work
 from tests.postgres import World
 from tests.whole_service import served
 
@@ -139,15 +136,6 @@ async def switchboard(lab: Lab, *arguments: str, code: int = 0) -> str:
     return result.output
 
 
-async def gold_of_all(world: World) -> None:
-    """A set of all calls, as the records have them."""
-    rows = await world.rows("SELECT call_id FROM calls WHERE state = 'completed'")
-    reader = Reader(world.workspace_id)
-    truths = await comparisons.corrected_calls(world.database, reader, [row["call_id"] for row in rows])
-    held = {UUID(call.name): plain(call) for call in truths}
-    await gold.add_version(world.database, world.workspace_id, "desk", "corrections", digest(truths), held)
-
-
 async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab) -> None:
     told = await switchboard(lab, "create", "tiny", "--set", "asr.model=whisper-tiny.en", "--limit", "2")
     assert "Created run tiny: 2 calls, asr.model=whisper-tiny.en." in told
@@ -159,7 +147,7 @@ async def test_the_command_line_makes_compares_promotes_and_takes_back(lab: Lab)
     assert "words changed: 2 of 12" in compared and "tone in 2" in compared
     shown = json.loads(await switchboard(lab, "compare", "tiny", "--json"))
     assert [one["words"]["substituted"] for one in shown["calls"]] == [1, 1]
-    await gold_of_all(lab.world)
+    await gold_of_all(lab.world, "desk")
     against = json.loads(await switchboard(lab, "compare", "tiny", "--gold", "desk", "--price-per-hour", "2", "--json"))
     record, run = against["againstGold"]["systems"]
     assert (record["name"], record["metrics"]["wer"]["value"]) == ("record", 0.0)
@@ -198,7 +186,7 @@ async def test_a_run_is_compared_with_the_records_with_another_run_and_against_a
     assert beside.beside == "base" and beside.systems[0].metrics["wer"].value == pytest.approx(2 / 12)
     same = await asyncio.to_thread(lab.client.compare_run, base, by="cpwer")
     assert (same.by, same.systems[0].metrics["cpwer"].value) == ("cpwer", 0.0)
-    await gold_of_all(lab.world)
+    await gold_of_all(lab.world, "desk")
     against = await asyncio.to_thread(lab.client.compare_run, base, other=tiny, gold="desk")
     first, second = against.systems
     assert (against.measured_against, first.name, second.name) == ("desk@1", "tiny", "base")
