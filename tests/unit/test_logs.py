@@ -39,7 +39,9 @@ def written_to(path: Path, serve_logger: logging.Logger, formatter: logging.Form
     """Lines go to `path` as Serve writes those of a replica."""
     file = logging.FileHandler(path)
     file.setFormatter(formatter)
-    serve_logger.addHandler(MemoryHandler(1, target=file))
+    serve_logger.handlers = [
+        MemoryHandler(1, target=file)
+    ]  # pytest's own stand there where a test before installed ours
     serve_logger.setLevel(logging.INFO)
     logs.install()
     logs.install()
