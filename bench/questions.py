@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.analysis import material
 from pipeline.analysis import AnalysisOptions, analyze
+from pipeline.domain.questions import Question
 from serve_app.definitions import read_file
 
 HERE = Path(__file__).resolve().parent
@@ -36,7 +37,7 @@ def right(answer: dict[str, Any], wanted: str | float | None) -> bool:
 
 def score(options: AnalysisOptions, detail: bool) -> dict[str, int]:
     """Counts over all questions of all calls."""
-    asked = tuple(read_file(ASKED / "questions.toml", {}))
+    asked = tuple(one for one in read_file(ASKED / "questions.toml", {}) if isinstance(one, Question))
     counts: Counter[str] = Counter()
     for name, truth in json.loads((ASKED / "answers.json").read_text(encoding="utf-8")).items():
         case = material(json.loads((CASES / f"{name}.json").read_text(encoding="utf-8")))

@@ -1,5 +1,5 @@
-"""What is known before a call is heard: the members of its team, their voices, the workspace's contacts, terms and
-questions.
+"""What is known before a call is heard: the members of its team, their voices, the workspace's contacts, terms,
+questions and scorecards.
 """
 
 from uuid import UUID
@@ -12,6 +12,7 @@ from db.database import Database
 from db.jobs import Lease
 from db.tables import call_contacts, calls, contacts, members, voice_centroids, voiceprints, workspaces
 from pipeline.domain.insight import Contact, Member, MemberVoiceprint, Roster
+from pipeline.domain.questions import Question, Scorecard
 from pipeline.domain.speech import Voiceprint
 
 MOST_CONTACTS = 2_000  # those with the call's numbers first, then the latest
@@ -35,6 +36,7 @@ async def load(database: Database, lease: Lease) -> Roster:
                 .where(calls.c.id == lease.call_pk)
             )
         ).one()
+        defined = questions.parsed(row.questions or ())
         return Roster(
             members=await _members(connection, lease),
             voiceprints=await _voiceprints(connection, lease),
@@ -45,7 +47,8 @@ async def load(database: Database, lease: Lease) -> Roster:
             rep=await _named_by_a_person(connection, lease),
             keep_digits=row.keep_digits,
             channels_swapped=lease.channels_swapped,
-            questions=questions.parsed(row.questions or ()),
+            questions=questions.only(Question, defined),
+            scorecards=questions.only(Scorecard, defined),
         )
 
 

@@ -32,6 +32,7 @@ from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.call import CallState
 from pipeline.domain.edits import corrected_finding, corrected_task
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
+from pipeline.domain.scorecards import ScorecardResult
 from pipeline.domain.speech import Layout, Recording, Transcript
 
 
@@ -136,6 +137,7 @@ class CallRecord:
     edits: tuple[CallEdit, ...] = ()  # in the order in which they were made; undone ones too
     answers: tuple[QuestionAnswer, ...] = ()  # to the workspace's own questions
     trackers: tuple[TrackerResult, ...] = ()
+    scorecards: tuple[ScorecardResult, ...] = ()  # what the answers come to
     request_ids: tuple[str, ...] = ()  # of its submissions, by which the log has its lines
 
 
@@ -264,6 +266,7 @@ _TRANSCRIPT = TypeAdapter(Transcript)
 _EVIDENCE = TypeAdapter(Evidence)
 _ANSWERS = TypeAdapter(tuple[QuestionAnswer, ...])
 _TRACKERS = TypeAdapter(tuple[TrackerResult, ...])
+_SCORECARDS = TypeAdapter(tuple[ScorecardResult, ...])
 
 
 async def _record(connection: AsyncConnection, row: Any, machine: bool = False) -> CallRecord:
@@ -309,6 +312,7 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         edits=() if machine else edited.edits,
         answers=_own(_ANSWERS, own.get("answers", ())),
         trackers=_own(_TRACKERS, own.get("trackers", ())),
+        scorecards=_own(_SCORECARDS, own.get("scorecards", ())),
         request_ids=tuple(request for *_, request in bodies if request),
     )
 

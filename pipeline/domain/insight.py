@@ -5,7 +5,7 @@ from datetime import date, time
 from typing import Any, Literal
 
 from pipeline.domain.call import Call
-from pipeline.domain.questions import Question
+from pipeline.domain.questions import Question, Scorecard
 from pipeline.domain.speech import Prosody, Span, Transcript, Voiceprint
 
 
@@ -114,6 +114,7 @@ class Roster:
     keep_digits: bool = False  # of keys pressed; the workspace asks for them
     channels_swapped: bool = False  # the sender's PBX puts the customer on the first channel
     questions: tuple[Question, ...] = ()  # that the workspace asks of its calls, trackers too
+    scorecards: tuple[Scorecard, ...] = ()
 
 
 ToneByVoice = Literal["customers", "nobody", "everybody"]

@@ -1,10 +1,12 @@
-"""What a workspace asks of its calls: questions in plain words, and trackers."""
+"""What a workspace asks of its calls: questions in plain words, trackers, and the scorecards that they stand on."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 QuestionType = Literal["yes/no", "choice", "number", "text", "date", "tracker"]
 AskedParty = Literal["rep", "customer", "anyone"]
+SAID, NOT_SAID = "said", "not said"  # what an answer comes to that is neither yes nor no nor a choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +39,70 @@ class Question:
     def has_phrases(self) -> bool:
         """Whether it can be answered without a model."""
         return bool(self.phrases) or any(self.choices.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ScorecardItem:
+    """A question or tracker on a scorecard, by its key.
+
+    `points`: the share of the weight, 0..1, that an outcome earns; none given: see `points_of`. `weight`: None: that of
+    the question. `auto_fail`: the whole call scores 0 where this earns nothing.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    question: str
+    section: str = ""
+    weight: float | None = None
+    points: dict[str, float] = field(default_factory=dict)
+    auto_fail: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scorecard:
+    """Questions that a call is scored by. Without limits it is of every call. `pass_mark`: the score that passes."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    key: str
+    type: Literal["scorecard"] = "scorecard"
+    title: str = ""
+    pass_mark: float | None = None
+    direction: Literal["incoming", "outgoing"] | None = None
+    languages: tuple[str, ...] = ()
+    teams: tuple[str, ...] = ()  # ids
+    items: tuple[ScorecardItem, ...] = ()
+    version: int = 0  # counted by the database
+
+
+Defined = Question | Scorecard
+"""What a workspace defines in a file."""
+
+
+def outcomes_of(question: Question) -> tuple[str, ...]:
+    """What an answer may come to, in a word: what `points` may name."""
+    if question.type == "yes/no":
+        return ("yes", "no")
+    return (*(question.choices or (SAID,)), NOT_SAID)
+
+
+def points_of(question: Question) -> dict[str, float]:
+    """What earns points where a scorecard does not say it: "yes", anything that is said, and of a tracker what does
+    not raise it."""
+    if question.type == "tracker":
+        return {SAID: float(question.required), NOT_SAID: float(not question.required)}
+    *good, bad = outcomes_of(question)
+    return {**dict.fromkeys(good, 1.0), bad: 0.0}
+
+
+def faults_of(card: Scorecard, asked: Mapping[str, Question]) -> Iterator[tuple[int, str]]:
+    """What a scorecard says of questions, by key, that is not so: the item's number and a sentence."""
+    for at, item in enumerate(card.items):
+        question = asked.get(item.question)
+        if question is None:
+            yield at, f"items[{at}].question: there is no question or tracker {item.question!r}."
+            continue
+        for name in item.points:
+            if name not in outcomes_of(question):
+                known = ", ".join(outcomes_of(question))
+                yield at, f"items[{at}].points: {name!r} is no outcome of {item.question!r}; there are: {known}."

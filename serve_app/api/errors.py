@@ -66,6 +66,12 @@ class RunRefusal(Refusal):
     status, kind, title = 409, "run-refused", "Not with this run"
 
 
+class OnScorecard(Refusal):
+    """A scorecard has the question, or an outcome of it. Change the scorecard first."""
+
+    status, kind, title = 409, "on-scorecard", "The question is on a scorecard"
+
+
 class QuestionRefusal(Refusal):
     """The workspace asks as many questions as it may. Remove some first."""
 
@@ -187,6 +193,7 @@ REFUSALS: tuple[type[Refusal], ...] = (
     InUse,
     LastKey,
     RunRefusal,
+    OnScorecard,
     QuestionRefusal,
     BodyTooLarge,
     MediaTypeRefused,

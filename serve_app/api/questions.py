@@ -1,29 +1,32 @@
-"""Routes and handlers of a workspace's own questions and trackers.
+"""Routes and handlers of a workspace's own questions, trackers and scorecards.
 
 Reading takes the scope `read`, changing takes `admin` and a key of the workspace: they are of all teams.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 from uuid import UUID
 
 from starlette.responses import Response
 
 from db import people_list, questions
 from db.admin_log import NotAdmin
-from db.questions import StoredQuestion
+from db.database import Database, Reader
+from db.questions import StoredQuestion, StoredScorecard
 from db.reading import Page
 from serve_app.api.access import Handler, ReadRequest, json_answer, to_json
 from serve_app.api.administration import actor
 from serve_app.api.bodies import read_admin_body
-from serve_app.api.errors import AdminBodyRefused, NoSuchObject, OutsideTeam, QuestionRefusal
+from serve_app.api.errors import AdminBodyRefused, NoSuchObject, OnScorecard, OutsideTeam, QuestionRefusal
 from serve_app.api.queries import NoQuery
 from serve_app.api.routing import Route
-from serve_app.definitions import Definition, DefinitionRefused
+from serve_app.definitions import Definition, DefinitionRefused, ScorecardDefinition
 from serve_app.intake.errors import NotAuthenticated
 from serve_app.intake.wire import Fault
 
 Asking = ReadRequest[NoQuery]
 ONE = "/questions/{question_key}"
+CARD = "/scorecards/{scorecard_key}"
 
 ROUTES = (
     Route("/questions", "listQuestions", NoQuery, "Questions and trackers that are asked now", Page[StoredQuestion]),
@@ -39,6 +42,27 @@ ROUTES = (
         admin=True,
     ),
     Route(ONE, "removeQuestion", NoQuery, "Ask it no more; answers stay", StoredQuestion, method="DELETE", admin=True),
+    Route("/scorecards", "listScorecards", NoQuery, "Scorecards by which calls are scored now", Page[StoredScorecard]),
+    Route(CARD, "showScorecard", NoQuery, "All versions of a scorecard, the latest first", Page[StoredScorecard]),
+    Route(
+        "/scorecards",
+        "setScorecard",
+        NoQuery,
+        "Score calls by a scorecard, or otherwise: a new version of its key",
+        StoredScorecard,
+        method="POST",
+        body=ScorecardDefinition,
+        admin=True,
+    ),
+    Route(
+        CARD,
+        "removeScorecard",
+        NoQuery,
+        "Score by it no more; scores stay",
+        StoredScorecard,
+        method="DELETE",
+        admin=True,
+    ),
 )
 
 
@@ -48,37 +72,69 @@ async def list_questions(reading: Asking) -> Response:
 
 
 async def show_question(reading: Asking) -> Response:
-    return json_answer(reading, Page(tuple(await _versions(reading))))
+    return json_answer(reading, Page(tuple(await _versions(reading, "question_key", questions.versions_of))))
 
 
 async def set_question(writing: Asking) -> Response:
-    _of_workspace(writing)
-    body = await read_admin_body(writing.request, Definition)
-    home = writing.reader.workspace_id
-    try:
-        question = body.domain(await _teams(writing))
-    except DefinitionRefused as error:
-        raise AdminBodyRefused([Fault("/teams", one) for one in error.faults]) from None
-    try:
-        changes = await questions.set_questions(writing.database, home, [question], actor(writing))
-    except questions.TooManyQuestions as error:
-        raise QuestionRefusal(str(error)) from None
-    except NotAdmin:
-        raise NotAuthenticated from None
-    (latest, *_) = await questions.versions_of(writing.database, writing.reader, home, question.key)
-    return _written(latest, 200 if changes.unchanged else 201)
+    return await _set(writing, Definition)
 
 
 async def remove_question(writing: Asking) -> Response:
+    return await _remove(writing, "question_key", questions.versions_of)
+
+
+async def list_scorecards(reading: Asking) -> Response:
+    found = await questions.list_scorecards(reading.database, reading.reader, reading.reader.workspace_id)
+    return json_answer(reading, Page(tuple(found)))
+
+
+async def show_scorecard(reading: Asking) -> Response:
+    return json_answer(reading, Page(tuple(await _versions(reading, "scorecard_key", questions.scorecard_versions))))
+
+
+async def set_scorecard(writing: Asking) -> Response:
+    return await _set(writing, ScorecardDefinition)
+
+
+async def remove_scorecard(writing: Asking) -> Response:
+    return await _remove(writing, "scorecard_key", questions.scorecard_versions)
+
+
+async def _set(writing: Asking, kind: type[Definition] | type[ScorecardDefinition]) -> Response:
     _of_workspace(writing)
-    (latest, *_) = await _versions(writing)
+    body: Definition | ScorecardDefinition = await read_admin_body(writing.request, kind)
+    home = writing.reader.workspace_id
     try:
-        await questions.remove(writing.database, writing.reader.workspace_id, latest.question.key, actor(writing))
-    except questions.NoSuchQuestion:
-        raise NoSuchObject from None
+        made = body.domain(await _teams(writing))
+    except DefinitionRefused as error:
+        raise AdminBodyRefused([Fault("/teams", one) for one in error.faults]) from None
+    try:
+        changes = await questions.set_questions(writing.database, home, [made], actor(writing))
+    except questions.TooManyQuestions as error:
+        raise QuestionRefusal(str(error)) from None
+    except questions.ScorecardUnfit as error:
+        if kind is ScorecardDefinition:
+            raise AdminBodyRefused([Fault("/items", str(error))]) from None
+        raise OnScorecard(str(error)) from None
     except NotAdmin:
         raise NotAuthenticated from None
-    return _written((await _versions(writing))[0])
+    (latest, *_) = await questions.defined_versions(writing.database, writing.reader, home, made.key)
+    return _written(latest, 200 if changes.unchanged else 201)
+
+
+async def _remove(writing: Asking, name: str, versions: "Versions[S]") -> Response:
+    _of_workspace(writing)
+    await _versions(writing, name, versions)
+    key = writing.request.path_params[name]
+    try:
+        await questions.remove(writing.database, writing.reader.workspace_id, key, actor(writing))
+    except questions.NoSuchQuestion:
+        raise NoSuchObject from None
+    except questions.ScorecardUnfit as error:
+        raise OnScorecard(str(error)) from None
+    except NotAdmin:
+        raise NotAuthenticated from None
+    return _written((await _versions(writing, name, versions))[0])
 
 
 HANDLERS: Mapping[str, Handler] = {
@@ -86,13 +142,21 @@ HANDLERS: Mapping[str, Handler] = {
     "showQuestion": show_question,
     "setQuestion": set_question,
     "removeQuestion": remove_question,
+    "listScorecards": list_scorecards,
+    "showScorecard": show_scorecard,
+    "setScorecard": set_scorecard,
+    "removeScorecard": remove_scorecard,
 }
 
 
-async def _versions(reading: Asking) -> list[StoredQuestion]:
-    key = reading.request.path_params["question_key"]
+S = TypeVar("S", StoredQuestion, StoredScorecard)
+Versions = Callable[[Database, Reader, UUID, str], Awaitable[list[S]]]
+
+
+async def _versions(reading: Asking, name: str, versions: Versions[S]) -> list[S]:
+    key = reading.request.path_params[name]
     try:
-        return await questions.versions_of(reading.database, reading.reader, reading.reader.workspace_id, key)
+        return await versions(reading.database, reading.reader, reading.reader.workspace_id, key)
     except questions.NoSuchQuestion:
         raise NoSuchObject from None
 
@@ -107,5 +171,5 @@ def _of_workspace(writing: Asking) -> None:
         raise OutsideTeam("The API key is bound to a team; questions take one of the workspace.")
 
 
-def _written(made: StoredQuestion, status: int = 200) -> Response:
+def _written(made: StoredQuestion | StoredScorecard, status: int = 200) -> Response:
     return Response(to_json(made), status, media_type="application/json")

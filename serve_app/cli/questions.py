@@ -1,4 +1,4 @@
-"""`switchboard questions`: what a workspace asks of its calls, and the phrases that it watches for."""
+"""`switchboard questions`: what a workspace asks of its calls, phrases that it watches for, and scorecards."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,11 +16,13 @@ from serve_app.cli.errors import FAILED, USAGE, CommandError
 if TYPE_CHECKING:
     from db.database import Database
     from db.directory import Workspace
-    from db.questions import QuestionChanges, StoredQuestion
+    from db.questions import QuestionChanges, StoredQuestion, StoredScorecard
     from pipeline.domain.insight import Finding
-    from pipeline.domain.questions import Question
+    from pipeline.domain.questions import Defined
 
-app = command_group("""Questions asked of every call, and trackers, which raise the event tracker.matched.
+    Stored = StoredQuestion | StoredScorecard
+
+app = command_group("""Questions asked of every call, trackers, which raise the event tracker.matched, and scorecards.
 
     They stand in a TOML or JSON file; docs/questions.md has the fields.
 
@@ -40,11 +42,11 @@ File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=Fals
 @app.command("set")
 def set_(
     file: File,
-    only: Annotated[bool, typer.Option("--only", help="Remove all questions that are not in the file.")] = False,
+    only: Annotated[bool, typer.Option("--only", help="Remove all that is not in the file.")] = False,
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
-    """Ask the questions of a file from now on: new ones, and changed ones as new versions.
+    """Ask the questions of a file from now on, and score by its scorecards; what has changed is a new version.
 
     Calls that are analyzed afterwards answer them. `switchboard runs create` asks them of stored calls.
 
@@ -56,10 +58,10 @@ def set_(
     async def work(database: "Database", home: "Workspace") -> "QuestionChanges":
         from db import questions
 
-        wanted = await _read(database, home, file)
+        wanted = await _read(database, home, file, alone=only)
         try:
             return await questions.set_questions(database, home.workspace_id, wanted, only=only)
-        except questions.TooManyQuestions as error:
+        except (questions.TooManyQuestions, questions.ScorecardUnfit) as error:
             raise CommandError(str(error), "", USAGE) from None
 
     changes = names.run(workspace, work, writes=True)
@@ -75,69 +77,70 @@ def set_(
 
 @app.command("list")
 def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
-    """List the questions and trackers that are asked now.
+    """List questions, trackers and scorecards as they are now.
 
     Example:
 
       switchboard questions list --workspace acme
     """
 
-    async def work(database: "Database", home: "Workspace") -> "list[StoredQuestion]":
+    async def work(database: "Database", home: "Workspace") -> "list[Stored]":
         from db import questions
 
-        return await questions.list_questions(database, home.workspace_id, home.workspace_id)
+        return await questions.list_defined(database, home.workspace_id, home.workspace_id)
 
     print_list(
         names.run(workspace, work),
         json_,
         ("!key", "!version", "!type", "!party", "question"),
-        lambda one: (
-            one.question.key,
-            str(one.question.version),
-            one.question.type,
-            one.question.party,
-            one.question.question or ", ".join(one.question.phrases[:3]),
-        ),
+        lambda one: _line(one.scorecard if hasattr(one, "scorecard") else one.question),
         "No questions yet: `switchboard questions set FILE` asks some.",
     )
 
 
+def _line(one: "Defined") -> tuple[str, str, str, str, str]:
+    shared = (one.key, str(one.version), one.type)
+    if one.type == "scorecard":
+        return *shared, "", f"{one.title}: {', '.join(item.question for item in one.items)}"
+    return *shared, one.party, one.question or ", ".join(one.phrases[:3])
+
+
 @app.command("show")
 def show(key: Key, workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Show a question as it would stand in a file; with --json, all its versions.
+    """Show a question or scorecard as it would stand in a file; with --json, all its versions.
 
     Example:
 
       switchboard questions show appointment_offered > questions.toml
     """
 
-    async def work(database: "Database", home: "Workspace") -> "tuple[list[StoredQuestion], dict[UUID, str]]":
+    async def work(database: "Database", home: "Workspace") -> "tuple[list[Stored], dict[UUID, str]]":
         from db import questions
 
-        try:
-            found = await questions.versions_of(database, home.workspace_id, home.workspace_id, key)
-        except questions.NoSuchQuestion:
-            raise _unknown(key) from None
+        found = await questions.defined_versions(database, home.workspace_id, home.workspace_id, key)
+        if not found:
+            raise _unknown(key)
         return found, await names.of_teams(database, home.workspace_id)
 
     versions, teams = names.run(workspace, work)
     if json_:
         print_json(versions)
         return
+    from db.questions import definition
     from serve_app.definitions import as_toml
 
     latest = versions[0]
-    told = as_toml([latest.question], {str(id_): name for id_, name in teams.items()})
+    told = as_toml([definition(latest)], {str(id_): name for id_, name in teams.items()})
     out().print(told, markup=False, soft_wrap=True, end="")
     ended = f", removed {moment(latest.retired_at)} by {latest.retired_by}" if latest.retired_at else ""
     err().print(
-        f"Version {latest.question.version}, made {moment(latest.made_at)} by {latest.made_by}{ended}.", markup=False
+        f"Version {definition(latest).version}, made {moment(latest.made_at)} by {latest.made_by}{ended}.", markup=False
     )
 
 
 @app.command("delete")
 def delete(key: Key, workspace: names.Workspace = None, json_: Json = False) -> None:
-    """Ask a question no more. Answers in records stay; set again, it gets the next version.
+    """Ask a question no more, or score by a scorecard. Records keep theirs; set again, it gets the next version.
 
     Example:
 
@@ -151,6 +154,8 @@ def delete(key: Key, workspace: names.Workspace = None, json_: Json = False) -> 
             await questions.remove(database, home.workspace_id, key)
         except questions.NoSuchQuestion:
             raise _unknown(key) from None
+        except questions.ScorecardUnfit as error:
+            raise CommandError(str(error), "Change the scorecard first, or delete it.", USAGE) from None
 
     names.run(workspace, work, writes=True)
     if json_:
@@ -166,7 +171,7 @@ def try_(
     workspace: names.Workspace = None,
     json_: Json = False,
 ) -> None:
-    """Answer a file's questions by their phrases in one stored call. Nothing is stored.
+    """Answer a file's questions by their phrases in one stored call, and score it. Nothing is stored.
 
     Example:
 
@@ -186,11 +191,12 @@ def try_(
         out().print(line)
 
 
-async def _tried(database: "Database", home: "Workspace", asked: "Sequence[Question]", call_id: UUID) -> "Finding":
+async def _tried(database: "Database", home: "Workspace", asked: "Sequence[Defined]", call_id: UUID) -> "Finding":
     from db import views
     from pipeline.analysis.questions.step import OwnQuestions
     from pipeline.domain.call import Call
     from pipeline.domain.insight import Material, Roster
+    from pipeline.domain.questions import Question, Scorecard
 
     record = await views.show_call(database, call_id, home.workspace_id)
     if record is None or record.transcript is None:
@@ -199,19 +205,24 @@ async def _tried(database: "Database", home: "Workspace", asked: "Sequence[Quest
         )
     told = record.call
     one = Call(told.call_id, told.from_number, told.to_number, told.start_time, outgoing=told.outgoing)
-    roster = Roster(time_zone=home.time_zone, questions=tuple(asked))
+    cards = tuple(one for one in asked if isinstance(one, Scorecard))
+    known = tuple(one for one in asked if isinstance(one, Question))
+    roster = Roster(time_zone=home.time_zone, questions=known, scorecards=cards)
     findings = {finding.step: finding for finding in record.findings}
     material = Material(replace(one, team_id=told.team_id), record.transcript, roster, findings=findings)
     return OwnQuestions().run(material)
 
 
-async def _read(database: "Database", home: "Workspace", file: Path) -> "list[Question]":
+async def _read(database: "Database", home: "Workspace", file: Path, alone: bool = True) -> "list[Defined]":
+    """What a file defines; unless it stands `alone`, its scorecards may name questions that the workspace has."""
+    from db import questions
     from serve_app.definitions import DefinitionRefused, read_file
 
     teams = await names.of_teams(database, home.workspace_id)
     known = {name: id_ for id_, called in teams.items() for name in (called.casefold(), str(id_))}
+    before = [] if alone else await questions.list_questions(database, home.workspace_id, home.workspace_id)
     try:
-        return read_file(file, known)
+        return read_file(file, known, [one.question for one in before])
     except DefinitionRefused as error:
         more = f"\n... and {len(error.faults) - MOST_FAULTS} more" if len(error.faults) > MOST_FAULTS else ""
         told = "\n".join(error.faults[:MOST_FAULTS]) + more

@@ -19,7 +19,7 @@ from db import questions, results, roster, run_calls, runs
 from db.database import Database
 from db.run_calls import RunLease, RunOutcome
 from pipeline.carried import Carried, carrying
-from pipeline.domain.questions import Question
+from pipeline.domain.questions import Defined, Question, Scorecard
 from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.errors import (
     CallError,
@@ -71,7 +71,7 @@ class Prepared:
     options: RunOptions
     workers: Workers
     producers: Producers
-    questions: tuple[Question, ...]  # of the workspace, as they were when the run began
+    defined: tuple[Defined, ...]  # questions and scorecards of the workspace, as they were when the run began
 
 
 class RunLoop(LeaseLoop[RunLease]):
@@ -186,7 +186,8 @@ class RunLoop(LeaseLoop[RunLease]):
     async def _outcome(self, lease: RunLease) -> RunOutcome:
         prepared = await self._prepare(lease)
         loaded = await self._wait_out(lambda: roster.load(self._database, lease.lease))
-        known = replace(loaded, questions=prepared.questions)
+        asked = questions.only(Question, prepared.defined)
+        known = replace(loaded, questions=asked, scorecards=questions.only(Scorecard, prepared.defined))
         workers = YieldingWorkers(prepared.workers.of(lease.lease.workspace_id), self._turns)
         journal = RunJournal(self._database, lease, prepared.producers, self._wait_out)
         options = prepared.options.process
@@ -243,11 +244,10 @@ class RunLoop(LeaseLoop[RunLease]):
         return Prepared(options, workers, producers, pinned)
 
     async def _asked(self, lease: RunLease) -> dict[str, int]:
-        """The versions of the workspace's questions, by key, that are asked now."""
+        """The versions of the workspace's questions and scorecards, by key, as they are now."""
         home = lease.lease.workspace_id
-        return {
-            one.question.key: one.question.version for one in await questions.list_questions(self._database, home, home)
-        }
+        now = map(questions.definition, await questions.list_defined(self._database, home, home))
+        return {one.key: one.version for one in now}
 
     async def _begin(self, lease: RunLease, ours: dict[str, Any]) -> dict[str, Any]:
         return await runs.begin(self._database, lease.lease.workspace_id, lease.run_id, ours, digest(ours))

@@ -190,6 +190,18 @@ class TrackerResult(_Part):
     matches: tuple[TrackerMatch, ...]
 
 
+class Scorecard(_Part):
+    """What the answers come to by one of the workspace's scorecards, as the service found them."""
+
+    key: str
+    version: int | None
+    title: str | None
+    score: float | None = Field(description="0 to 100; null: no question on it could be answered.")
+    pass_mark: float | None
+    passed: bool | None = Field(description="null: there is no pass mark, or no score.")
+    auto_failed: bool | None = Field(description="A question that must be met was not: the score is 0.")
+
+
 class Record(_Part):
     """The essentials of a completed call, for endpoints that ask for `record`. What a step did not find is null."""
 
@@ -208,6 +220,7 @@ class Record(_Part):
     heard_contact: HeardContact | None = None
     answers: tuple[Answer, ...] = Field((), description="To the workspace's own questions.")
     trackers: tuple[TrackerResult, ...] = ()
+    scorecards: tuple[Scorecard, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

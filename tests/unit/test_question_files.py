@@ -130,7 +130,11 @@ def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
         ("key = ", "q.toml", "q.toml is no TOML"),
         ("{", "q.json", "q.json is no JSON"),
         ("", "q.toml", "q.toml defines nothing. Begin a question with the line [[questions]]."),
-        ("[[scores]]\nkey = 'a'", "q.toml", "q.toml holds something else than the lists questions and trackers."),
+        (
+            "[[scores]]\nkey = 'a'",
+            "q.toml",
+            "q.toml holds something else than the lists questions, trackers and scorecards.",
+        ),
         ("questions = 'all'", "q.toml", "q.toml holds something else"),
         ("[1]", "q.json", "q.json, line 1: "),
     ],

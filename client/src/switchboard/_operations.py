@@ -12,6 +12,7 @@ _VERSION: Final = frozenset({"version"})
 _CALL: Final = "/api/v1/calls/{call_id}"
 _RUN: Final = "/api/v1/runs/{run_id}"
 _QUESTION: Final = "/api/v1/questions/{question_key}"
+_SCORECARD: Final = "/api/v1/scorecards/{scorecard_key}"
 _DONE: Final = _CALL + "/tasks/{task_id}/done"
 
 
@@ -58,6 +59,10 @@ OPERATIONS: Final = {
     "showQuestion": Operation("GET", _QUESTION),
     "setQuestion": Operation("POST", "/api/v1/questions"),
     "removeQuestion": Operation("DELETE", _QUESTION),
+    "listScorecards": Operation("GET", "/api/v1/scorecards"),
+    "showScorecard": Operation("GET", _SCORECARD),
+    "setScorecard": Operation("POST", "/api/v1/scorecards"),
+    "removeScorecard": Operation("DELETE", _SCORECARD),
     "streamChanges": Operation("GET", "/api/v1/events/stream", frozenset({"since"})),
 }
 

@@ -224,6 +224,7 @@ KINDS: dict[str, type[Refusal]] = {
     "id-taken": Conflict,
     "in-use": Conflict,
     "run-refused": Conflict,
+    "on-scorecard": Conflict,
     "too-many-questions": Conflict,
     "last-admin-key": Conflict,
     "body-too-large": Refusal,

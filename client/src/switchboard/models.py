@@ -351,6 +351,59 @@ class RunCall(Model):
     promoted: bool
 
 
+class ScorecardItem(Model):
+    """
+    A question or tracker on a scorecard, by its key.
+
+    `points`: the share of the weight, 0..1, that an outcome earns; none given: see `points_of`. `weight`: None: that of
+    the question. `auto_fail`: the whole call scores 0 where this earns nothing.
+    """
+
+    question: str
+    section: str = ""
+    weight: float | None = None
+    points: dict[str, float | None] | None = None
+    auto_fail: bool = False
+
+
+class ScorecardItemDefinition(Model):
+    """A question or tracker on a scorecard."""
+
+    question: str
+    """Its key."""
+    section: str = ""
+    weight: float | None = None
+    """Unset: that of the question."""
+    points: dict[str, float | None] = Field({}, max_length=60)
+    """What share of the weight an outcome earns: yes, no, a choice, said, not said; others earn nothing. Unset: yes and whatever is said; of a tracker what does not raise it."""
+    auto_fail: bool = False
+    """The call scores 0 where this earns nothing."""
+
+
+class ScoredItem(Model):
+    """
+    What a call's answer to one question earns. `outcome` and `earned` (0..1) are None where it does not count:
+    it could not be answered, or is not of such calls; `reason` says why.
+    """
+
+    question: str
+    title: str
+    section: str
+    weight: float
+    points: dict[str, float | None]
+    auto_fail: bool
+    outcome: str | None = None
+    earned: float | None = None
+    reason: str | None = None
+
+
+class SectionScore(Model):
+    """The score of the items of one section, 0..100; None: none of them counts."""
+
+    section: str
+    score: float | None
+
+
 class Speaker(Model):
     """One voice of a call. `label` is unique in the call ("rep", "customer", "A", "B", ...)."""
 
@@ -664,6 +717,44 @@ class RunComparison(Model):
     measured_at: AwareDatetime
 
 
+class Scorecard(Model):
+    """Questions that a call is scored by. Without limits it is of every call. `pass_mark`: the score that passes."""
+
+    key: str
+    type: Literal["scorecard"] = "scorecard"
+    title: str = ""
+    pass_mark: float | None = None
+    direction: Literal["incoming", "outgoing"] | str | None = None
+    languages: list[str] = []
+    teams: list[str] = []
+    items: list[ScorecardItem] = []
+    version: int = 0
+
+
+class ScorecardResult(Model):
+    """A call's score by a scorecard, 0..100; None: no item counts. `passed`: None without a pass mark, or a score."""
+
+    key: str
+    version: int
+    title: str
+    pass_mark: float | None
+    score: float | None
+    auto_failed: bool
+    passed: bool | None
+    items: list[ScoredItem]
+    sections: list[SectionScore] = []
+
+
+class StoredScorecard(Model):
+    """A version of a scorecard. `retired_at`: when it was replaced or removed; None: calls are scored by it now."""
+
+    scorecard: Scorecard
+    made_at: AwareDatetime
+    made_by: str
+    retired_at: AwareDatetime | None
+    retired_by: str | None
+
+
 class Turn(Model):
     """Consecutive words of one speaker. `speaker` is a `Speaker.label`."""
 
@@ -750,6 +841,7 @@ class CallRecord(Model):
     edits: list[CallEdit] = []
     answers: list[QuestionAnswer] = []
     trackers: list[TrackerResult] = []
+    scorecards: list[ScorecardResult] = []
     request_ids: list[str] = []
 
 

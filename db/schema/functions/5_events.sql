@@ -59,6 +59,13 @@ CREATE OR REPLACE FUNCTION event_trackers(p_call bigint, p_raised boolean) RETUR
     WHERE NOT p_raised OR one -> 'raised' = 'true'
 $$;
 
+-- What the answers of a call come to by each scorecard, without its items.
+CREATE OR REPLACE FUNCTION event_scorecards(p_call bigint) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT coalesce(jsonb_agg(event_fields(one, '{key,version,title,score,pass_mark,passed,auto_failed}') ORDER BY n), '[]')
+    FROM jsonb_array_elements(event_list(event_finding(p_call, 'questions') -> 'scorecards'))
+        WITH ORDINALITY AS a (one, n)
+$$;
+
 -- The keys of the trackers that the record of a call raises.
 CREATE OR REPLACE FUNCTION raised_trackers(p_call bigint) RETURNS text[] LANGUAGE sql STABLE AS $$
     SELECT ARRAY(SELECT one ->> 'key' FROM jsonb_array_elements(event_trackers(p_call, true)) AS a (one))
@@ -112,6 +119,7 @@ CREATE OR REPLACE FUNCTION event_record(p_call bigint, p_job uuid) RETURNS jsonb
         ) END,
         'answers', event_answers(p_call),
         'trackers', event_trackers(p_call, false),
+        'scorecards', event_scorecards(p_call),
         'warnings', to_jsonb(c.warnings || c.analysis_warnings)
     )
     FROM transcripts t JOIN calls c ON c.id = t.call_pk,

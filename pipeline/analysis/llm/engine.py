@@ -15,7 +15,8 @@ from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.llm.prompt import PromptPart, messages, parts, repair
 from pipeline.analysis.llm.reading import ReadAnswer, ground, merged
 from pipeline.analysis.llm.remembering import RememberingClient, key_of
-from pipeline.analysis.questions.step import OwnQuestions, answer, plain
+from pipeline.analysis.questions.step import OwnQuestions, answer, track
+from pipeline.analysis.questions.step import finding as finding_of
 from pipeline.analysis.step import run_all
 from pipeline.domain.insight import Finding, Material, ModelText, ModelTexts
 
@@ -76,6 +77,7 @@ class LanguageModel:
             return built
         client = RememberingClient(self._options, lambda _: questions.schema(wanted), ends, known)
         by_phrases = [answer(one, material) for one in material.roster.questions if one.type != "tracker"]
+        trackers = [track(one, material) for one in material.roster.questions if one.type == "tracker"]
         try:
             answers = questions.ask(client, material, wanted, self._options.max_transcript_tokens, by_phrases)
         except Exception as error:  # its text may hold what was sent, the key among it
@@ -84,7 +86,7 @@ class LanguageModel:
             note = f"answered by phrases, not by the language model: {why}"
             return replace(built, value={**built.value, "answers": questions.unanswered(by_phrases, why)}, note=note)
         given.update(client.given)
-        value = {**built.value, "answers": list(map(plain, answers)), "engine": self.name}
+        value = {**finding_of(answers, trackers, material).value, "engine": self.name}
         return evidence_checked(replace(built, value=value), material.transcript)
 
     def _read(self, material: Material, known: Mapping[str, ModelText], given: ModelTexts) -> ReadAnswer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pipeline.analysis.talk import Said, read
 from pipeline.domain.answers import AnswerState
 from pipeline.domain.insight import Evidence, Material
-from pipeline.domain.questions import Question
+from pipeline.domain.questions import Defined, Question
 from pipeline.domain.speech import Role
 
 MINUTE = 60.0
@@ -56,7 +56,12 @@ def _why_silent(question: Question, spoken: Sequence[Said]) -> str:
     return f"the {question.party} says nothing in this call"
 
 
-def _not_of_these_calls(question: Question, material: Material) -> NotLookedAt | None:
+def is_of_these_calls(defined: Defined, material: Material) -> bool:
+    """Whether a call is known to be one that this is asked of."""
+    return _not_of_these_calls(defined, material) is None
+
+
+def _not_of_these_calls(question: Defined, material: Material) -> NotLookedAt | None:
     call, spoken = material.call, (material.transcript.language or "")[:2]
     if question.teams and str(call.team_id) not in question.teams:
         return NotLookedAt("out_of_scope", "the call is of another team")

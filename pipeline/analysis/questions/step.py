@@ -1,24 +1,26 @@
 """The analysis step: questions and trackers of the workspace, by their phrases."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from pipeline.analysis.evidence import quote
 from pipeline.analysis.questions.phrases import SaidPhrase, find
-from pipeline.analysis.questions.scope import AskedTurns, NotLookedAt, asked_turns
+from pipeline.analysis.questions.scope import AskedTurns, NotLookedAt, asked_turns, is_of_these_calls
 from pipeline.analysis.questions.values import FoundValue, sentence_of, sureness, value_of
 from pipeline.analysis.talk import Said
 from pipeline.domain.answers import QuestionAnswer, TrackerMatch, TrackerResult
 from pipeline.domain.insight import Evidence, Finding, Material
 from pipeline.domain.questions import Question
+from pipeline.domain.scorecards import ScorecardResult, score
 
 MOST_MATCHES = 20  # of a tracker that are kept
 NO_MODEL = "it has no phrases, and no language model is set up to answer it"
 
 
 class OwnQuestions:
-    """`answers` and `trackers`: what the call says to each of the workspace's own, in their order."""
+    """`answers` and `trackers`: what the call says to each of the workspace's own, in their order; and `scorecards`,
+    where it has some: what the answers come to."""
 
     name = "questions"
     version = 1
@@ -26,21 +28,29 @@ class OwnQuestions:
     def run(self, material: Material) -> Finding:
         asked = material.roster.questions
         answers = [answer(one, material) for one in asked if one.type != "tracker"]
-        return finding(answers, [track(one, material) for one in asked if one.type == "tracker"])
+        return finding(answers, [track(one, material) for one in asked if one.type == "tracker"], material)
 
 
-def finding(answers: Iterable[QuestionAnswer], trackers: Iterable[TrackerResult]) -> Finding:
-    """The finding that holds them."""
+def finding(answers: Sequence[QuestionAnswer], trackers: Sequence[TrackerResult], material: Material) -> Finding:
+    """The finding that holds them, with their scores where the material has scorecards."""
     value: dict[str, Any] = {"answers": list(map(plain, answers)), "trackers": list(map(plain, trackers))}
+    if scores := scores_of(material, answers, trackers):
+        value["scorecards"] = scores
     return Finding(OwnQuestions.name, OwnQuestions.version, value)
 
 
-def plain(one: QuestionAnswer | TrackerResult) -> dict[str, Any]:
+def scores_of(
+    material: Material, answers: Sequence[QuestionAnswer], trackers: Sequence[TrackerResult]
+) -> list[dict[str, Any]]:
+    """The score of each scorecard that is of such calls, as a finding holds it."""
+    roster = material.roster
+    cards = [one for one in roster.scorecards if is_of_these_calls(one, material)]
+    return [plain(score(one, roster.questions, answers, trackers)) for one in cards]
+
+
+def plain(one: QuestionAnswer | TrackerResult | ScorecardResult) -> dict[str, Any]:
     """As a finding holds it."""
-    made = asdict(one)
-    if "matches" in made:
-        made["matches"] = list(made["matches"])
-    return made
+    return {name: list(held) if isinstance(held, tuple) else held for name, held in asdict(one).items()}
 
 
 def blank(question: Question, looked: NotLookedAt | None = None) -> QuestionAnswer:

@@ -234,6 +234,21 @@ def _questions(finding: Finding) -> list[RenderableType]:
         lines.append(Text.assemble(f"tracker {what}: ", (said, "bold red" if one["raised"] else "bold")))
         for match in one["matches"][:3] or [{}]:
             lines += _borne_out(match.get("evidence"), {**one, **match})
+    for one in map(plain, finding.value.get("scorecards") or []):
+        lines += _scorecard(one)
+    return lines
+
+
+def _scorecard(one: Mapping[str, Any]) -> list[RenderableType]:
+    """The score, and what each question on it earned."""
+    passed = {True: ", passed", False: ", not passed", None: ""}[one["passed"]]
+    score = "not scored" if one["score"] is None else f"{one['score']:g} of 100{passed}"
+    style = "bold red" if one["passed"] is False else "bold"
+    lines: list[RenderableType] = [Text.assemble(f"scorecard {one['title'] or one['key']}: ", (score, style))]
+    for item in one["items"]:
+        earned = "n/a" if item["earned"] is None else f"{item['earned'] * item['weight']:g} of {item['weight']:g}"
+        failed = ", fails the call" if item["auto_fail"] and item["earned"] == 0 else ""
+        lines.append(Text(f"    {item['question']}: {item['outcome'] or 'n/a'}, {earned}{failed}", style="dim"))
     return lines
 
 

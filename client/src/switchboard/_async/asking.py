@@ -1,11 +1,11 @@
-"""What a workspace asks of its calls: its own questions, and trackers."""
+"""What a workspace asks of its calls: its own questions, trackers, and scorecards."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from switchboard._async.session import AsyncSession
 from switchboard._pages import Page
-from switchboard.models import StoredQuestion
+from switchboard.models import StoredQuestion, StoredScorecard
 
 
 class AsyncAsking:
@@ -65,3 +65,41 @@ class AsyncAsking:
     async def remove_question(self, key: str) -> StoredQuestion:
         """Ask it no more; answers in records stay. Raises `NotFound`."""
         return await self._session.ask(StoredQuestion, "removeQuestion", question_key=key)
+
+    async def scorecards(self) -> list[StoredScorecard]:
+        """The scorecards by which calls are scored now, in their order."""
+        return (await self._session.ask(Page[StoredScorecard], "listScorecards")).items
+
+    async def scorecard_versions(self, key: str) -> list[StoredScorecard]:
+        """All versions of a scorecard, the latest first. Raises `NotFound`."""
+        return (await self._session.ask(Page[StoredScorecard], "showScorecard", scorecard_key=key)).items
+
+    async def set_scorecard(
+        self,
+        key: str,
+        title: str,
+        items: Sequence[str | Mapping[str, Any]],
+        *,
+        pass_mark: float | None = None,
+        direction: Literal["incoming", "outgoing"] | None = None,
+        languages: Sequence[str] = (),
+        teams: Sequence[str] = (),
+    ) -> StoredScorecard:
+        """Score the calls that are analyzed from now on. `items`: keys of questions, or the fields of an item.
+
+        A change is a new version of the key, the same again none. Raises `InvalidRequest` with every fault.
+        """
+        body: dict[str, Any] = {
+            "key": key,
+            "title": title,
+            "items": [{"question": one} if isinstance(one, str) else dict(one) for one in items],
+            "passMark": pass_mark,
+            "direction": direction,
+            "languages": list(languages),
+            "teams": list(teams),
+        }
+        return await self._session.ask(StoredScorecard, "setScorecard", body=body)
+
+    async def remove_scorecard(self, key: str) -> StoredScorecard:
+        """Score by it no more; scores in records stay. Raises `NotFound`."""
+        return await self._session.ask(StoredScorecard, "removeScorecard", scorecard_key=key)
