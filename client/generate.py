@@ -44,7 +44,10 @@ BLOCKING = {
 CHECKED = {"title", "minimum", "maximum", "minLength", "maxLength", "pattern"}
 
 # What only administrators get or send, and what the client has a form of its own for.
-LEFT_OUT = {"AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Team", "Workspace", "Problem", "SubmitBody"}
+LEFT_OUT = {
+    *("AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Team", "Workspace", "Problem", "SubmitBody"),
+    "ScorecardItemDefinition",
+}
 
 
 def schemas() -> dict[str, Any]:

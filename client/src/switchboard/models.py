@@ -366,20 +366,6 @@ class ScorecardItem(Model):
     auto_fail: bool = False
 
 
-class ScorecardItemDefinition(Model):
-    """A question or tracker on a scorecard."""
-
-    question: str
-    """Its key."""
-    section: str = ""
-    weight: float | None = None
-    """Unset: that of the question."""
-    points: dict[str, float | None] = Field({}, max_length=60)
-    """What share of the weight an outcome earns: yes, no, a choice, said, not said; others earn nothing. Unset: yes and whatever is said; of a tracker what does not raise it."""
-    auto_fail: bool = False
-    """The call scores 0 where this earns nothing."""
-
-
 class ScoredItem(Model):
     """
     What a call's answer to one question earns. `outcome` and `earned` (0..1) are None where it does not count:
