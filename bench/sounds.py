@@ -55,7 +55,7 @@ def tones(frequencies: tuple[float, ...], seconds: float, rng: Random) -> Sound:
     t = np.arange(round(seconds * RATE)) / RATE
     drift = 1 + rng.uniform(-0.008, 0.008)  # exchanges are allowed one per cent
     parts = [np.sin(2 * np.pi * f * drift * t + rng.uniform(0, 6.28)) for f in frequencies]
-    return (sum(parts) / len(parts)).astype(np.float32)
+    return np.asarray(sum(parts) / len(parts), np.float32)
 
 
 def cadence(frequencies: tuple[float, ...], beats: tuple[float, ...], seconds: float, rng: Random) -> Sound:
@@ -71,7 +71,7 @@ def cadence(frequencies: tuple[float, ...], beats: tuple[float, ...], seconds: f
 
 def keys(digits: str, rng: Random, on: float = 0.08, off: float = 0.08) -> Sound:
     """DTMF: each digit `on` seconds long, `off` seconds after it, the upper tone up to 2 dB louder or 4 softer."""
-    pieces = []
+    pieces: list[Sound] = []
     for digit in digits:
         row = next(i for i, names in enumerate(KEYS) if digit in names)
         high = COLUMNS[KEYS[row].index(digit)]
@@ -89,7 +89,7 @@ def beep(rng: Random) -> Sound:
 def hum(seconds: float, rng: Random) -> Sound:
     t = np.arange(round(seconds * RATE)) / RATE
     base = rng.choice([50.0, 60.0])
-    return sum(rng.uniform(0.1, 1) / k * np.sin(2 * np.pi * base * k * t) for k in range(1, 9)).astype(np.float32)
+    return np.asarray(sum(rng.uniform(0.1, 1) / k * np.sin(2 * np.pi * base * k * t) for k in range(1, 9)), np.float32)
 
 
 def clicks(seconds: float, rng: Random) -> Sound:

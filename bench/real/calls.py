@@ -65,7 +65,7 @@ class Call:
     @property
     def duration(self) -> float:
         """Seconds."""
-        return self.samples.shape[1] / RATE
+        return float(self.samples.shape[1] / RATE)
 
     @property
     def mixed(self) -> bool:
@@ -275,7 +275,7 @@ def menu(sources: Sources, half: Half, name: str, line: str, layout: str) -> Cal
     first, second = sources.utterances(half).values()
     music = [clip.load() for clip in sources.music(half)]
     at = built.prompt(0, 1.0, sources.prompt(MENU[half]))
-    built.put(1, at + 0.6, _at_16k(sounds.keys("2", np.random.default_rng(1))) * 0.4, "dtmf", "2")
+    built.put(1, at + 0.6, at_16k(sounds.keys("2", np.random.default_rng(1))) * 0.4, "dtmf", "2")
     at = built.prompt(0, at + 1.5, sources.prompt(QUEUE[half]))
     at = built.put(0, at + 0.4, music[0][5 * RATE : 23 * RATE] * 0.5, "music", "queue") + 0.8
     at = _talk(built, at, first[:3], second[:3])
@@ -314,7 +314,7 @@ def voicemail(sources: Sources, half: Half, name: str, layout: str) -> Call:
     built = Builder(12)
     first = next(iter(sources.utterances(half).values()))
     ringing = sounds.cadence(*sounds.RINGING["United States"], 14, np.random.default_rng(2))
-    at = built.put(1, 0.5, _at_16k(ringing) * 0.15, "ringback", "United States") + 0.5
+    at = built.put(1, 0.5, at_16k(ringing) * 0.15, "ringback", "United States") + 0.5
     for prompt in GREETING[half]:
         at = built.prompt(1, at, sources.prompt(prompt)) + 0.15
     at = built.put(1, at + 0.3, level(sources.prompt("beep").load(), -18), "beep", "beep") + 1.0
@@ -425,10 +425,11 @@ def _talk(built: Builder, at: float, first: Sequence[Clip], second: Sequence[Cli
 
 def _generated(built: Builder, at: float, sound: Sound, kind: str, source: str, dbfs: float = -18.0) -> float:
     """Put a sound of `bench.sounds` (8 kHz) at a level."""
-    return built.put(0, at, level(_at_16k(sound), dbfs), kind, source)
+    return built.put(0, at, level(at_16k(sound), dbfs), kind, source)
 
 
-def _at_16k(sound: Sound) -> Sound:
+def at_16k(sound: Sound) -> Sound:
+    """A sound of `bench.sounds` at the rate of these calls."""
     import soxr
 
     return np.asarray(soxr.resample(sound, sounds.RATE, RATE), np.float32)

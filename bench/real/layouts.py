@@ -200,14 +200,17 @@ def count(group: str, seed: int, events: Sequence[Event], output: Output) -> Cou
         pairs = align(ours, tokens)
         wrong += sum(not pair.right for pair in pairs)
         right.append({pair.said for pair in pairs if pair.right})
-        missing.append({pair.said for pair in pairs if pair.heard is None})
+        missing.append({pair.said for pair in pairs if pair.heard is None and not pair.right})
         extra.append([tokens[pair.heard] for pair in pairs if pair.heard is not None and not pair.right])
     twice = wrong_party = lost = 0
     for party in (0, 1):
         elsewhere = {
             pair.said
             for pair in align(said[party], extra[1 - party])
-            if pair.right and abs(said[party][pair.said or 0].time - extra[1 - party][pair.heard or 0].time) < CLOSE
+            if pair.right
+            and pair.said is not None
+            and pair.heard is not None
+            and abs(said[party][pair.said].time - extra[1 - party][pair.heard].time) < CLOSE
         }
         twice += len(elsewhere & right[party])
         wrong_party += len(elsewhere - right[party])
@@ -224,7 +227,7 @@ def _by_party(output: Output, said: Sequence[Sequence[Said]]) -> list[list[Heard
     for speaker in {turn.speaker for turn in output.turns}:
         own = [word for word in output.words if output.turns[word.turn].speaker == speaker]
         tokens = tokens_of(written(own), "en")
-        held = [sum(pair.right for pair in align(ours, tokens)) for ours in said]
+        held = [sum(pair.right and pair.said is not None for pair in align(ours, tokens)) for ours in said]
         parties[held.index(max(held))] += [replace(word, channel=0) for word in own]
     return [sorted(own, key=lambda word: word.start) for own in parties]
 

@@ -1,7 +1,8 @@
 """One output against the truth of its call.
 
 Words are aligned by channel (mixed calls: all together) with the fewest errors; of alignments with equally many, the
-one whose words lie closest in time. Every count belongs to the event (utterance, prompt) in which it happens, so that
+one whose words lie closest in time. A word that one side writes in two or three ("world wide", "worldwide"; "sun rise",
+"sunrise") is right. Every count belongs to the event (utterance, prompt) in which it happens, so that
 intervals come from resampling events. What counts how:
 
 wrong: substituted, deleted and inserted words.
@@ -18,6 +19,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,7 @@ from bench.real.outputs import HeardWord, Output
 
 MARGIN = 0.5  # seconds
 NEAR = 0.5  # seconds
+MOST_PARTS = 3  # in which one side may write what is one word to the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A step of an alignment: both (right or substituted), only `said` (deleted) or only `heard` (inserted)."""
+    """A step of an alignment: both (right or substituted), only `said` (deleted) or only `heard` (inserted).
+
+    One side only and right: a further part of the word before, which the other side writes as one.
+    """
 
     said: int | None
     heard: int | None
@@ -170,7 +176,7 @@ def tokens_of(heard: Sequence[Written], language: str) -> list[Token]:
 
 
 def align(said: Sequence[Said], heard: Sequence[Token]) -> list[Pair]:
-    """The alignment with the fewest errors; ties by closeness in time."""
+    """The alignment with the fewest errors; ties by closeness in time. A word in parts is right: see `Pair`."""
     rows, columns = len(said), len(heard)
     codes: dict[str, int] = {}
     ours = np.array([codes.setdefault(one.token, len(codes)) for one in said], int)
@@ -178,31 +184,68 @@ def align(said: Sequence[Said], heard: Sequence[Token]) -> list[Pair]:
     apart = np.abs(np.subtract.outer([one.time for one in said], [one.time for one in heard]))
     tie = 0.4 / max(1, rows, columns) * np.minimum(apart / 10, 1.0)
     differs = (ours[:, None] != theirs[None, :]).astype(float) + tie if rows and columns else np.zeros((rows, columns))
+    compounds = _compounds(said, heard)
     steps = np.arange(columns + 1, dtype=float)
     cost = np.empty((rows + 1, columns + 1))
     cost[0] = steps
     for row in range(rows):
         best = cost[row] + 1
         best[1:] = np.minimum(best[1:], cost[row, :-1] + differs[row])
+        for column, parts in compounds.get(row, {}).items():
+            best[column + 1] = min(best[column + 1], _before(cost, tie, row, column, parts))
         cost[row + 1] = np.minimum.accumulate(best - steps) + steps
     pairs: list[Pair] = []
     row, column = rows, columns
     while row or column:
-        here = cost[row, column]
-        if (
-            row
-            and column
-            and np.isclose(here, cost[row - 1, column - 1] + differs[row - 1, column - 1], rtol=0, atol=1e-9)
-        ):
+        parts = compounds.get(row - 1, {}).get(column - 1)
+        if row and column and _same(cost[row, column], cost[row - 1, column - 1] + differs[row - 1, column - 1]):
             row, column = row - 1, column - 1
             pairs.append(Pair(row, column, bool(ours[row] == theirs[column])))
-        elif row and np.isclose(here, cost[row - 1, column] + 1, rtol=0, atol=1e-9):
+        elif parts and _same(cost[row, column], _before(cost, tie, row - 1, column - 1, parts)):
+            row, column = row - parts[0], column - parts[1]
+            pairs += [Pair(row + at, None, True) for at in reversed(range(1, parts[0]))]
+            pairs += [Pair(None, column + at, True) for at in reversed(range(1, parts[1]))]
+            pairs.append(Pair(row, column, True))
+        elif row and _same(cost[row, column], cost[row - 1, column] + 1):
             row -= 1
             pairs.append(Pair(row, None, False))
         else:
             column -= 1
             pairs.append(Pair(None, column, False))
     return pairs[::-1]
+
+
+def _compounds(said: Sequence[Said], heard: Sequence[Token]) -> dict[int, dict[int, tuple[int, int]]]:
+    """By the last word of each side, in how many words each writes the same letters: one of them in one."""
+    found: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
+    for size in range(2, MOST_PARTS + 1):
+        ours, theirs = (_joined([one.token for one in side], size) for side in (said, heard))
+        for column, token in enumerate(heard):
+            for last in (first + size - 1 for first in ours.get(token.token, ())):
+                if said[last].event == said[last + 1 - size].event:
+                    found[last][column] = size, 1
+        for row, one in enumerate(said):
+            for first in theirs.get(one.token, ()):
+                found[row][first + size - 1] = 1, size
+    return found
+
+
+def _joined(tokens: Sequence[str], size: int) -> dict[str, list[int]]:
+    """By what so many tokens in a row spell, where they begin."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for first in range(len(tokens) - size + 1):
+        found["".join(tokens[first : first + size])].append(first)
+    return found
+
+
+def _before(cost: Any, tie: Any, row: int, column: int, parts: tuple[int, int]) -> float:
+    """What an alignment costs whose last step is the compound that ends with these words."""
+    first, beside = row + 1 - parts[0], column + 1 - parts[1]
+    return float(cost[first, beside] + tie[first, beside])
+
+
+def _same(cost: float, other: float) -> bool:
+    return abs(cost - other) <= 1e-9
 
 
 def _score_channel(
@@ -239,18 +282,17 @@ def _count(
             at = one.event
             own = found.events[at]
             own.words += 1
-            if pair.heard is None:
+            if pair.heard is None and not pair.right:
                 own.deleted += 1
                 own.lost += not _marked(one.time, doubts, pairs, step, tokens, heard)
             elif pair.right:
-                word = heard[tokens[pair.heard].written]
-                if one.first:
-                    own.start_error = word.start - truth.events[at].onset
+                if one.first and pair.heard is not None:
+                    own.start_error = heard[tokens[pair.heard].written].start - truth.events[at].onset
                 if one.last:
-                    own.end_error = word.end - truth.events[at].offset
+                    own.end_error = heard[tokens[_last_part(pairs, step)].written].end - truth.events[at].offset
             else:
                 own.substituted += 1
-        elif at >= 0:
+        elif at >= 0 and not pair.right:
             found.events[at].inserted += 1
         if pair.heard is not None:
             index = tokens[pair.heard].written
@@ -260,6 +302,16 @@ def _count(
     for index, at in event_of.items():
         if at >= 0:
             _count_mark(found.events[at], heard[index], index in wrong)
+
+
+def _last_part(pairs: Sequence[Pair], step: int) -> int:
+    """The heard word with which a right one ends."""
+    found = next(pair.heard for pair in reversed(pairs[: step + 1]) if pair.heard is not None)
+    for pair in pairs[step + 1 :]:
+        if pair.said is not None or pair.heard is None or not pair.right:
+            break
+        found = pair.heard
+    return found
 
 
 def _count_mark(own: EventScore, word: Written, wrong: bool) -> None:
@@ -348,23 +400,22 @@ def cp_errors(truth: Truth, output: Output) -> tuple[int, int]:
 
     What machines say, and turns that the system gives to a machine, is one more speaker.
     """
-    from rapidfuzz.distance import Levenshtein
     from scipy.optimize import linear_sum_assignment
 
-    ours: dict[str, list[str]] = defaultdict(list)
+    ours: dict[str, list[Said]] = defaultdict(list)
     for one in said_of(truth, range(len(truth.events))):
         event = truth.events[one.event]
-        ours[event.speaker if event.kind == "speech" else "machine"].append(one.token)
+        ours[event.speaker if event.kind == "speech" else "machine"].append(one)
     theirs: dict[str, list[HeardWord]] = defaultdict(list)
     for word in output.words:
         turn = output.turns[word.turn]
         theirs["machine" if turn.machine else turn.speaker].append(word)
     said = list(ours.values())
-    heard = [[token.token for token in tokens_of(written(own), truth.language)] for own in theirs.values()]
+    heard = [tokens_of(written(own), truth.language) for own in theirs.values()]
     size = max(len(said), len(heard))
     said += [[]] * (size - len(said))
     heard += [[]] * (size - len(heard))
-    errors = np.array([[Levenshtein.distance(left, right) for right in heard] for left in said])
+    errors = np.array([[sum(not pair.right for pair in align(left, right)) for right in heard] for left in said])
     if not size:
         return 0, 0
     return int(errors[linear_sum_assignment(errors)].sum()), sum(map(len, said))

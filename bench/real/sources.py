@@ -23,7 +23,7 @@ import os
 import re
 import subprocess
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -249,26 +249,34 @@ def cache() -> Path:
 
 
 def fetch_asterisk() -> Path:
-    """Debian's Asterisk sounds (about 60 MB), downloaded and unpacked once; the folder that holds share/.
+    """Debian's Asterisk sounds (about 60 MB); the folder that holds share/. Raises `SourceMissing`."""
+    try:
+        return fetch_packages("asterisk", PACKAGES) / "usr"
+    except SourceMissing as error:
+        raise SourceMissing(f"{error} Or give their folder with --asterisk.") from error
+
+
+def fetch_packages(name: str, packages: Sequence[str]) -> Path:
+    """Packages of Debian, downloaded and unpacked once into the cache's folder of this name, which is returned.
 
     Needs apt-get and dpkg-deb, no root. Raises `SourceMissing` where they fail.
     """
-    folder = cache() / "asterisk"
+    folder = cache() / name
     done = folder / "complete"
     if not done.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            subprocess.run(["apt-get", "download", *PACKAGES], cwd=folder, check=True, capture_output=True, text=True)
+            subprocess.run(["apt-get", "download", *packages], cwd=folder, check=True, capture_output=True, text=True)
             for package in sorted(folder.glob("*.deb")):
                 subprocess.run(["dpkg-deb", "-x", package.name, "."], cwd=folder, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            detail = getattr(error, "stderr", "") or error
+            detail = str(getattr(error, "stderr", "") or error).strip()[-300:]
             raise SourceMissing(
-                f"Debian's Asterisk sounds could not be fetched ({str(detail).strip()[-300:]}). On Debian run apt-get "
-                f"update; elsewhere unpack the packages {', '.join(PACKAGES)} and give the folder with --asterisk."
+                f"Debian's packages could not be fetched ({detail}). On Debian run apt-get update; elsewhere unpack "
+                f"{', '.join(packages)} with dpkg -x."
             ) from error
         done.touch()
-    return folder / "usr"
+    return folder
 
 
 def _transcripts(folder: Path) -> Iterator[tuple[str, str]]:

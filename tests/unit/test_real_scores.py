@@ -82,6 +82,42 @@ def test_pieces_of_a_word_are_joined_and_figures_are_words() -> None:
     assert _sum(scored, "substituted") + _sum(scored, "deleted") + _sum(scored, "inserted") == 0
 
 
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        ("chefs of world wide fame", "chefs of worldwide fame"),
+        ("at sun rise", "at sunrise"),
+        ("the voice over ip call", "the VoiceOverIP call"),
+        ("the sunrise", "the sun rise"),
+        ("a worldwide call", "a world-wide call"),
+        ("my ice cream", "my icecream"),
+        ("oh anyone", "oh any one"),
+        ("it is twenty one", "It's 21"),
+        ("we can not", "we cannot"),
+    ],
+)
+def test_a_word_that_the_other_side_writes_in_parts_is_right(said: str, heard: str) -> None:
+    scored = score(_truth(_event(0, 1.0, said)), _output(_heard(1.0, heard)))
+    errors = [_sum(scored, name) for name in ("substituted", "deleted", "inserted", "lost", "unmarked_wrong")]
+    assert errors == [0, 0, 0, 0, 0]
+    assert _sum(scored, "words") == len(words(said))
+
+
+def test_a_word_in_parts_ends_where_its_last_part_does() -> None:
+    scored = score(_truth(_event(0, 1.0, "the sunrise")), _output(_heard(1.0, "the sun rise")))
+    assert scored.events[0].end_error == pytest.approx(2.4 - 2.0)
+    scored = score(_truth(_event(0, 1.0, "at sun rise")), _output(_heard(1.0, "at sunrise")))
+    assert scored.events[0].end_error == pytest.approx(1.9 - 2.5)
+    assert scored.events[0].start_error == pytest.approx(0)
+
+
+def test_parts_with_other_letters_or_of_two_sentences_are_not_one_word() -> None:
+    assert _sum(score(_truth(_event(0, 1.0, "the primer of it")), _output(_heard(1.0, "the primary it"))), "lost") == 1
+    apart = _truth(_event(0, 1.0, "come in"), _event(0, 3.0, "to town"))
+    scored = score(apart, _output(_heard(1.0, "come into town")))
+    assert (_sum(scored, "substituted"), _sum(scored, "deleted")) == (1, 1)
+
+
 def test_words_of_the_wrong_speaker_in_a_mixed_call() -> None:
     truth = _truth(_event(0, 1.0, "good morning to you", "a"), _event(1, 5.0, "and to you too", "b"), mixed=True)
     turns = (HeardTurn("X", "en"), HeardTurn("Y", "en"))

@@ -1,0 +1,1 @@
+"""When words are what a recognizer writes because it hears nothing: see `pipeline/asr/verdicts.py`."""
