@@ -104,10 +104,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
-    sizes = {"segmentation_batch_size": options.batch, "embedding_batch_size": options.batch}
-    engine: Any = load(
-        DiarizationOptions(pipeline=str(fixture_checkpoints.DIARIZATION), device=options.device, threads=1, **sizes)
-    )
+    folder = str(fixture_checkpoints.DIARIZATION)
+    engine: Any = load(DiarizationOptions(pipeline=folder, device=options.device, threads=1, batch_size=options.batch))
     reference = stock_pipeline(engine, options.device)
     if options.resnet34:
         for one in (engine._pipeline, reference):

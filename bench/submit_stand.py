@@ -65,11 +65,11 @@ def standing(folder: Path) -> Iterator[Stand]:
     url = embedded.start(folder)
     try:
         migrate.migrate(url)
-        limits = {"per_minute": 1e9, "burst": 10**9}
+        limits = {"per_minute": 1e9}
         settings = Settings(data_dir=folder, database_url=url, http={"port": free_port()}, limits=limits)
         prepare_environment(settings, url)
         secret = asyncio.run(new_key(url))
-        serve_intake(settings.http.port, settings.limits.concurrency)
+        serve_intake(settings.http.port, settings.limits.CONCURRENCY)
         yield Stand(folder, url, settings.http.port, secret)
         stop_serve()
     finally:

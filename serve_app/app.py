@@ -72,7 +72,7 @@ class ConductorReplica:
         )
         # Connections of its own: many receivers that answer at once must not keep a lease from being renewed.
         self._events_database = await Database.open(settings.require_database_url(), pool_size=EVENTS_POOL_SIZE)
-        self._events = WebhookDispatcher(self._events_database, settings.webhooks, sealer)
+        self._events = WebhookDispatcher(self._events_database, settings.webhooks, sealer, settings.fetch.ca_file)
         self._passages = PassageLoop(
             self._events_database, workers.of("passages").compute, settings.embedding, settings.checkpoints
         )
@@ -163,13 +163,12 @@ def build_intake(settings: Settings) -> Application:
     """The application that takes calls in."""
     from serve_app.intake.deployment import Intake
 
-    scaling = settings.scaling.intake
     return Intake.options(
-        **replica_config(scaling, target_ongoing_requests=16),
+        **replica_config(settings.scaling.intake, target_ongoing_requests=16),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": scaling.num_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
-        # Above `concurrency` Intake itself answers 503, in our own form; Serve's limit lies beyond it.
-        max_ongoing_requests=settings.limits.concurrency + settings.limits.QUEUE,
+        ray_actor_options={"num_cpus": settings.scaling.replica_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+        # Above CONCURRENCY Intake itself answers 503, in our own form; Serve's limit lies beyond it.
+        max_ongoing_requests=settings.limits.CONCURRENCY + settings.limits.QUEUE,
         max_queued_requests=settings.limits.QUEUE,
         backpressure_config={"status_code": 503, "retry_after_s": settings.limits.RETRY_AFTER_SECONDS},
         max_surge_percent=100,  # a rolling update starts new replicas before it stops old ones
@@ -183,11 +182,11 @@ def build_api(settings: Settings) -> Application:
     """The application that results are read from."""
     from serve_app.api.deployment import Api
 
-    scaling, options = settings.scaling.api, settings.api
+    options = settings.api
     return Api.options(
-        **replica_config(scaling, target_ongoing_requests=8),
+        **replica_config(settings.scaling.api, target_ongoing_requests=8),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": scaling.num_cpus},
+        ray_actor_options={"num_cpus": settings.scaling.replica_cpus},
         max_ongoing_requests=options.CONCURRENCY + options.STREAMS + settings.limits.QUEUE,
         max_queued_requests=settings.limits.QUEUE,
         backpressure_config={"status_code": 503, "retry_after_s": options.RETRY_AFTER_SECONDS},
@@ -203,11 +202,10 @@ def build_console(settings: Settings) -> Application:
     """The application of the pages."""
     from serve_app.console.deployment import Console
 
-    scaling = settings.scaling.console
     return Console.options(
-        **replica_config(scaling, target_ongoing_requests=16),
+        **replica_config(settings.scaling.console, target_ongoing_requests=16),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": scaling.num_cpus},
+        ray_actor_options={"num_cpus": settings.scaling.replica_cpus},
         max_ongoing_requests=64,
         max_queued_requests=256,
         max_surge_percent=100,
@@ -233,11 +231,10 @@ def build_calls(settings: Settings) -> Application:
     diarizer = Diarizer.options(**_engine_options("diarizer", settings, cluster_gpus), max_ongoing_requests=32).bind(
         settings.diarization.model_dump(mode="json"), store
     )
-    scaling = settings.scaling.conductor
     return Conductor.options(
-        **replica_config(scaling, **autoscaling("Conductor", settings.scaling)),
+        **replica_config(settings.scaling.conductor, **autoscaling("Conductor", settings.scaling)),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": scaling.num_cpus},
+        ray_actor_options={"num_cpus": settings.scaling.replica_cpus},
         health_check_period_s=1,  # a dead replica is missed within a second
         health_check_timeout_s=10,
         graceful_shutdown_wait_loop_s=0.5,

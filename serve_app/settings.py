@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
@@ -315,7 +316,7 @@ class Documented(NamedTuple):
 
 
 def documented(model: type[BaseModel] = Settings, prefix: str = PREFIX, default: Any = None) -> Iterator[Documented]:
-    """Every setting, nested ones by the name of their variable."""
+    """Every setting once, nested ones by the name of their variable."""
     for name, field in model.model_fields.items():
         variable = f"{prefix}{name.upper()}"
         value = getattr(default, name) if default is not None else field.get_default(call_default_factory=True)
@@ -325,11 +326,23 @@ def documented(model: type[BaseModel] = Settings, prefix: str = PREFIX, default:
         else:
             yield Documented(variable, _shown(value), field.description or "")
     if issubclass(model, EngineOptions):
-        for engine, options in model.of_engines():
-            for name, field in options.model_fields.items():
-                if name not in model.model_fields:
-                    shown, told = _shown(field.get_default()), f"{field.description} ({engine})"
-                    yield Documented(f"{prefix}{name.upper()}", shown, told)
+        yield from _of_engines(model, prefix)
+
+
+def _of_engines(model: type[EngineOptions], prefix: str) -> Iterator[Documented]:
+    """What single engines of a stage can be told besides, one row for a variable that several of them read."""
+    rows: dict[str, list[Documented]] = defaultdict(list)
+    for engine, options in model.of_engines():
+        for name, field in options.model_fields.items():
+            if name not in model.model_fields:
+                told = f"{engine}: {field.description}"
+                rows[name].append(Documented(f"{prefix}{name.upper()}", _shown(field.get_default()), told))
+    for same in rows.values():
+        defaults = {one.default or "unset" for one in same}
+        shown = same[0].default if len(defaults) == 1 else ""
+        own = [f" (default: {one.default or 'unset'})" if len(defaults) > 1 else "" for one in same]
+        told = " ".join(one.description + default for one, default in zip(same, own, strict=True))
+        yield Documented(same[0].variable, shown, told)
 
 
 def _nested_model(field: FieldInfo) -> type[BaseModel] | None:

@@ -33,7 +33,7 @@ from serve_app.settings import Settings
 from tests.finished import finished
 from tests.postgres import World
 
-UNLIMITED = ApiOptions(per_minute=1e9, burst=10**9)
+UNLIMITED = ApiOptions(per_minute=1e9)
 PROBLEM = "application/problem+json"
 
 

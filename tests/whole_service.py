@@ -22,8 +22,8 @@ from serve_app.intake.submit import build_api as build_intake
 from serve_app.runs.configuration import check
 from serve_app.settings import Settings
 
-READS = ApiOptions(per_minute=1e9, burst=10**9)
-SUBMISSIONS = LimitOptions(per_minute=1e9, burst=10**9)
+READS = ApiOptions(per_minute=1e9)
+SUBMISSIONS = LimitOptions(per_minute=1e9)
 
 
 def application(url: str, reads: ApiOptions = READS, submissions: LimitOptions = SUBMISSIONS) -> Starlette:

@@ -31,7 +31,7 @@ from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word, text_of
 from pipeline.errors import EngineError
 
 CPU_BATCH, MOST_IN_A_BATCH = 4, 64
-CPU_AT_ONCE, GPU_AT_ONCE = 2, 2
+AT_ONCE = 2  # batches that the device works on, on a CPU each with its share of the threads; a third is prepared
 THREADS_EACH = 4  # by default, as CTranslate2 chooses: more in one forward pass bring little
 IMPROBABLE = -1.0  # mean log probability per token below which a text is tried again (Whisper's own threshold)
 TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)  # at which a chunk decoded alone is sampled, in turn (Whisper's own)
@@ -56,13 +56,6 @@ class FasterWhisperOptions(AsrOptions):
         ge=1,
         le=256,
         description="Chunks in one forward pass; unset: 4 on a CPU, on a GPU what half of its free memory holds.",
-    )
-    batches_at_once: int | None = Field(
-        None,
-        ge=1,
-        le=16,
-        description="Batches that the device works on together, on a CPU each with its share of `cpu_threads`; unset: "
-        "2. One more is prepared meanwhile.",
     )
     beam_size: int = Field(5, ge=1, le=10, description="Hypotheses kept while decoding; 1 is greedy and faster.")
     cpu_threads: int = Field(
@@ -121,9 +114,13 @@ class FasterWhisper:
     CHECKPOINTS = CHECKPOINTS
 
     def __init__(
-        self, options: FasterWhisperOptions, store: Path | None = None, kind: CheckpointKind = CHECKPOINTS
+        self,
+        options: FasterWhisperOptions,
+        store: Path | None = None,
+        kind: CheckpointKind = CHECKPOINTS,
+        at_once: int = AT_ONCE,
     ) -> None:
-        """`kind`: how the model is found, where it is not to recognize."""
+        """`kind`: how the model is found, where it is not to recognize; `at_once`: batches that it works on then."""
         from faster_whisper import WhisperModel
 
         device = self.device_of(options)
@@ -134,9 +131,7 @@ class FasterWhisper:
             compute_type = "float16" if device == "cuda" else "int8"
         checkpoint = checkpoints.resolve(options.model, kind, device, store)
         threads = options.cpu_threads or _cores()
-        self.batches_at_once = options.batches_at_once or (
-            GPU_AT_ONCE if device == "cuda" else min(CPU_AT_ONCE, threads)
-        )
+        self.batches_at_once = at_once if device == "cuda" else min(at_once, threads)
         each = max(1, threads // self.batches_at_once)
         with checkpoints.loading(checkpoint.folder):
             self._model = WhisperModel(

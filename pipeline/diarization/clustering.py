@@ -8,27 +8,24 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from pipeline import checkpoints, voice_activity
 from pipeline.checkpoints import CheckpointKind
 from pipeline.checkpoints.resolve import WHOLE
-from pipeline.device import choose
 from pipeline.diarization.engine import DiarizationOptions, Samples
 from pipeline.diarization.regions import Region, diarized
 from pipeline.diarization.sound import reader
-from pipeline.diarization.voiceprints import Voiceprints
+from pipeline.diarization.torch_engine import TorchEngine
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization
 from pipeline.errors import CheckpointMissing, EngineError
 from pipeline.voice_calibration import calibration_of
 
-CPU_BATCH, GPU_BATCH = 8, 64  # windows
 WEIGHTS = "campplus_cn_en_common.pt"
 FRAME = voice_activity.FRAME  # samples
 HOP = SAMPLE_RATE // 100  # samples from one frame of the filterbank to the next
@@ -36,14 +33,9 @@ MARGIN = SAMPLE_RATE // 10  # samples on either side of a run of speech that are
 
 
 class ClusteringOptions(DiarizationOptions):
-    """What this engine can be told."""
+    """This engine has no options of its own."""
 
     model_config = ConfigDict(extra="forbid")
-
-    batch_size: int | None = Field(
-        None, ge=1, description="Windows of speech in one forward pass; unset: 8 on a CPU, 64 on a GPU."
-    )
-    threads: int = Field(0, ge=0, description="PyTorch's threads on a CPU, for the whole process; 0: its default.")
 
 
 CHECKPOINTS = CheckpointKind(
@@ -64,20 +56,19 @@ class SpeechWindow:
     samples: Samples
 
 
-class Clustering(Voiceprints):
+class Clustering(TorchEngine):
     """A diarization engine; see `pipeline.diarization.Engine`."""
 
     Options = ClusteringOptions
     CHECKPOINTS = CHECKPOINTS
+    CPU_BATCH, GPU_BATCH = 8, 64
 
     def __init__(self, options: ClusteringOptions, store: Path | None = None) -> None:
         import torch
 
         from pipeline.diarization import campplus
 
-        if options.threads:
-            torch.set_num_threads(options.threads)
-        self._device = self.device_of(options)
+        self._device = self._prepare(options)
         checkpoint = checkpoints.resolve(options.pipeline, CHECKPOINTS, self._device, store)
         self.name = self.name_of(checkpoint.name)
         calibration = calibration_of(self.name)
@@ -90,30 +81,13 @@ class Clustering(Voiceprints):
         with checkpoints.loading(checkpoint.folder):
             self._network = campplus.load(checkpoint.folder / WEIGHTS).to(self._device)
         self._center = torch.tensor(calibration.center, dtype=torch.float32, device=self._device)
-        self.batch_size = options.batch_size or (GPU_BATCH if self._device == "cuda" else CPU_BATCH)
         self.options = options
         self.checkpoint = checkpoint
-
-    @staticmethod
-    def device_of(options: DiarizationOptions) -> str:
-        """See `pipeline.diarization.Engine`."""
-        import torch
-
-        if options.device != "auto":
-            return options.device
-        return choose(torch.cuda.is_available, "PyTorch", torch.version.cuda, "SWITCHBOARD_DIARIZATION__DEVICE")
 
     @staticmethod
     def name_of(checkpoint: str) -> str:
         """See `pipeline.diarization.Engine`."""
         return f"clustering {checkpoint}"
-
-    def diarize(self, sound: Samples | Audio) -> Diarization:
-        """See `pipeline.diarization.Engine`."""
-        parts, inferred = self.parts(sound), []
-        while batch := list(islice(parts, self.batch_size)):
-            inferred += self.infer(batch)
-        return self.finalize(inferred)
 
     def parts(self, sound: Samples | Audio) -> Iterator[SpeechWindow]:
         """See `pipeline.diarization.Engine`: windows of speech. The recording is read twice, first for its speech."""

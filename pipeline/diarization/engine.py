@@ -89,6 +89,12 @@ class DiarizationOptions(EngineOptions):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where to compute; auto: the GPU if there is one, and an error if it cannot be used."
     )
+    batch_size: int | None = Field(
+        None,
+        ge=1,
+        description="Windows of sound in one forward pass; unset: on a CPU 4 (clustering: 8), on a GPU 32 (64).",
+    )
+    threads: int = Field(0, ge=0, description="PyTorch's threads on a CPU, for the whole process; 0: its default.")
     min_speakers: int = Field(1, ge=1, description="Fewest speakers that a mixed recording is taken to have.")
     max_speakers: int | None = Field(None, ge=1, description="Most speakers; unset: as many as are detected.")
 

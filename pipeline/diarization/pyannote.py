@@ -7,7 +7,6 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,8 @@ from pydantic import ConfigDict, Field
 
 from pipeline import checkpoints
 from pipeline.checkpoints import CheckpointKind, hub
-from pipeline.device import choose
 from pipeline.diarization.engine import DiarizationOptions, Samples
-from pipeline.diarization.voiceprints import Voiceprints, letters
+from pipeline.diarization.torch_engine import TorchEngine, letters
 from pipeline.diarization.weights import weights_only
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, SpeakerSpan
 from pipeline.errors import CheckpointMissing, EngineError
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from pipeline.diarization.steps import WindowOutput
     from pipeline.diarization.windows import Window
 
-CPU_BATCH, GPU_BATCH = 4, 32  # on a CPU larger batches are slower: 3.6 CPU seconds at 1, 5.3 at 128 for 60 s of audio
 SHORTEST = SAMPLE_RATE // 10  # samples; in less nobody is heard
 COMMUNITY = "pyannote/speaker-diarization-community-1"  # gated: the hub wants its license accepted and a token
 UNGATED = "segmentation-3.0+campplus"
@@ -45,15 +42,6 @@ class PyannoteOptions(DiarizationOptions):
     trust_checkpoint: bool = Field(
         False, description="Read checkpoints that hold more than weights, which can run code of their author."
     )
-    segmentation_batch_size: int | None = Field(
-        None,
-        ge=1,
-        description="10 s windows in one forward pass; unset: 4 on a CPU, 32 on a GPU.",
-    )
-    embedding_batch_size: int | None = Field(
-        None, ge=1, description="Windows whose voices are embedded in one forward pass; unset: 4 or 32 likewise."
-    )
-    threads: int = Field(0, ge=0, description="PyTorch's threads on a CPU, for the whole process; 0: its default.")
 
 
 def _best(_: str) -> str:
@@ -85,49 +73,31 @@ CHECKPOINTS = CheckpointKind(
 )
 
 
-class Pyannote(Voiceprints):
+class Pyannote(TorchEngine):
     """A diarization engine; see `pipeline.diarization.Engine`."""
 
     Options = PyannoteOptions
     CHECKPOINTS = CHECKPOINTS
+    # On a CPU larger batches are slower: 3.6 CPU seconds at 1, 5.3 at 128 for 60 s of audio.
+    CPU_BATCH, GPU_BATCH = 4, 32
 
     def __init__(self, options: PyannoteOptions, store: Path | None = None) -> None:
         os.environ["PYANNOTE_METRICS_ENABLED"] = "0"  # read at every event; on by default
         import torch
 
-        if options.threads:
-            torch.set_num_threads(options.threads)
-        device = self.device_of(options)
+        device = self._prepare(options)
         checkpoint = checkpoints.resolve(options.pipeline, CHECKPOINTS, device, store)
-        batch = GPU_BATCH if device == "cuda" else CPU_BATCH
         self.name = self.name_of(checkpoint.name)
         with checkpoints.loading(checkpoint.folder), weights_only(checkpoint.name, options.trust_checkpoint):
             self._pipeline = _load(checkpoint, self.name, torch.device(device))
-        self._pipeline.segmentation_batch_size = self.batch_size = options.segmentation_batch_size or batch
-        self._pipeline.embedding_batch_size = options.embedding_batch_size or batch
+        self._pipeline.segmentation_batch_size = self._pipeline.embedding_batch_size = self.batch_size
         self.options = options
         self.checkpoint = checkpoint
-
-    @staticmethod
-    def device_of(options: DiarizationOptions) -> str:
-        """See `pipeline.diarization.Engine`."""
-        import torch
-
-        if options.device != "auto":
-            return options.device
-        return choose(torch.cuda.is_available, "PyTorch", torch.version.cuda, "SWITCHBOARD_DIARIZATION__DEVICE")
 
     @staticmethod
     def name_of(checkpoint: str) -> str:
         """See `pipeline.diarization.Engine`."""
         return f"pyannote {checkpoint}"
-
-    def diarize(self, sound: Samples | Audio) -> Diarization:
-        """See `pipeline.diarization.Engine`."""
-        parts, inferred = self.parts(sound), []
-        while batch := list(islice(parts, self.batch_size)):
-            inferred += self.infer(batch)
-        return self.finalize(inferred)
 
     def parts(self, sound: Samples | Audio) -> "Iterator[Window]":
         """See `pipeline.diarization.Engine`: windows of 10 s, one every second."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.diarization.voiceprints import letters
+from pipeline.diarization.torch_engine import letters
 from pipeline.domain.speech import SpeakerSpan
 from pipeline.voice_calibration import ClusteringParameters
 

@@ -63,7 +63,11 @@ class FetchOptions(BaseModel):
         description="Ports that may be fetched from: single ports and ranges. Those of databases, caches, "
         "orchestration and remote control are refused all the same.",
     )
-    ca_file: str | None = Field(None, description="PEM file of additional certificate authorities to trust.")
+    ca_file: str | None = Field(
+        None,
+        description="PEM file of additional certificate authorities to trust, for servers of recordings and for "
+        "receivers of webhooks.",
+    )
 
 
 async def fetch(

@@ -15,7 +15,7 @@ from serve_app.intake.wire import Fault, InvalidBody, read_object
 
 B = TypeVar("B", bound="Body")
 
-_LIMITS: Final = LimitOptions(body_bytes=128 * 1024)  # 2,000 callIds of a run
+MOST_BYTES: Final = 128 * 1024  # 2,000 callIds of a run
 
 
 def _name(text: str) -> str:
@@ -170,7 +170,7 @@ async def read_admin_body(request: Request, model: type[B]) -> B:
     check_media_type(request.headers.getlist("content-type"), request.headers.getlist("content-encoding"))
     known = frozenset(str(field.alias) for field in model.model_fields.values())
     try:
-        body, faults = read_object(await read_body(request, _LIMITS), known)
+        body, faults = read_object(await read_body(request, LimitOptions(), MOST_BYTES), known)
     except InvalidBody as error:
         raise AdminBodyRefused(error.faults) from None
     try:

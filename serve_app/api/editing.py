@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -33,7 +33,6 @@ from serve_app.written import written
 T = TypeVar("T")
 MOST_BYTES = 64 * 1024
 MOST_WORDS = 4_000  # characters of a text, old or new
-_LIMITS: Final = LimitOptions(body_bytes=MOST_BYTES)
 
 Words = Annotated[str, Field(max_length=MOST_WORDS)]
 Seconds = Annotated[float, Field(ge=0, le=10**6, allow_inf_nan=False)]
@@ -197,7 +196,7 @@ async def _wanted(request: Request) -> WantedEdit:
     """The edit that the body asks for. Raises `EditBodyRefused` with every fault."""
     check_media_type(request.headers.getlist("content-type"), request.headers.getlist("content-encoding"))
     try:
-        body, faults = read_object(await read_body(request, _LIMITS), _FIELDS)
+        body, faults = read_object(await read_body(request, LimitOptions(), MOST_BYTES), _FIELDS)
     except InvalidBody as error:
         raise EditBodyRefused(error.faults) from None
     try:

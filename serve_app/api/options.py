@@ -4,12 +4,15 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from serve_app.intake.limits import burst
+
 
 class ApiOptions(BaseModel):
     """Limits of the read API. Rates and numbers at once count for each replica by itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    BURST_SECONDS: ClassVar[float] = 15.0  # a rested key may send at once what its rate allows in this time
     RETRY_AFTER_SECONDS: ClassVar[int] = 5  # Retry-After of a 503
     UNKNOWN_KEYS_PER_SECOND: ClassVar[float] = 50.0  # as for submissions
     STREAMS: ClassVar[int] = 128  # of events and exports at once; more get 503
@@ -23,5 +26,14 @@ class ApiOptions(BaseModel):
     QUERY_SECONDS: ClassVar[float] = 5.0  # longest time of one query; then 503
     SOUND_BYTES: ClassVar[int] = 2 << 30  # of a replica, for sound decoded to be listened to
 
-    per_minute: float = Field(1200.0, gt=0, description="Requests to the read API a minute for one key; more get 429.")
-    burst: int = Field(300, ge=1, description="Requests to the read API that an idle key may send at once.")
+    per_minute: float = Field(
+        1200.0,
+        gt=0,
+        description="Requests to the read API a minute for one key; more get 429. A rested key may send a quarter "
+        "at once.",
+    )
+
+    @property
+    def burst(self) -> int:
+        """Requests that a rested key may send at once."""
+        return burst(self.per_minute, self.BURST_SECONDS)

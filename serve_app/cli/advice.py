@@ -18,8 +18,8 @@ ADVICE = {
     "secret_sealed": "Set SWITCHBOARD_SECRETS_KEYS as the message says, on every node; then: " + AGAIN,
     "too_many_redirects": "Open the URL yourself, and have the sender give the address that it leads to.",
     "address_forbidden": "Allow a host of your own network with `switchboard workspaces hosts HOST`; then retry.",
-    "recording_too_large": "SWITCHBOARD_FETCH__MAX_BYTES, SWITCHBOARD_DECODE__MAX_SAMPLES or "
-    "SWITCHBOARD_DECODE__MAX_DECODED_BYTES raises the limit that the message names; then retry.",
+    "recording_too_large": "SWITCHBOARD_FETCH__MAX_BYTES raises the limit of bytes, SWITCHBOARD_DECODE__MAX_SECONDS "
+    "those of samples and decoded sound; then retry.",
     "recording_too_long": "SWITCHBOARD_DECODE__MAX_SECONDS raises the limit; then retry.",
     "recording_empty": "The file has no bytes. " + SENDER,
     "not_audio": "Open the URL yourself: the message says what came instead of audio. " + SENDER,

@@ -41,21 +41,17 @@ class ProcessingOptions(BaseModel):
     GUESTS: ClassVar[int] = 1
     POOL_SIZE: ClassVar[int] = 8  # database connections of one Conductor
     POLL_SECONDS: ClassVar[float] = 1.0  # how often to look for jobs when no notification arrives
+    WORKSPACE_SHARE: ClassVar[float] = 0.25  # of `fetch_concurrency` that the calls of one workspace may take
     MAX_FAILURES: ClassVar[int] = 5  # transient engine failures before a call fails
     MAX_CRASHES: ClassVar[int] = 5  # deaths of a job's worker without progress before it fails as worker_lost
     QUARANTINE_AFTER: ClassVar[int] = 2  # of these, after which it runs with no other call on its Conductor
+    BACKOFF_SECONDS: ClassVar[float] = 2.0  # pause before the second attempt; doubles each time
     MAX_BACKOFF_SECONDS: ClassVar[float] = 600.0  # unless a server asks for a longer pause
     MAX_RETRY_AFTER_SECONDS: ClassVar[float] = 3600.0  # longest pause that a server may ask for (Retry-After)
 
     concurrency: int = Field(4, ge=1, description="Calls that one Conductor runs at once.")
     fetch_concurrency: int = Field(
         128, ge=1, description="Calls whose recordings one Conductor fetches at once, besides those it runs."
-    )
-    fetch_per_workspace: int = Field(
-        32,
-        ge=1,
-        description="Of these, calls of one workspace in the whole cluster; never more than there is room left, so "
-        "that other workspaces find some.",
     )
     fetch_per_host: int = Field(16, ge=1, description="Of these, a workspace's calls whose recordings are on one host.")
     lease_seconds: float = Field(
@@ -66,7 +62,6 @@ class ProcessingOptions(BaseModel):
         ge=0,
         description="How long a fetch is retried (404, 5xx, timeout, storage unavailable) before the call fails.",
     )
-    backoff_seconds: float = Field(2.0, gt=0, description="Pause before the second attempt; doubles each time.")
     backfill_share: float = Field(
         0.1,
         gt=0,
@@ -76,6 +71,14 @@ class ProcessingOptions(BaseModel):
     drain_seconds: float = Field(
         20.0, ge=0, description="On shutdown, time for running calls to finish before they are requeued."
     )
+
+    @property
+    def fetch_per_workspace(self) -> int:
+        """Calls of one workspace, in the whole cluster, whose recordings are fetched at once.
+
+        Never more than there is room left, so that other workspaces find some.
+        """
+        return max(1, round(self.WORKSPACE_SHARE * self.fetch_concurrency))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,5 +133,5 @@ def _asked_for(error: CallError, options: ProcessingOptions) -> float:
 
 def _backoff(attempt: int, options: ProcessingOptions) -> float:
     """Exponential with full jitter on the upper half, so that calls that failed together do not return together."""
-    pause = min(options.MAX_BACKOFF_SECONDS, options.backoff_seconds * 2.0 ** min(attempt - 1, 30))
+    pause = min(options.MAX_BACKOFF_SECONDS, options.BACKOFF_SECONDS * 2.0 ** min(attempt - 1, 30))
     return pause * random.uniform(0.5, 1.0)  # noqa: S311 (not for secrets)

@@ -111,7 +111,7 @@ async def _url(visit: Visit, form: Mapping[str, str]) -> str:
         raise PageProblem(sentences.FORM_INCOMPLETE, 400)
     try:
         async with asyncio.timeout(LOOK_SECONDS):
-            await Poster(visit.site.settings.webhooks).look(url)
+            await Poster(visit.site.settings.webhooks, visit.site.settings.fetch.ca_file).look(url)
     except AddressForbidden as error:
         raise PageProblem((sentences.WEBHOOK_REFUSED, error.message), 400) from None
     except TimeoutError:

@@ -30,7 +30,7 @@ class IntakeReplica:
                 url,
                 limits.POOL_SIZE,
                 settings.signing_parameters,
-                waiting=limits.concurrency,
+                waiting=limits.CONCURRENCY,
                 backlog=limits.backlog,
                 urls=urls,
                 cluster=Cluster().parts,

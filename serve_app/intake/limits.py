@@ -21,7 +21,10 @@ class LimitOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    BODY_BYTES: ClassVar[int] = 64 * 1024  # a submission has 1 KiB or 2; a larger body is answered with 413
     BODY_SECONDS: ClassVar[float] = 10.0  # for a body to arrive; then 408
+    CONCURRENCY: ClassVar[int] = 256  # submissions processed at once in a replica; more get 503
+    BURST_SECONDS: ClassVar[float] = 20.0  # a rested key may send at once what its rate allows in this time
     QUEUE: ClassVar[int] = 256  # further submissions that Serve queues before it answers 503 itself
     KEY_SECONDS: ClassVar[float] = 5.0  # how long a replica remembers a key that it has looked up
     UNKNOWN_KEY_SECONDS: ClassVar[float] = 1.0  # how long it remembers that there is no such key
@@ -33,16 +36,27 @@ class LimitOptions(BaseModel):
     DATABASE_SECONDS: ClassVar[float] = 5.0  # for PostgreSQL to take a call; then 503, never 202
     POOL_SIZE: ClassVar[int] = 8  # connections to PostgreSQL that a replica keeps
 
-    body_bytes: int = Field(64 * 1024, ge=1024, description="Largest request body; a larger one is answered with 413.")
-    per_minute: float = Field(600.0, gt=0, description="Submissions a minute for one API key; more get 429.")
-    burst: int = Field(200, ge=1, description="Submissions that an idle API key may send at once.")
-    concurrency: int = Field(256, ge=1, description="Submissions processed at once in a replica; more get 503.")
+    per_minute: float = Field(
+        600.0,
+        gt=0,
+        description="Submissions a minute for one API key; more get 429. A rested key may send a third at once.",
+    )
     backlog: int = Field(
         100_000,
         ge=1,
         description="Calls of one workspace that may wait for their recording or their turn; further ones with a "
         "recording get 429. Counted every few seconds, so that a burst may go beyond it.",
     )
+
+    @property
+    def burst(self) -> int:
+        """Submissions that a rested API key may send at once."""
+        return burst(self.per_minute, self.BURST_SECONDS)
+
+
+def burst(per_minute: float, seconds: float) -> int:
+    """Return how many requests a rate brings in so many seconds; at least one."""
+    return max(1, round(per_minute / 60 * seconds))
 
 
 _JSON = re.compile(r"application/(json|[a-z0-9!#$&^_.+-]+\+json)", re.ASCII)
@@ -57,13 +71,14 @@ def check_media_type(content_types: Sequence[str], content_codings: Sequence[str
         raise MediaTypeRefused
 
 
-async def read_body(request: Request, options: LimitOptions) -> bytes:
-    """The body, of which no more than the limit is ever held.
+async def read_body(request: Request, options: LimitOptions, most: int | None = None) -> bytes:
+    """The body, of which no more than `most` bytes are ever held; None: those of a submission.
 
     A Content-Length over the limit is refused unread; what really arrives is counted whatever it said.
     """
+    most = options.BODY_BYTES if most is None else most
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and len(declared) < 20 and int(declared) > options.body_bytes:
+    if declared.isdecimal() and len(declared) < 20 and int(declared) > most:
         raise BodyTooLarge
     parts: list[bytes] = []
     held = 0
@@ -71,7 +86,7 @@ async def read_body(request: Request, options: LimitOptions) -> bytes:
         async with asyncio.timeout(options.BODY_SECONDS):
             async for part in request.stream():
                 held += len(part)
-                if held > options.body_bytes:
+                if held > most:
                     raise BodyTooLarge
                 parts.append(part)
     except TimeoutError:

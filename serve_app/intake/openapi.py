@@ -80,7 +80,7 @@ def document() -> dict[str, Any]:
 
 
 def _operation() -> dict[str, Any]:
-    kilobytes = LimitOptions().body_bytes // 1024
+    kilobytes = LimitOptions.BODY_BYTES // 1024
     return {
         "operationId": "submitCall",
         "summary": "Submit a call",

@@ -73,7 +73,7 @@ class Submit:
         self._limits = limits
         self._count = count
         self._source_header = source_header
-        self._gate = Gate(limits.concurrency, limits.RETRY_AFTER_SECONDS)
+        self._gate = Gate(limits.CONCURRENCY, limits.RETRY_AFTER_SECONDS)
         self._buckets = Buckets(limits.per_minute, limits.burst)
         self._ledger: SubmissionStore
         self._keys: Authenticator

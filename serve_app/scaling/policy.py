@@ -20,7 +20,6 @@ class Replicas(BaseModel):
         1, ge=0, description="Replicas that are always running; 0 lets an idle deployment scale to zero."
     )
     max_replicas: int = Field(1, ge=1, description="Most replicas that may run.")
-    num_cpus: float = Field(0.0, ge=0, description="Cores that Ray reserves for a replica.")
 
     @model_validator(mode="after")
     def _ordered(self) -> "Replicas":
@@ -54,6 +53,7 @@ class PricedReplicas(Replicas):
 class EngineReplicas(PricedReplicas):
     """Replicas of an engine, which may run on a GPU or on a share of one."""
 
+    num_cpus: float = Field(0.0, ge=0, description="Cores that Ray reserves for a replica.")
     num_gpus: float | None = Field(
         None, ge=0, description="Share of a GPU per replica; unset: the default share if the cluster has a GPU."
     )
@@ -76,6 +76,9 @@ class ScalingOptions(BaseModel):
     conductor: PricedReplicas = Field(default_factory=PricedReplicas)
     transcriber: EngineReplicas = Field(default_factory=EngineReplicas)
     diarizer: EngineReplicas = Field(default_factory=EngineReplicas)
+    replica_cpus: float = Field(
+        0.0, ge=0, description="Cores that Ray reserves for a replica of Intake, Api, Console or Conductor."
+    )
     task_cpus: float = Field(1.0, gt=0, description="Cores that Ray reserves for a CPU task (decoding, analysis).")
     target_drain_seconds: float = Field(
         300.0, gt=0, description="Time in which the backlog should be worked off: replicas are added until it would be."

@@ -33,13 +33,12 @@ log = logging.getLogger("ray.serve")
 class WebhookDispatcher(LeaseLoop[Delivery]):
     """Claims due deliveries and sends each as a task."""
 
-    def __init__(
-        self, database: Database, options: WebhookOptions, sealer: Sealer, poster: Poster | None = None
-    ) -> None:
+    def __init__(self, database: Database, options: WebhookOptions, sealer: Sealer, ca_file: str | None = None) -> None:
+        """`ca_file`: as for `Poster`."""
         super().__init__(database, "events")
         self._options = options
         self._sealer = sealer
-        self._poster = poster or Poster(options)
+        self._poster = Poster(options, ca_file)
         self._lease_seconds = options.TIMEOUT_SECONDS + LEASE_MARGIN
         self._sending: dict[asyncio.Task[None], Delivery] = {}
         self._done: Counter[DeliveryVerdict] = Counter()  # since they were last reported

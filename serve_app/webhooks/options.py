@@ -28,7 +28,6 @@ class WebhookOptions(BaseModel):
         "(crm.local:8088). They may be reached by http too, if the URL says so. Every other receiver must be on "
         "the public Internet and be reached by https.",
     )
-    ca_file: str | None = Field(None, description="PEM file of additional certificate authorities to trust.")
     retry_seconds: tuple[NonNegativeFloat, ...] = Field(
         RETRY_SECONDS,
         max_length=50,

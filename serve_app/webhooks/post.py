@@ -1,7 +1,6 @@
 """One attempt: a signed POST to a checked address, without redirects, of whose answer little is read."""
 
 import asyncio
-import ssl
 import time
 import unicodedata
 from collections.abc import Sequence
@@ -38,15 +37,13 @@ class Answer:
 
 
 class Poster:
-    """Sends with one set of options. `resolver` answers host names, `ssl_context` verifies receivers."""
+    """Sends with one set of options. `ca_file`: further authorities to trust; `resolver` answers host names."""
 
-    def __init__(
-        self, options: WebhookOptions, resolver: Resolver = resolve, ssl_context: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, options: WebhookOptions, ca_file: str | None = None, resolver: Resolver = resolve) -> None:
         self._options = options
         self._rules = [parse_allowed(entry) for entry in options.allowed_hosts]
         self._guard = AddressGuard(options.allowed_hosts, PORTS, REFUSED_PORTS, resolver)
-        self._ssl_context = ssl_context or trust(options.ca_file)
+        self._ssl_context = trust(ca_file)
 
     def check(self, url: str) -> Target:
         """Where `url` leads, by its text. Raises AddressForbidden with a sentence about receivers."""

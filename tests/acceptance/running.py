@@ -59,11 +59,9 @@ class RunningService:
             "SWITCHBOARD_FETCH__SLOW_SECONDS": "1.5",
             "SWITCHBOARD_WEBHOOKS__ALLOWED_HOSTS": '["127.0.0.1"]',
             "SWITCHBOARD_PROCESSING__RETRY_WINDOW_SECONDS": "4",
-            "SWITCHBOARD_PROCESSING__BACKOFF_SECONDS": "0.5",
             "SWITCHBOARD_PROCESSING__LEASE_SECONDS": "6",
             "SWITCHBOARD_PROCESSING__DRAIN_SECONDS": "2",
             "SWITCHBOARD_LIMITS__PER_MINUTE": "60000",
-            "SWITCHBOARD_LIMITS__BURST": "10000",
             **self.extra,
         }
         self._events = queue.Queue()

@@ -28,7 +28,6 @@ async def test_calls_that_do_not_need_a_missing_model_are_completed_and_the_othe
         "SWITCHBOARD_CHECKPOINTS": str(own_store),
         "HF_HUB_OFFLINE": "1",
         "SWITCHBOARD_PROCESSING__RETRY_WINDOW_SECONDS": "600",
-        "SWITCHBOARD_PROCESSING__BACKOFF_SECONDS": "2",
     }
     url = embedded.start(tmp_path / "state")
     migrate.migrate(url)

@@ -32,7 +32,7 @@ async def test_recordings_that_never_arrive_hold_no_place_of_others(world: World
         ProcessingOptions,
         concurrency=1,
         fetch_concurrency=8,
-        fetch_per_workspace=6,
+        workspace_share=0.75,
         poll_seconds=0.1,
         lease_seconds=5,
         drain_seconds=0,

@@ -44,9 +44,7 @@ SETTINGS = {
     "DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
     "FETCH__ALLOWED_HOSTS": '["127.0.0.1"]',
     "PROCESSING__RETRY_WINDOW_SECONDS": "30",  # how long a 404 may last; six hours in production
-    "PROCESSING__BACKOFF_SECONDS": "0.5",
     "LIMITS__PER_MINUTE": "1000000",
-    "LIMITS__BURST": "10000",
     "SCALING__INTAKE__MIN_REPLICAS": "2",
     "SCALING__INTAKE__MAX_REPLICAS": "2",
     "SCALING__CONDUCTOR__MIN_REPLICAS": "2",

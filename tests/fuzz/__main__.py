@@ -127,7 +127,7 @@ import sys, uvicorn
 from serve_app.intake.store import open_store
 from serve_app.intake.limits import LimitOptions
 from serve_app.intake.submit import build_api
-limits = LimitOptions(per_minute=1e9, burst=10**9)
+limits = LimitOptions(per_minute=1e9)
 api = build_api(limits, lambda: open_store(sys.argv[1], limits.POOL_SIZE))
 uvicorn.run(api, port=int(sys.argv[2]), access_log=False)
 """

@@ -277,7 +277,10 @@ async def test_tasks_contacts_members_and_the_queue(api: Api) -> None:
 async def test_a_key_has_its_rate_and_a_slow_query_its_end(postgres_url: str, world: World) -> None:
     secret = await reading_key(world)
     headers = {"Authorization": f"Bearer {secret}"}
-    with served(postgres_url, ApiOptions(per_minute=60, burst=2)) as url, httpx.Client(headers=headers) as client:
+    with (
+        served(postgres_url, tuned(ApiOptions, per_minute=60, burst_seconds=2)) as url,
+        httpx.Client(headers=headers) as client,
+    ):
         answers = [client.get(f"{url}/queue") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert int(answers[2].headers["retry-after"]) >= 1 and "RateLimit" in answers[2].headers

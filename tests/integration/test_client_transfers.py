@@ -25,6 +25,7 @@ from tests.finished import TALK, claimed, findings, finished, received, task, tr
 from tests.integration.test_client import AUDIO, PLAIN, Desk, base, desk, new_key  # noqa: F401 (fixtures)
 from tests.postgres import World
 from tests.reading_api import store, with_sound
+from tests.tuned import tuned
 from tests.whole_service import served
 
 
@@ -161,7 +162,7 @@ async def test_a_service_that_is_not_there_is_said_after_the_timeout(desk: Desk)
 
 
 async def test_requests_over_the_limit_wait_as_they_are_told(world: World, postgres_url: str) -> None:
-    reads = ApiOptions(per_minute=120, burst=2)
+    reads = tuned(ApiOptions, per_minute=120, burst_seconds=1)
     key = await new_key(world, "read", team=world.team_id)
     with served(postgres_url, reads) as url, Client(url, key, timeout=20) as client:
         began = time.monotonic()
@@ -176,7 +177,7 @@ async def test_requests_over_the_limit_wait_as_they_are_told(world: World, postg
 
 async def test_a_full_backlog_is_its_own_refusal(world: World, postgres_url: str) -> None:
     key = await new_key(world, "submit", team=world.team_id)
-    limits = LimitOptions(per_minute=1e9, burst=10**9, backlog=1)
+    limits = LimitOptions(per_minute=1e9, backlog=1)
     with (
         served(postgres_url, submissions=limits) as url,
         Client(url, key, timeout=10) as client,

@@ -368,7 +368,7 @@ async def test_no_connection_is_made_to_an_address_that_is_not_allowed(host: str
         return ["127.0.0.1"]
 
     async with receiving() as canary:
-        poster = Poster(WebhookOptions(), rebound)
+        poster = Poster(WebhookOptions(), resolver=rebound)
         answer = await poster.post(f"https://{host}:{canary.port}/hook", "evt_1", b"{}", [signing.new_secret()], CLOCK)
         assert canary.connections == 0
     assert answer.attempt.status is None
@@ -383,8 +383,8 @@ async def test_tls_is_verified_against_the_hosts_name(world: World, tmp_path: Pa
     _, other_ca = self_signed(tmp_path, "other.example")
     async with receiving(context) as receiver:
         for ca, expected in ((str(ca_file), "status 204"), (str(other_ca), "TLS could not be agreed"), (None, "TLS")):
-            options = WebhookOptions(allowed_hosts=("localhost",), ca_file=ca)
-            answer = await Poster(options).post(receiver.url, "evt_1", b"{}", [signing.new_secret()], CLOCK)
+            poster = Poster(WebhookOptions(allowed_hosts=("localhost",)), ca)
+            answer = await poster.post(receiver.url, "evt_1", b"{}", [signing.new_secret()], CLOCK)
             assert answer.attempt.outcome.startswith(expected)
     assert len(receiver.seen) == 1
 

@@ -42,7 +42,7 @@ BODY: dict[str, Any] = {
     "startTime": "2026-11-20T09:30:00+01:00",
 }
 AUDIO = "https://pbx.example.com/recordings/a.wav"
-UNLIMITED = LimitOptions(per_minute=1e9, burst=10**9)
+UNLIMITED = LimitOptions(per_minute=1e9)
 CLIENT = httpx.Client(timeout=20)
 
 

@@ -12,7 +12,10 @@ from pipeline.audio.decode import sound
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.audio.decode.sound import ScratchSink, SoundAllowance
 from pipeline.errors import RecordingTooLarge
+from tests.tuned import tuned
 from tests.unit.test_decode import encode, tones
+
+LONGEST = DecodeOptions().max_seconds
 
 
 def flac(samples: np.ndarray, rate: int) -> bytes:
@@ -63,11 +66,16 @@ def test_decoded_sound_is_stopped_at_the_limit_and_leaves_nothing(in_memory: boo
     data = flac(tones(16000, 8, seconds=8.0), 16000)
     folder = None if in_memory else tmp_path.as_uri()
     with pytest.raises(RecordingTooLarge) as failure:
-        decode_file(io.BytesIO(data), DecodeOptions(max_decoded_bytes=1_000_000), folder=folder)
+        decode_file(io.BytesIO(data), tuned(DecodeOptions, decoded_bytes_per_second=1_000_000 / LONGEST), folder=folder)
     assert failure.value.message.startswith("The decoded recording is larger than the limit of 1000000 bytes")
     assert failure.value.facts == {"limit": 1_000_000}
     assert bytes_in(tmp_path) == 0
-    assert decode_file(io.BytesIO(data), DecodeOptions(max_decoded_bytes=8 * 8 * 32000 + 4096)).duration == 8.0
+    assert (
+        decode_file(
+            io.BytesIO(data), tuned(DecodeOptions, decoded_bytes_per_second=(8 * 8 * 32000 + 4096) / LONGEST)
+        ).duration
+        == 8.0
+    )
 
 
 def test_silence_that_is_made_up_for_counts_before_it_is_written(tmp_path: Path) -> None:
@@ -85,11 +93,11 @@ def test_the_samples_that_a_file_declares_are_judged_before_it_is_decoded() -> N
     part = data[: len(data) // 2]
     declared = 8 * 2 * 48_000
     with pytest.raises(RecordingTooLarge) as failure:
-        decode_file(io.BytesIO(part), DecodeOptions(max_samples=declared - 1))
+        decode_file(io.BytesIO(part), tuned(DecodeOptions, samples_per_second=(declared - 1) / LONGEST))
     assert failure.value.message == (
         f"The recording has more samples (channels x rate x seconds) than the limit of {declared - 1}."
     )
-    assert decode_file(io.BytesIO(part), DecodeOptions(max_samples=declared)).duration < 1.2
+    assert decode_file(io.BytesIO(part), tuned(DecodeOptions, samples_per_second=declared / LONGEST)).duration < 1.2
 
 
 @pytest.mark.parametrize("container", ["wav", "mp3"])
@@ -103,8 +111,10 @@ def test_samples_that_nothing_declares_are_counted(container: str) -> None:
     else:
         data = encode(tones(16000, 2, seconds=5.0), 16000, "mp3", "libmp3lame", "s16p")
     with pytest.raises(RecordingTooLarge, match="channels x rate x seconds"):
-        decode_file(io.BytesIO(data), DecodeOptions(max_samples=150_000))
-    assert decode_file(io.BytesIO(data), DecodeOptions(max_samples=170_000)).duration == pytest.approx(5, abs=0.2)
+        decode_file(io.BytesIO(data), tuned(DecodeOptions, samples_per_second=150_000 / LONGEST))
+    assert decode_file(
+        io.BytesIO(data), tuned(DecodeOptions, samples_per_second=170_000 / LONGEST)
+    ).duration == pytest.approx(5, abs=0.2)
 
 
 def test_six_hours_of_eight_channels_at_192_khz_are_refused_at_once() -> None:
@@ -115,6 +125,6 @@ def test_six_hours_of_eight_channels_at_192_khz_are_refused_at_once() -> None:
     data[at] = data[at] & 0xF0 | total >> 32
     data[at + 1 : at + 5] = (total & 0xFFFFFFFF).to_bytes(4, "big")
     started = time.monotonic()
-    with pytest.raises(RecordingTooLarge, match="4200000000"):
+    with pytest.raises(RecordingTooLarge, match="4147200000"):
         decode_file(io.BytesIO(bytes(data)), DecodeOptions())
     assert time.monotonic() - started < 20  # a start of the decoder

@@ -75,7 +75,7 @@ async def test_a_body_that_does_not_arrive_gets_408(memory: Memory) -> None:
 
 
 async def test_a_key_over_its_rate_gets_429_with_retry_after_and_another_key_does_not(memory: Memory) -> None:
-    async with service(memory, per_minute=60, burst=3) as client:
+    async with service(memory, per_minute=60, burst_seconds=3) as client:
         answers = [await client.post("/submit", json=BODY) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [202, 202, 202, 429]
         is_problem(answers[3], 429, "too-many-requests")
@@ -87,7 +87,7 @@ async def test_a_key_over_its_rate_gets_429_with_retry_after_and_another_key_doe
 
 
 async def test_an_answer_says_what_is_left_of_the_rate(memory: Memory) -> None:
-    async with service(memory, per_minute=60, burst=3) as client:
+    async with service(memory, per_minute=60, burst_seconds=3) as client:
         answers = [await client.post("/submit", json=BODY) for _ in range(4)]
     assert {answer.headers["ratelimit-policy"] for answer in answers} == {'"key";q=3;w=3'}
     told = [answer.headers["ratelimit"] for answer in answers]

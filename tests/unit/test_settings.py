@@ -28,11 +28,19 @@ def test_the_page_of_settings_is_what_the_code_writes() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == settings.table(), "run: python -m serve_app.settings"
 
 
+def test_a_variable_is_one_row_though_several_engines_read_it() -> None:
+    rows = [one.variable for one in documented()]
+    assert len(rows) == len(set(rows)) < 100
+    [told] = [one.description for one in documented() if one.variable == "SWITCHBOARD_ASR__VOCABULARY"]
+    assert "faster-whisper: " in told and "openai: " in told
+    assert "(default: auto)" in told and "(default: off)" in told
+
+
 def test_a_variable_sets_a_nested_setting_and_leaves_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWITCHBOARD_LIMITS__BURST", "7")
+    monkeypatch.setenv("SWITCHBOARD_LIMITS__BACKLOG", "7")
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", "postgresql://localhost/calls")
     read = Settings()
-    assert (read.limits.burst, read.limits.per_minute) == (7, 600)
+    assert (read.limits.backlog, read.limits.per_minute) == (7, 600)
     assert read.require_database_url() == "postgresql://localhost/calls"
 
 
@@ -56,7 +64,7 @@ def test_variables_of_others_and_whole_groups_are_no_misspellings() -> None:
 @pytest.mark.parametrize(
     ("misspelt", "meant"),
     [
-        ("SWITCHBOARD_LIMITS__BURSTS", "SWITCHBOARD_LIMITS__BURST"),
+        ("SWITCHBOARD_LIMITS__BACKLOGS", "SWITCHBOARD_LIMITS__BACKLOG"),
         ("SWITCHBOARD_ASR__MODLE", "SWITCHBOARD_ASR__MODEL"),
         ("SWITCHBOARD_SCALING__TRANSCRIBER__MAX_REPLICA", "SWITCHBOARD_SCALING__TRANSCRIBER__MAX_REPLICAS"),
     ],
@@ -133,9 +141,9 @@ def test_settings_without_the_broken_ones_and_what_is_wrong_with_these(monkeypat
     broken = {"SWITCHBOARD_ASR__MODLE": "base", "SWITCHBOARD_HTTP__PORT": "eighty", "SWITCHBOARD_SAFETY": "loud"}
     for name, value in broken.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("SWITCHBOARD_LIMITS__BURST", "7")
+    monkeypatch.setenv("SWITCHBOARD_LIMITS__BACKLOG", "7")
     found, wrong = settings.usable()
-    assert (found.limits.burst, found.http.port) == (7, 8000)
+    assert (found.limits.backlog, found.http.port) == (7, 8000)
     assert set(wrong) == set(broken)
     assert {name: os.environ[name] for name in broken} == broken
 

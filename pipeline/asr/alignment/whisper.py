@@ -44,10 +44,9 @@ class WhisperAligner:
             model=options.model,
             device=options.device,
             cpu_threads=options.cpu_threads,
-            batches_at_once=1,
             batch_size=BATCH,
         )
-        self._whisper = FasterWhisper(chosen, store, CHECKPOINTS)
+        self._whisper = FasterWhisper(chosen, store, CHECKPOINTS, at_once=1)
         self.options, self.checkpoint = options, self._whisper.checkpoint  # its times are known by them
         self.name = f"whisper {self._whisper.name.partition(' ')[2]}"
         self.max_chunk_seconds = self._whisper.max_chunk_seconds

@@ -49,20 +49,25 @@ class DecodeOptions(BaseModel):
 
     MEMORY_BYTES: ClassVar[int] = 1 << 30  # that the decoder of one recording may allocate beyond its start
 
-    max_seconds: float = Field(6 * 3600.0, gt=0, description="Longest recording, in seconds of decoded audio.")
-    max_samples: int = Field(
-        4_200_000_000,
+    SAMPLES_PER_SECOND: ClassVar[float] = 2 * 96_000  # of the longest recording: stereo at 96 kHz
+    DECODED_BYTES_PER_SECOND: ClassVar[float] = 3 * 2 * SAMPLE_RATE  # likewise: three channels in which somebody speaks
+
+    max_seconds: float = Field(
+        6 * 3600.0,
         gt=0,
-        description="Largest recording in samples: channels x rate x seconds, all tracks together: as "
-        "declared before decoding, and as counted while decoding. The default is 6 hours of stereo at 96 kHz, or "
-        "45 minutes of 8 channels at 192 kHz.",
+        description="Longest recording, in seconds of decoded audio. Its samples and the size of its decoded sound are "
+        "bounded in proportion: as many as stereo at 96 kHz has in that time, and as three channels of speech take.",
     )
-    max_decoded_bytes: int = Field(
-        2 << 30,
-        gt=0,
-        description="Limit on one decoded recording in the scratch folder: 115 MB per hour and channel that "
-        "is not silent.",
-    )
+
+    @property
+    def max_samples(self) -> int:
+        """Channels x rate x seconds, all tracks together: as declared before decoding, and as counted meanwhile."""
+        return round(self.max_seconds * self.SAMPLES_PER_SECOND)
+
+    @property
+    def max_decoded_bytes(self) -> int:
+        """Of one decoded recording in the scratch folder: 115 MB per hour and channel that is not silent."""
+        return round(self.max_seconds * self.DECODED_BYTES_PER_SECOND)
 
     def most_seconds(self, size: int) -> float:
         """Of sound, all tracks together, that a file of `size` bytes can hold."""

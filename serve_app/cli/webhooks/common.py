@@ -46,7 +46,7 @@ def settings() -> "Settings":
 def poster() -> "Poster":
     from serve_app.webhooks.post import Poster
 
-    return Poster(settings().webhooks)
+    return Poster(settings().webhooks, settings().fetch.ca_file)
 
 
 def new_secret() -> str:

@@ -1,14 +1,17 @@
-"""Voiceprints from the embedding network of an engine: what every diarization engine makes alike."""
+"""What diarization engines over PyTorch have in common: their device, their batches, and voiceprints."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.diarization.engine import Samples
-from pipeline.domain.speech import SAMPLE_RATE, Voiceprint
+from pipeline.device import choose
+from pipeline.diarization.engine import DiarizationOptions, Samples
+from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, Voiceprint
 
 PIECE = 6.0  # seconds of speech at least in one embedding of a voiceprint (below 12), where there are so many
 MIN_VOICEPRINT_SECONDS = 3.0  # of net speech: voiceprints of less are not to be trusted
@@ -16,10 +19,52 @@ MIN_VOICEPRINT_SECONDS = 3.0  # of net speech: voiceprints of less are not to be
 Vector = npt.NDArray[np.float64]
 
 
-class Voiceprints(ABC):
-    """Half of `pipeline.diarization.Engine`, for engines that can embed one piece of speech."""
+class TorchEngine(ABC):
+    """Half of `pipeline.diarization.Engine`, for engines whose networks run in PyTorch."""
 
+    CPU_BATCH: ClassVar[int]  # windows in one forward pass, where the options name none
+    GPU_BATCH: ClassVar[int]
     name: str
+    batch_size: int
+
+    @staticmethod
+    def device_of(options: DiarizationOptions) -> str:
+        """See `pipeline.diarization.Engine`."""
+        import torch
+
+        if options.device != "auto":
+            return options.device
+        return choose(torch.cuda.is_available, "PyTorch", torch.version.cuda, "SWITCHBOARD_DIARIZATION__DEVICE")
+
+    def _prepare(self, options: DiarizationOptions) -> str:
+        """Take threads and batch size from the options; return the device."""
+        import torch
+
+        if options.threads:
+            torch.set_num_threads(options.threads)
+        device = self.device_of(options)
+        self.batch_size = options.batch_size or (self.GPU_BATCH if device == "cuda" else self.CPU_BATCH)
+        return device
+
+    def diarize(self, sound: Samples | Audio) -> Diarization:
+        """See `pipeline.diarization.Engine`."""
+        parts = self.parts(sound)
+        inferred: list[Any] = []
+        while batch := list(islice(parts, self.batch_size)):
+            inferred += self.infer(batch)
+        return self.finalize(inferred)
+
+    @abstractmethod
+    def parts(self, sound: Samples | Audio) -> Iterator[Any]:
+        """See `pipeline.diarization.Engine`."""
+
+    @abstractmethod
+    def infer(self, parts: Sequence[Any]) -> Sequence[Any]:
+        """See `pipeline.diarization.Engine`."""
+
+    @abstractmethod
+    def finalize(self, inferred: Sequence[Any]) -> Diarization:
+        """See `pipeline.diarization.Engine`."""
 
     @property
     @abstractmethod
