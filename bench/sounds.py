@@ -78,7 +78,7 @@ def keys(digits: str, rng: Random, on: float = 0.08, off: float = 0.08) -> Sound
         twist = 10 ** (rng.uniform(-4, 2) / 20)
         t = np.arange(round(on * RATE)) / RATE
         pair = np.sin(2 * np.pi * ROWS[row] * t) + twist * np.sin(2 * np.pi * high * t)
-        pieces += [pair.astype(np.float32) / 2, np.zeros(round(off * RATE), np.float32)]
+        pieces += [np.asarray(pair / 2, np.float32), np.zeros(round(off * RATE), np.float32)]
     return np.concatenate(pieces)
 
 

@@ -29,6 +29,7 @@ SHARES = {
     "confidence < 0.5 precision": intervals.unsure_precision,
     "confidence < 0.5 recall": intervals.unsure_recall,
 }
+KINDS = {"substituted": intervals.substituted, "deleted": intervals.deleted, "inserted": intervals.inserted}
 Scores = dict[tuple[str, str], list[CallScore]]  # by model and system
 
 
@@ -98,7 +99,8 @@ def _spoken(scores: Sequence[CallScore]) -> list[CallScore]:
 
 
 def _by_class(by_system: dict[str, list[CallScore]]) -> dict[str, dict[str, Any]]:
-    """By class of call: words wrong of each system that has all its calls, the best raw way, ours less that."""
+    """By class of call: words wrong of each system that has all its calls, the best raw way, ours less that, in all and
+    by kind of error."""
     ours = by_system[OURS]
     classes = {group: [one for one in ours if one.group == group] for group in sorted({one.group for one in ours})}
     classes.pop("nobody speaks", None)
@@ -112,6 +114,7 @@ def _by_class(by_system: dict[str, list[CallScore]]) -> dict[str, dict[str, Any]
         if raw:
             best = min(raw, key=lambda way: row[way]["value"])
             row |= {"best raw way": best, "difference": difference(own, rivals[best], intervals.wrong)}
+            row["by kind"] = {kind: difference(own, rivals[best], ratio) for kind, ratio in KINDS.items()}
         found[group] = row
     return found
 

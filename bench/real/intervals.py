@@ -21,6 +21,16 @@ def wrong(event: EventScore) -> tuple[float, float]:
     return event.substituted + event.deleted + event.inserted, event.words
 
 
+def substituted(event: EventScore) -> tuple[float, float]:
+    """Words substituted of words said."""
+    return event.substituted, event.words
+
+
+def inserted(event: EventScore) -> tuple[float, float]:
+    """Words inserted of words said."""
+    return event.inserted, event.words
+
+
 def deleted(event: EventScore) -> tuple[float, float]:
     """Words deleted of words said."""
     return event.deleted, event.words

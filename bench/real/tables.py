@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bench.real.figures import LABELS, SHARES
+from bench.real.figures import KINDS, LABELS, SHARES
 
 
 def show(found: dict[str, Any]) -> str:
@@ -14,6 +14,8 @@ def show(found: dict[str, Any]) -> str:
         systems = [system for system in LABELS if any(row.get(system) for row in own["by class"].values())]
         lines += [f"## {model}", "", "Words wrong, % (95 % interval); last: ours less the best raw way, points", ""]
         lines += _table(["calls", "words", *systems, "less the best raw way"], _by_class(own["by class"], systems))
+        lines += ["", "Where the best raw way is better: by kind of error, ours less that, points", ""]
+        lines += _table(["calls", "words", "best raw way", "wrong", *KINDS], _worse(own["by class"]))
         for part in own["together"]:
             lines += ["", f"{len(part['calls'])} calls together", ""]
             lines += _table(["", *part["systems"]], _together(part["systems"]))
@@ -52,6 +54,20 @@ def _by_class(classes: dict[str, Any], systems: Sequence[str]) -> list[list[str]
         last = f"{row['best raw way']} {_cell(row['difference'])}" if row.get("difference") else ""
         rows.append([group, of, *(_cell(row.get(system)) for system in systems), last])
     return rows
+
+
+def _worse(classes: dict[str, Any]) -> list[list[str]]:
+    return [
+        [
+            group,
+            str(row[row["best raw way"]]["of"]),
+            row["best raw way"],
+            _cell(row["difference"]),
+            *(_cell(row["by kind"][kind]) for kind in KINDS),
+        ]
+        for group, row in classes.items()
+        if row.get("difference") and row["difference"]["value"] > 0
+    ]
 
 
 def _together(systems: dict[str, Any]) -> list[list[str]]:

@@ -22,3 +22,13 @@ def test_the_tables_hold_every_model_and_class(found: dict) -> None:
     for model in ("tiny.en", "base"):
         assert f"## {model}" in shown
         assert all(f"| {group} |" in shown for group in found[model]["by class"])
+
+
+def test_kinds_of_error_make_up_the_difference_to_the_best_raw_way(found: dict) -> None:
+    rows = [row for model in ("tiny.en", "base") for row in found[model]["by class"].values() if row.get("by kind")]
+    assert len(rows) > 20
+    for row in rows:
+        parts = sum(kind["value"] for kind in row["by kind"].values())
+        assert parts == pytest.approx(row["difference"]["value"], abs=0.02)
+    worse = tables.show(found).count("| best raw way | wrong | substituted | deleted | inserted |")
+    assert worse == 2
