@@ -3,7 +3,9 @@
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -12,6 +14,8 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from db import console_sessions, keys
 from tests.acceptance.conftest import collector, files, service, state_folder  # noqa: F401 (fixtures)
 from tests.acceptance.running import Client, RunningService
+from tests.browser.desk import SignIn, Visitor, listen, served
+from tests.postgres import World, database, postgres_server, postgres_url  # noqa: F401 (fixtures)
 from tests.synthetic_calls import synthetic_calls
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
@@ -80,8 +84,7 @@ async def watched(context: BrowserContext, console: Console) -> AsyncIterator[Wa
     """A page that is signed in; whatever its console complains of fails the test."""
     page = await context.new_page()
     found = Watched(page)
-    page.on("console", lambda one: found.faults.append(one.text) if one.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: found.faults.append(str(error)))
+    listen(page, found.faults)
     page.on("response", lambda one: found.faults.append(f"{one.status} {one.url}") if one.status >= 500 else None)
     await page.goto(await console.link())
     await page.wait_for_url("**/calls")
@@ -92,3 +95,27 @@ async def watched(context: BrowserContext, console: Console) -> AsyncIterator[Wa
 @pytest.fixture
 def page(watched: Watched) -> Iterator[Page]:
     yield watched.page
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def sign_in(chromium: Browser, postgres_url: str, tmp_path: Path) -> AsyncIterator[SignIn]:  # noqa: F811
+    """Sign somebody in to the console of a world, served alone; what a page complains of fails the test."""
+    visitors: list[Visitor] = []
+    async with AsyncExitStack() as stack:
+
+        async def signed_in(world: World, *may: str, without_sound: bool = False) -> Visitor:
+            _, secret = await keys.create(world.database, world.workspace_id, None, may, "Ana")
+            context = await chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
+            url = stack.enter_context(served(postgres_url, tmp_path))
+            stack.push_async_callback(context.close)
+            made = Visitor(url, world, await context.new_page(), without_sound)
+            visitors.append(made)
+            listen(made.page, made.faults)
+            await made.page.goto(f"{url}/sign-in")
+            await made.page.get_by_label("Key", exact=True).fill(secret)
+            await made.page.get_by_role("button", name="Sign in").click()
+            await made.page.wait_for_url("**/calls")
+            return made
+
+        yield signed_in
+    assert [fault for one in visitors for fault in one.complaints] == []

@@ -4,9 +4,11 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import uvicorn
 from axe_playwright_python.base import AXE_FILE_PATH
@@ -14,8 +16,42 @@ from playwright.async_api import Page
 
 from serve_app.console.app import build_console
 from serve_app.settings import Settings
+from tests.postgres import World
 
 GRAVE = ("serious", "critical")
+
+
+@dataclass
+class Visitor:
+    """Somebody who is signed in to the console of a world.
+
+    `without_sound`: recordings are stored nowhere, and their outlines are missing.
+    """
+
+    url: str
+    world: World
+    page: Page
+    without_sound: bool = False
+    faults: list[str] = field(default_factory=list)  # what the page's own console said
+
+    async def open(self, path: str) -> None:
+        await self.page.goto(f"{self.url}{path}")
+
+    @property
+    def complaints(self) -> list[str]:
+        return [fault for fault in self.faults if not (self.without_sound and "404" in fault)]
+
+
+class SignIn(Protocol):
+    """The fixture `sign_in`. `may`: what the visitor's key allows."""
+
+    def __call__(self, world: World, *may: str, without_sound: bool = False) -> Awaitable[Visitor]: ...
+
+
+def listen(page: Page, faults: list[str]) -> None:
+    """Note what a page's console complains of."""
+    page.on("console", lambda one: faults.append(one.text) if one.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
 
 
 @contextmanager

@@ -1,58 +1,30 @@
 """What administrators do with the console, in a browser: keys, deliveries, voices, people, saved views."""
 
 import re
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import expect
 
 from db import directory, keys, saved_views, webhooks
-from db.database import Reader
-from tests.browser.desk import grave, served
+from db.database import Database, Reader
+from tests.browser.desk import SignIn, Visitor, grave
 from tests.integration.test_console_admin import failed, voice, webhook
-from tests.postgres import World, database, new_world, postgres_server, postgres_url  # noqa: F401 (fixtures)
-
-
-@dataclass
-class Office:
-    """An administrator in front of the workspace's page."""
-
-    url: str
-    world: World
-    page: Page
-    faults: list[str]
-
-    async def open(self) -> None:
-        await self.page.goto(f"{self.url}/workspace")
+from tests.postgres import new_world
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def office(chromium: Browser, database: object, postgres_url: str, tmp_path: Path) -> AsyncIterator[Office]:  # noqa: F811
-    world = await new_world(database)  # type: ignore[arg-type]
+async def office(sign_in: SignIn, database: Database) -> Visitor:
+    """An administrator in front of the workspace's page."""
+    world = await new_world(database)
     await failed(world, await webhook(world))
     await voice(world)
-    _, secret = await keys.create(world.database, world.workspace_id, None, ["read", "edit", "admin"], "Ana")
-    faults: list[str] = []
-    context = await chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
-    page = await context.new_page()
-    page.on("console", lambda one: faults.append(one.text) if one.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    with served(postgres_url, tmp_path) as url:
-        await page.goto(f"{url}/sign-in")
-        await page.get_by_label("Key", exact=True).fill(secret)
-        await page.get_by_role("button", name="Sign in").click()
-        await page.wait_for_url("**/calls")
-        yield Office(url, world, page, faults)
-        await context.close()
-    assert faults == []
+    return await sign_in(world, "read", "edit", "admin")
 
 
-async def test_a_key_is_made_by_keys_alone_its_secret_is_shown_once_and_it_is_revoked(office: Office) -> None:
+async def test_a_key_is_made_by_keys_alone_its_secret_is_shown_once_and_it_is_revoked(office: Visitor) -> None:
     page = office.page
-    await office.open()
+    await office.open("/workspace")
     await page.locator("details.create summary").first.focus()
     await page.keyboard.press("Enter")
     await page.keyboard.press("Tab")
@@ -74,16 +46,16 @@ async def test_a_key_is_made_by_keys_alone_its_secret_is_shown_once_and_it_is_re
     assert await keys.find(office.world.database, secret) is None
 
 
-async def test_what_failed_is_sent_again(office: Office) -> None:
+async def test_what_failed_is_sent_again(office: Visitor) -> None:
     page = office.page
-    await office.open()
+    await office.open("/workspace")
     await page.locator("#deliveries + div").get_by_role("button", name="Send again").first.click()
     await expect(page.locator("#deliveries + div tbody tr").first).not_to_contain_text("failed")
 
 
-async def test_a_voice_is_judged(office: Office) -> None:
+async def test_a_voice_is_judged(office: Visitor) -> None:
     page = office.page
-    await office.open()
+    await office.open("/workspace")
     row = page.locator("#voices + div tbody tr").first
     await expect(row).to_contain_text("quarantined")
     await expect(row.locator("audio")).to_have_count(1)
@@ -93,11 +65,11 @@ async def test_a_voice_is_judged(office: Office) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-async def test_axe_finds_nothing_grave_and_nothing_sticks_out(office: Office, scheme: str, width: int) -> None:
+async def test_axe_finds_nothing_grave_and_nothing_sticks_out(office: Visitor, scheme: str, width: int) -> None:
     page = office.page
     await page.set_viewport_size({"width": width, "height": 844})
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    await office.open()
+    await office.open("/workspace")
     await page.locator("details.create summary").first.click()
     for summary in await page.locator("details.sure summary").all():
         await summary.click()
@@ -111,7 +83,7 @@ async def test_axe_finds_nothing_grave_and_nothing_sticks_out(office: Office, sc
     assert await grave(page, office.faults) == []
 
 
-async def test_a_member_is_added_and_changed_by_keys_alone(office: Office) -> None:
+async def test_a_member_is_added_and_changed_by_keys_alone(office: Visitor) -> None:
     page = office.page
     await page.goto(f"{office.url}/people")
     await page.get_by_text("Add a member").first.focus()
@@ -131,7 +103,7 @@ async def test_a_member_is_added_and_changed_by_keys_alone(office: Office) -> No
     assert (member.name, member.aliases) == ("Dana Berg", ("Dana", "Ms Wolf"))
 
 
-async def test_a_view_is_saved_picked_and_deleted(office: Office) -> None:
+async def test_a_view_is_saved_picked_and_deleted(office: Visitor) -> None:
     page = office.page
     await page.goto(f"{office.url}/calls?state=completed&direction=in")
     await page.get_by_text("Save this view").click()
@@ -149,7 +121,7 @@ async def test_a_view_is_saved_picked_and_deleted(office: Office) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
-async def test_axe_finds_nothing_grave_on_the_forms_of_administrators(office: Office, scheme: str, width: int) -> None:
+async def test_axe_finds_nothing_grave_on_the_forms_of_administrators(office: Visitor, scheme: str, width: int) -> None:
     page, world = office.page, office.world
     home = world.workspace_id
     member = await directory.add_member(world.database, home, "Dana Wolf", aliases=["Ms Wolf"], team_id=world.team_id)

@@ -1,6 +1,5 @@
 """What people correct with the console, in a browser: by pointer, by keys, at a phone's width."""
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -8,49 +7,44 @@ from uuid import UUID
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Page, expect
 
-from db import console_sessions, directory
-from tests.browser.desk import grave, served
+from db import directory
+from db.database import Database
+from tests.browser.desk import SignIn, Visitor, grave
 from tests.finished import findings, finished, task
 from tests.integration.console_site import recorded
-from tests.postgres import World, database, new_world, postgres_server, postgres_url  # noqa: F401 (fixtures)
+from tests.postgres import World, new_world
 
 
 @dataclass
 class Desk:
     """Somebody who may edit, in front of a call."""
 
-    url: str
-    world: World
+    visitor: Visitor
     call_id: UUID
-    page: Page
-    faults: list[str]
+
+    @property
+    def page(self) -> Page:
+        return self.visitor.page
+
+    @property
+    def world(self) -> World:
+        return self.visitor.world
 
     async def open(self, path: str | None = None) -> None:
-        await self.page.goto(f"{self.url}{path or f'/calls/{self.call_id}'}")
+        await self.visitor.open(path or f"/calls/{self.call_id}")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def desk(chromium: Browser, database: object, postgres_url: str, tmp_path: Path) -> AsyncIterator[Desk]:  # noqa: F811
-    world = await new_world(database)  # type: ignore[arg-type]
+async def desk(sign_in: SignIn, database: Database, tmp_path: Path) -> Desk:
+    world = await new_world(database)
     await directory.add_member(world.database, world.workspace_id, "Bob Stone")
     await directory.add_contact(world.database, world.workspace_id, "Eve Adams", phone="+493012345")
     tasks = (task("Send the offer", date(2030, 1, 2)), task("Call back"))
     call_id = await finished(world, found=findings("negative", tasks))
     await recorded(world, call_id, tmp_path)
-    secret, _ = await console_sessions.issue_link(world.database, world.workspace_id, None, "Ana", may_edit=True)
-    faults: list[str] = []
-    context = await chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
-    page = await context.new_page()
-    page.on("console", lambda one: faults.append(one.text) if one.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    with served(postgres_url, tmp_path) as url:
-        await page.goto(f"{url}/sign-in#link={secret}")
-        await page.wait_for_url("**/calls")
-        yield Desk(url, world, call_id, page, faults)
-        await context.close()
-    assert faults == []
+    return Desk(await sign_in(world, "read", "edit"), call_id)
 
 
 async def test_a_word_is_double_clicked_and_corrected_and_the_correction_undone(desk: Desk) -> None:
@@ -186,4 +180,4 @@ async def test_axe_finds_nothing_grave_and_nothing_sticks_out(desk: Desk, scheme
         if path:
             await desk.open(path)
         assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
-        assert await grave(page, desk.faults) == [], path
+        assert await grave(page, desk.visitor.faults) == [], path

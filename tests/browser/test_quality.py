@@ -1,93 +1,61 @@
 """What people do with the page on quality, in a browser: measure a set, look where it is worst, listen there."""
 
-from pathlib import Path
+from playwright.async_api import expect
 
-from playwright.async_api import Browser, expect
-
-from db import keys
-from tests.browser.desk import grave, served
+from db.database import Database
+from tests.browser.desk import SignIn, grave
 from tests.finished import work
 from tests.integration.test_console_comparison import gold_set
 from tests.integration.test_console_runs import OTHER, WORSE, made
-from tests.postgres import database, new_world, postgres_server, postgres_url  # noqa: F401 (fixtures)
+from tests.postgres import new_world
 
 
-async def test_a_run_is_followed_compared_promoted_and_taken_back(
-    chromium: Browser,
-    database: object,  # noqa: F811
-    postgres_url: str,  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    world = await new_world(database)  # type: ignore[arg-type]
+async def test_a_run_is_followed_compared_promoted_and_taken_back(sign_in: SignIn, database: Database) -> None:
+    world = await new_world(database)
     calls = await gold_set(world)
     await made(world, "base", calls, *OTHER)
     await made(world, "tiny", calls)
-    _, secret = await keys.create(world.database, world.workspace_id, None, ["read", "admin"], "Ana")
-    faults: list[str] = []
-    context = await chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
-    page = await context.new_page()
-    page.on("console", lambda one: faults.append(one.text) if one.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    with served(postgres_url, tmp_path) as url:
-        await page.goto(f"{url}/sign-in")
-        await page.get_by_label("Key", exact=True).fill(secret)
-        await page.get_by_role("button", name="Sign in").click()
-        await page.get_by_role("link", name="Quality").click()
-        await page.get_by_role("link", name="tiny").click()
-        await expect(page.get_by_text("0 of 6 calls")).to_be_visible()
-        await work(world, *WORSE)
-        await expect(page.get_by_text("6 of 6 calls")).to_be_visible(timeout=30_000)  # without a reload
-        await page.get_by_role("link", name="Compare").click()
-        await expect(page.get_by_role("region", name="The calls that differ most")).to_be_visible(timeout=180_000)
-        await page.get_by_label("Beside").select_option("base")
-        await page.get_by_label("Gold set").select_option("desk@1")
-        await page.get_by_role("button", name="Compare").click()
-        await expect(page.get_by_text("tiny is worse by").first).to_be_visible(timeout=180_000)
-        assert await grave(page, faults) == []
-        await page.set_viewport_size({"width": 390, "height": 800})
-        assert await page.evaluate("document.documentElement.scrollWidth") <= 390, "wide tables scroll by themselves"
-        await page.get_by_text("Make it the record").click()
-        await page.get_by_role("button", name="Replace 6 records").click()
-        await expect(page.get_by_text("The record of 6 calls since")).to_be_visible()
-        await page.get_by_text("Restore the records of before").click()
-        await page.get_by_role("button", name="Restore 6 records").click()
-        await expect(page.get_by_text("Make it the record")).to_be_visible()
-        worst = page.get_by_role("region", name="The calls that differ most")
-        await worst.get_by_role("link").first.click(timeout=180_000)
-        await page.wait_for_url("**/calls/*#t=7.00")
-        await context.close()
-    assert [one for one in faults if "404" not in one] == []  # the call's recording is stored nowhere: no outline
+    visitor = await sign_in(world, "read", "admin", without_sound=True)
+    page, faults = visitor.page, visitor.faults
+    await page.get_by_role("link", name="Quality").click()
+    await page.get_by_role("link", name="tiny").click()
+    await expect(page.get_by_text("0 of 6 calls")).to_be_visible()
+    await work(world, *WORSE)
+    await expect(page.get_by_text("6 of 6 calls")).to_be_visible(timeout=30_000)  # without a reload
+    await page.get_by_role("link", name="Compare").click()
+    await expect(page.get_by_role("region", name="The calls that differ most")).to_be_visible(timeout=180_000)
+    await page.get_by_label("Beside").select_option("base")
+    await page.get_by_label("Gold set").select_option("desk@1")
+    await page.get_by_role("button", name="Compare").click()
+    await expect(page.get_by_text("tiny is worse by").first).to_be_visible(timeout=180_000)
+    assert await grave(page, faults) == []
+    await page.set_viewport_size({"width": 390, "height": 800})
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390, "wide tables scroll by themselves"
+    await page.get_by_text("Make it the record").click()
+    await page.get_by_role("button", name="Replace 6 records").click()
+    await expect(page.get_by_text("The record of 6 calls since")).to_be_visible()
+    await page.get_by_text("Restore the records of before").click()
+    await page.get_by_role("button", name="Restore 6 records").click()
+    await expect(page.get_by_text("Make it the record")).to_be_visible()
+    worst = page.get_by_role("region", name="The calls that differ most")
+    await worst.get_by_role("link").first.click(timeout=180_000)
+    await page.wait_for_url("**/calls/*#t=7.00")
 
 
-async def test_a_set_is_measured_without_reload_and_its_worst_call_opens(
-    chromium: Browser,
-    database: object,  # noqa: F811
-    postgres_url: str,  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    world = await new_world(database)  # type: ignore[arg-type]
+async def test_a_set_is_measured_without_reload_and_its_worst_call_opens(sign_in: SignIn, database: Database) -> None:
+    world = await new_world(database)
     calls = await gold_set(world)
-    _, secret = await keys.create(world.database, world.workspace_id, None, ["read"], "Ana")
-    faults: list[str] = []
-    context = await chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
-    page = await context.new_page()
-    page.on("console", lambda one: faults.append(one.text) if one.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    with served(postgres_url, tmp_path) as url:
-        await page.goto(f"{url}/sign-in")
-        await page.get_by_label("Key", exact=True).fill(secret)
-        await page.get_by_role("button", name="Sign in").click()
-        await page.get_by_role("link", name="Quality").click()
-        await page.get_by_label("Metric").select_option("cpwer")
-        await page.get_by_role("button", name="Measure").click()
-        worst = page.get_by_role("region", name="The worst calls")
-        await expect(worst).to_be_visible(timeout=180_000)
-        assert await grave(page, faults) == []
-        await page.set_viewport_size({"width": 390, "height": 800})
-        assert await page.evaluate("document.documentElement.scrollWidth") <= 390, "wide tables scroll by themselves"
-        assert faults == []
-        await worst.get_by_role("link").first.click()
-        await page.wait_for_url(f"**/calls/{calls[0]}#t=0.00")
-        await expect(page.get_by_text("Acne").first).to_be_visible()
-        await context.close()
-    assert [one for one in faults if "404" not in one] == []  # the call's recording is stored nowhere: no outline
+    visitor = await sign_in(world, "read", without_sound=True)
+    page, faults = visitor.page, visitor.faults
+    await page.get_by_role("link", name="Quality").click()
+    await page.get_by_label("Metric").select_option("cpwer")
+    await page.get_by_role("button", name="Measure").click()
+    worst = page.get_by_role("region", name="The worst calls")
+    await expect(worst).to_be_visible(timeout=180_000)
+    assert await grave(page, faults) == []
+    await page.set_viewport_size({"width": 390, "height": 800})
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390, "wide tables scroll by themselves"
+    assert faults == []
+    await worst.get_by_role("link").first.click()
+    await page.wait_for_url(f"**/calls/{calls[0]}#t=0.00")
+    await expect(page.get_by_text("Acne").first).to_be_visible()
