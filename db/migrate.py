@@ -42,10 +42,16 @@ class DatabaseUnfit(Exception):
 
 
 def migrate(url: str) -> None:
-    """Apply what is missing. Raises `DatabaseUnfit`, or SQLAlchemy's OperationalError where nobody answers."""
+    """Apply what is missing; nothing where a later version did that already and its schema serves this one.
+
+    Raises `DatabaseUnfit`, or SQLAlchemy's OperationalError where nobody answers.
+    """
     with _connection(url) as connection:
         _our_turn(connection)
         _check(connection)
+        if _is_later(connection):
+            log.warning("the database has the schema of a later version, which serves this one; it is left as it is")
+            return
         config = _config()
         config.attributes["connection"] = connection
         # What a migration does to rows it does to all of them.
@@ -151,9 +157,25 @@ def _long_transactions(connection: sa.Connection) -> str:
 
 
 def is_current(url: str) -> bool:
-    """Whether the database has the schema of this version, and its functions or later ones."""
+    """Whether the database has the schema of this version, and its functions or later ones, or a later one's schema."""
     with _connection(url) as connection:
+        if _is_later(connection):
+            return True
         return _revision(connection) == _head() and not _has_older_functions(connection)
+
+
+def _is_later(connection: sa.Connection) -> bool:
+    """Whether a later version has migrated the database and says that its schema serves this one as well.
+
+    It says so by the function `serves_from`: the oldest revision whose version works on it.
+    """
+    found, head = _revision(connection), _head()
+    if found is None or head is None or found <= head:
+        return False
+    there = connection.execute(sa.text("SELECT to_regprocedure('serves_from()') IS NOT NULL")).scalar()
+    oldest = connection.execute(sa.text("SELECT serves_from()")).scalar() if there else None
+    connection.commit()
+    return oldest is not None and oldest <= head
 
 
 def has_later_functions(url: str) -> bool:

@@ -15,6 +15,7 @@ Ray's dashboard shows arguments. The options of every deployment are built here 
 import asyncio
 import logging
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import ray
@@ -143,6 +144,10 @@ ONE_LOOP = {"RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0"}
 request: a fifth more submissions a second (`bench/submit.py`)."""
 
 
+RELEASE = "RELEASE_OF_SWITCHBOARD"
+"""The variable that tells a process which release of the code it runs."""
+
+
 HEAP = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "MALLOC_MMAP_THRESHOLD_": str(4 * 2**20),
@@ -159,14 +164,14 @@ def recognizer_environment() -> dict[str, str]:
     return HEAP | {name: os.environ[name] for name in HEAP if name in os.environ}
 
 
-def build_intake(settings: Settings) -> Application:
-    """The application that takes calls in."""
+def build_intake(settings: Settings, release: str | None = None) -> Application:
+    """The application that takes calls in. `release`: as in `_environment`, here and below."""
     from serve_app.intake.deployment import Intake
 
     return Intake.options(
         **replica_config(settings.scaling.intake, target_ongoing_requests=16),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": settings.scaling.replica_cpus, "runtime_env": {"env_vars": ONE_LOOP}},
+        ray_actor_options={"num_cpus": settings.scaling.replica_cpus, **_environment(release, ONE_LOOP)},
         # Above CONCURRENCY Intake itself answers 503, in our own form; Serve's limit lies beyond it.
         max_ongoing_requests=settings.limits.CONCURRENCY + settings.limits.QUEUE,
         max_queued_requests=settings.limits.QUEUE,
@@ -178,7 +183,7 @@ def build_intake(settings: Settings) -> Application:
     ).bind()
 
 
-def build_api(settings: Settings) -> Application:
+def build_api(settings: Settings, release: str | None = None) -> Application:
     """The application that results are read from."""
     from serve_app.api.deployment import Api
 
@@ -186,7 +191,7 @@ def build_api(settings: Settings) -> Application:
     return Api.options(
         **replica_config(settings.scaling.api, target_ongoing_requests=8),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": settings.scaling.replica_cpus},
+        ray_actor_options={"num_cpus": settings.scaling.replica_cpus, **_environment(release)},
         max_ongoing_requests=options.CONCURRENCY + options.STREAMS + settings.limits.QUEUE,
         max_queued_requests=settings.limits.QUEUE,
         backpressure_config={"status_code": 503, "retry_after_s": options.RETRY_AFTER_SECONDS},
@@ -198,14 +203,14 @@ def build_api(settings: Settings) -> Application:
     ).bind()
 
 
-def build_console(settings: Settings) -> Application:
+def build_console(settings: Settings, release: str | None = None) -> Application:
     """The application of the pages."""
     from serve_app.console.deployment import Console
 
     return Console.options(
         **replica_config(settings.scaling.console, target_ongoing_requests=16),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": settings.scaling.replica_cpus},
+        ray_actor_options={"num_cpus": settings.scaling.replica_cpus, **_environment(release)},
         max_ongoing_requests=64,
         max_queued_requests=256,
         max_surge_percent=100,
@@ -215,12 +220,12 @@ def build_console(settings: Settings) -> Application:
     ).bind()
 
 
-def build_calls(settings: Settings) -> Application:
+def build_calls(settings: Settings, release: str | None = None) -> Application:
     """The application that works on calls."""
     cluster_gpus = ray.cluster_resources().get("GPU", 0.0) if ray.is_initialized() else 0.0
     store = str(settings.checkpoints) if settings.checkpoints else None
     transcriber = Transcriber.options(
-        **_engine_options("transcriber", settings, cluster_gpus, recognizer_environment()),
+        **_engine_options("transcriber", settings, cluster_gpus, _environment(release, recognizer_environment())),
         max_ongoing_requests=64,
     ).bind(
         settings.asr.model_dump(mode="json", exclude=set(settings.asr.secrets())),
@@ -228,13 +233,13 @@ def build_calls(settings: Settings) -> Application:
         settings.alignment.model_dump(mode="json"),
         "serve_app.settings:asr_secrets" if settings.asr.secrets() else None,
     )
-    diarizer = Diarizer.options(**_engine_options("diarizer", settings, cluster_gpus), max_ongoing_requests=32).bind(
-        settings.diarization.model_dump(mode="json"), store
-    )
+    diarizer = Diarizer.options(
+        **_engine_options("diarizer", settings, cluster_gpus, _environment(release)), max_ongoing_requests=32
+    ).bind(settings.diarization.model_dump(mode="json"), store)
     return Conductor.options(
         **replica_config(settings.scaling.conductor, **autoscaling("Conductor", settings.scaling)),
         logging_config=settings.serve_logging,
-        ray_actor_options={"num_cpus": settings.scaling.replica_cpus},
+        ray_actor_options={"num_cpus": settings.scaling.replica_cpus, **_environment(release)},
         health_check_period_s=1,  # a dead replica is missed within a second
         health_check_timeout_s=10,
         graceful_shutdown_wait_loop_s=0.5,
@@ -242,9 +247,7 @@ def build_calls(settings: Settings) -> Application:
     ).bind(transcriber, diarizer, settings.scaling.model_dump(mode="json"))
 
 
-def _engine_options(
-    name: str, settings: Settings, cluster_gpus: float, environment: dict[str, str] | None = None
-) -> dict[str, Any]:
+def _engine_options(name: str, settings: Settings, cluster_gpus: float, environment: dict[str, Any]) -> dict[str, Any]:
     replicas = getattr(settings.scaling, name)
     return {
         **replica_config(replicas, **autoscaling(name.capitalize(), settings.scaling)),
@@ -252,7 +255,7 @@ def _engine_options(
         "ray_actor_options": {
             "num_cpus": replicas.num_cpus,
             "num_gpus": gpu_share(name, replicas, cluster_gpus),
-            **({"runtime_env": {"env_vars": environment}} if environment else {}),
+            **environment,
         },
         "health_check_period_s": 1,
         "health_check_timeout_s": 30,
@@ -262,31 +265,41 @@ def _engine_options(
 
 def intake(args: dict[str, Any]) -> Application:
     """Builder for `serve deploy`; `args` as in `_settings`."""
-    return build_intake(_settings(args))
+    return build_intake(_settings(args), args.get("release"))
 
 
 def api(args: dict[str, Any]) -> Application:
     """Builder for `serve deploy`; `args` as in `_settings`."""
-    return build_api(_settings(args))
+    return build_api(_settings(args), args.get("release"))
 
 
 def console(args: dict[str, Any]) -> Application:
     """Builder for `serve deploy`; `args` as in `_settings`."""
-    return build_console(_settings(args))
+    return build_console(_settings(args), args.get("release"))
 
 
 def calls(args: dict[str, Any]) -> Application:
     """Builder for `serve deploy`; `args` as in `_settings`."""
-    return build_calls(_settings(args))
+    return build_calls(_settings(args), args.get("release"))
+
+
+def _environment(release: str | None, own: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Ray's option for a replica's variables: its own, and the release of the code (`deploy/release.py`).
+
+    Its tasks inherit them, and Ray hands no task of one release to a worker that has loaded another.
+    """
+    variables = {**(own or {}), **({RELEASE: release} if release else {})}
+    return {"runtime_env": {"env_vars": variables}} if variables else {}
 
 
 def _settings(args: dict[str, Any]) -> Settings:
     """The settings of this node's environment, with `args["scaling"]` over them.
 
-    Raises ValueError for any other argument: replicas would not see it.
+    `args["release"]` is of no effect on them: with another one Serve replaces the replicas. Raises ValueError for any
+    other argument: replicas would not see it.
     """
-    if others := sorted(args.keys() - {"scaling"}):
+    if others := sorted(args.keys() - {"scaling", "release"}):
         raise ValueError(
             f"args may hold `scaling` only, not {', '.join(others)}: set it in the environment of every node instead."
         )
-    return Settings(**args)
+    return Settings(**{name: value for name, value in args.items() if name == "scaling"})

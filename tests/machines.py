@@ -58,7 +58,9 @@ class Machine:
 
 
 @contextlib.contextmanager
-def machines(folder: Path, addresses: list[str], settings: Mapping[str, str]) -> Iterator[list[Machine]]:
+def machines(
+    folder: Path, addresses: list[str], settings: Mapping[str, str], project: Path = ROOT
+) -> Iterator[list[Machine]]:
     """Machines that reach each other and nothing else, with the project, a token and a deploy.env of `settings`.
 
     What runs Ray on them ends with them.
@@ -69,7 +71,7 @@ def machines(folder: Path, addresses: list[str], settings: Mapping[str, str]) ->
         for number, address in enumerate(addresses):
             machine = Machine(f"swb-{tag}-{number}", address, folder / str(number), addresses[0])
             machine.home.mkdir(parents=True)
-            (machine.home / "switchboard").symlink_to(ROOT)
+            (machine.home / "switchboard").symlink_to(project)
             (machine.home / "ray_token").write_text(token)
             (machine.home / "deploy.env").write_text("".join(f"{name}='{value}'\n" for name, value in settings.items()))
             _ip("netns", "add", machine.space)

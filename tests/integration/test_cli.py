@@ -400,6 +400,7 @@ def test_migrate_says_what_to_do_where_no_database_answers(monkeypatch: pytest.M
 def test_migrate_leaves_the_database_of_a_newer_version_alone(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("CREATE OR REPLACE FUNCTION serves_from() RETURNS text LANGUAGE sql AS $$ SELECT '9000' $$")
     result = switchboard("migrate")
     assert result.exit_code == 3
     assert "another version of Switchboard" in result.output

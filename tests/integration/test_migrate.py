@@ -1,6 +1,7 @@
 """Migrations: any number of nodes at once, from anywhere, and the same tables as the code describes."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from db import migrate, tables
+from db import migrate, migrations, tables
 from db.database import sqlalchemy_url
 
 ROOT = Path(__file__).parents[2]
@@ -59,8 +60,41 @@ def test_expressions_know_the_columns_of_the_database_and_their_types(postgres_u
 def test_a_database_of_another_version_is_refused(postgres_url: str, version: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         connection.execute("UPDATE alembic_version SET version_num = %s", (version,))
+        connection.execute("CREATE OR REPLACE FUNCTION serves_from() RETURNS text LANGUAGE sql AS $$ SELECT '9000' $$")
     with pytest.raises(migrate.DatabaseUnfit, match="another version"):
         migrate.migrate(postgres_url)
+    assert not migrate.is_current(postgres_url)
+
+
+def test_a_version_goes_back_to_work_on_the_database_of_a_later_one_that_serves_it(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("COMMENT ON TABLE alembic_version IS 'of a later version'")
+        connection.execute("CREATE OR REPLACE FUNCTION of_a_later_version() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    migrate.migrate(postgres_url)
+    assert migrate.is_current(postgres_url)
+    with psycopg.connect(postgres_url) as connection:
+        (version, digest) = connection.execute(
+            "SELECT version_num, obj_description('alembic_version'::regclass, 'pg_class') FROM alembic_version"
+        ).fetchone() or ("", "")
+    assert (version, digest) == ("9999", "of a later version")
+
+
+def test_a_version_that_its_later_ones_serve_no_more_is_not_named_as_served() -> None:
+    """What a migration takes away, an older version may use: `serves_from` has to pass it."""
+    taken = re.compile(
+        r"\b(DROP (TABLE|COLUMN|FUNCTION|VIEW)|RENAME (TO|COLUMN)|SET NOT NULL|ALTER COLUMN \w+ TYPE)", re.I
+    )
+    declared = re.search(r"FUNCTION serves_from\(\).*?'(\d+)'", migrations.functions(), re.DOTALL)
+    assert declared is not None
+    folder = Path(migrations.__file__).parent
+    revisions = {path.name[1:5]: path for path in (folder / "versions").glob("v*.py")}
+    assert declared.group(1) in revisions
+    for revision, path in revisions.items():
+        if revision > declared.group(1):
+            named = re.findall(r"\w+\.sql", path.read_text())
+            text = path.read_text() + "".join((folder / "sql" / name).read_text() for name in named)
+            assert not taken.search(text), f"{path.name} takes something away: raise serves_from to it"
 
 
 def test_a_user_who_may_not_create_the_extension_is_told_what_to_do(empty_postgres_url: str) -> None:

@@ -10,6 +10,8 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from serve_app.deploy import release
+
 ROOT = Path(__file__).parents[2]
 SERVE = ROOT / "serve_app/deploy/serve.yaml"
 DEPLOY = ROOT / "serve_app/deploy"
@@ -115,6 +117,47 @@ def as_up_does(text: str) -> dict[str, dict[str, Any]]:
 
 def test_serve_deploy_runs_every_deployment_with_the_options_of_switchboard_up() -> None:
     assert deployed(SERVE.read_text()) == as_up_does(SERVE.read_text())
+
+
+def test_deploy_sh_gives_every_replica_the_release_of_the_code_beside_its_own_environment() -> None:
+    from serve_app import app
+
+    text = yaml.safe_dump(release.released(yaml.safe_load(SERVE.read_text()), "0123456789abcdef"))
+    assert serve_faults(text) == []
+    environment = {"Intake": app.ONE_LOOP, "Transcriber": app.HEAP}
+    for name, options in deployed(text).items():
+        found = options["ray_actor_options"]["runtime_env"]["env_vars"]
+        assert found == {**environment.get(name, {}), app.RELEASE: "0123456789abcdef"}
+
+
+def test_a_release_is_another_when_serve_would_have_seen_no_difference() -> None:
+    from ray.serve._private.deploy_utils import get_app_code_version
+    from ray.serve.schema import ServeDeploySchema
+
+    def versions(mark: str) -> list[str]:
+        data = release.released(yaml.safe_load(SERVE.read_text()), mark)
+        return [get_app_code_version(one) for one in ServeDeploySchema.model_validate(data).applications]
+
+    assert versions("a") == versions("a")
+    assert all(one != other for one, other in zip(versions("a"), versions("b"), strict=True))
+
+
+def test_the_release_changes_with_the_code_its_data_and_its_requirements_and_with_nothing_else(tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "requirements.lock", "db/a.sql", "pipeline/b.toml", "serve_app/c.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    first = release.digest(tmp_path)
+    (tmp_path / "serve_app/__pycache__").mkdir()
+    (tmp_path / "serve_app/__pycache__/c.pyc").write_bytes(b"1")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_c.py").touch()
+    assert release.digest(tmp_path) == first
+    seen = {first}
+    for name in ("requirements.lock", "db/a.sql", "pipeline/b.toml", "serve_app/c.py", "serve_app/d.py"):
+        (tmp_path / name).write_text("other")
+        seen.add(release.digest(tmp_path))
+    (tmp_path / "serve_app/d.py").rename(tmp_path / "serve_app/e.py")
+    assert len(seen | {release.digest(tmp_path)}) == 7
 
 
 @pytest.mark.parametrize("application, names", GROUPS.items())

@@ -44,3 +44,7 @@ BEGIN
     RETURN QUERY SELECT k.id, k.name, k.revoked_at, k.expires_at FROM api_keys k WHERE k.secret_sha256 = p_sha256;
     PERFORM set_config('switchboard.workspace', before, true);
 END $$;
+
+-- The oldest revision whose version works on the schema and the functions of today: how far back a rollback may go without
+-- undoing a migration. A migration that takes something away raises it.
+CREATE OR REPLACE FUNCTION serves_from() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT '0122' $$;

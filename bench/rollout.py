@@ -1,0 +1,375 @@
+"""Is a call lost, or refused for good, while another version is deployed, rolled back, and while the head dies?
+
+    python -m bench.rollout [--former REV] [--calls 200] [--every 2.5] [--json FILE]
+
+As root, for two machines, network name spaces of this one: they run `start.sh` and `deploy.sh`. One is a head without
+replicas, whose GCS keeps its state in Redis (needs redis-server), the other a worker. A sender submits a call every few
+seconds to the worker and repeats what is answered with 503. Meanwhile the folder of the code is replaced and deployed:
+the version of the commit --former (left out: the working tree's), then the working tree's with one more migration, then
+the former one again; then all processes of the head are killed with -9, and the head is started again.
+
+The audit: every call that was accepted is completed, and processed by one job. Answers are counted; any but 202 and 503
+with Retry-After is a fault.
+"""
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import json
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from serve_app.deploy.release import BESIDE, CODE
+from tests import fixture_checkpoints
+from tests.acceptance.test_cluster import DASHBOARD, PROMISED
+from tests.machines import ROOT, Machine, machines
+from tests.synthetic_calls import FOLDER
+
+HEAD, WORKER = "10.213.79.1", "10.213.79.2"
+FILES, REDIS = 28080, 26379
+CPUS = {HEAD: 0, WORKER: 16}  # as Ray is told: a rolling update needs room for the old and the new
+RECORDINGS = ("08_flite_voices_stereo", "01_invoice_stereo")
+LONGEST = 1500.0
+PATIENCE = 30.0  # seconds of one request
+
+
+@dataclass
+class Report:
+    former: str | None
+    line: list[tuple[float, str]] = field(default_factory=list)
+    answers: dict[str, dict[str, int]] = field(default_factory=dict)  # by what was going on
+    accepted: int = 0
+    lost: int = 0
+    not_completed: dict[str, int] = field(default_factory=dict)
+    more_than_one_job: int = 0
+    seconds_to_202: dict[str, float] = field(default_factory=dict)  # the longest that a call was sent again for
+
+
+class Bench:
+    """The machines, and what is going on."""
+
+    def __init__(self, made: list[Machine], code: Path, report: Report) -> None:
+        self.head, self.worker = made
+        self.code = code
+        self.report = report
+        self.started = time.monotonic()
+        self.phase = "before"
+
+    def note(self, what: str) -> None:
+        self.report.line.append((round(time.monotonic() - self.started, 1), what))
+        print(f"{self.report.line[-1][0]:7.1f} s  {what}", flush=True)
+
+    def replicas(self) -> dict[str, set[str]]:
+        """The running replicas of each deployment; empty while the controller cannot say."""
+        done = self.head.run(sys.executable, "-c", DASHBOARD)
+        if done.returncode:
+            return {}
+        applications = json.loads(done.stdout)["applications"]
+        if len(applications) < 4 or any(one["status"] != "RUNNING" for one in applications.values()):
+            return {}
+        return {
+            name: {replica["actor_id"] for replica in one["replicas"] if replica["state"] == "RUNNING"}
+            for application in applications.values()
+            for name, one in application["deployments"].items()
+        }
+
+    def wait(self, former: dict[str, set[str]] | None = None) -> dict[str, set[str]]:
+        """Until all deployments run, none of them by a replica of `former`."""
+        deadline = time.monotonic() + LONGEST
+        while time.monotonic() < deadline:
+            found = self.replicas()
+            kept = any(found[name] & former.get(name, set()) for name in found) if former else False
+            if len(found) == 6 and all(found.values()) and not kept:
+                return found
+            time.sleep(2)
+        raise TimeoutError(f"After {LONGEST:.0f} s the applications do not run: {self.replicas()}")
+
+    def deploy(self, tree: Path, what: str) -> None:
+        """Replace the code and deploy it."""
+        self.phase = what
+        before = self.replicas() or None
+        _replace(tree, self.code)
+        self.note(f"{what}: deploy.sh begins")
+        done = self.head.shell("bash ~/switchboard/serve_app/deploy/deploy.sh", seconds=600)
+        if done.returncode:
+            raise RuntimeError(done.stdout[-2000:] + done.stderr[-4000:])
+        found = self.wait(before)
+        self.note(f"{what}: done, {sum(map(len, found.values()))} replicas, all of them new")
+
+    def key(self) -> str:
+        """A key of a new workspace, made by the version that is deployed."""
+        command = (
+            "set -a; . ~/switchboard/serve_app/deploy/node.env; switchboard keys create --workspace acme --team sales"
+        )
+        done = self.head.shell(command)
+        found = re.search(r"sb_\S{40,}", done.stdout)
+        if found is None:
+            raise RuntimeError(done.stdout[-2000:] + done.stderr[-2000:])
+        return found.group()
+
+    def kill_head(self) -> None:
+        self.phase = "head killed"
+        victims = self.head.processes()
+        for one in victims:
+            with contextlib.suppress(Exception):
+                one.kill()
+        self.note(f"{self.phase}: {len(victims)} processes")
+        # All machines here show each other's processes, and Ray would take the worker's for a head that runs already.
+        for left in (self.head.home / ".switchboard").rglob("ray_current_cluster"):
+            left.unlink()
+        self.start(self.head)
+        found = self.wait()
+        self.note(f"{self.phase}: it is back, {sum(map(len, found.values()))} replicas")
+
+    def start(self, machine: Machine) -> None:
+        machine.start_ray("--object-store-memory=80000000", **{PROMISED: json.dumps({"CPU": CPUS[machine.address]})})
+
+
+def _replace(tree: Path, code: Path) -> None:
+    """Make `code` what `tree` is, file by file, as `ray up` does under what runs."""
+    wanted = {path.relative_to(tree) for path in tree.rglob("*") if path.is_file()}
+    for path in [path for path in code.rglob("*") if path.is_file()]:
+        if path.relative_to(code) not in wanted:
+            path.unlink()
+    for name in wanted:
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(tree / name, code / name)
+
+
+def _tree(folder: Path, revision: str | None) -> Path:
+    """The project as of a commit, or as it lies here, with bounds for this machine."""
+    folder.mkdir()
+    if revision is None:
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard", *CODE, *BESIDE],
+            cwd=ROOT, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        for name in listed.stdout.splitlines():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    else:
+        packed = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True)
+        subprocess.run(["tar", "-x", "-C", str(folder)], input=packed.stdout, check=True)
+    path = folder / "serve_app/deploy/serve.yaml"
+    deployed = yaml.safe_load(path.read_text())
+    for application in deployed["applications"]:
+        for name, bounds in application["args"]["scaling"].items():
+            if isinstance(bounds, dict):
+                bounds["max_replicas"] = bounds["min_replicas"]
+            if name in ("transcriber", "diarizer"):
+                bounds |= {"num_cpus": 0.5, "num_gpus": 0}
+    path.write_text(yaml.safe_dump(deployed, sort_keys=False))
+    return folder
+
+
+def _add_a_migration(tree: Path) -> None:
+    versions = tree / "db/migrations/versions"
+    last = max(path.name[1:5] for path in versions.glob("v*.py"))
+    (versions / "v9999_of_the_bench.py").write_text(
+        f'from alembic import op\n\nrevision, down_revision = "9999", "{last}"\n\n\n'
+        'def upgrade() -> None:\n    op.execute("CREATE TABLE of_the_bench (id int)")\n'
+    )
+
+
+@contextlib.contextmanager
+def _beside(machine: Machine, *command: str) -> Iterator[None]:
+    line, environment = machine.command(*command)
+    with subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+class Sender:
+    """A telephony system: a process on the worker, and the answers that it had."""
+
+    def __init__(self, bench: Bench, key: str, every: float, folder: Path) -> None:
+        self.bench = bench
+        self.stopping = folder / "stop"
+        command = [
+            sys.executable,
+            "-m",
+            "bench.rollout",
+            "--send",
+            key,
+            "--every",
+            str(every),
+            "--stop",
+            str(self.stopping),
+        ]
+        line, environment = bench.worker.command(*command)
+        self.process = subprocess.Popen(line, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        self.accepted: set[str] = set()
+        self.first: dict[str, float] = {}
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self) -> None:
+        report = self.bench.report
+        for line in self.process.stdout or ():
+            told, phase = json.loads(line), self.bench.phase
+            counted = report.answers.setdefault(phase, {})
+            counted[told["answer"]] = counted.get(told["answer"], 0) + 1
+            begun = self.first.setdefault(told["call"], told["at"])
+            if told["answer"] == "202":
+                self.accepted.add(told["call"])
+                late = round(told["at"] - begun, 1)
+                report.seconds_to_202[phase] = max(late, report.seconds_to_202.get(phase, 0.0))
+
+    def stop(self) -> None:
+        self.stopping.touch()
+        self.process.wait(300)
+        self.reader.join()
+
+
+def send(key: str, every: float, stop: Path) -> None:
+    """A call every few seconds, each sent again until it is accepted; an answer a line."""
+    with httpx.Client(timeout=PATIENCE, limits=httpx.Limits(max_keepalive_connections=0)) as client:
+        number = 0
+        due = time.monotonic()
+        while not stop.exists():
+            name = RECORDINGS[number % len(RECORDINGS)]
+            call = str(uuid4())
+            body = {
+                "callId": call, "from": "+49301234567", "to": "+4940987654", "startTime": "2026-11-24T06:00:00Z",
+                "outgoing": False, "duration": 30, "recordingUrl": f"http://{HEAD}:{FILES}/{name}/call.flac",
+            }  # fmt: skip
+            answer = ""
+            while answer != "202":
+                wait = 1.0
+                try:
+                    got = client.post(
+                        f"http://{WORKER}:8000/submit", json=body, headers={"Authorization": f"Bearer {key}"}
+                    )
+                    after = got.headers.get("Retry-After")
+                    answer = f"{got.status_code}{' with Retry-After' if after else ''}"
+                    wait = float(after or wait)
+                except httpx.HTTPError as error:
+                    answer = type(error).__name__
+                print(json.dumps({"call": call, "at": time.monotonic(), "answer": answer}), flush=True)
+                if answer != "202":
+                    time.sleep(wait)
+            number += 1
+            due = max(due + every, time.monotonic() - 5 * every)  # what is late is caught up with, up to five calls
+            time.sleep(max(0.0, due - time.monotonic()))
+
+
+async def audit(url: str, accepted: set[str], report: Report) -> bool:
+    """Whether every accepted call is completed; into the report what is not."""
+    from db.database import Database
+
+    async with await Database.open(url) as database:
+        rows = await database.fetch_all(
+            "SELECT c.call_id::text, c.state, count(j.id) FILTER (WHERE j.kind = 'process')"
+            " FROM calls c LEFT JOIN jobs j ON j.call_pk = c.id GROUP BY c.id",
+            (),
+        )
+    found = {call: (state, jobs) for call, state, jobs in rows}
+    report.accepted = len(accepted)
+    report.lost = len(accepted - found.keys())
+    report.not_completed = dict(Counter(state for state, _ in found.values() if state != "completed"))
+    report.more_than_one_job = sum(jobs > 1 for _, jobs in found.values())
+    return not report.lost and not report.not_completed
+
+
+def run(given: argparse.Namespace, folder: Path, report: Report) -> None:
+    from db import embedded
+
+    former, following = _tree(folder / "former", given.former), _tree(folder / "following", None)
+    _add_a_migration(following)
+    code = folder / "code"
+    _replace(former, code)
+    url = embedded.start(folder / "state")
+    settings = {
+        "PYTHONPATH": str(code),
+        "RAY_REDIS_ADDRESS": f"{WORKER}:{REDIS}",
+        "SWITCHBOARD_DATABASE_URL": url,
+        "SWITCHBOARD_STORAGE": (folder / "recordings").as_uri(),
+        "SWITCHBOARD_SECRETS_KEYS": base64.b64encode(secrets.token_bytes(32)).decode(),
+        "SWITCHBOARD_ASR__MODEL": str(fixture_checkpoints.RECOGNITION),
+        "SWITCHBOARD_ASR__DEVICE": "cpu",
+        "SWITCHBOARD_ASR__CPU_THREADS": "1",
+        "SWITCHBOARD_DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
+        "SWITCHBOARD_DIARIZATION__DEVICE": "cpu",
+        "SWITCHBOARD_FETCH__ALLOWED_HOSTS": f"{HEAD}:{FILES}",
+        "OMP_NUM_THREADS": "1",
+    }
+    store = ("redis-server", "--port", str(REDIS), "--bind", WORKER, "--save", "", "--protected-mode", "no")
+    files = (sys.executable, "-m", "http.server", str(FILES), "--bind", HEAD, "--directory", str(FOLDER))
+    try:
+        with machines(folder, [HEAD, WORKER], settings, code) as made:
+            bench = Bench(made, code, report)
+            with _beside(bench.worker, *store), _beside(bench.head, *files):
+                _storm(bench, given, url, former, following, folder)
+    finally:
+        embedded.stop(folder / "state")
+
+
+def _storm(bench: Bench, given: argparse.Namespace, url: str, former: Path, following: Path, folder: Path) -> None:
+    for machine in (bench.head, bench.worker):
+        bench.start(machine)
+    bench.deploy(former, "first")
+    sending = Sender(bench, bench.key(), given.every, folder)
+    try:
+        bench.phase = "nothing"
+        time.sleep(30)
+        bench.deploy(following, "deployed")
+        bench.deploy(former, "rolled back")
+        bench.kill_head()
+        bench.phase = "after"
+        while len(sending.accepted) < given.calls:
+            time.sleep(1)
+    finally:
+        sending.stop()
+    bench.note(f"{len(sending.accepted)} calls accepted")
+    deadline = time.monotonic() + LONGEST
+    while not asyncio.run(audit(url, sending.accepted, bench.report)) and time.monotonic() < deadline:
+        time.sleep(5)
+    bench.note("audited")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--former", metavar="REV", help="the version before", default=None)
+    parser.add_argument("--calls", type=int, default=200, help="at least so many")
+    parser.add_argument("--every", type=float, default=2.5, help="seconds between two calls")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--send", metavar="KEY", help=argparse.SUPPRESS)
+    parser.add_argument("--stop", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.send:
+        send(given.send, given.every, given.stop)
+        return 0
+    report = Report(given.former)
+    with tempfile.TemporaryDirectory(prefix="swb-", ignore_cleanup_errors=True) as name:
+        run(given, Path(name), report)
+    shown: dict[str, Any] = asdict(report)
+    print(json.dumps({**shown, "line": None}, indent=2))
+    if given.json:
+        given.json.write_text(json.dumps(shown, indent=2) + "\n")
+    fine = {"202", "503 with Retry-After"}
+    wrong = any(set(answers) - fine for answers in report.answers.values())
+    return int(bool(report.lost or report.not_completed or report.more_than_one_job or wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
