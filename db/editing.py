@@ -15,8 +15,10 @@ from db import edits as edit_rows
 from db.call_list import TASK_ID
 from db.database import Database, Reader
 from db.edits import CallEdit, EditedCall, Editor
+from db.questions import definition_of
 from db.tables import calls, contacts, edits, members, task_marks, tasks, transcripts
 from pipeline.domain.edits import EXACT, OTHER_PARTY, Anchor, EditKind, EditState
+from pipeline.domain.overrides import AnswerAnchor, anchor_of, refusal, shown_answer
 from pipeline.domain.speech import text_of
 
 MOST_EDITS = 2_000  # of a call, undone ones too
@@ -80,6 +82,8 @@ class WantedEdit:
     start: float = 0.0
     end: float = 0.0
     edit_id: UUID | None = None
+    question: str | None = None  # the key of the one that is answered
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,14 +230,14 @@ async def _make(connection: AsyncConnection, call_pk: int, editor: Editor, wante
         raise
     await _count(connection, call_pk)
     args = (wanted.kind, before, wanted.new, anchor, wanted.edit_id)
-    return await edit_rows.insert_edit(connection, call_pk, editor, *args), True
+    return await edit_rows.insert_edit(connection, call_pk, editor, *args, comment=wanted.comment), True
 
 
 def _same_id(found: EditedCall, wanted: WantedEdit) -> UUID | None:
     """The edit that this request made before, by its id. Raises `IdUsed`."""
     for one in found.edits:
         if wanted.edit_id is not None and one.edit_id == wanted.edit_id:
-            if (one.kind, one.person) != (wanted.kind, wanted.new):
+            if (one.kind, one.person, one.question) != (wanted.kind, wanted.new, wanted.question):
                 raise IdUsed
             return one.edit_id
     return None
@@ -243,7 +247,8 @@ def _again(found: EditedCall, editor: Editor, wanted: WantedEdit) -> UUID | None
     """The edit that the same writer made with the same request, whose answer may have been lost."""
     for one in reversed(found.edits):
         mine = (one.key_id, one.session_id) == (editor.key_id, editor.session_id)
-        if one.state is EditState.APPLIED and mine and (one.kind, one.person) == (wanted.kind, wanted.new):
+        same = (one.kind, one.person, one.question) == (wanted.kind, wanted.new, wanted.question)
+        if one.state is EditState.APPLIED and mine and same:
             at_words = wanted.kind in (EditKind.TEXT, EditKind.SPEAKER)
             if not at_words or (one.turn == wanted.turn and one.start is not None and _near(one, wanted)):
                 return one.edit_id
@@ -256,8 +261,10 @@ def _near(one: CallEdit, wanted: WantedEdit) -> bool:
 
 async def _place(
     connection: AsyncConnection, call_pk: int, found: EditedCall, wanted: WantedEdit
-) -> tuple[str | bool | None, Anchor | None]:
+) -> tuple[str | bool | None, Anchor | AnswerAnchor | None]:
     """The machine's value and words that an edit is against. Raises `Stale`, `NothingHeard`, `CannotBe`."""
+    if wanted.kind is EditKind.ANSWER:
+        return await _answer(connection, call_pk, found, wanted)
     if wanted.kind is EditKind.AGENT:
         _guard(edit_rows.as_text(found.agent), wanted.old)
         await _known(connection, members.c.user_id, wanted.new, "There is no such member that this key may see.")
@@ -277,6 +284,24 @@ async def _place(
             raise CannotBe("kind", "Neither party of this call is known: say who spoke turn by turn.")
         return False, anchor
     return _in_turn(found, wanted)
+
+
+async def _answer(
+    connection: AsyncConnection, call_pk: int, found: EditedCall, wanted: WantedEdit
+) -> tuple[str | None, AnswerAnchor]:
+    """The machine's answer, and the question. Raises `Stale`, `CannotBe`."""
+    if not await _heard(connection, call_pk):
+        raise NothingHeard
+    own = await edit_rows.machine_answers(connection, call_pk)
+    machine = own.by_key().get(wanted.question or "")
+    if machine is None:
+        raise CannotBe("question", "The call was not asked this question.")
+    _guard(shown_answer(own.with_overrides(found.overrides).by_key()[machine.key]), wanted.old)
+    anchor, new = anchor_of(machine), None if wanted.new is None else str(wanted.new)
+    asked = await definition_of(connection, call_pk, machine.key, machine.version)
+    if (why := refusal(anchor.type, asked, new)) is not None:
+        raise CannotBe("new", why)
+    return shown_answer(machine), anchor
 
 
 def _guard(now: str | bool | None, old: str | bool | None) -> None:

@@ -3,23 +3,74 @@
 `edits` has what was said, `corrections` what it comes to: `pipeline.domain.edits` is the rule.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.tables import api_keys, call_contacts, call_search, calls, contacts, corrections, edits, members, transcripts
+from db.tables import (
+    api_keys,
+    call_contacts,
+    call_search,
+    calls,
+    contacts,
+    corrections,
+    edits,
+    findings,
+    members,
+    transcripts,
+)
+from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.edits import Anchor, Corrected, Edit, EditKind, EditState, EditStatus, Fields, assigned, correct
+from pipeline.domain.overrides import AnswerAnchor, anchor_of, overridden
+from pipeline.domain.scorecards import ScorecardResult, rescored
 from pipeline.domain.speech import Transcript
 
 _ANCHOR = TypeAdapter(Anchor)
 _TRANSCRIPT = TypeAdapter(Transcript)
+_ANSWERS = TypeAdapter(tuple[QuestionAnswer, ...])
+_TRACKERS = TypeAdapter(tuple[TrackerResult, ...])
+_SCORECARDS = TypeAdapter(tuple[ScorecardResult, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAnswers:
+    """What a call says to its workspace's questions, and what that comes to."""
+
+    answers: tuple[QuestionAnswer, ...] = ()
+    trackers: tuple[TrackerResult, ...] = ()
+    scorecards: tuple[ScorecardResult, ...] = ()
+
+    def by_key(self) -> "dict[str, QuestionAnswer | TrackerResult]":
+        """Answers and trackers."""
+        found: dict[str, QuestionAnswer | TrackerResult] = {one.key: one for one in self.answers}
+        return found | {one.key: one for one in self.trackers}
+
+    def with_overrides(self, overrides: "Mapping[str, str | None]") -> "OwnAnswers":
+        """The same as people said; the scores follow."""
+        if not overrides:
+            return self
+        answers = tuple(overridden(one, overrides) for one in self.answers)
+        trackers = tuple(overridden(one, overrides) for one in self.trackers)
+        return OwnAnswers(answers, trackers, tuple(rescored(one, answers, trackers) for one in self.scorecards))
+
+
+def own_answers(held: "Mapping[str, Any]") -> OwnAnswers:
+    """As the step wrote them; none where another version wrote them otherwise: the finding has them."""
+
+    def read(adapter: TypeAdapter[Any], name: str) -> Any:
+        try:
+            return adapter.validate_python(held.get(name, ()))
+        except ValidationError:
+            return ()
+
+    return OwnAnswers(read(_ANSWERS, "answers"), read(_TRACKERS, "trackers"), read(_SCORECARDS, "scorecards"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +85,10 @@ class Editor:
 @dataclass(frozen=True, slots=True)
 class CallEdit:
     """An edit as it may be shown. `machine` is what the machine had said when it was made, `person` what the person
-    says instead: words, a speaker's label, whether the parties are swapped, an id, whether a task is done.
+    says instead: words, a speaker's label, whether the parties are swapped, an id, whether a task is done, an answer.
 
-    `turn`: where it stands now. `start`, `end`: seconds; `channel`: of the layout as the machine has it.
+    `question`: the key of the question, `comment`: why it is answered otherwise. `turn`: where it stands now.
+    `start`, `end`: seconds; `channel`: of the layout as the machine has it.
     """
 
     edit_id: UUID
@@ -55,6 +107,8 @@ class CallEdit:
     session_id: UUID | None
     undone_at: datetime | None
     undone_by: str | None
+    question: str | None = None
+    comment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +123,7 @@ class EditedCall:
     contact_set: bool
     contact_id: UUID | None
     machine_agent: UUID | None
+    overrides: Mapping[str, str | None] = field(default_factory=dict)  # answers of people, by the question's key
 
     @property
     def transcript(self) -> Transcript | None:
@@ -123,13 +178,44 @@ async def load_all(connection: AsyncConnection, machine: dict[int, Transcript | 
         .where(calls.c.id.in_(machine))
     )
     agent = {row.id: row.agent for row in agents}
-    return {pk: _applied(of_call[pk], transcript, agent.get(pk)) for pk, transcript in machine.items()}
+    answered = [pk for pk, made in of_call.items() if any(row.kind == EditKind.ANSWER for row in made)]
+    own = {pk: await machine_answers(connection, pk) for pk in answered}
+    return {
+        pk: _applied(of_call[pk], transcript, agent.get(pk), own.get(pk, OwnAnswers()))
+        for pk, transcript in machine.items()
+    }
 
 
-def _applied(rows: Sequence[Any], transcript: Transcript | None, agent: UUID | None) -> EditedCall:
-    made = [_edit(row) for row in rows]
+async def machine_answers(connection: AsyncConnection, call_pk: int) -> OwnAnswers:
+    """What the machine found to the questions of the workspace."""
+    query = sa.select(findings.c.value).where(findings.c.call_pk == call_pk, findings.c.step == "questions")
+    return own_answers(await connection.scalar(query.order_by(findings.c.version.desc()).limit(1)) or {})
+
+
+def _answered(rows: Sequence[Any], own: OwnAnswers) -> tuple[dict[UUID, EditStatus], dict[str, str | None]]:
+    """What became of edits of answers, and the answers that count."""
+    asked = {key: anchor_of(one) for key, one in own.by_key().items()}
+    standings: dict[UUID, EditStatus] = {}
+    latest: dict[str, Any] = {}
+    for row in rows:
+        anchor = AnswerAnchor(**row.anchor)
+        state = EditState.UNDONE if row.undone_at else EditState.APPLIED
+        if state is EditState.APPLIED and asked.get(anchor.question) != anchor:
+            state = EditState.NOT_APPLIED
+        if state is EditState.APPLIED:
+            if (earlier := latest.get(anchor.question)) is not None:
+                standings[earlier.edit_id] = EditStatus(EditState.SUPERSEDED)
+            latest[anchor.question] = row
+        standings[row.edit_id] = EditStatus(state)
+    return standings, {key: row.after for key, row in latest.items()}
+
+
+def _applied(rows: Sequence[Any], transcript: Transcript | None, agent: UUID | None, own: OwnAnswers) -> EditedCall:
+    made = [_edit(row) for row in rows if row.kind != EditKind.ANSWER]
     corrected = None if transcript is None else correct(transcript, made)
     standings = dict(corrected.standings) if corrected else {one.edit_id: _without(one) for one in made}
+    of_answers, overrides = _answered([row for row in rows if row.kind == EditKind.ANSWER], own)
+    standings |= of_answers
     latest = {row.kind: row for row in rows if row.undone_at is None}
     named, linked = latest.get("agent"), latest.get("contact")
     return EditedCall(
@@ -141,6 +227,7 @@ def _applied(rows: Sequence[Any], transcript: Transcript | None, agent: UUID | N
         contact_set=linked is not None,
         contact_id=_id(linked),
         machine_agent=agent,
+        overrides=overrides,
     )
 
 
@@ -163,7 +250,7 @@ def _id(row: Any) -> UUID | None:
 
 def _shown(row: Any, standing: EditStatus) -> CallEdit:
     anchor = row.anchor or {}
-    same = ("edit_id", "task_id", "made_at", "made_by", "key_id", "session_id", "undone_at", "undone_by")
+    same = ("edit_id", "task_id", "made_at", "made_by", "key_id", "session_id", "undone_at", "undone_by", "comment")
     return CallEdit(
         kind=EditKind(row.kind),
         state=standing.state,
@@ -173,6 +260,7 @@ def _shown(row: Any, standing: EditStatus) -> CallEdit:
         channel=anchor.get("channel"),
         start=anchor.get("start"),
         end=anchor.get("end"),
+        question=anchor.get("question"),
         **{name: getattr(row, name) for name in same},
     )
 
@@ -184,9 +272,10 @@ async def insert_edit(
     kind: EditKind,
     before: Any,
     after: Any,
-    anchor: Anchor | None = None,
+    anchor: Anchor | AnswerAnchor | None = None,
     edit_id: UUID | None = None,
     task_id: UUID | None = None,
+    comment: str | None = None,
 ) -> UUID:
     """Keep an edit; returns its id."""
     edit_id = edit_id or uuid4()
@@ -198,6 +287,7 @@ async def insert_edit(
         "task_id": task_id,
         "before": before,
         "after": after,
+        "comment": comment,
         "made_by": await name_of(connection, editor),
         "key_id": editor.key_id,
         "session_id": editor.session_id,

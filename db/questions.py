@@ -10,10 +10,11 @@ from uuid import UUID
 import sqlalchemy as sa
 from pydantic import Discriminator, Tag, TypeAdapter, ValidationError
 from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.admin_log import Actor, Changing, changing
 from db.database import Database, Scope
-from db.tables import questions, workspaces
+from db.tables import calls, questions, workspaces
 from pipeline.domain.questions import Defined, Question, Scorecard, faults_of
 
 MOST_QUESTIONS = 100  # of a workspace, trackers and scorecards among them
@@ -119,6 +120,14 @@ async def of_versions(database: Database, workspace_id: UUID, wanted: Mapping[st
     query = sa.select(questions).where(own, these).order_by(questions.c.position, questions.c.key)
     async with database.transaction(workspace_id) as connection:
         return tuple(map(definition, _stored(await connection.execute(query))))
+
+
+async def definition_of(connection: AsyncConnection, call_pk: int, key: str, version: int) -> Question | None:
+    """A version of a question of a call's workspace; None: there is none that can be read here."""
+    own = sa.select(calls.c.workspace_id).where(calls.c.id == call_pk).scalar_subquery()
+    these = (questions.c.workspace_id == own, questions.c.key == key, questions.c.version == version)
+    held = await connection.scalar(sa.select(questions.c.definition).where(*these))
+    return next(iter(only(Question, parsed([held] if held else []))), None)
 
 
 async def set_questions(

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db import changed_back, edits
@@ -264,9 +264,6 @@ _MORE = (
 
 _TRANSCRIPT = TypeAdapter(Transcript)
 _EVIDENCE = TypeAdapter(Evidence)
-_ANSWERS = TypeAdapter(tuple[QuestionAnswer, ...])
-_TRACKERS = TypeAdapter(tuple[TrackerResult, ...])
-_SCORECARDS = TypeAdapter(tuple[ScorecardResult, ...])
 
 
 async def _record(connection: AsyncConnection, row: Any, machine: bool = False) -> CallRecord:
@@ -284,7 +281,8 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
     bodies = sent.all()
     submitted = [CallMoment(at, "submitted", about) for at, about, _, _ in bodies]
     found = await _findings(connection, row, None if machine else edited) if heard else ()
-    own = next((one.value for one in found if one.step == "questions"), {})
+    own = edits.own_answers(next((one.value for one in found if one.step == "questions"), {}))
+    own = own if machine else own.with_overrides(edited.overrides)
 
     return CallRecord(
         call=replace(summary, user_id=row.sent_user_id) if machine else summary,
@@ -310,19 +308,11 @@ async def _record(connection: AsyncConnection, row: Any, machine: bool = False) 
         agent_user_id=edited.machine_agent if machine else edited.agent,
         swapped=edited.swapped and not machine,
         edits=() if machine else edited.edits,
-        answers=_own(_ANSWERS, own.get("answers", ())),
-        trackers=_own(_TRACKERS, own.get("trackers", ())),
-        scorecards=_own(_SCORECARDS, own.get("scorecards", ())),
+        answers=own.answers,
+        trackers=own.trackers,
+        scorecards=own.scorecards,
         request_ids=tuple(request for *_, request in bodies if request),
     )
-
-
-def _own(adapter: TypeAdapter[Any], held: Any) -> Any:
-    """Answers as the step wrote them; none where another version wrote them otherwise: the finding has them."""
-    try:
-        return adapter.validate_python(held)
-    except ValidationError:
-        return ()
 
 
 async def _findings(connection: AsyncConnection, call: Any, edited: EditedCall | None) -> tuple[Finding, ...]:

@@ -25,7 +25,7 @@ class QuestionAnswer:
     answer: str | float | None = None
     said_by: str | None = None  # the speaker's label
     evidence: Evidence | None = None
-    found_by: Literal["phrases", "model"] | None = None
+    found_by: Literal["phrases", "model", "person"] | None = None
     confidence: float | None = None
     weight: float = 1.0
     reason: str | None = None

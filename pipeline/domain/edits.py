@@ -32,6 +32,7 @@ class EditKind(StrEnum):
     AGENT = "agent"  # the member who was on our side
     CONTACT = "contact"
     TASK = "task"  # whether a task is done
+    ANSWER = "answer"  # to one of the workspace's questions
 
 
 class EditState(StrEnum):

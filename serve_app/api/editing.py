@@ -94,9 +94,24 @@ class ContactEdit(_Person):
     kind: Literal["contact"]
 
 
-EditBody = Annotated[TextEdit | SpeakerEdit | RolesEdit | AgentEdit | ContactEdit, Field(discriminator="kind")]
+Answered = Annotated[str, Field(min_length=1, max_length=300)]
+
+
+class AnswerEdit(_Body):
+    """The answer to one of the workspace's questions, or whether a tracker's phrase was said."""
+
+    kind: Literal["answer"]
+    question: Answered = Field(description="The key of the question or tracker.")
+    old: Answered | None = Field(description="The answer as it is shown; of trackers said; null: nobody says it; n/a.")
+    new: Answered | None = Field(description="The answer; of trackers said; null: nobody says it; n/a: not applicable.")
+    comment: Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"\S")] = Field(description="Why.")
+
+
+EditBody = Annotated[
+    TextEdit | SpeakerEdit | RolesEdit | AgentEdit | ContactEdit | AnswerEdit, Field(discriminator="kind")
+]
 EDIT_BODY: TypeAdapter[Any] = TypeAdapter(EditBody)
-_FIELDS = frozenset({"editId", "kind", "turn", "start", "end", "old", "new"})
+_FIELDS = frozenset({"editId", "kind", "turn", "start", "end", "old", "new", "question", "comment"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +241,7 @@ def _fault(error: Any) -> Fault:
     if error["type"] == "extra_forbidden":
         return Fault("", f"A key is not a field of this kind of edit. Fields are: {', '.join(sorted(_FIELDS))}.")
     if error["type"].startswith("union_tag"):
-        return Fault("/kind", "kind: one of text, speaker, roles, agent, contact.")
+        return Fault("/kind", "kind: one of text, speaker, roles, agent, contact, answer.")
     return Fault(f"/{name}" if name else "", f"{name or 'The body'}: {error['msg']}.")
 
 

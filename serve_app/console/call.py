@@ -7,11 +7,12 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import audit, directory, people_list, views
+from db import audit, directory, people_list, questions, views
 from db.stage_times import StageDone, stages_done
 from db.views import CallRecord
 from pipeline.asr.verdicts import REASONS
 from pipeline.domain.edits import EditKind
+from pipeline.domain.overrides import shown_answer
 from pipeline.domain.speech import Doubt
 from serve_app.cli.advice import advice, waiting_advice
 from serve_app.console import charts
@@ -76,7 +77,11 @@ async def to_edit(visit: Visit, record: CallRecord) -> dict[str, Any]:
     }
     contacts = await people_list.contacts_by_id(visit.database, visit.reader, wanted)
     names = {one.contact_id: one.name or one.company or one.phone or one.email for one in contacts}
+    own = visit.viewer.may_edit and (record.answers or record.trackers)
+    asked = await questions.list_questions(visit.database, visit.reader, visit.viewer.workspace_id) if own else []
     return {
+        "choices": {one.question.key: list(one.question.choices) for one in asked},
+        "shown_answer": shown_answer,
         "members": offered,
         "named": {str(one.user_id): one.name for one in members} | names,
         "agent_id": record.agent_user_id or "",

@@ -23,6 +23,7 @@ from serve_app.console.site import NotAllowed, NotFound, NotUnderstood, Visit
 MOST_BYTES = 512 * 1024  # of a form: the words of a long turn, before and after
 CONTACTS = 12  # that a search shows
 MOST_WORDS = 4_000  # characters of one edit
+MOST_COMMENT = 2_000  # characters
 
 
 def editor(visit: Visit) -> Editor:
@@ -152,13 +153,19 @@ def _form(visit: Visit, record: CallRecord, problem: str | None = None, status: 
 
 
 async def edit_call(visit: Visit) -> Response:
-    """Keep who the agent or the contact was, or that the parties are swapped; `kind` says which."""
+    """Keep who the agent or the contact was, that the parties are swapped, or an answer; `kind` says which."""
     who = editor(visit)
     form = await read_form(visit.request)
     kind = form.get("kind", "")
     try:
         if kind == "roles":
             wanted = WantedEdit(EditKind.ROLES, form.get("old") == "yes", form.get("new") == "yes")
+        elif kind == "answer":
+            old, new = (form.get(name) or None for name in ("old", "new"))
+            comment = " ".join(form.get("comment", "").split())[:MOST_COMMENT]
+            if not comment:
+                return visit.problem(sentences.NO_COMMENT, 400)
+            wanted = WantedEdit(EditKind.ANSWER, old, new, question=form.get("question"), comment=comment)
         elif kind in ("agent", "contact"):
             old, new = (str(UUID(form[name])) if form.get(name) else None for name in ("old", "new"))
             wanted = WantedEdit(EditKind(kind), old, new)
@@ -170,9 +177,11 @@ async def edit_call(visit: Visit) -> Response:
         raise NotFound from None
     except Stale:
         return visit.page("problem.html", 409, title=sentences.STALE[0], advice=sentences.STALE[1])
+    except editing.CannotBe:
+        return visit.problem(sentences.NO_SUCH_ANSWER, 400)
     except (ValueError, EditRefused):
         raise NotUnderstood from None
-    return visit.go(f"/calls/{visit.id()}")
+    return visit.go(f"/calls/{visit.id()}{'#own-questions' if kind == 'answer' else ''}")
 
 
 async def undo(visit: Visit) -> Response:

@@ -33,6 +33,13 @@ OUTCOMES: Mapping[str, str] = {
     "no_speech": "Nobody spoke",
 }
 ANSWERS: Mapping[str, str] = {"yes": "Yes", "no": "No"}
+OUTCOMES_OF_ANSWERS: Mapping[str, str] = {
+    **ANSWERS,
+    "said": "Said",
+    "not said": "Not said",
+    "": "Not said",
+    "n/a": "Not applicable",
+}
 NO_ANSWERS: Mapping[str, str] = {"not_said": "Not said", "not_asked": "Not asked"}
 SOUNDS: Mapping[LabelKind, str] = {
     LabelKind.RINGBACK: "Ringing",
@@ -95,6 +102,7 @@ EDIT_KINDS: Mapping[str, str] = {
     "agent": "Our side",
     "contact": "Contact",
     "task": "Task",
+    "answer": "Answer",
 }
 EDIT_STATES: Mapping[str, str] = {
     "superseded": "a later correction counts",

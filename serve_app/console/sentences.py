@@ -14,6 +14,8 @@ STALE = (
     "This was changed in the meantime; your change was not saved. Look at the call again.",
 )
 CHANGED = "This turn was changed in the meantime and is shown as it is now. Your change was not saved."
+NO_COMMENT = ("Say why", "Go back, and give a reason: an answer is changed with a comment.")
+NO_SUCH_ANSWER = ("This cannot be the answer", "Go back: a number takes digits, a date such as 2026-11-24.")
 TOO_LONG = "That is too much for one correction. Correct fewer words at once."
 NOT_KEPT = "That could not be saved."
 REFUSED = ("That cannot be done", "Go back and start over.")

@@ -14,6 +14,7 @@ from db.database import Database
 from tests.browser.desk import SignIn, Visitor, grave
 from tests.finished import findings, finished, task
 from tests.integration.console_site import recorded
+from tests.integration.test_answer_edits import scored
 from tests.postgres import World, new_world
 
 
@@ -158,6 +159,34 @@ async def test_of_two_people_the_second_sees_what_the_first_wrote(desk: Desk) ->
     await expect(other.locator("form.correcting textarea")).to_have_value(
         "Hello Ana, my invitation is wrong, the amount is too high."
     )
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_an_answer_is_corrected_with_a_comment_and_the_score_follows(
+    desk: Desk, width: int, tmp_path: Path
+) -> None:
+    page = desk.page
+    await page.set_viewport_size({"width": width, "height": 844})
+    call_id = await scored(desk.world)
+    await recorded(desk.world, call_id, tmp_path)
+    await desk.open(f"/calls/{call_id}")
+    score = page.locator(".scorecard h2")
+    await expect(score).to_have_text("Service 50")
+    await page.get_by_label("Correct the answer: notice").click()
+    form = page.locator("details.override[open] form")
+    await form.get_by_label("Answer").select_option("said")
+    await form.get_by_role("button", name="Save").click()
+    await expect(score).to_have_text("Service 50")  # the comment is missing
+    await form.get_by_label("Why").fill("before the beep")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    assert await grave(page, desk.visitor.faults) == []
+    await form.get_by_role("button", name="Save").click()
+    await expect(score).to_have_text("Service 100")
+    await expect(page.locator("#own-questions")).to_contain_text("Ana: before the beep")
+    await expect(page.locator("#edits li")).to_contain_text("Answer notice: Not said → Said")
+    await page.screenshot(path=tmp_path / "card.png", full_page=True)
+    await page.get_by_role("button", name="Undo: Answer").click()
+    await expect(score).to_have_text("Service 50")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -21,6 +21,22 @@ class AgentEdit(Model):
     kind: Literal["agent"] = "agent"
 
 
+class AnswerEdit(Model):
+    """The answer to one of the workspace's questions, or whether a tracker's phrase was said."""
+
+    edit_id: UUID | None = None
+    """A UUID of yours for this edit; sent again, it is answered with the edit it made."""
+    kind: Literal["answer"] = "answer"
+    question: str
+    """The key of the question or tracker."""
+    old: str | None
+    """The answer as it is shown; of trackers said; null: nobody says it; n/a."""
+    new: str | None
+    """The answer; of trackers said; null: nobody says it; n/a: not applicable."""
+    comment: str
+    """Why."""
+
+
 class Bleed(Model):
     """One party audible in the other's channel; it is suppressed before speech is detected."""
 
@@ -268,7 +284,7 @@ class QuestionAnswer(Model):
     answer: str | float | None = None
     said_by: str | None = None
     evidence: Evidence | None = None
-    found_by: Literal["phrases", "model"] | str | None = None
+    found_by: Literal["phrases", "model", "person"] | str | None = None
     confidence: float | None = None
     weight: float = 1.0
     reason: str | None = None
@@ -535,13 +551,14 @@ class Word(Model):
 class CallEdit(Model):
     """
     An edit as it may be shown. `machine` is what the machine had said when it was made, `person` what the person
-    says instead: words, a speaker's label, whether the parties are swapped, an id, whether a task is done.
+    says instead: words, a speaker's label, whether the parties are swapped, an id, whether a task is done, an answer.
 
-    `turn`: where it stands now. `start`, `end`: seconds; `channel`: of the layout as the machine has it.
+    `question`: the key of the question, `comment`: why it is answered otherwise. `turn`: where it stands now.
+    `start`, `end`: seconds; `channel`: of the layout as the machine has it.
     """
 
     edit_id: UUID
-    kind: Literal["text", "speaker", "roles", "agent", "contact", "task"] | str
+    kind: Literal["text", "speaker", "roles", "agent", "contact", "task", "answer"] | str
     """What an edit corrects."""
     state: Literal["applied", "superseded", "not-applied", "undone"] | str
     """Whether an edit counts."""
@@ -558,6 +575,8 @@ class CallEdit(Model):
     session_id: UUID | None
     undone_at: AwareDatetime | None
     undone_by: str | None
+    question: str | None = None
+    comment: str | None = None
 
 
 class CallSummary(Model):

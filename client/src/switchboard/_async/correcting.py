@@ -1,4 +1,4 @@
-"""What people correct: words, speakers, parties, agent, contact, tasks. A key needs the scope `edit`."""
+"""What people correct: words, speakers, parties, agent, contact, tasks, answers. A key needs the scope `edit`."""
 
 from uuid import UUID, uuid4
 
@@ -6,6 +6,7 @@ from switchboard._async.session import AsyncSession
 from switchboard._pages import Page
 from switchboard.models import (
     AgentEdit,
+    AnswerEdit,
     CallEdit,
     CallRecord,
     ContactEdit,
@@ -17,7 +18,7 @@ from switchboard.models import (
 )
 from switchboard.words import text_of
 
-Edit = TextEdit | SpeakerEdit | RolesEdit | AgentEdit | ContactEdit
+Edit = TextEdit | SpeakerEdit | RolesEdit | AgentEdit | ContactEdit | AnswerEdit
 
 
 class AsyncCorrecting:
@@ -61,6 +62,13 @@ class AsyncCorrecting:
         """Say who the contact was; None: nobody that is known. Raises `StaleEdit`."""
         old = record.contacts[0].contact_id if record.contacts else None
         return await self.edit(record.call.call_id, ContactEdit(old=_id(old), new=_id(contact_id)))
+
+    async def correct_answer(
+        self, call_id: UUID | str, question: str, old: str | None, new: str | None, comment: str
+    ) -> CallEdit:
+        """Answer a question otherwise, by its key, and say why; the call's scores follow. None: nobody says it;
+        "n/a": it does not apply; of trackers "said". `old`: as it is shown. Raises `StaleEdit`."""
+        return await self.edit(call_id, AnswerEdit(question=question, old=old, new=new, comment=comment))
 
     async def edit(self, call_id: UUID | str, edit: Edit) -> CallEdit:
         """Make an edit. Without an `edit_id` it gets one, so that it can be sent again. Raises `Conflict`."""

@@ -1,0 +1,1 @@
+ALTER TABLE edits VALIDATE CONSTRAINT edits_kind_check;
