@@ -13,7 +13,6 @@ with Retry-After is a fault.
 """
 
 import argparse
-import asyncio
 import base64
 import contextlib
 import json
@@ -33,6 +32,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+import psycopg
 import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -273,16 +273,14 @@ def send(key: str, every: float, stop: Path) -> None:
             time.sleep(max(0.0, due - time.monotonic()))
 
 
-async def audit(url: str, accepted: set[str], report: Report) -> bool:
+def audit(url: str, accepted: set[str], report: Report) -> bool:
     """Whether every accepted call is completed; into the report what is not."""
-    from db.database import Database
-
-    async with await Database.open(url) as database:
-        rows = await database.fetch_all(
+    with psycopg.connect(url) as connection:
+        connection.execute("SELECT set_config('switchboard.workspace', '*', false)")
+        rows = connection.execute(
             "SELECT c.call_id::text, c.state, count(j.id) FILTER (WHERE j.kind = 'process')"
-            " FROM calls c LEFT JOIN jobs j ON j.call_pk = c.id GROUP BY c.id",
-            (),
-        )
+            " FROM calls c LEFT JOIN jobs j ON j.call_pk = c.id GROUP BY c.id"
+        ).fetchall()
     found = {call: (state, jobs) for call, state, jobs in rows}
     report.accepted = len(accepted)
     report.lost = len(accepted - found.keys())
@@ -342,7 +340,7 @@ def _storm(bench: Bench, given: argparse.Namespace, url: str, former: Path, foll
         sending.stop()
     bench.note(f"{len(sending.accepted)} calls accepted")
     deadline = time.monotonic() + LONGEST
-    while not asyncio.run(audit(url, sending.accepted, bench.report)) and time.monotonic() < deadline:
+    while not audit(url, sending.accepted, bench.report) and time.monotonic() < deadline:
         time.sleep(5)
     bench.note("audited")
 
