@@ -26,7 +26,7 @@ from pipeline.diarization.engine import DiarizationOptions
 from pipeline.domain.insight import Roster
 from pipeline.domain.speech import Chunk, ChunkText, Diarization, Span, Voiceprint
 from pipeline.endpoint import REVEAL
-from pipeline.errors import CheckpointMissing, WorkerLost
+from pipeline.errors import CheckpointMissing, RecordingGone, RecordingUnreachable, StorageError, WorkerLost
 from pipeline.options import ProcessOptions
 from pipeline.runtime.actors import TranscriberReplica
 from pipeline.runtime.diarizer import DiarizerReplica
@@ -35,6 +35,7 @@ from pipeline.runtime.workers import Held, LocalWorkers, Recognition
 T = TypeVar("T")
 NICE = 10  # live calls on the same machine go first
 AT_ONCE = 8  # recordings of a block that are worked on side by side
+UNREAD = (RecordingUnreachable.code, RecordingGone.code)
 DEATHS_ALONE = 2  # of an actor with one recording, after which the recording is to blame
 SUMMARY = ("path", "state", "code", "duration", "seconds")  # what the driver is told; the rest is in the part
 
@@ -93,7 +94,8 @@ class _Here:
 class Backfiller:
     """Takes blocks of recordings, writes a part for each, and answers with the columns of `SUMMARY`.
 
-    Raises `StorageError` where the part cannot be written and `CheckpointMissing` without a model: both end the run.
+    Raises `StorageError` where a part cannot be written or the source gives nothing, and `CheckpointMissing` without a
+    model: both end the run.
     """
 
     def __init__(self, job: BackfillJob) -> None:
@@ -137,7 +139,7 @@ class Backfiller:
         noted = self._output.started(name, run)
         if noted is None:
             self._output.note_started(name, run, None, {})
-            return self._output.write(name, self._ran(self._rows(block)), run)
+            return self._output.write(name, self._reached(name, self._ran(self._rows(block))), run)
         deaths = dict(noted["deaths"])
         if alone := noted["alone"]:
             deaths[alone] = deaths.get(alone, 0) + 1
@@ -149,11 +151,26 @@ class Backfiller:
             return there
         self._output.note_started(block, self._job.run, one.path, deaths)
         if deaths.get(one.path, 0) < DEATHS_ALONE:
-            (row,) = self._ran(self._rows([one]))
+            (row,) = self._reached(part, self._ran(self._rows([one])))
         else:
             lost = WorkerLost(f"The process of the engines died {DEATHS_ALONE} times on this recording alone.")
             row = {"path": one.path, "bytes": one.size, "modified": one.modified, "warnings": []} | failure(lost)
         return self._output.write(part, [row], self._job.run)
+
+    def _reached(self, part: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The rows, unless the whole source is out of reach: then recordings that could not be read are not to blame.
+
+        Raises `StorageError` in that case, which ends the run; what was done is written, the rest is left to the next.
+        """
+        read = [row for row in rows if row.get("code") not in UNREAD]
+        if len(read) < len(rows):
+            try:
+                self._source.check()
+            except StorageError:
+                if read:
+                    self._output.write(part, read, self._job.run)
+                raise
+        return rows
 
     async def _rows(self, block: Sequence[SourceFile]) -> list[dict[str, Any]]:
         room = asyncio.Semaphore(AT_ONCE)

@@ -221,10 +221,8 @@ class Output:
             return work()
         except StorageError:
             raise
-        except Exception as error:  # each object store has its own exceptions
-            raise FolderUnusable(
-                f"The output folder cannot be read or written ({type(error).__name__}: {error})."
-            ) from error
+        except Exception as error:
+            raise FolderUnusable.because("The output folder cannot be read or written", error) from error
 
 
 def _parquet(table: pa.Table) -> bytes:

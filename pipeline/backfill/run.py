@@ -2,10 +2,11 @@
 
 import logging
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,6 @@ import pyarrow as pa
 import ray
 import ray.data
 
-from pipeline import errors
 from pipeline.asr.engine import engine_class
 from pipeline.backfill.actors import Backfiller, BackfillJob
 from pipeline.backfill.output import HEARTBEAT_SECONDS, Output
@@ -23,7 +23,7 @@ from pipeline.errors import CallError, StorageError
 
 BLOCK = 16  # recordings in a block, which is what a kill costs for each actor
 BLOCK_BYTES = 64 << 20
-_OURS = re.compile(r"^pipeline\.errors\.(\w+): (.+)$", re.MULTILINE)  # in a traceback
+_OURS = re.compile(r"^(pipeline\.[\w.]+)\.(\w+): (.+)$", re.MULTILINE)  # in a traceback
 RECORDING = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
 
 
@@ -75,7 +75,8 @@ def backfill(
         with _heartbeat(output, run):
             return _run(replace(job, run=run), output, found, hardware or Hardware(), again, limit, on_progress)
     finally:
-        output.leave(run)
+        with suppress(StorageError):  # an owner that is dead keeps nobody out
+            output.leave(run)
 
 
 def _run(
@@ -151,8 +152,8 @@ def _cause(error: BaseException) -> CallError:
         if isinstance(seen, CallError):
             return seen
         seen = getattr(seen, "cause", None) or seen.__cause__
-    for name, message in reversed(_OURS.findall(str(error))):
-        kind = getattr(errors, name, None)
+    for module, name, message in reversed(_OURS.findall(str(error))):
+        kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and issubclass(kind, CallError):
             return kind(message)
     last = str(error).strip().splitlines()

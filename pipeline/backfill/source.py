@@ -36,6 +36,18 @@ class SourceFile:
 class FolderUnusable(StorageError):
     """A folder of the backfill cannot be used; the text is for who named it, and stored nowhere."""
 
+    @classmethod
+    def because(cls, what: str, error: Exception) -> "FolderUnusable":
+        """`what` failed, why, and what to do. Each object store has exceptions of its own."""
+        kind = type(error).__name__
+        if isinstance(error, ImportError):
+            advice = "For s3:// install the extra `aws`, for gs:// the extra `gcp`."
+        elif isinstance(error, PermissionError) or "Credentials" in kind:
+            advice = "Check its credentials or permissions, here and on every node."
+        else:
+            advice = "Check that it is there and answers."
+        return cls(f"{what} ({kind}: {error}). {advice}")
+
 
 class Source:
     """`url` is an fsspec folder: a path, s3://bucket/folder, gs://bucket/folder.
@@ -45,13 +57,20 @@ class Source:
 
     def __init__(self, url: str) -> None:
         self._fs, root = opened(url)
-        self._root = root.rstrip("/")
+        self._url, self._root = url, root.rstrip("/")
+        self.check()
+
+    def check(self) -> None:
+        """Ask the folder itself, not a listing of before. Raises `StorageError`."""
         try:
-            there = self._fs.isdir(root)
-        except Exception as error:  # each object store has its own exceptions
-            raise FolderUnusable(f"{url} cannot be read ({type(error).__name__}: {error}).") from error
+            self._fs.invalidate_cache()
+            there = self._fs.info(self._root)["type"] == "directory"  # isdir lists all that is in a bucket
+        except FileNotFoundError:
+            there = False
+        except Exception as error:
+            raise FolderUnusable.because(f"{self._url} cannot be read", error) from error
         if not there:
-            raise StorageError(f"{url} is not a folder.")
+            raise FolderUnusable(f"{self._url} is not a folder.")
 
     def recordings(self, pattern: str | None = None) -> Iterator[SourceFile]:
         """Yield the recordings, in subfolders too, by path. Hidden files are left out.
@@ -60,9 +79,10 @@ class Source:
         `StorageError`.
         """
         try:
+            self._fs.invalidate_cache()
             listed = self._fs.find(self._root, detail=True)
         except Exception as error:
-            raise FolderUnusable(f"The source cannot be listed ({type(error).__name__}: {error}).") from error
+            raise FolderUnusable.because("The source cannot be listed", error) from error
         for name, about in sorted(listed.items()):
             path = name.removeprefix(self._root).lstrip("/")
             if any(part.startswith(".") for part in PurePosixPath(path).parts):
@@ -115,7 +135,7 @@ def opened(url: str) -> tuple[Any, str]:
     try:
         fs, root = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError, OSError) as error:
-        raise FolderUnusable(f"{url} cannot be used ({type(error).__name__}: {error}).") from error
+        raise FolderUnusable.because(f"{url} cannot be used", error) from error
     return fs, str(root)
 
 

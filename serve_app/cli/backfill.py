@@ -105,7 +105,7 @@ def _check_folders(source: str, output: str) -> None:
         Source(_address(source))
         opened(_address(output))
     except StorageError as error:
-        raise CommandError(error.message, "For s3:// install the extra `aws`, for gs:// gcsfs.", USAGE) from error
+        raise CommandError(error.message, "", USAGE) from error
 
 
 def _job(settings: "Settings", source: str, output: str, country: str | None, time_zone: str) -> "BackfillJob":

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from serve_app.settings import Settings
 
 HELLO = """[bold]Switchboard demo[/bold]: PostgreSQL, Ray Serve and the engines, as in production.
-Recognition: Whisper base. Diarization: segmentation-3.0 and CAM++.
+Recognition: {asr.model} ({asr.engine}). Diarization: {diarization.pipeline} ({diarization.engine}).
 """
 VOICES = {"real": "real", "synthetic": "TTS"}
-RECOGNITION, DIARIZATION = "base", "segmentation-3.0+campplus"
+MODELS = {"faster-whisper": "base", "pyannote": "segmentation-3.0+campplus"}
 ATTRIBUTION = """Real voices: LibriSpeech (V. Panayotov et al., CC BY 4.0); pyannote.audio (MIT);
 Asterisk prompts by Allison Smith, music by Macroform and Reno Project (CC BY-SA
 3.0). TTS: flite, espeak-ng. More: serve_app/demo/samples/README.md"""
@@ -72,10 +72,10 @@ def demo(
     from serve_app.service.service import Service
 
     console = err()
-    console.print(HELLO)
+    settings = demo_settings(data_dir, port)
+    console.print(HELLO.format(asr=settings.asr, diarization=settings.diarization))
     os.umask(0o077)
     adopt_orphans()
-    settings = demo_settings(data_dir, port)
     _fetch_checkpoints(settings)
     samples = ready_samples(data_dir / "calls", tuple(calls or ()))
     with FileServer() as files:
@@ -106,7 +106,7 @@ def demo(
 
 
 def demo_settings(data_dir: Path, port: int) -> "Settings":
-    """Production's settings but for the checkpoints, the folder, the port, and 127.0.0.1 as a host to fetch from."""
+    """Production's settings but for the default engines' models, the folder, the port, and 127.0.0.1 to fetch from."""
     from serve_app.service.ports import free_port
     from serve_app.settings import Settings
 
@@ -117,11 +117,16 @@ def demo_settings(data_dir: Path, port: int) -> "Settings":
         "data_dir": data_dir.resolve(),
         "http": settings.http.model_copy(update={"host": "127.0.0.1", "port": port or free_port()}),
         "fetch": settings.fetch.model_copy(update={"allowed_hosts": ("127.0.0.1",)}),
-        "asr": settings.asr.model_copy(update={"model": RECOGNITION}),
-        "diarization": settings.diarization.model_copy(update={"pipeline": DIARIZATION}),
+        "asr": settings.asr.model_copy(update=_model(settings.asr.engine, "model")),
+        "diarization": settings.diarization.model_copy(update=_model(settings.diarization.engine, "pipeline")),
         "processing": settings.processing.model_copy(update={"drain_seconds": 2.0}),
     }
     return settings.model_copy(update=changes)
+
+
+def _model(engine: str, option: str) -> dict[str, str]:
+    """The demo's model for a default engine, as its option; another engine keeps the model of the settings."""
+    return {option: MODELS[engine]} if engine in MODELS else {}
 
 
 def ready_samples(folder: Path, chosen: tuple[str, ...] = ()) -> "list[Sample]":
@@ -155,7 +160,7 @@ def _fetch_checkpoints(settings: "Settings") -> None:
     from pipeline.checkpoints.fetch import fetch
 
     kinds = asr.engine_class(settings.asr).CHECKPOINTS, diarization.engine_class(settings.diarization).CHECKPOINTS
-    wanted = zip((RECOGNITION, DIARIZATION), kinds, strict=True)
+    wanted = zip((settings.asr.model, settings.diarization.pipeline), kinds, strict=True)
     parts = [part for model, kind in wanted if kind for part in kind.stored.get(model, {}).values()]
     folder = settings.checkpoints or store.default_folder()
     fetch(parts, folder, lambda line: err().print(line, style="dim", markup=False))

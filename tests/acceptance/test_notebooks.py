@@ -52,7 +52,8 @@ async def run(path: Path) -> str:
     """What the notebook prints, in a clean kernel; a cell that raises fails the test."""
     notebook = read(path)
     notebook.cells.append(nbformat.v4.new_code_cell("import time; print(time.process_time())"))
-    client = NotebookClient(notebook, timeout=PATIENCE, resources={"metadata": {"path": str(ROOT)}})
+    folder = {"metadata": {"path": str(path.parent)}}  # where JupyterLab starts it
+    client = NotebookClient(notebook, timeout=PATIENCE, resources=folder)
     try:
         await client.async_execute()
     finally:

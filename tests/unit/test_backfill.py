@@ -3,11 +3,13 @@
 import asyncio
 import hashlib
 import json
+import shutil
 import socket
 import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import fsspec
 import pyarrow as pa
@@ -17,8 +19,8 @@ import pytest
 from pipeline.backfill.actors import Backfiller, BackfillJob
 from pipeline.backfill.output import OWNER, SILENT_SECONDS, FolderTaken, OtherBackfill, Output
 from pipeline.backfill.rows import SCHEMA, failure
-from pipeline.backfill.run import _about, _table
-from pipeline.backfill.source import Source, SourceFile, in_blocks
+from pipeline.backfill.run import _about, _cause, _table
+from pipeline.backfill.source import FolderUnusable, Source, SourceFile, in_blocks
 from pipeline.domain.insight import Roster
 from pipeline.errors import NotAudio, RecordingEmpty, RecordingGone, RecordingTooLarge, StorageError, TimedOut
 from serve_app.settings import Settings
@@ -241,6 +243,79 @@ def test_a_recording_that_kills_its_process_is_found_and_the_others_of_its_block
     assert answer["path"].to_pylist() == [f"{at}.wav" for at in range(6)]
     assert output.done().paths == {f"{at}.wav" for at in range(6)}
     assert output.done().failed == {"2.wav": "worker_lost", "4.wav": "worker_lost"}
+
+
+class Reading(Dying):
+    """Reads recordings from the source; the engines' part is left out. After `readable` of them the source is gone."""
+
+    def __init__(self, job: BackfillJob, readable: int) -> None:
+        super().__init__(job, set(), Counter())
+        self._source, self._readable = Source(job.source), readable
+
+    async def _rows(self, block):
+        rows = []
+        for at, one in enumerate(block):
+            if at == self._readable:
+                shutil.rmtree(self._source._root)
+            try:
+                with TemporaryDirectory() as folder:
+                    self._source.copy(one, Path(folder), 100)
+                rows.append(row(one.path))
+            except RecordingGone as error:
+                rows.append(row(one.path, "failed", **_columns(error)))
+        return rows
+
+
+@pytest.mark.parametrize(("readable", "ends"), [(1, True), (0, True), (9, False)])
+def test_where_the_whole_source_is_gone_the_run_ends_and_no_recording_is_blamed(
+    source, output, tmp_path, readable, ends
+):
+    settings = Settings()
+    job = BackfillJob(
+        (tmp_path / "in").as_uri(),
+        (tmp_path / "out").as_uri(),
+        output.own(ABOUT),
+        settings.asr,
+        settings.diarization,
+        settings.process_options(),
+        Roster(),
+    )
+    block = _table("part-1", [SourceFile(path, 5) for path in ("a/1.MP3", "b/2.wav", "b/gone.wav")])
+    if not ends:
+        assert Reading(job, readable)(block)["state"].to_pylist() == ["completed", "completed", "failed"]
+        assert output.done().failed == {"b/gone.wav": "recording_gone"}
+        return
+    with pytest.raises(StorageError, match="in is not a folder"):
+        Reading(job, readable)(block)
+    assert output.done().paths == ({"a/1.MP3"} if readable else set())
+    assert not output.done().failed
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (PermissionError("Forbidden"), "Check its credentials"),
+        (type("NoCredentialsError", (Exception,), {})("Unable to locate credentials"), "Check its credentials"),
+        (ImportError("Install s3fs to access S3"), "extra `aws`"),
+        (OSError(16, "Please reduce your request rate."), "Check that it is there and answers"),
+    ],
+)
+def test_what_is_said_of_a_folder_that_cannot_be_used_says_what_to_do(error, advice):
+    assert advice in FolderUnusable.because("s3://bucket cannot be read", error).message
+
+
+def test_an_error_of_an_actor_is_the_drivers_whichever_module_it_is_of():
+    text = "\n".join(
+        (
+            "ray.exceptions.RayTaskError(UserCodeException): ray::MapWorker(MapBatches(Backfiller)).submit()",
+            '  File "pipeline/backfill/output.py", line 215, in _guarded',
+            "pipeline.backfill.source.FolderUnusable: The output folder cannot be read or written (OSError: away).",
+            "",
+            "The above exception was the direct cause of the following exception:",
+        )
+    )
+    found = _cause(RuntimeError(text))
+    assert isinstance(found, FolderUnusable) and "OSError: away" in found.message
 
 
 def test_a_block_whose_part_is_there_is_not_done_again(output, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.domain.speech import LabelKind, LayoutKind
-from serve_app.cli.demo import VOICES, ready_samples
+from serve_app.cli.demo import VOICES, demo_settings, ready_samples
 from serve_app.demo import compose, sounds
 from serve_app.demo.compare import ROLES, words_of
 from serve_app.demo.samples import Sample, load_samples
@@ -114,3 +114,11 @@ def test_mu_law_keeps_speech_within_its_step() -> None:
     error = compose.mulaw(sound) / 32767 - sound
     assert 20 * np.log10(np.sqrt((error**2).mean() / (sound**2).mean())) < -33
     assert compose.mulaw(np.array([5.0, -5.0, 0.0], np.float32)).tolist() == pytest.approx([32767, -32767, 0], abs=1)
+
+
+def test_the_demo_takes_the_engines_of_the_settings_and_its_own_models_for_the_default_ones(monkeypatch, tmp_path):
+    made = demo_settings(tmp_path, 8000)
+    assert (made.asr.model, made.diarization.pipeline) == ("base", "segmentation-3.0+campplus")
+    monkeypatch.setenv("SWITCHBOARD_DIARIZATION__ENGINE", "clustering")
+    made = demo_settings(tmp_path, 8000)
+    assert (made.diarization.engine, made.diarization.pipeline) == ("clustering", "auto")
