@@ -278,7 +278,7 @@ async def test_a_key_has_its_rate_and_a_slow_query_its_end(postgres_url: str, wo
     secret = await reading_key(world)
     headers = {"Authorization": f"Bearer {secret}"}
     with (
-        served(postgres_url, tuned(ApiOptions, per_minute=60, burst_seconds=2)) as url,
+        served(postgres_url, tuned(ApiOptions, per_minute=6, burst_seconds=20)) as url,
         httpx.Client(headers=headers) as client,
     ):
         answers = [client.get(f"{url}/queue") for _ in range(3)]
