@@ -31,6 +31,7 @@ import sqlalchemy as sa
 from db import directory, embedded, migrate
 from db.call_list import CallFilter, list_calls
 from db.database import EVERY_WORKSPACE, Database, Reader
+from db.outcomes import score_weeks
 from db.rows import dump_json
 from db.task_list import TaskFilter, list_tasks
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
@@ -77,6 +78,11 @@ REST = (
                 (CAST(:syllables AS text[]))[1 + c.id % 16] || (CAST(:syllables AS text[]))[1 + c.id / 16 % 16]
                     || (CAST(:syllables AS text[]))[1 + c.id / 256 % 16] || 'son'))) AS made (names)
         WHERE c.id BETWEEN :first AND :last AND c.state = 'completed'""",
+    """INSERT INTO call_outcomes (call_pk, key, workspace_id, outcome, score)
+        SELECT c.id, 'question' || q, c.workspace_id, CASE WHEN c.id % (1000 * q) = 0 THEN 'yes' ELSE 'no' END,
+            NULL FROM calls c, generate_series(1, 10) AS q WHERE c.id BETWEEN :first AND :last AND c.state = 'completed'
+        UNION ALL SELECT id, 'service', workspace_id, CASE WHEN id % 97 < 70 THEN 'passed' ELSE 'failed' END,
+            100 - id % 97 FROM calls WHERE id BETWEEN :first AND :last AND state = 'completed'""",
 )
 
 
@@ -172,6 +178,11 @@ def questions(chance: random.Random, given: argparse.Namespace, members: list[UU
         "list: negative": {"tone": "negative"},
         "list: open tasks": {"open_tasks": True},
         "list: outgoing, German": {"outgoing": True, "language": "de"},
+        "list: rare answer": {"question": "question9", "answer": "yes"},
+        "list: usual answer": {"question": "question1", "answer": "no"},
+        "list: failed by score": {"scorecard": "service", "passed": False},
+        "list: lowest scores": {"scorecard": "service", "score_below": 5},
+        "search: usual word, rare answer": {"text": usual, "question": "question1", "answer": "yes"},
         "search: word of one call": {"text": f"ticket{some}"},
         "search: rare word": {"text": rare},
         "search: usual word": {"text": usual},
@@ -218,6 +229,8 @@ async def asked(
                         counts,
                     )
         tasks = TaskFilter(done=False, due_from=NOW.date() - timedelta(days=30))
+        for by in ("team", "member"):
+            await timed(f"scores: by {by}", lambda b=by, r=reader: score_weeks(database, r, "UTC", 12, b), counts)
         await timed("tasks: open, due", lambda t=tasks, r=reader: list_tasks(database, r, t), counts)
     return took
 
@@ -247,7 +260,7 @@ async def measured(url: str, given: argparse.Namespace) -> dict[str, Any]:
     print(f"{given.calls} calls in {time.perf_counter() - began:.0f} s", flush=True)
     took = await asked(database, home, teams, members, given)
     rows = {name: {"p50": statistics.median(ms), "p95": p95(ms), "times": len(ms)} for name, ms in took.items()}
-    for kind in ("list", "search", "tasks"):
+    for kind in ("list", "search", "tasks", "scores"):
         every = [ms for name, some in took.items() if name.startswith(kind) for ms in some]
         rows[f"{kind}, all of these"] = {"p50": statistics.median(every), "p95": p95(every), "times": len(every)}
     for name, row in rows.items():

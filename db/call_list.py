@@ -9,9 +9,10 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db import edits, search, views
+from db import edits, outcomes, search, views
 from db.database import Database, Reader
 from db.identity import e164
+from db.outcomes import ScorecardScore
 from db.reading import Page, Place, aware, gather
 from db.search import Hit
 from db.tables import (
@@ -49,6 +50,13 @@ class CallFilter:
     text: str | None = None  # what was said: words, "a phrase", -without
     corrected: bool | None = None  # by people, ticks of tasks aside
     name: str | None = None  # names, companies, addresses, digits of numbers; one letter may be wrong
+    question: str | None = None  # the key of a question or tracker that came to `answer`
+    answer: str | None = None  # yes, no, a choice, said, not said
+    scorecard: str | None = None  # the key of one that the call has a score by; what follows is of that score
+    passed: bool | None = None
+    auto_failed: bool | None = None
+    score_from: float | None = None
+    score_below: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,7 @@ class CallLine:
     summary: str | None = None
     tasks: int = 0
     open_tasks: int = 0
+    scores: tuple[ScorecardScore, ...] = ()  # by the workspace's scorecards
     hits: tuple[Hit, ...] = ()  # where `CallFilter.text` was said
 
 
@@ -194,7 +203,7 @@ def _plain(reader: Reader, wanted: CallFilter) -> list[sa.ColumnElement[bool]]:
         found.append(calls.c.id.in_(edits.calls_of_contact(wanted.contact_id)))
     if wanted.corrected is not None:
         found.append(calls.c.id.in_(edits.WITH_EDITS) if wanted.corrected else calls.c.id.not_in(edits.WITH_EDITS))
-    return found
+    return [*found, *outcomes.conditions(reader.workspace_id, wanted)]
 
 
 def _costly(wanted: CallFilter) -> list[sa.ColumnElement[bool]]:
@@ -242,8 +251,11 @@ async def lines(connection: AsyncConnection, call_pks: Sequence[int], text: str 
     heard = sa.and_(calls.c.id.in_(call_pks), _has_transcript())
     facts = {row.id: row for row in await connection.execute(_FACTS.where(heard))}
     hits = await search.hits(connection, list(facts), text) if text else {}
+    scores = await outcomes.scores(connection, list(facts))
     return tuple(
-        CallLine(shown[pk], **_facts(facts[pk]), hits=hits.get(pk, ())) if pk in facts else CallLine(shown[pk])
+        CallLine(shown[pk], **_facts(facts[pk]), scores=scores.get(pk, ()), hits=hits.get(pk, ()))
+        if pk in facts
+        else CallLine(shown[pk])
         for pk in call_pks
     )
 

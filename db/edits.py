@@ -366,7 +366,10 @@ async def _write(connection: AsyncConnection, call_pk: int, found: EditedCall, c
         "swapped": found.swapped,
         "turns": corrected.transcript.turns if corrected and changed else sa.null(),
         "written_at": written_at if changed else None,
+        "answers": sa.null(),
     }
+    if found.overrides:
+        values["answers"] = (await machine_answers(connection, call_pk)).with_overrides(found.overrides)
     workspace = sa.select(calls.c.workspace_id).where(calls.c.id == call_pk).scalar_subquery()
     await connection.execute(
         insert(corrections)

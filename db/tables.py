@@ -42,6 +42,7 @@ for _name, _body in _TABLE.findall((SCHEMA / "tables.sql").read_text(encoding="u
 admin_changes = metadata.tables["admin_changes"]
 api_keys = metadata.tables["api_keys"]
 call_contacts = metadata.tables["call_contacts"]
+call_outcomes = metadata.tables["call_outcomes"]
 call_passages = metadata.tables["call_passages"]
 call_search = metadata.tables["call_search"]
 calls = metadata.tables["calls"]

@@ -43,6 +43,9 @@ CREATE TRIGGER corrections_of_own_contacts BEFORE INSERT OR UPDATE OF contact_id
 CREATE TRIGGER call_search_of_own_calls BEFORE INSERT ON call_search
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
+CREATE TRIGGER call_outcomes_of_own_calls BEFORE INSERT ON call_outcomes
+    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
 CREATE TRIGGER gold_calls_of_own_calls BEFORE INSERT ON gold_calls
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
@@ -116,7 +119,7 @@ SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())'
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
     'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs', 'questions']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
     'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'call_contacts',
     'voiceprint_events', 'task_marks', 'edits', 'waveforms']) AS name;
@@ -152,7 +155,7 @@ SELECT isolate_team('questions', $$definition -> 'teams' = '[]' OR definition ->
 -- PostgreSQL would make a table of all calls first.
 SELECT isolate_team('tasks', 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk OFFSET 0)');
 SELECT isolate_team(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'corrections', 'gold_calls', 'webhook_deliveries', 'passages_due', 'call_passages', 'run_calls'])
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'gold_calls', 'webhook_deliveries', 'passages_due', 'call_passages', 'run_calls'])
 AS name;
 SELECT isolate_team('webhook_attempts', 'EXISTS (SELECT FROM webhook_deliveries d WHERE d.id = delivery_id)');
 SELECT isolate_team('reads', 'EXISTS (SELECT FROM calls c WHERE c.call_id = reads.call_id AND c.workspace_id = reads.workspace_id)');

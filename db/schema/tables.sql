@@ -351,7 +351,8 @@ CREATE TABLE corrections (
     contact_id uuid REFERENCES contacts (id) ON DELETE SET NULL,
     swapped boolean NOT NULL DEFAULT false,
     turns jsonb,  -- those of the transcript, corrected; null: as the machine's
-    written_at timestamptz  -- of the transcript that `turns` are of
+    written_at timestamptz,  -- of the transcript that `turns` are of
+    answers jsonb  -- answers, trackers and scores as people said; null: as the machine's
 );
 CREATE INDEX corrections_contact_idx ON corrections (contact_id) WHERE contact_id IS NOT NULL;
 CREATE INDEX corrections_member_idx ON corrections (user_id) WHERE user_id IS NOT NULL;
@@ -381,6 +382,18 @@ CREATE INDEX call_search_team_idx ON call_search (team_id, start_time, call_pk);
 CREATE INDEX call_search_tone_idx ON call_search (workspace_id, tone, start_time, call_pk);
 CREATE INDEX call_search_member_idx ON call_search (user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX call_search_terms_idx ON call_search USING gin (terms);
+
+-- What the workspace's questions and scorecards came to in a completed call, as people said where they did; written with
+-- call_search. What was not asked has no row. Safe to delete.
+CREATE TABLE call_outcomes (
+    call_pk bigint NOT NULL REFERENCES calls (id) ON DELETE CASCADE,
+    key text NOT NULL,  -- of the question, tracker or scorecard
+    workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
+    outcome text NOT NULL,  -- yes, no, the choice, said, not said; of scorecards: passed, failed, auto-failed, scored
+    score double precision,  -- of scorecards
+    PRIMARY KEY (call_pk, key)
+);
+CREATE INDEX call_outcomes_idx ON call_outcomes (workspace_id, key, outcome, score, call_pk);
 
 -- The model whose passages are searched by meaning; no row: nobody has switched that on.
 CREATE TABLE passage_model (

@@ -38,6 +38,7 @@ def _zone(name: str) -> str:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_name)]
+Zone = Annotated[str, AfterValidator(_zone)]
 Alias = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_name)]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 Id = Annotated[UUID, Field(strict=False)]
@@ -64,7 +65,7 @@ class WorkspaceChanges(Body):
     default_country: Annotated[str, AfterValidator(_country)] | None = Field(
         None, description="ISO 3166; national numbers are read by it."
     )
-    time_zone: Annotated[str, AfterValidator(_zone)] | None = Field(None, description="An IANA name.")
+    time_zone: Zone | None = Field(None, description="An IANA name.")
 
 
 class NewTeam(Body):

@@ -13,12 +13,15 @@ from db.call_list import CallFilter
 from db.reading import MOST
 from db.task_list import TaskFilter
 from pipeline.domain.call import CallState
+from serve_app.api.bodies import Zone
 from serve_app.api.errors import InvalidQuery
 from serve_app.intake.wire import Fault
 
 Q = TypeVar("Q", bound="QueryParameters")
 
 Text = Annotated[str, Field(min_length=1, max_length=200)]
+Key = Annotated[str, Field(min_length=1, max_length=100)]
+Score = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Limit = Annotated[int, Field(ge=1, le=MOST, description=f"Most items of the page, 1 to {MOST}.")]
 Cursor = Annotated[str, Field(min_length=1, max_length=1000)]
 Metric = Literal[
@@ -80,6 +83,25 @@ class CallQuery(QueryParameters):
     name: Text | None = Field(
         None, description="Part of a name, company, e-mail address or number; one letter of six may be wrong."
     )
+    question: Key | None = Field(None, description="Calls in which this question or tracker, by its key, had `answer`.")
+    answer: Text | None = Field(
+        None, description="As people said where they did: yes, no, one of the choices, said, not said."
+    )
+    scorecard: Key | None = Field(None, description="Calls that have a score by this scorecard, by its key.")
+    passed: bool | None = Field(None, description="true: by that score; false: failed, automatically too.")
+    auto_failed: bool | None = Field(None, description="true: failed automatically; false: not so.")
+    score_from: Score | None = Field(None, description="Calls with this score, 0 to 100, or a higher one.")
+    score_below: Score | None = Field(None, description="Calls with a lower score.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.question is None) is not (self.answer is None):
+            raise ValueError("question and answer are given together")
+        of_score = ("passed", "auto_failed", "score_from", "score_below")
+        given = [to_camel(name) for name in of_score if getattr(self, name) is not None]
+        if given and self.scorecard is None:
+            raise ValueError(f"{', '.join(given)} {'needs' if len(given) == 1 else 'need'} a scorecard")
+        return self
 
     def wanted(self) -> CallFilter:
         """The filter."""
@@ -132,6 +154,17 @@ class ExportQuery(CallQuery):
         "corrected, undone edits too, of ndjson.",
     )
     version: Version = "corrected"
+
+
+class ScoreQuery(QueryParameters):
+    """Scores over time."""
+
+    by: Literal["team", "member"] = Field("team", description="team: of each team; member: of each agent.")
+    weeks: int = Field(12, ge=1, le=104, description="How many weeks, up to that of the latest call.")
+    time_zone: Zone | None = Field(
+        None, description="IANA name of the zone in which weeks begin. Unset: the workspace's."
+    )
+    format: Literal["json", "csv"] = Field("json", description="JSON, or comma-separated values.")
 
 
 class TaskListQuery(QueryParameters):

@@ -4,22 +4,25 @@ Reading takes the scope `read`, changing takes `admin` and a key of the workspac
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from dataclasses import fields
+from typing import Any, TypeVar
 from uuid import UUID
 
 from starlette.responses import Response
 
-from db import people_list, questions
+from db import directory, outcomes, people_list, questions
 from db.admin_log import NotAdmin
 from db.database import Database, Reader
+from db.outcomes import ScoreWeek
 from db.questions import StoredQuestion, StoredScorecard
 from db.reading import Page
-from serve_app.api.access import Handler, ReadRequest, json_answer, to_json
+from serve_app.api.access import Handler, ReadRequest, json_answer, tagged, to_json
 from serve_app.api.administration import actor
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, NoSuchObject, OnScorecard, OutsideTeam, QuestionRefusal
-from serve_app.api.queries import NoQuery
+from serve_app.api.queries import NoQuery, ScoreQuery
 from serve_app.api.routing import Route
+from serve_app.api.stream import csv_rows
 from serve_app.definitions import Definition, DefinitionRefused, ScorecardDefinition
 from serve_app.intake.errors import NotAuthenticated
 from serve_app.intake.wire import Fault
@@ -44,6 +47,14 @@ ROUTES = (
     Route(ONE, "removeQuestion", NoQuery, "Ask it no more; answers stay", StoredQuestion, method="DELETE", admin=True),
     Route("/scorecards", "listScorecards", NoQuery, "Scorecards by which calls are scored now", Page[StoredScorecard]),
     Route(CARD, "showScorecard", NoQuery, "All versions of a scorecard, the latest first", Page[StoredScorecard]),
+    Route(
+        CARD + "/scores",
+        "listScores",
+        ScoreQuery,
+        "Scores by week of each team, or of each member",
+        Page[ScoreWeek],
+        media=("text/csv",),
+    ),
     Route(
         "/scorecards",
         "setScorecard",
@@ -90,6 +101,23 @@ async def list_scorecards(reading: Asking) -> Response:
 
 async def show_scorecard(reading: Asking) -> Response:
     return json_answer(reading, Page(tuple(await _versions(reading, "scorecard_key", questions.scorecard_versions))))
+
+
+async def list_scores(reading: ReadRequest[ScoreQuery]) -> Response:
+    """Of calls that are scored by a scorecard now, or were."""
+    await _versions(reading, "scorecard_key", questions.scorecard_versions)
+    query, key = reading.query, reading.request.path_params["scorecard_key"]
+    zone = query.time_zone
+    if zone is None:
+        home = await directory.find_workspace(reading.database, reading.reader.workspace_id)
+        zone = home.time_zone
+    found = await outcomes.score_weeks(reading.database, reading.reader, zone, query.weeks, query.by, key)
+    if query.format == "json":
+        return json_answer(reading, Page(tuple(found)))
+    names = dict.fromkeys(one.name for one in fields(ScoreWeek))
+    body = csv_rows([names], header=True) + csv_rows([{name: getattr(one, name) for name in names} for one in found])
+    disposition = {"Content-Disposition": f'attachment; filename="{key}.csv"'}
+    return tagged(reading, body, "text/csv; charset=utf-8", disposition)
 
 
 async def set_scorecard(writing: Asking) -> Response:
@@ -144,6 +172,7 @@ HANDLERS: Mapping[str, Handler] = {
     "removeQuestion": remove_question,
     "listScorecards": list_scorecards,
     "showScorecard": show_scorecard,
+    "listScores": list_scores,
     "setScorecard": set_scorecard,
     "removeScorecard": remove_scorecard,
 }
@@ -153,7 +182,7 @@ S = TypeVar("S", StoredQuestion, StoredScorecard)
 Versions = Callable[[Database, Reader, UUID, str], Awaitable[list[S]]]
 
 
-async def _versions(reading: Asking, name: str, versions: Versions[S]) -> list[S]:
+async def _versions(reading: ReadRequest[Any], name: str, versions: Versions[S]) -> list[S]:
     key = reading.request.path_params[name]
     try:
         return await versions(reading.database, reading.reader, reading.reader.workspace_id, key)

@@ -171,14 +171,15 @@ async def _edits(reading: ReadRequest[ExportQuery], lines: Iterable[CallLine]) -
 async def _csv(
     reading: ReadRequest[ExportQuery], first: tuple[CallLine, ...], pages: AsyncIterator[tuple[CallLine, ...]]
 ) -> AsyncIterator[bytes]:
-    yield _rows([dict.fromkeys(COLUMNS)], header=True)
+    yield csv_rows([dict.fromkeys(COLUMNS)], header=True)
     page: tuple[CallLine, ...] | None = first
     while page is not None:
-        yield _rows([_flat(line) for line in page])
+        yield csv_rows([_flat(line) for line in page])
         page = await anext(pages, None)
 
 
-def _rows(rows: list[dict[str, Any]], header: bool = False) -> bytes:
+def csv_rows(rows: list[dict[str, Any]], header: bool = False) -> bytes:
+    """Lines of comma-separated values; `header`: the names of the first row in camelCase."""
     text = io.StringIO()
     writer = csv.writer(text)
     for row in rows:

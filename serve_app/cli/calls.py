@@ -11,15 +11,17 @@ from rich.text import Text
 from pipeline.domain.call import CallState
 from serve_app.cli import names, state
 from serve_app.cli.console import Json, command_group, counted, err, fields, moment, out, print_json
-from serve_app.cli.errors import FAILED, CommandError
+from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.table import Table, table
 
 if TYPE_CHECKING:
     from db.audit import Read
+    from db.call_list import CallFilter
     from db.database import Database
     from db.views import CallRecord, CallSummary
 
 WATCH_SECONDS = 1.0
+MOST = 200  # calls of a page
 ID_HELP = "`switchboard calls list` shows the ids."
 
 app = command_group("""Calls and what became of them.
@@ -46,6 +48,15 @@ class TranscriptFormat(StrEnum):
 @app.command("list")
 def list_(
     state_: Annotated[CallState | None, typer.Option("--state", help="Only calls in this state.")] = None,
+    question: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Only calls in which this question or tracker had --answer.")
+    ] = None,
+    answer: Annotated[
+        str | None, typer.Option(metavar="ANSWER", help="yes, no, a choice, said, or 'not said'.")
+    ] = None,
+    scorecard: Annotated[str | None, typer.Option(metavar="KEY", help="Only calls scored by this scorecard.")] = None,
+    passed: Annotated[bool | None, typer.Option("--passed/--failed", help="By that scorecard.")] = None,
+    score_below: Annotated[float | None, typer.Option(min=0, max=100, help="Scored lower than this.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
     workspace: names.Workspace = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing until Ctrl-C.")] = False,
@@ -58,11 +69,26 @@ def list_(
       switchboard calls list --watch
 
       switchboard calls list --state failed --json
+
+      switchboard calls list --scorecard service --failed
     """
+    from db.call_list import CallFilter
+
+    states = () if state_ is None else (str(state_),)
+    wanted = CallFilter(
+        states, question=question, answer=answer, scorecard=scorecard, passed=passed, score_below=score_below
+    )
+    narrowed = wanted != CallFilter(states)
+    if (question is None) is not (answer is None):
+        raise CommandError("--question and --answer are given together.", "", USAGE)
+    if scorecard is None and (passed, score_below) != (None, None):
+        raise CommandError("--passed, --failed and --score-below need --scorecard KEY.", "", USAGE)
 
     async def work(database: "Database") -> "list[CallSummary]":
         from db import views
 
+        if narrowed:
+            return await _answered(database, workspace, wanted, limit)
         return await views.list_calls(database, await names.workspace_id(database, workspace), state_, limit)
 
     if watch and not json_ and out().is_terminal:
@@ -73,7 +99,8 @@ def list_(
     elif found:
         out().print(summary_table(found))
     else:
-        err().print("No calls yet." if state_ is None else f"No call is {state_}.")
+        none = "No calls yet." if state_ is None else f"No call is {state_}."
+        err().print("No call is like that." if narrowed else none)
 
 
 @app.command()
@@ -228,6 +255,28 @@ def load(call_id: str, workspace: str | None) -> "CallRecord":
     if record is None:
         raise CommandError(f"No call {wanted}.", ID_HELP)
     return record
+
+
+async def _answered(
+    database: "Database", workspace: str | None, wanted: "CallFilter", limit: int
+) -> "list[CallSummary]":
+    """Calls of one workspace, by what they came to: the latest started first. Raises `CommandError`."""
+    from db import call_list, questions
+    from db.database import Reader
+
+    home = (await names.workspace(database, workspace)).workspace_id
+    for key in filter(None, (wanted.question, wanted.scorecard)):
+        if not await questions.defined_versions(database, home, home, key):
+            hint = "`switchboard questions list` shows questions and scorecards."
+            raise CommandError(f"No question or scorecard {key!r}.", hint)
+    found: list[CallSummary] = []
+    cursor: str | None = None
+    while True:
+        page = await call_list.list_calls(database, Reader(home), wanted, cursor, min(limit - len(found), MOST))
+        found += [line.call for line in page.items]
+        cursor = page.next
+        if cursor is None or len(found) >= limit:
+            return found
 
 
 def summary_table(found: "Sequence[CallSummary]") -> Table:

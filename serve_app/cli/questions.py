@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -16,6 +17,7 @@ from serve_app.cli.errors import FAILED, USAGE, CommandError
 if TYPE_CHECKING:
     from db.database import Database
     from db.directory import Workspace
+    from db.outcomes import ScoreWeek
     from db.questions import QuestionChanges, StoredQuestion, StoredScorecard
     from pipeline.domain.insight import Finding
     from pipeline.domain.questions import Defined
@@ -162,6 +164,46 @@ def delete(key: Key, workspace: names.Workspace = None, json_: Json = False) -> 
         print_json({"removed": key})
     else:
         out().print(f"Removed question {key!r}.", markup=False)
+
+
+class By(StrEnum):
+    TEAM = "team"
+    MEMBER = "member"
+
+
+@app.command("scores")
+def scores(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The scorecard's key.")],
+    by: Annotated[By, typer.Option(help="Of each team, or of each agent.")] = By.TEAM,
+    weeks: Annotated[int, typer.Option(min=1, max=104, help="Up to that of the latest call.")] = 12,
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Show the mean score by week of each team or member, and how many calls passed.
+
+    Example:
+
+      switchboard questions scores service --by member
+    """
+
+    async def work(database: "Database", home: "Workspace") -> "list[ScoreWeek]":
+        from db import outcomes, questions
+        from db.database import Reader
+
+        if not await questions.defined_versions(database, home.workspace_id, home.workspace_id, key):
+            raise CommandError(f"No scorecard {key!r}.", "`switchboard questions list` shows them.")
+        return await outcomes.score_weeks(database, Reader(home.workspace_id), home.time_zone, weeks, by.value, key)
+
+    print_list(
+        names.run(workspace, work),
+        json_,
+        ("!week", str(by), "#calls", "#score", "#passed", "#failed", "#automatically"),
+        lambda one: (
+            *(str(one.week), one.name or "unknown", str(one.calls), f"{one.score:.1f}"),
+            *(str(one.passed), str(one.failed), str(one.auto_failed)),
+        ),
+        f"No call is scored by {key!r} yet.",
+    )
 
 
 @app.command("try")

@@ -16,14 +16,17 @@ from db.directory import DirectoryMember, Team
 from db.meaning import OtherModel, closest_calls
 from db.reading import InvalidCursor
 from pipeline.domain.call import CallState
-from serve_app.console import labels
+from serve_app.console import labels, outcomes
 from serve_app.console.site import NotUnderstood, Visit, etag_of
 from serve_app.questions import NotReady, SwitchedOff
 
 ROWS = 50
 LIVE_SECONDS, QUIET_SECONDS = 2, 10  # between two looks, while calls are worked on and while none is
 LONGEST = 200  # characters of a search
-FIELDS = ("q", "by", "who", "state", "direction", "tone", "language", "tasks", "team", "member", "from", "to")
+FIELDS = (
+    *("q", "by", "who", "state", "direction", "tone", "language", "tasks", "team", "member", "from", "to"),
+    *("answer", "score"),
+)
 
 
 async def home(visit: Visit) -> Response:
@@ -50,6 +53,7 @@ async def calls(visit: Visit) -> Response:
         "following": page.next and urlencode(asked | {"cursor": page.next}),
         "seconds": LIVE_SECONDS if any(_moves(line) for line in page.items) else QUIET_SECONDS,
         "searched": form["q"],
+        "scored_by": wanted.scorecard,
         "submit_url": f"{visit.site.settings.base_url}/submit",
     }
     if visit.request.headers.get("hx-request") and not visit.request.headers.get("hx-history-restore-request"):
@@ -57,7 +61,8 @@ async def calls(visit: Visit) -> Response:
     teams = [] if visit.viewer.team_id else await directory.list_teams(visit.database, visit.viewer.workspace_id)
     members = await directory.list_members(visit.database, visit.viewer.workspace_id)
     members = [one for one in members if visit.viewer.team_id in (None, one.team_id) or one.team_id is None]
-    chips = list(_chips(visit, form, teams, members))
+    answers, scores = await outcomes.choices(visit)
+    chips = list(_chips(visit, form, teams, members, [*answers, *scores]))
     views = await saved_views.list_views(visit.database, visit.reader)
     view = next((one for one in views if one.query == listed["query"]), None)
     return visit.page(
@@ -66,6 +71,8 @@ async def calls(visit: Visit) -> Response:
         meaning=visit.site.questions.on,
         teams=teams,
         members=members,
+        answers=answers,
+        scores=scores,
         chips=chips,
         views=views,
         view=view,
@@ -133,6 +140,7 @@ def filter_of(form: Mapping[str, str], zone: tzinfo) -> CallFilter:
         open_tasks=True if form["tasks"] == "open" else None,
         text=None if _by_meaning(form) else form["q"] or None,
         name=form["who"] or None,
+        **outcomes.wanted(form),
     )
 
 
@@ -177,7 +185,13 @@ class Chip:
     without: str
 
 
-def _chips(visit: Visit, form: Mapping[str, str], teams: list[Team], members: list[DirectoryMember]) -> Iterator[Chip]:
+def _chips(
+    visit: Visit,
+    form: Mapping[str, str],
+    teams: list[Team],
+    members: list[DirectoryMember],
+    groups: list[outcomes.Group],
+) -> Iterator[Chip]:
     say = visit.wording.say
     known = {
         "state": labels.STATES,
@@ -187,6 +201,8 @@ def _chips(visit: Visit, form: Mapping[str, str], teams: list[Team], members: li
     }
     names = {"team": {str(one.team_id): one.name for one in teams}}
     names["member"] = {str(one.user_id): one.name for one in members}
+    told = {value: f"{heading}: {name}" for heading, some in groups for value, name in some}
+    names |= {"answer": told, "score": told}
     for field, label in CHIPS.items():
         if value := form[field]:
             shown = say(known[field].get(value, value)) if field in known else names.get(field, {}).get(value, value)
@@ -204,4 +220,6 @@ CHIPS = {
     "member": "Member",
     "from": "From",
     "to": "To",
+    "answer": "Answer",
+    "score": "Score",
 }

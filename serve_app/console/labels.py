@@ -40,6 +40,7 @@ OUTCOMES_OF_ANSWERS: Mapping[str, str] = {
     "": "Not said",
     "n/a": "Not applicable",
 }
+RESULTS: Mapping[str, str] = {"passed": "Passed", "failed": "Not passed", "auto-failed": "Failed automatically"}
 NO_ANSWERS: Mapping[str, str] = {"not_said": "Not said", "not_asked": "Not asked"}
 SOUNDS: Mapping[LabelKind, str] = {
     LabelKind.RINGBACK: "Ringing",

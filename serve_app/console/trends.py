@@ -1,14 +1,16 @@
 """Volume, tone, outcomes, talk ratio and tasks by team and week, as charts."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from typing import TypeVar
 
 from starlette.responses import Response
 
 from db import directory
+from db.outcomes import ScoreWeek
 from db.trends import TeamWeek, team_weeks
-from serve_app.console import labels
+from serve_app.console import labels, outcomes
 from serve_app.console.site import Visit
 
 WEEKS = 12
@@ -45,6 +47,16 @@ class TeamTrend:
     tasks: tuple[Bar, ...]
     most_tasks: int  # of one week
     ended: tuple[str, ...]  # the outcomes that there are, in the order of `ENDINGS`
+    scores: tuple["TeamScores", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TeamScores:
+    """One team's mean scores by a scorecard, by week, and as a chart."""
+
+    title: str
+    weeks: tuple[ScoreWeek | None, ...]
+    bars: tuple[Bar, ...]
 
 
 async def trends(visit: Visit) -> Response:
@@ -56,11 +68,24 @@ async def trends(visit: Visit) -> Response:
     last = max((one.week for one in found), default=today - timedelta(days=today.weekday()))
     first = last - timedelta(weeks=WEEKS - 1)
     mondays = [first + timedelta(weeks=at) for at in range(WEEKS)]
+    cards = await outcomes.card_scores(visit, zone, mondays)
     teams = [
-        trend(names.get(team, ""), [one for one in found if one.team_id == team], mondays, visit.wording.say)
+        replace(
+            trend(names.get(team, ""), [one for one in found if one.team_id == team], mondays, visit.wording.say),
+            scores=tuple(_scores(card.title, card.teams[team], visit) for card in cards if team in card.teams),
+        )
         for team in sorted({one.team_id for one in found}, key=lambda team: names.get(team, ""))
     ]
-    return visit.page("trends.html", teams=teams, mondays=mondays, width=WIDTH, height=HEIGHT)
+    return visit.page("trends.html", teams=teams, cards=cards, mondays=mondays, width=WIDTH, height=HEIGHT)
+
+
+def _scores(title: str, weeks: tuple[ScoreWeek | None, ...], visit: Visit) -> TeamScores:
+    wording = visit.wording
+
+    def told(one: ScoreWeek) -> str:
+        return f"{wording.number(one.score, 1)} · {wording.count(one.calls, '{n} call', '{n} calls')}"
+
+    return TeamScores(title, weeks, tuple(_columns(weeks, lambda one: [("volume", one.score / 100, told(one))])))
 
 
 def trend(name: str, found: Sequence[TeamWeek], mondays: Sequence[date], say: Callable[[str], str]) -> TeamTrend:
@@ -104,7 +129,10 @@ def _tones(week: TeamWeek) -> list[Part]:
     return [(kind, count / known, count) for kind, count in parts]
 
 
-def _columns(weeks: Sequence[TeamWeek | None], parts_of: Callable[[TeamWeek], Sequence[Part]]) -> Iterator[Bar]:
+W = TypeVar("W", TeamWeek, ScoreWeek)
+
+
+def _columns(weeks: Sequence[W | None], parts_of: Callable[[W], Sequence[Part]]) -> Iterator[Bar]:
     step = WIDTH / len(weeks)
     for at, week in enumerate(weeks):
         below = 0.0

@@ -80,6 +80,8 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("questions try", (str(people.with_name("questions.toml")), "--call", failed, *named)),
         ("questions set", (str(people.with_name("questions.toml")), *named)),
         ("questions set", (str(people.with_name("wrong.toml")), *named)),
+        ("questions scores", ("anger", *named)),
+        ("questions scores", ("nothing", *named)),
         ("questions delete", ("anger", *named)),
         ("questions delete", ("anger", *named)),
         ("teams create", (f"{TEAM} am Wochenende", *named)),

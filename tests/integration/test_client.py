@@ -143,10 +143,19 @@ async def test_every_filter_reaches_the_api_and_counts(desk: Desk) -> None:
         "corrected": True,
         "text": "elephant",
         "name": "Nobody",
+        "question": "tea",
+        "answer": "yes",
+        "scorecard": "service",
+        "passed": True,
+        "auto_failed": True,
+        "score_from": 0,
+        "score_below": 100,
     }
+    needed = {"question": {"answer": "yes"}, "answer": {"question": "tea"}}
+    needed |= {key: {"scorecard": "service"} for key in ("passed", "auto_failed", "score_from", "score_below")}
     assert set(wrong) == set(switchboard.filters.CallFilters.__annotations__)
     for name, value in wrong.items():
-        assert list(desk.client.calls(**{name: value})) == [], name
+        assert list(desk.client.calls(**{name: value, **needed.get(name, {})})) == [], name
     with pytest.raises(TypeError, match="colour"):
         next(desk.client.calls(colour="red"))  # type: ignore[call-arg]
 

@@ -87,6 +87,8 @@ _FULL = (
     f"INSERT INTO corrections (call_pk, workspace_id, edits) SELECT call_pk, :workspace, 1 FROM ({_JOB}) AS j",
     "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"
     f" SELECT call_pk, :workspace, now(), 'english', 'eve', to_tsvector('invoice') FROM ({_JOB}) AS j",
+    "INSERT INTO call_outcomes (call_pk, key, workspace_id, outcome)"
+    f" SELECT call_pk, 'tea', :workspace, 'yes' FROM ({_JOB}) AS j",
     "INSERT INTO passages_due (call_pk, workspace_id, changed_at, not_before)"
     f" SELECT call_pk, :workspace, now(), now() FROM ({_JOB}) AS j",
     "INSERT INTO call_passages (call_pk, number, workspace_id, model, first_turn, first_word, last_turn, last_word,"
@@ -226,6 +228,8 @@ _INSERTS = (
     " VALUES (:pk, :workspace, now(), 'english', '', '')",
     "INSERT INTO call_search (call_pk, workspace_id, start_time, config, names, terms)"
     " VALUES (:pk, :mine, now(), 'english', '', '')",
+    "INSERT INTO call_outcomes (call_pk, key, workspace_id, outcome) VALUES (:pk, 'k', :workspace, 'yes')",
+    "INSERT INTO call_outcomes (call_pk, key, workspace_id, outcome) VALUES (:pk, 'k', :mine, 'yes')",
     *(
         f"INSERT INTO passages_due (call_pk, workspace_id, changed_at, not_before) VALUES (:pk, {whose}, now(), now())"
         for whose in (":workspace", ":mine")

@@ -52,7 +52,10 @@ async def keys(world: World) -> list[tuple[str, int]]:
 async def analyzed(world: World, call_id: UUID | None = None, **fields: Any) -> UUID:
     """A call that is completed with what the analysis makes of it, as the Conductor does it."""
     call_id = call_id or uuid4()
-    await world.submit(**({"call_id": call_id, "recording_url": "https://s.example/a", "outgoing": False} | fields))
+    sender = fields.pop("sender", None)
+    await world.submit(
+        sender, **({"call_id": call_id, "recording_url": "https://s.example/a", "outgoing": False} | fields)
+    )
     lease = await claimed(world, call_id)
     known = await roster.load(world.database, lease)
     said = transcript(*TALK)

@@ -76,6 +76,8 @@ def hints_of(name: str) -> dict[str, Any]:
         return {"state": filters.RunCallState}
     if name == "compareRun":
         return {"by": filters.Metric}
+    if name == "listScores":
+        return {"by": filters.ScoresBy, "format": Literal["json", "csv"]}
     if name == "listTasks":
         return typing.get_type_hints(filters.TaskFilters)
     return typing.get_type_hints(filters.CallFilters) | shared | {"channel": filters.Channel}

@@ -61,6 +61,7 @@ OPERATIONS: Final = {
     "removeQuestion": Operation("DELETE", _QUESTION),
     "listScorecards": Operation("GET", "/api/v1/scorecards"),
     "showScorecard": Operation("GET", _SCORECARD),
+    "listScores": Operation("GET", _SCORECARD + "/scores", frozenset({"by", "weeks", "time_zone", "format"})),
     "setScorecard": Operation("POST", "/api/v1/scorecards"),
     "removeScorecard": Operation("DELETE", _SCORECARD),
     "streamChanges": Operation("GET", "/api/v1/events/stream", frozenset({"since"})),

@@ -26,6 +26,7 @@ Metric = Literal[
     "rtfx",
     "cost_per_audio_hour",
 ]
+ScoresBy = Literal["team", "member"]
 Include = Literal["transcript", "edits"]
 
 
@@ -47,6 +48,13 @@ class CallFilters(TypedDict, total=False):
     corrected: bool
     text: str
     name: str
+    question: str
+    answer: str
+    scorecard: str
+    passed: bool
+    auto_failed: bool
+    score_from: float
+    score_below: float
 
 
 class TaskFilters(TypedDict, total=False):

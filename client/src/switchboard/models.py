@@ -367,6 +367,21 @@ class RunCall(Model):
     promoted: bool
 
 
+class ScoreWeek(Model):
+    """The scores of a team's or member's calls that started in one week. `score`: their mean, 0..100."""
+
+    key: str
+    week: date
+    team_id: UUID | None
+    user_id: UUID | None
+    name: str | None
+    calls: int
+    score: float
+    passed: int
+    failed: int
+    auto_failed: int
+
+
 class ScorecardItem(Model):
     """
     A question or tracker on a scorecard, by its key.
@@ -380,6 +395,15 @@ class ScorecardItem(Model):
     weight: float | None = None
     points: dict[str, float | None] | None = None
     auto_fail: bool = False
+
+
+class ScorecardScore(Model):
+    """A call's score by a scorecard, 0..100. `passed`: None without a pass mark."""
+
+    key: str
+    score: float
+    passed: bool | None
+    auto_failed: bool
 
 
 class ScoredItem(Model):
@@ -782,6 +806,7 @@ class CallLine(Model):
     summary: str | None = None
     tasks: int = 0
     open_tasks: int = 0
+    scores: list[ScorecardScore] = []
     hits: list[Hit] = []
 
 

@@ -59,10 +59,37 @@ EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
     RAISE WARNING 'call % cannot be searched for: %', p_call, SQLERRM;  -- no reason to withhold its record
 END $$;
 
--- The words or names of a call are others: what it is found by follows.
+-- Write what the workspace's questions and scorecards came to in a call, as people said where they did.
+CREATE OR REPLACE FUNCTION index_outcomes(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    own CONSTANT jsonb := coalesce((SELECT e.answers FROM corrections e WHERE e.call_pk = p_call), event_finding(p_call, 'questions'));
+BEGIN
+    WITH found AS (
+        SELECT DISTINCT ON (key) key, outcome, score FROM (
+            SELECT one ->> 'key', CASE
+                WHEN one ->> 'state' = 'not_said' THEN CASE WHEN one ->> 'type' = 'yes/no' THEN 'no' ELSE 'not said' END
+                WHEN one ->> 'type' IN ('yes/no', 'choice') THEN one ->> 'answer' ELSE 'said' END, NULL::double precision
+            FROM jsonb_array_elements(event_list(own -> 'answers') || event_list(own -> 'trackers')) AS a (one)
+            WHERE one ->> 'state' IN ('said', 'not_said')
+            UNION ALL
+            SELECT one ->> 'key', CASE WHEN one -> 'auto_failed' = 'true' THEN 'auto-failed' WHEN one -> 'passed' = 'true' THEN 'passed'
+                WHEN one -> 'passed' = 'false' THEN 'failed' ELSE 'scored' END, (one ->> 'score')::double precision
+            FROM jsonb_array_elements(event_list(own -> 'scorecards')) AS a (one) WHERE jsonb_typeof(one -> 'score') = 'number'
+        ) AS held (key, outcome, score) WHERE key IS NOT NULL AND outcome IS NOT NULL
+    ), gone AS (
+        DELETE FROM call_outcomes o WHERE o.call_pk = p_call AND o.key NOT IN (SELECT f.key FROM found f)
+    )
+    INSERT INTO call_outcomes (call_pk, key, workspace_id, outcome, score)
+    SELECT c.id, f.key, c.workspace_id, f.outcome, f.score FROM found f, calls c WHERE c.id = p_call
+    ON CONFLICT (call_pk, key) DO UPDATE SET outcome = excluded.outcome, score = excluded.score
+    WHERE (call_outcomes.outcome, call_outcomes.score) IS DISTINCT FROM (excluded.outcome, excluded.score);
+END $$;
+
+-- The words, names or answers of a call are others: what it is found by follows.
 CREATE OR REPLACE FUNCTION index_call(p_call bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM index_words(p_call);
+    PERFORM index_outcomes(p_call);
     PERFORM note_passages_due(p_call);
 END $$;
 

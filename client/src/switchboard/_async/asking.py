@@ -5,7 +5,8 @@ from typing import Any, Literal
 
 from switchboard._async.session import AsyncSession
 from switchboard._pages import Page
-from switchboard.models import StoredQuestion, StoredScorecard
+from switchboard.filters import ScoresBy
+from switchboard.models import ScoreWeek, StoredQuestion, StoredScorecard
 
 
 class AsyncAsking:
@@ -73,6 +74,14 @@ class AsyncAsking:
     async def scorecard_versions(self, key: str) -> list[StoredScorecard]:
         """All versions of a scorecard, the latest first. Raises `NotFound`."""
         return (await self._session.ask(Page[StoredScorecard], "showScorecard", scorecard_key=key)).items
+
+    async def scores(
+        self, key: str, *, by: ScoresBy = "team", weeks: int = 12, time_zone: str | None = None
+    ) -> list[ScoreWeek]:
+        """Scores by a scorecard, week, and team or member, the earliest week first. `time_zone`: IANA; None: the
+        workspace's. Raises `NotFound`."""
+        given = {"by": by, "weeks": weeks, "time_zone": time_zone}
+        return (await self._session.ask(Page[ScoreWeek], "listScores", given, scorecard_key=key)).items
 
     async def set_scorecard(
         self,

@@ -5,7 +5,8 @@ from typing import Any, Literal
 
 from switchboard._pages import Page
 from switchboard._sync.session import Session
-from switchboard.models import StoredQuestion, StoredScorecard
+from switchboard.filters import ScoresBy
+from switchboard.models import ScoreWeek, StoredQuestion, StoredScorecard
 
 
 class Asking:
@@ -73,6 +74,14 @@ class Asking:
     def scorecard_versions(self, key: str) -> list[StoredScorecard]:
         """All versions of a scorecard, the latest first. Raises `NotFound`."""
         return (self._session.ask(Page[StoredScorecard], "showScorecard", scorecard_key=key)).items
+
+    def scores(
+        self, key: str, *, by: ScoresBy = "team", weeks: int = 12, time_zone: str | None = None
+    ) -> list[ScoreWeek]:
+        """Scores by a scorecard, week, and team or member, the earliest week first. `time_zone`: IANA; None: the
+        workspace's. Raises `NotFound`."""
+        given = {"by": by, "weeks": weeks, "time_zone": time_zone}
+        return (self._session.ask(Page[ScoreWeek], "listScores", given, scorecard_key=key)).items
 
     def set_scorecard(
         self,
