@@ -42,22 +42,39 @@ async def stream_events(reading: ReadRequest[StreamQuery]) -> Response:
     """Changes of calls as they happen."""
     told = reading.request.headers.get("last-event-id")
     since = reading.query.since
+    known: dict[UUID, datetime] = {}
     if told is not None:
         last = asked_for_time(told)
         if last is None:
             raise InvalidQuery([Fault("", "Last-Event-ID is not an id of this stream: leave it out to begin now.")])
         since = max(last, BEGINNING) - OVERLAP
-    began = await now(reading)
+    if since is None:  # what comes from here on, that included which began before and is not there yet
+        since = await now(reading) - OVERLAP
+        known = await _known(reading, since)
     return StreamingResponse(
-        _changes(reading, began if since is None else max(since, BEGINNING)),
+        _changes(reading, max(since, BEGINNING), known),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _changes(reading: ReadRequest[StreamQuery], since: datetime) -> AsyncIterator[bytes]:
-    """Each change once, in the order in which they are seen. The overlap finds what was committed late."""
-    sent: dict[UUID, datetime] = {}
+async def _known(reading: ReadRequest[StreamQuery], since: datetime) -> dict[UUID, datetime]:
+    """Calls that changed after `since`, and when, as far as that is committed."""
+    found = await changes.since(reading.database, reading.reader, since)
+    known = {one.call_id: one.updated_at for one in found}
+    while len(found) == changes.MOST_CHANGES:
+        found = await changes.since(reading.database, reading.reader, found[-1].updated_at)
+        known |= {one.call_id: one.updated_at for one in found}
+    return known
+
+
+async def _changes(
+    reading: ReadRequest[StreamQuery], since: datetime, sent: dict[UUID, datetime]
+) -> AsyncIterator[bytes]:
+    """Each change once, in the order in which they are seen. The overlap finds what was committed late.
+
+    `sent`: when calls changed of which nothing is told until they change again.
+    """
     ends = time.monotonic() + reading.options.STREAM_SECONDS
     quiet_since = key_checked = time.monotonic()
     yield b"retry: 2000\n\n"

@@ -1,5 +1,7 @@
 """Exports and changes over the read API: whole, resumable, and closed for a revoked key."""
 
+import asyncio
+import contextlib
 import csv
 import io
 import json
@@ -12,6 +14,7 @@ import httpx
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from sqlalchemy import text
 
 from db import keys
 from serve_app.api import parquet
@@ -63,7 +66,7 @@ async def test_changes_arrive_without_asking(api: Api) -> None:
     def listen() -> None:
         headers = {"Authorization": f"Bearer {api.team}"}
         with (
-            httpx.Client(timeout=30) as client,
+            httpx.Client(timeout=60) as client,
             client.stream("GET", f"{api.base}/events/stream", headers=headers) as stream,
         ):
             for line in stream.iter_lines():
@@ -76,7 +79,7 @@ async def test_changes_arrive_without_asking(api: Api) -> None:
 
     listening = threading.Thread(target=listen)
     listening.start()
-    assert connected.wait(10)
+    assert connected.wait(60)
     await received(api.world, sender=api.world.other_scoped)  # of another team
     call_id = await received(api.world)
     while not seen:
@@ -85,11 +88,23 @@ async def test_changes_arrive_without_asking(api: Api) -> None:
     while len(seen) < 2:
         await api.world.rows("SELECT pg_sleep(0.1)")
     await finished(api.world, call_id=call_id, recording_url="https://s.example/a")
-    assert enough.wait(20)
+    assert enough.wait(60)
     listening.join(10)
     assert {one["callId"] for one in seen} == {str(call_id)}
     # A change of other data is told, too, unless the next one follows before the stream looks again.
     assert [state for state, _ in groupby(one["state"] for one in seen)] == ["received", "transcribing", "completed"]
+
+
+async def test_a_change_that_began_before_the_stream_and_ended_after_it_is_told(api: Api) -> None:
+    """Who opens the stream and then looks at a call had waited for its end until the stream's own, ten minutes."""
+    before, call_id = await received(api.world), await received(api.world)
+    with contextlib.ExitStack() as opened:
+        async with api.world.database.transaction(api.world.workspace_id) as changing:
+            await changing.execute(text("UPDATE calls SET updated_at = now() WHERE call_id = :call"), {"call": call_id})
+            headers = {"Authorization": f"Bearer {api.wide}"}
+            stream = opened.enter_context(api.client.stream("GET", f"{api.base}/events/stream", headers=headers))
+        told = await asyncio.to_thread(next, (line for line in stream.iter_lines() if line.startswith("data: ")))
+    assert json.loads(told.removeprefix("data: "))["callId"] == str(call_id) != str(before)
 
 
 async def test_a_stream_is_resumed_where_it_ended_and_closed_for_a_revoked_key(
