@@ -94,7 +94,7 @@ async def test_a_task_that_nobody_waits_for_is_killed_and_not_run_again(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await until(lambda: not psutil.pid_exists(pids(notes)[0]), 10)
+    await until(lambda: not psutil.pid_exists(pids(notes)[0]))
     assert await workers.compute(len, "free") == 4
     await asyncio.sleep(1)
     assert len(pids(notes)) == 1, "Ray ran it again"
@@ -112,7 +112,7 @@ async def test_a_task_that_waits_for_its_turn_is_not_begun_when_nobody_waits_for
     await asyncio.sleep(1)
     begun = [pid for one in notes for pid in pids(one)]
     assert len(begun) <= 3
-    await until(lambda: not any(map(psutil.pid_exists, begun)), 10)
+    await until(lambda: not any(map(psutil.pid_exists, begun)))
 
 
 async def test_a_superseded_decoding_ends_with_its_decoder(workers: RayWorkers, tmp_path: Path) -> None:

@@ -40,6 +40,13 @@ def decoders() -> list[psutil.Process]:
     return found
 
 
+def worked(process: psutil.Process) -> float:
+    """Seconds of processor time; none of one that has ended, perhaps just now."""
+    with contextlib.suppress(psutil.Error):
+        return float(process.cpu_times().user)
+    return 0.0
+
+
 def gigabyte_of_silence(path: Path) -> Path:
     """A recording of 19 hours that takes no room on the disk, and a minute or so to decode."""
     with wave.open(str(path), "wb") as file:
@@ -78,19 +85,19 @@ def decoding(long: Path) -> Iterator[tuple[psutil.Process, "list[BaseException]"
 
     thread = threading.Thread(target=run)
     thread.start()
-    deadline = time.monotonic() + 20
-    while not (found := [one for one in decoders() if one.cpu_times().user > 0.3]):
+    deadline = time.monotonic() + 120
+    while not (found := [one for one in decoders() if worked(one) > 0.3]):
         assert time.monotonic() < deadline
         assert not ended, ended
         time.sleep(0.02)
     yield found[0], ended
     with contextlib.suppress(psutil.NoSuchProcess):
         found[0].kill()
-    thread.join(20)
+    thread.join(120)
 
 
 def fate(decoding: tuple[psutil.Process, "list[BaseException]"]) -> BaseException:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not decoding[1]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -216,7 +223,7 @@ def test_a_decoder_that_is_not_done_in_time_is_killed_and_may_be_tried_again(lon
         for _ in runner.messages(file.fileno(), Order(1e6, 1 << 40, None, 1 << 28, 100), seconds=1.0):
             pass
     assert failure.value.retryable
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert not decoders()
 
 
@@ -242,7 +249,7 @@ async def test_a_call_that_is_cancelled_takes_its_decoder_with_it(long: Path) ->
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while decoders() and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
     assert not decoders()
@@ -253,7 +260,7 @@ def test_a_decoder_dies_with_its_parent(long: Path) -> None:
     program = f"from pipeline.audio.decode.decoder import *; decode_file({str(long)!r}, DecodeOptions(max_seconds=1e6))"
     parent = subprocess.Popen([sys.executable, "-c", program])
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not (found := psutil.Process(parent.pid).children()):
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -261,7 +268,7 @@ def test_a_decoder_dies_with_its_parent(long: Path) -> None:
     finally:
         parent.kill()
         parent.wait()
-    _, alive = psutil.wait_procs(found, timeout=5)
+    _, alive = psutil.wait_procs(found, timeout=60)
     assert not alive
 
 

@@ -229,7 +229,7 @@ async def test_what_is_written_while_a_backup_is_made_is_not_in_it_and_waits_for
     filled.call_id = uuid4()
     began = time.monotonic()
     await filled.submit()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     ended.set()
     where, told = await running
     assert told.tables["public.calls"].rows == 5

@@ -260,7 +260,7 @@ def test_following_ends_when_every_call_has_ended() -> None:
     with pytest.raises(CommandError, match="some calls have not finished"):
         follow_calls([first, second], secret, timeout=0.1)
     end(second, failed=True)
-    assert [str(record.call.state) for record in follow_calls([first, second], secret, 5)] == ["completed", "failed"]
+    assert [str(record.call.state) for record in follow_calls([first, second], secret, 60)] == ["completed", "failed"]
 
 
 def test_a_database_without_tables_is_migrated_by_the_first_command_that_writes_and_by_none_that_reads(

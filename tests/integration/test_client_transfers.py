@@ -68,16 +68,16 @@ async def test_a_call_is_waited_for_without_asking_again_and_again(desk: Desk) -
     assert record.transcript is not None and text_of(record.transcript.turns[0].words) == TALK[0][1]
     assert [one.state for one in (told[0], told[-1])] == ["transcribing", "completed"]
     assert before == ["/api/v1/events/stream", f"/api/v1/calls/{call_id}"], "one look, then the stream says it"
-    assert desk.client.wait(call_id, timeout=5) == record, "of a call that has ended, at once"
+    assert desk.client.wait(call_id, timeout=30) == record, "of a call that has ended, at once"
 
 
 async def test_a_call_that_fails_raises_with_its_record(desk: Desk) -> None:  # noqa: F811
     call_id = await received(desk.world, recording_url=AUDIO)
     await jobs.fail(desk.world.database, await claimed(desk.world, call_id), NotAudio("It is a web page."))
     with pytest.raises(switchboard.CallFailed, match="It is a web page") as caught:
-        desk.client.wait(call_id, timeout=5)
+        desk.client.wait(call_id, timeout=30)
     assert caught.value.record.call.state == "failed"
-    (ended,) = desk.client.as_ended([call_id], timeout=5)
+    (ended,) = desk.client.as_ended([call_id], timeout=30)
     assert ended == caught.value.record, "of many, one that failed is no reason to stop"
 
 
@@ -86,7 +86,7 @@ async def test_waiting_ends_at_its_time(desk: Desk) -> None:  # noqa: F811
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=str(call_id)) as caught:
         desk.client.wait(call_id, timeout=1.5)
-    assert 1.4 < time.monotonic() - began < 4
+    assert 1.4 < time.monotonic() - began < 10
     assert isinstance(caught.value, switchboard.WaitTimedOut) and caught.value.pending == {call_id}
 
 
@@ -101,7 +101,7 @@ async def test_many_calls_are_waited_for_over_streams_that_are_cut(
     assert {lease.call.call_id for lease in leases} == set(made)
     proxy.cuts = [500]
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(lambda: [one.call.call_id for one in client.as_ended(made, timeout=40)])
+        waiting = threads.submit(lambda: [one.call.call_id for one in client.as_ended(made, timeout=120)])
         for lease in leases:
             await asyncio.sleep(0.7)
             assert await calls.complete(desk.world.database, lease, transcript(*TALK), findings(), None, []) is None
@@ -121,15 +121,15 @@ async def test_changes_are_followed_through_a_cut(desk: Desk, cut: tuple[Proxy, 
                 return
 
     with ThreadPoolExecutor(1) as threads:
+        proxy.cuts = [10**9, 900, 0]  # where it begins is asked for; then the stream, and the one after it, are cut
         following = threads.submit(follow, 3)
-        await asyncio.sleep(1)
-        proxy.cuts = [0]
-        made = []
-        for _ in range(3):
-            made.append(await received(desk.world))
-            await asyncio.sleep(1.2)
-        await asyncio.wait_for(asyncio.wrap_future(following), 20)
+        async with asyncio.timeout(60):
+            while proxy.connections < 2:
+                await asyncio.sleep(0.02)
+        made = [await received(desk.world) for _ in range(3)]
+        await asyncio.wait_for(asyncio.wrap_future(following), 120)
     assert set(seen) == set(made)
+    assert proxy.connections >= 4 and not proxy.cuts
 
 
 async def test_a_submission_whose_answer_is_lost_is_sent_again_and_recorded_once(
@@ -158,7 +158,7 @@ async def test_a_service_that_is_not_there_is_said_after_the_timeout(desk: Desk)
     began = time.monotonic()
     with pytest.raises(switchboard.ConnectionFailed, match=r"attempts in up to 1 s .*Check the URL"):
         Client("http://127.0.0.1:9", desk.key, timeout=1).read(uuid4())
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 15
 
 
 async def test_requests_over_the_limit_wait_as_they_are_told(world: World, postgres_url: str) -> None:
@@ -169,9 +169,11 @@ async def test_requests_over_the_limit_wait_as_they_are_told(world: World, postg
         for _ in range(5):
             assert list(client.calls()) == []
         assert time.monotonic() - began > 1.0
+    slow = tuned(ApiOptions, per_minute=1, burst_seconds=60)
+    with served(postgres_url, slow) as url, Client(url, key, timeout=20) as client:
+        assert list(client.calls()) == []
         with pytest.raises(errors.TooManyRequests, match="longer timeout") as caught:
-            for _ in range(9):
-                list(Client(url, key, timeout=0.1).calls())
+            list(client.calls())
     assert caught.value.retry_after and caught.value.retry_after >= 1
 
 

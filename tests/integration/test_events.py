@@ -341,7 +341,7 @@ async def test_while_an_endpoint_with_much_behind_it_is_removed_calls_go_on(worl
         await asyncio.sleep(0.3)
         assert not removing.done()
         world.call_id = uuid4()
-        await asyncio.wait_for(world.submit(), 2)
+        await asyncio.wait_for(world.submit(), 30)
     assert await removing
     assert await webhooks.list_endpoints(world.database) == []
     assert await world.rows("SELECT * FROM webhook_deliveries") == []

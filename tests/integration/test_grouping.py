@@ -38,8 +38,9 @@ class Sending:
     async def under_way(self) -> None:
         """Returns when the transaction of those that were added so far has begun."""
         await asyncio.sleep(0)
-        while self.grouping._waiting:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            while self.grouping._waiting:
+                await asyncio.sleep(0)
 
     async def answers(self) -> list[Any]:
         """What each was told, or the error it got."""
@@ -188,7 +189,7 @@ async def test_nobody_waits_behind_the_only_submission_of_a_call_that_somebody_h
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("SELECT FROM calls WHERE call_id = %s FOR UPDATE", [world.call_id])
         sending.add(call_id=world.call_id, duration=3)
-        await asyncio.sleep(0.05)
+        await sending.under_way()
         sending.add(call_id=uuid4())
         async with asyncio.timeout(20):
             await sending._sent[1]
@@ -275,11 +276,10 @@ async def test_a_transaction_that_all_have_given_up_is_in_nobodys_way(world: Wor
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("LOCK TABLE calls")
         sending.add(call_id=uuid4())
-        await asyncio.sleep(0.05)
+        await sending.under_way()
         sending._sent[0].cancel()
         sending.add(call_id=uuid4())
-        await asyncio.sleep(0.05)
-        assert sending.grouping._waiting == 0  # under way, though the first may still be on its way out
+        await sending.under_way()  # though the first may still be on its way out
     (given_up, accepted) = await sending.answers()
     assert isinstance(given_up, asyncio.CancelledError)
     assert isinstance(accepted, calls.Accepted)
@@ -293,8 +293,9 @@ async def test_more_than_may_wait_are_refused_at_once_and_leave_nothing_behind(w
         await sending.under_way()
         for _ in range(8):
             sending.add(call_id=uuid4())
-        await asyncio.sleep(0.05)
-        refused = [task for task in sending._sent if task.done()]
+        async with asyncio.timeout(60):
+            while len(refused := [task for task in sending._sent if task.done()]) < 3:
+                await asyncio.sleep(0.01)
         assert [type(task.exception()) for task in refused] == [StateUnavailable] * 3
     answers = await sending.answers()
     assert sum(isinstance(answer, calls.Accepted) for answer in answers) == 6

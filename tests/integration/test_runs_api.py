@@ -58,7 +58,7 @@ async def test_a_run_is_made_worked_read_promoted_taken_back_and_deleted_by_the_
     with pytest.raises(RunTimedOut, match="2 calls of run 'tiny' were left"):
         lab.client.wait_for_run(made.run.run_id, timeout=0)
     await work(lab.world, *OTHER)
-    run = lab.client.wait_for_run(made.run.run_id, timeout=5)
+    run = lab.client.wait_for_run(made.run.run_id, timeout=60)
     assert (run.state, run.done, run.worked_seconds) == ("completed", 2, 3.0)
     assert [one.name for one in lab.client.runs()] == ["tiny"]
     of_run = list(lab.client.run_calls(run.run_id, state="done"))

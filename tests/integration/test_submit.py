@@ -253,7 +253,7 @@ async def test_who_listens_hears_of_a_new_job(world: World) -> None:
     wakes = jobs.wakes(world.database)
     await anext(wakes)  # listening
     await world.submit(recording_url=A)
-    await asyncio.wait_for(anext(wakes), 5)
+    await asyncio.wait_for(anext(wakes), 60)
     await wakes.aclose()
 
 

@@ -40,6 +40,7 @@ class Memory:
     keys: dict[str, Sender]
     fault: Exception | None = None
     pause: float = 0.0
+    held: asyncio.Event | None = None  # what is submitted waits for it
     looked_up: int = 0
     full: set[UUID] = field(default_factory=set)
     told: dict[str, PartState] = field(
@@ -60,6 +61,8 @@ class Memory:
     async def submit(self, sender: Sender, submission: Submission, body: dict[str, Any], request_id: str) -> Accepted:
         assert request_id
         await asyncio.sleep(self.pause)
+        if self.held is not None:
+            await self.held.wait()
         if self.fault:
             raise self.fault
         self.recorded.append((sender, submission, body))

@@ -1,6 +1,7 @@
 """The replicas without Ray around them: what is read when, and whose failure is whose."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,17 @@ def reference(loaded: Any) -> Any:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     future.set_result(loaded)
     return [future]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def at_work(replica: TranscriberReplica) -> bool:
+    assert replica._exclusive is not None
+    return any(queue.busy for queue in replica._exclusive.queues)
 
 
 @dataclass(eq=False)
@@ -86,7 +98,8 @@ async def test_the_next_full_batch_is_prepared_while_the_device_is_busy(
     many = [*CHUNKS, *CHUNKS]  # 14: three batches of 4, and two
     with replica._engine._device:
         asked = asyncio.create_task(replica.transcribe(reference(load(tmp_path)), many))
-        await asyncio.sleep(1)
+        await until(lambda: len(prepared) >= 8)
+        await asyncio.sleep(0.3)  # and no more
         assert sorted(chunk.start for chunk in prepared) == sorted(chunk.start for chunk in many[:8])
     assert [text.chunk for text in await asked] == many
 
@@ -112,7 +125,8 @@ async def test_sound_is_read_when_its_batch_is_formed(replica: TranscriberReplic
     audio = Watched(loaded.audio)
     asked = asyncio.create_task(replica.transcribe(reference(Loaded(audio, loaded.layout)), CHUNKS))
     with replica._engine._device:  # the first batch waits for it, and nothing of the rest, no full batch, is read
-        await asyncio.sleep(0.5)
+        await until(lambda: len(audio.seconds) >= 4)
+        await asyncio.sleep(0.3)
         assert audio.seconds == [3.0] * 4
     assert [text.chunk for text in await asked] == CHUNKS
     assert audio.seconds == [3.0] * len(CHUNKS)
@@ -148,16 +162,14 @@ async def test_memory_is_given_back_after_work_and_not_again_before_more(
     for _ in range(2):
         await replica.check_health()
     assert times == [True], "the C library of this machine had memory to give back, and was asked once"
-    working = asyncio.create_task(replica.transcribe(reference(loaded), CHUNKS))
-    await asyncio.sleep(0.01)
-    await replica.check_health()
-    assert len(times) == 1, "no batch waits for it"
-    await working
-    working = asyncio.create_task(replica.transcribe(reference(loaded), CHUNKS))
-    await asyncio.sleep(0.01)
-    monkeypatch.setattr(replicas, "TIDY_SECONDS", 0.0)
-    await replica.check_health()
-    assert len(times) == 2, "but work that never ends does not put it off for ever"
+    with replica._engine._device:
+        working = asyncio.create_task(replica.transcribe(reference(loaded), CHUNKS))
+        await until(lambda: at_work(replica))
+        await replica.check_health()
+        assert len(times) == 1, "no batch waits for it"
+        monkeypatch.setattr(replicas, "TIDY_SECONDS", 0.0)
+        await replica.check_health()
+        assert len(times) == 2, "but work that never ends does not put it off for ever"
     await working
     times.pop()
     await replica.check_health()

@@ -250,4 +250,4 @@ async def test_a_caller_that_goes_away_takes_its_waiting_items_with_it() -> None
 async def test_a_run_that_answers_for_too_few_items_fails_and_keeps_nobody_waiting() -> None:
     batcher: Batcher[int, int] = Batcher(lambda items: doubled(items)[1:], size=8)
     with pytest.raises(ValueError, match="shorter"):
-        await asyncio.wait_for(batcher.submit([1, 2]), 2)
+        await asyncio.wait_for(batcher.submit([1, 2]), 60)

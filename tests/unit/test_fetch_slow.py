@@ -69,18 +69,18 @@ async def test_a_server_that_falls_silent_is_abandoned(tmp_path: Path) -> None:
     async def silent(writer: asyncio.StreamWriter) -> None:
         writer.write(reply()[:500])
         await writer.drain()
-        await asyncio.sleep(2)
+        await asyncio.sleep(600)
 
     started = time.monotonic()
     error = await failing(silent, tmp_path, read_seconds=0.2)
     assert isinstance(error, RecordingUnreachable)
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 60
 
 
 async def test_a_server_that_drips_is_abandoned_after_the_whole_time(tmp_path: Path) -> None:
     async def dripping(writer: asyncio.StreamWriter) -> None:
         writer.write(reply(length=10_000)[:200])
-        for _ in range(40):
+        for _ in range(600):
             writer.write(b"\x00")
             await writer.drain()
             await asyncio.sleep(0.05)
@@ -104,7 +104,7 @@ async def test_a_fetch_that_is_cancelled_leaves_nothing_behind(tmp_path: Path) -
     async def slow(writer: asyncio.StreamWriter) -> None:
         writer.write(reply(length=10_000_000))
         await writer.drain()
-        await asyncio.sleep(1)
+        await asyncio.sleep(600)
 
     async with serving(slow) as server:
         task = asyncio.create_task(fetch(server.url(), 0, tmp_path.as_uri(), options()))

@@ -75,11 +75,11 @@ async def test_a_body_that_does_not_arrive_gets_408(memory: Memory) -> None:
 
 
 async def test_a_key_over_its_rate_gets_429_with_retry_after_and_another_key_does_not(memory: Memory) -> None:
-    async with service(memory, per_minute=60, burst_seconds=3) as client:
+    async with service(memory, per_minute=1, burst_seconds=180) as client:  # none comes back meanwhile
         answers = [await client.post("/submit", json=BODY) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [202, 202, 202, 429]
         is_problem(answers[3], 429, "too-many-requests")
-        assert answers[3].headers["retry-after"] == "1"
+        assert 30 < int(answers[3].headers["retry-after"]) <= 60
         wide = {"Authorization": "Bearer sb_wide"}
         other = await client.post("/submit", json={**BODY, "teamId": str(uuid4())}, headers=wide)
         assert other.status_code == 202
@@ -87,12 +87,12 @@ async def test_a_key_over_its_rate_gets_429_with_retry_after_and_another_key_doe
 
 
 async def test_an_answer_says_what_is_left_of_the_rate(memory: Memory) -> None:
-    async with service(memory, per_minute=60, burst_seconds=3) as client:
+    async with service(memory, per_minute=1, burst_seconds=180) as client:
         answers = [await client.post("/submit", json=BODY) for _ in range(4)]
-    assert {answer.headers["ratelimit-policy"] for answer in answers} == {'"key";q=3;w=3'}
+    assert {answer.headers["ratelimit-policy"] for answer in answers} == {'"key";q=3;w=180'}
     told = [answer.headers["ratelimit"] for answer in answers]
     assert [one.split(";")[1] for one in told] == ["r=2", "r=1", "r=0", "r=0"]
-    assert told[0] == '"key";r=2;t=1'
+    assert told[0] == '"key";r=2;t=60'
     assert told[3] == f'"key";r=0;t={answers[3].headers["retry-after"]}'
 
 
@@ -127,11 +127,15 @@ def test_a_bucket_that_is_full_again_is_forgotten() -> None:
 
 
 async def test_over_the_bound_of_requests_at_once_the_answer_is_503_at_once(memory: Memory) -> None:
-    memory.pause = 0.2
+    memory.held = asyncio.Event()
     async with service(memory, concurrency=4) as client:
-        answers = await asyncio.gather(*(client.post("/submit", json=BODY) for _ in range(10)))
+        sent = [asyncio.create_task(client.post("/submit", json=BODY)) for _ in range(10)]
+        async with asyncio.timeout(60):
+            while sum(one.done() for one in sent) < 6:
+                await asyncio.sleep(0.01)
+        memory.held.set()
+        answers = await asyncio.gather(*sent)
         assert sorted(answer.status_code for answer in answers) == [202] * 4 + [503] * 6
         refused = next(answer for answer in answers if answer.status_code == 503)
         assert refused.headers["retry-after"] == "5"
-        memory.pause = 0
         assert (await client.post("/submit", json=BODY)).status_code == 202

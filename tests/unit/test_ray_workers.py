@@ -61,7 +61,7 @@ def _said(word: Any) -> Any:
 
 async def diarize(replicas: Replicas) -> Any:
     workers: Any = RayWorkers(replicas, replicas, pause=0.0)  # type: ignore[arg-type]
-    return await asyncio.wait_for(workers.diarize(Held(None)), 5)
+    return await asyncio.wait_for(workers.diarize(Held(None)), 60)
 
 
 async def test_a_request_whose_replica_died_once_is_asked_again_beside_others() -> None:

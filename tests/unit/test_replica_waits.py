@@ -137,5 +137,5 @@ async def test_what_fails_beside_the_files_is_not_tried_again_at_every_request(
         with pytest.raises(EngineUnavailable):
             await replica.recognition()
         await asyncio.sleep(0.2)
-    assert tried.acquire(blocking=False) and not tried.acquire(blocking=False)
+    assert tried.acquire(timeout=60) and not tried.acquire(blocking=False)
     assert "out of memory" in str(await replica.problem())

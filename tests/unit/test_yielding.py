@@ -116,7 +116,7 @@ async def test_work_that_is_too_long_for_a_piece_waits_for_a_quiet_moment(monkey
     await asyncio.sleep(0.2)
     assert calls.begun == 0
     calls.at_work = False
-    await asyncio.wait_for(start, 5)
+    await asyncio.wait_for(start, 60)
 
 
 def test_background_work_leaves_a_processor_to_the_service_and_is_shared_by_conductors() -> None:
