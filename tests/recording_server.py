@@ -41,11 +41,12 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def serving(answer: Answer | bytes, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-    state = Server()
+    state, at_work = Server(), set[asyncio.Task[None] | None]()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        at_work.add(asyncio.current_task())
         state.connections += 1
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.IncompleteReadError):
             state.requests.append(await reader.readuntil(b"\r\n\r\n"))
             if isinstance(answer, bytes):
                 writer.write(answer)
@@ -65,6 +66,9 @@ async def serving(answer: Answer | bytes, tls: ssl.SSLContext | None = None) -> 
         yield state
     finally:
         server.close()
+        for task in at_work:
+            if task is not None:
+                task.cancel()  # one that says nothing for ever
 
 
 def reply(body: bytes = AUDIO, status: str = "200 OK", length: int | None = None, **headers: str) -> bytes:

@@ -275,7 +275,7 @@ async def test_every_hostile_server_ends_in_the_right_state_with_the_right_reaso
     assert "do-not-tell" not in messages
     assert "open-sesame" not in messages
     with socket.create_connection(("127.0.0.1", port)):  # the canary lives
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while canary()[1] == 0 and time.monotonic() < deadline:
             time.sleep(0.02)
     assert canary()[1] == 1

@@ -162,7 +162,7 @@ async def test_a_user_learned_after_completion_runs_the_analysis_again(client: C
     (before,) = await client.ended([body["callId"]])
     user = str(uuid4())
     assert (await client.accepted({**body, "userId": user}))["jobId"] == str(before.job_id)
-    for _ in range(100):
+    for _ in range(600):
         record = await client.record(body["callId"])
         agent = next(finding for finding in record.findings if finding.step == "agent")
         if user in str(agent.value):

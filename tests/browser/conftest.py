@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from db import console_sessions, keys
 from tests.acceptance.conftest import collector, files, service, state_folder  # noqa: F401 (fixtures)
@@ -19,6 +19,7 @@ from tests.postgres import World, database, postgres_server, postgres_url  # noq
 from tests.synthetic_calls import synthetic_calls
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+expect.set_options(timeout=30_000)  # a guard: the 5 s of Playwright are short where a service has the cores as well
 
 
 @dataclass

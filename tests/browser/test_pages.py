@@ -24,7 +24,7 @@ async def opened(page: Page, console: Console, name: str) -> None:
     await expect(page.locator("#wave .wait")).to_have_count(0, timeout=30_000)  # it is drawn
 
 
-async def eventually(page: Page, condition: str, argument: object = None, seconds: float = 20) -> None:
+async def eventually(page: Page, condition: str, argument: object = None, seconds: float = 60) -> None:
     """Playwright's own wait_for_function needs eval, which our pages forbid."""
     deadline = time.monotonic() + seconds
     while not await page.evaluate(condition, argument):
@@ -59,10 +59,10 @@ async def test_a_call_appears_and_moves_on_without_reload(page: Page, console: C
     body = {"callId": call_id, "from": "+493012345", "to": "+14155550123", "startTime": "2027-11-20T09:30:00Z"}
     await console.client.accepted(body)
     row = page.locator(f"#c{call_id}")
-    await expect(row).to_contain_text("Awaiting recording", timeout=15_000)
+    await expect(row).to_contain_text("Awaiting recording", timeout=60_000)
     await page.keyboard.press("j")
     await console.client.accepted(body | {"recordingUrl": "http://127.0.0.1:9/gone.wav", "outgoing": True})
-    await expect(row).not_to_contain_text("Awaiting recording", timeout=15_000)
+    await expect(row).not_to_contain_text("Awaiting recording", timeout=60_000)
     await expect(row).to_contain_text("Failed", timeout=60_000)
     assert await page.evaluate("window.unchanged")
     await expect(page.locator("[data-row]:focus")).to_have_count(1)  # news takes nobody's place away
@@ -142,7 +142,7 @@ async def test_a_call_of_three_hours_is_there_at_once_and_the_highlight_finds_it
             " seek.dispatchEvent(new Event('input')) }",
             at,
         )
-        await expect(page.locator(".w.now").first).to_be_in_viewport(timeout=20_000)
+        await expect(page.locator(".w.now").first).to_be_in_viewport(timeout=60_000)
         lit = float(await page.locator(".w.now").first.get_attribute("data-t") or 0)
         assert at - 60 < lit <= at + 1
     heap = await page.evaluate("performance.memory.usedJSHeapSize")

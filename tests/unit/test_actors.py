@@ -167,6 +167,10 @@ async def test_memory_is_given_back_after_work_and_not_again_before_more(
         await until(lambda: at_work(replica))
         await replica.check_health()
         assert len(times) == 1, "no batch waits for it"
+    await working
+    with replica._engine._device:
+        working = asyncio.create_task(replica.transcribe(reference(loaded), CHUNKS))
+        await until(lambda: at_work(replica))
         monkeypatch.setattr(replicas, "TIDY_SECONDS", 0.0)
         await replica.check_health()
         assert len(times) == 2, "but work that never ends does not put it off for ever"
