@@ -47,7 +47,7 @@ async def corrected_calls(database: Database, reader: Reader, call_ids: Sequence
     """
     found: list[TrueCall] = []
     async for some in _pages(call_ids):
-        async with database.transaction(_patient(reader), snapshot=True) as connection:
+        async with database.transaction(patient(reader), snapshot=True) as connection:
             said = await views.transcripts_of(connection, some)
             known = await claims.known_of(connection, some)
         found += [_known(of_transcript(str(call_id), transcript), known[call_id]) for call_id, transcript in said]
@@ -64,7 +64,7 @@ async def live_calls(
     found: list[TrueCall] = []
     facts: dict[str, dict[str, str]] = {}
     async for some in _pages(call_ids):
-        async with database.transaction(_patient(reader), snapshot=True) as connection:
+        async with database.transaction(patient(reader), snapshot=True) as connection:
             said = await views.transcripts_of(connection, some, machine=True)
             findings = await claims.findings_of(connection, some)
             ids = [one.value.get("contact_id") for all_ in findings.values() for one in all_ if one.step == "contacts"]
@@ -103,7 +103,8 @@ def _task(task: Task, marked: bool) -> TrueTask:
     return TrueTask(task.title, task.owner, due, task.evidence.start, optional=not marked)
 
 
-def _patient(reader: Reader) -> Reader:
+def patient(reader: Reader) -> Reader:
+    """Of many calls: a statement may take longer than for a page."""
     return replace(reader, seconds=READ_SECONDS)
 
 

@@ -68,20 +68,19 @@ def progress(pairs: Iterable[T], name: str) -> Iterable[T]:
     return track(list(pairs), f"Measuring {name}", console=err(), transient=True, disable=not err().is_terminal)
 
 
-def write_csv(comparison: "Comparison", file: Path) -> None:
-    """A row for each system and call: facts and metrics."""
+def write(
+    comparison: "Comparison", csv: Path | None, html: Path | None, heading: str, by: str, console: str | None, note: str
+) -> None:
+    """The files that are wanted: a row for each system and call; the page, whose calls lead to the console."""
     from evaluation.frames import by_call
-
-    _writing(file, by_call(comparison).to_csv(index=False))
-
-
-def write_html(comparison: "Comparison", file: Path, heading: str, by: str, console: str | None, note: str) -> None:
-    """The page, whose calls lead to the console."""
     from evaluation.page import render
     from serve_app.settings import Settings
 
-    _writing(file, render(comparison, heading, by, console or Settings().console_url, note))
-    err().print(f"Open {file} in a browser.", markup=False)
+    if csv is not None:
+        _writing(csv, by_call(comparison).to_csv(index=False))
+    if html is not None:
+        _writing(html, render(comparison, heading, by, console or Settings().console_url, note))
+        err().print(f"Open {html} in a browser.", markup=False)
 
 
 def _writing(file: Path, text: str) -> None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from evaluation.truth import TrueCall
 
 PAGE = 100  # calls read in one transaction
-READ_SECONDS = 60.0  # that a statement may take
 
 app = command_group("""Gold sets: calls whose content is known, in versions that never change.
 
@@ -68,7 +67,7 @@ def create(
     async def work(database: "Database", home: "Workspace") -> "tuple[GoldSet, bool]":
         from db.call_list import CallFilter
 
-        team_id = (await names.team(database, home.workspace_id, team)).team_id if team else None
+        team_id = await names.team_id(database, home.workspace_id, team)
         start = await since.moment_of(database, moment_)
         found = await _read(
             database, home, CallFilter(corrected=True, team_id=team_id, started_from=start), call or None
@@ -274,7 +273,7 @@ async def _read(
     from db.database import Reader
     from serve_app import comparisons
 
-    reader = Reader(home.workspace_id, seconds=READ_SECONDS)
+    reader = comparisons.patient(Reader(home.workspace_id))
     found: list[TrueCall] = []
 
     async def add(call_ids: list[UUID]) -> None:

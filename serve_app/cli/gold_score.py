@@ -90,10 +90,7 @@ def score(
         found = compare(got.truths, got.sides, got.facts, prices, told.progress)
         if not any(system.scores for system in found.systems):
             raise CommandError(f"None of the calls of {got.gold.name}@{got.gold.version} has a transcript.", "", FAILED)
-        if csv_ is not None:
-            told.write_csv(found, csv_)
-        if html is not None:
-            told.write_html(found, html, " and ".join(got.sides), by, console, got.note)
+        told.write(found, csv_, html, " and ".join(got.sides), by, console, got.note)
     if json_:
         from serve_app.written import fields
 

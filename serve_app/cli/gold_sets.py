@@ -1,6 +1,6 @@
 """What the commands of `switchboard gold` share: which set is meant, and its calls."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,9 +45,9 @@ async def loaded(database: "Database", home: "Workspace", named: str) -> "tuple[
     return one, await comparisons.gold_calls(database, home.workspace_id, one)
 
 
-def some_of(many: "list[str] | tuple[str, ...]") -> str:
+def some_of(many: Sequence[object]) -> str:
     more = len(many) - SHOWN
-    return ", ".join(many[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(str, many[:SHOWN])) + (f" and {more} more" if more > 0 else "")
 
 
 @contextmanager

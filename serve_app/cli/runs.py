@@ -22,8 +22,8 @@ from serve_app.cli.console import (
     progress_bar,
 )
 from serve_app.cli.errors import FAILED, USAGE, CommandError
-from serve_app.cli.gold_sets import parsed
-from serve_app.cli.runs_compare import find
+from serve_app.cli.gold_sets import parsed, some_of
+from serve_app.cli.runs_compare import RunName, find
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-READ_SECONDS = 60.0  # that a statement may take
 POLL_SECONDS = 1.0
-SHOWN = 5  # calls named in one sentence
+SHOWN = 5  # calls that failed
 
 app = command_group("""Runs: stored calls by another model or other settings, beside their records.
 
@@ -54,7 +53,6 @@ app = command_group("""Runs: stored calls by another model or other settings, be
       switchboard runs promote tiny
 """)
 
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or id.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it ends.")]
 
 
@@ -114,6 +112,7 @@ def create(
         from db import runs
         from db.database import Reader
         from db.gold import NoSuchSet
+        from serve_app.comparisons import patient
         from serve_app.runs.choosing import Wanted, choose
 
         wanted = Wanted(
@@ -126,7 +125,7 @@ def create(
             limit=limit,
         )
         try:
-            chosen = await choose(database, Reader(home.workspace_id, seconds=READ_SECONDS), wanted)
+            chosen = await choose(database, patient(Reader(home.workspace_id)), wanted)
         except NoSuchSet:
             raise CommandError(
                 f"There is no gold set {gold!r}.", "`switchboard gold list` shows them.", USAGE
@@ -141,7 +140,7 @@ def create(
         return
     err().print(f"Created run {made.name}: {counted(made.calls, 'call')}, {_set(made)}.", markup=False)
     if left_out:
-        err().print(f"Left out because they are not completed: {_some(left_out)}.", style="yellow", markup=False)
+        err().print(f"Left out because they are not completed: {some_of(left_out)}.", style="yellow", markup=False)
     if watch:
         status(name, workspace, watch=True, json_=json_)
 
@@ -307,7 +306,7 @@ def _move(
     out().print(f"Run {moved.run.name} {what} {counted(moved.calls, 'call')}.", markup=False)
     for why in sorted(set(moved.skipped.values())):
         calls = [call_id for call_id, reason in moved.skipped.items() if reason == why]
-        err().print(f"Skipped ({why}): {_some(calls)}", style="yellow", markup=False)
+        err().print(f"Skipped ({why}): {some_of(calls)}", style="yellow", markup=False)
 
 
 async def _watched(database: "Database", home: "Workspace", run: "Run") -> "Run":
@@ -369,11 +368,6 @@ def _state(run: "Run") -> str:
 
 def _set(run: "Run") -> str:
     return ", ".join(run.changes) or "the service's settings"
-
-
-def _some(call_ids: list[UUID]) -> str:
-    told = ", ".join(map(str, call_ids[:SHOWN]))
-    return told + (f" and {len(call_ids) - SHOWN} more" if len(call_ids) > SHOWN else "")
 
 
 def _changes(assignments: list[str], settings: Any) -> "Set":

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from serve_app.runs.comparing import WantedComparison
 
 
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run's name or id.")]
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A call of a run beside its record, or another run. `words`: of the latter, changed by the run; None: that is of
@@ -37,7 +40,7 @@ class Difference:
 
 
 def compare(
-    name: Annotated[str, typer.Argument(metavar="RUN", help="The run's name or id.")],
+    name: RunName,
     other: Annotated[
         str | None,
         typer.Argument(metavar="[OTHER]", help="Another run to compare it with.", show_default="the records"),
@@ -82,10 +85,8 @@ def compare(
         found = _comparison(wanted, calls, truths, people, told.price(price_per_hour)) if gold else None
         if found is not None and not any(system.scores for system in found.systems):
             raise CommandError(f"No call of run {run.name} is in the gold set {gold}.", "", FAILED)
-        if found is not None and csv_ is not None:
-            told.write_csv(found, csv_)
-        if found is not None and html is not None:
-            told.write_html(found, html, f"{wanted.beside} and {run.name}", by, console, str(gold))
+        if found is not None:
+            told.write(found, csv_, html, f"{wanted.beside} and {run.name}", by, console, str(gold))
     if json_:
         against = None if found is None else told.as_json(found, by, worst)
         print_json({"run": run, "other": wanted.other, "calls": differences, "against_gold": against})

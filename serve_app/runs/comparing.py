@@ -61,7 +61,7 @@ async def count(database: Database, reader: Reader, wanted: WantedComparison) ->
 
 async def read(database: Database, reader: Reader, wanted: WantedComparison, most: int) -> SetMaterial:
     """The first `most` calls, to be measured."""
-    slow = replace(reader, seconds=comparisons.READ_SECONDS)
+    slow = comparisons.patient(reader)
     found = run_results.compared(database, slow, wanted.run.run_id, *_ids(wanted), most)
     calls = [one async for one in found]
     truths: list[TrueCall] = []
