@@ -1,12 +1,14 @@
 """Does a run of stored calls with another checkpoint slow live calls? And is a promoted run the record, and gone again?
 
-    python -m bench.runs [--calls 100] [--live 12] [--rounds 3] [--seconds 10] [--gap 2] [--model whisper-tiny.en]
+    python -m bench.runs [--calls 100] [--live 12] [--rounds 4] [--seconds 10] [--gap 2] [--model whisper-tiny.en]
         [--service whisper-base] [--minutes 14] [--json FILE]
 
 Starts the service on real weights and stores so many short calls of real speech. Then rounds: live calls one after
 another, `--gap` seconds apart, alone and while a run recognizes the round's share of the stored calls again with
-`--model`. What counts is the ratio of the medians: from the submission to the completed record. At last one run of all
-stored calls, which recalls what the rounds recognized, is promoted, read, rolled back, and read.
+`--model`: the same words in the same order under another hiss, so that nothing is recalled, and in every other round
+the run comes first. What counts is the ratio of the medians, from the submission to the completed record by the
+database's clock, with a 95 % interval over pairs of calls. At last one run of all stored calls, which recalls what the
+rounds recognized, is promoted, read, rolled back, and read.
 
 By default it ends within 15 minutes on two cores: after `--minutes` no further round begins, and calls that are not
 stored by a third of that time are left out. Both is told, and is in the file.
@@ -21,8 +23,9 @@ import sys
 import tempfile
 import time
 import wave
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -44,15 +47,27 @@ RATE = 16_000
 OLD = "2026-10-01T09:00:00Z"  # ended long before they were submitted: backfill
 MOST = 1.10  # times as long as alone
 AHEAD = 16  # calls that wait while they are stored
+RESAMPLES = 2_000
 
 
-def recording(number: int, seconds: float) -> bytes:
-    """Two parties in separate channels, one after the other, `seconds` in all, under a quiet hiss of their own."""
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A live call: seconds from its submission until it was claimed, and until its record was complete."""
+
+    claimed: float
+    completed: float
+
+
+def recording(number: int, said: int, seconds: float) -> bytes:
+    """Two parties in separate channels, one after the other, `seconds` in all, under a quiet hiss of their own.
+
+    The hiss follows from `number`, the words from `said`.
+    """
     pieces = sorted(path for folder in SPOKEN for path in (SAMPLES / folder).glob("[0-9]*.flac"))
     half = int(seconds / 2 * RATE)
     sound = np.random.default_rng(number).normal(0, 2e-4, (2 * half, 2))
     for channel in (0, 1):
-        samples, rate = soundfile.read(pieces[(2 * number + channel) % len(pieces)], dtype="float32")
+        samples, rate = soundfile.read(pieces[(2 * said + channel) % len(pieces)], dtype="float32")
         samples = samples if samples.ndim == 1 else samples[:, 0]
         samples = np.interp(np.arange(int(len(samples) * RATE / rate)) * rate / RATE, np.arange(len(samples)), samples)
         said = samples[:half]
@@ -105,7 +120,7 @@ async def stored(
     waiting: list[str] = []
     done: list[UUID] = []
     for number in range(options.calls):
-        one = body(server.add(written(folder, number, options.seconds)), OLD)
+        one = body(server.add(written(folder, number, number, options.seconds)), OLD)
         await client.accepted(one)
         waiting.append(one["callId"])
         last = number == options.calls - 1 or time.monotonic() > until
@@ -132,27 +147,37 @@ def tell(progress: str, end: bool = False) -> None:
         )
 
 
-def written(folder: Path, number: int, seconds: float) -> Path:
+def written(folder: Path, number: int, said: int, seconds: float) -> Path:
     path = folder / f"{number}.wav"
-    path.write_bytes(recording(number, seconds))
+    path.write_bytes(recording(number, said, seconds))
     return path
 
 
 async def live(
     client: Client, server: FileServer, folder: Path, first: int, options: argparse.Namespace, what: str, count: int = 0
-) -> list[float]:
-    """Seconds from the submission to the completed record, of calls one after another; `count`: `--live` of them."""
-    found: list[float] = []
-    for number in range(first, first + (count or options.live)):
-        tell(f"{what}: live call {len(found) + 1} of {count or options.live}")
-        one = body(server.add(written(folder, number, options.seconds)))
-        begun = time.monotonic()
+) -> list[Answered]:
+    """Calls one after another; `count`: `--live` of them."""
+    found: list[Answered] = []
+    for said in range(count or options.live):
+        tell(f"{what}: live call {said + 1} of {count or options.live}")
+        one = body(server.add(written(folder, first + said, said, options.seconds)))
         await client.accepted(one)
         (record,) = await client.ended([one["callId"]], timeout=600)
         assert record.call.state == "completed", record.call.failure
-        found.append(time.monotonic() - begun)
+        at = {moment.what: moment.at for moment in record.timeline}
+        took = [(at[what] - at["submitted"]).total_seconds() for what in ("process claimed", "completed")]
+        found.append(Answered(*took))
         await asyncio.sleep(options.gap)
     return found
+
+
+def ratio(alone: Sequence[float], beside: Sequence[float]) -> tuple[float, float, float]:
+    """The median of `beside` by that of `alone`, and the ends of its 95 % interval; they are pairs."""
+    pairs = np.array([alone, beside])
+    drawn = np.random.default_rng(0).integers(0, len(alone), (RESAMPLES, len(alone)))
+    medians = np.median(pairs[:, drawn], axis=2)
+    low, high = np.quantile(medians[1] / medians[0], (0.025, 0.975))
+    return float(np.median(beside) / np.median(alone)), float(low), float(high)
 
 
 async def ended(client: Client, run: runs.Run, seconds: float = 36_000) -> runs.Run:
@@ -205,30 +230,41 @@ async def _measured(client: Client, server: FileServer, sounds: Path, options: a
 async def one_round(
     client: Client, server: FileServer, sounds: Path, number: int, share: list[UUID], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Live calls alone, then beside a run of `share`, which is waited for."""
+    """Live calls alone, and beside a run of `share`, which is waited for."""
     name, first = f"round {number + 1}", 1_000_000 + 10_000 * number
-    alone = await live(client, server, sounds, first, options, f"{name}, alone")
+
+    async def undisturbed() -> list[Answered]:
+        return await live(client, server, sounds, first, options, f"{name}, alone")
+
+    alone = await undisturbed() if number % 2 == 0 else []
     changes = {"asr": {"model": options.model}}
     run, _ = await runs.create(client.database, client.workspace_id, f"round-{number + 1}", changes, share)
     beside = await live(client, server, sounds, first + options.live, options, f"{name}, beside a run")
     during = await runs.find(client.database, client.workspace_id, run.run_id)
     run = await ended(client, run)
-    ratio = statistics.median(beside) / statistics.median(alone)
+    alone = alone or await undisturbed()
+    times = [[one.completed for one in side] for side in (alone, beside)]
     tell(
-        f"{name}: alone {statistics.median(alone):.2f} s, beside {statistics.median(beside):.2f} s, ratio {ratio:.2f}; "
-        f"{during.done} of {run.calls} calls done beside live ones, {run.failed} failed",
+        f"{name}: {told(times)}; {during.done} of {run.calls} calls done beside live ones, {run.failed} failed",
         end=True,
     )
     return {
-        "alone": alone,
-        "beside": beside,
+        "alone": times[0],
+        "beside": times[1],
+        "alone_until_claimed": [one.claimed for one in alone],
+        "beside_until_claimed": [one.claimed for one in beside],
         "done_beside_live": during.done,
         "calls": run.done,
         "failed": run.failed,
-        "ratio": ratio,
+        "ratio": ratio(*times)[0],
         "worked_seconds": run.worked_seconds,
         "audio_seconds": run.audio_seconds,
     }
+
+
+def told(sides: Sequence[Sequence[float]]) -> str:
+    alone, beside = map(statistics.median, sides)
+    return f"alone {alone:.2f} s, beside {beside:.2f} s, ratio {beside / alone:.2f}"
 
 
 async def promoted(client: Client, calls: list[UUID], changes: Any) -> dict[str, Any]:
@@ -264,7 +300,7 @@ def main() -> int:
     parser.add_argument(
         "--live", type=int, default=12, help="live calls alone, and as many beside a run, in each round"
     )
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each recording")
     parser.add_argument("--gap", type=float, default=2.0, help="seconds between two live calls")
     parser.add_argument("--service", default="whisper-base", help="the service's checkpoint")
@@ -273,11 +309,17 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     found = asyncio.run(measured(options))
-    alone = [one for each in found["rounds"] for one in each["alone"]]
-    beside = [one for each in found["rounds"] for one in each["beside"]]
-    found["ratio"] = statistics.median(beside) / statistics.median(alone)
+    alone, beside, alone_claimed, beside_claimed = (
+        [one for each in found["rounds"] for one in each[what]]
+        for what in ("alone", "beside", "alone_until_claimed", "beside_until_claimed")
+    )
+    found["ratio"], *found["interval"] = ratio(alone, beside)
     ratios = ", ".join(f"{each['ratio']:.2f}" for each in found["rounds"])
-    print(f"live calls beside a run: {found['ratio']:.2f} times as long as alone (rounds: {ratios}; wanted: {MOST})")
+    low, high = found["interval"]
+    print(
+        f"live calls beside a run: {found['ratio']:.2f} ({low:.2f} to {high:.2f}) times as long as alone (rounds: "
+        f"{ratios}; wanted: {MOST})\n{told([alone, beside])}; until claimed: {told([alone_claimed, beside_claimed])}"
+    )
     print(
         f"promoted {found['promoted']} calls in {found['promotion_seconds']:.1f} s, rolled back in "
         f"{found['rollback_seconds']:.1f} s: {found['records_that_are_the_runs']} records were the run's, "

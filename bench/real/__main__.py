@@ -63,7 +63,7 @@ def load(system: str, model: str, args: argparse.Namespace) -> Switchboard | Raw
 
     name = model if args.checkpoints is None else str(args.checkpoints / MODELS[model])
     if system == "switchboard":
-        return Switchboard(model, name, args.diarization)
+        return Switchboard(model, name, args.diarization, engine=args.diarization_engine)
     return Raw(system, model, resolve(name, CHECKPOINTS, "cpu").folder)
 
 
@@ -115,6 +115,7 @@ def _arguments() -> argparse.Namespace:
             own.add_argument("--system", action="append", choices=SYSTEMS)
             own.add_argument("--label", default="switchboard", help="what this revision's outputs are kept as")
             own.add_argument("--diarization", default="auto", help="diarization pipeline: a name or folder")
+            own.add_argument("--diarization-engine", default="pyannote", help="or clustering")
             own.add_argument("--checkpoints", type=Path, help="folder that holds whisper-tiny.en and whisper-base")
     return parser.parse_args()
 

@@ -32,11 +32,14 @@ PARTS = {  # of the pipeline, by the module of what is computed
 
 
 class Switchboard:
-    """This pipeline with a Whisper checkpoint and a diarization pipeline, each a name of the store or a folder."""
+    """This pipeline with a Whisper checkpoint and a diarization engine with its pipeline, each a name of the store or a
+    folder."""
 
     name = "switchboard"
 
-    def __init__(self, model: str, checkpoint: str, diarization: str, vocabulary: str = "auto") -> None:
+    def __init__(
+        self, model: str, checkpoint: str, diarization: str, vocabulary: str = "auto", engine: str = "pyannote"
+    ) -> None:
         from pipeline import asr
         from pipeline import diarization as voices
 
@@ -44,7 +47,7 @@ class Switchboard:
         recognition = asr.AsrOptions(
             model=checkpoint, device="cpu", cpu_threads=1, batch_size=BATCH_SIZE, vocabulary=vocabulary
         )
-        options = voices.DiarizationOptions(pipeline=diarization, device="cpu", threads=1)
+        options = voices.DiarizationOptions(engine=engine, pipeline=diarization, device="cpu", threads=1)
         self._workers = _metered(lambda: asr.load(recognition), lambda: voices.load(options))
         self.recorded: dict[str, Any] = {}  # what the stages of the last call gave
 
