@@ -41,6 +41,7 @@ coverage: test  ## the same, and which lines no test runs (takes twice as long)
 
 slow: weights  ## the tests that take minutes: engines and references on much sound, a real language model, two services, a short storm
 	@$(BIN)/python -m tests.llama_server
+	@$(BIN)/python -m tests.s3_server
 	@$(BIN)/python -m pytest -m slow tests
 
 journeys: setup  ## from an empty folder to the goal, with the commands of the documentation, for each kind of user
@@ -96,6 +97,8 @@ lock: setup  ## renew requirements.lock, and what images and nodes install besid
 	@grep -oE '^[A-Za-z0-9._-]+==[^ ]+' requirements.lock | grep -v '^python-dateutil==' > $(VENV)/locked
 	@for extra in aws cuda gcp; do $(BIN)/python -c '$(EXTRA)' $$extra | \
 		$(COMPILE) --constraints $(VENV)/locked --no-annotate --no-header --output-file serve_app/deploy/$$extra.lock - || exit 1; done
+	@printf '%s\n' boto3 flask flask-cors 'moto[s3]' s3fs | \
+		$(COMPILE) --constraints $(VENV)/locked --no-annotate --no-header --output-file tests/s3.lock -
 
 clean:  ## remove the virtual environment and the demo's data
 	rm -rf $(VENV) .data

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,7 @@ T = TypeVar("T")
 NICE = 10  # live calls on the same machine go first
 AT_ONCE = 8  # recordings of a block that are worked on side by side
 UNREAD = (RecordingUnreachable.code, RecordingGone.code)
+PAUSE_SECONDS = 5.0  # before a recording is read once more
 DEATHS_ALONE = 2  # of an actor with one recording, after which the recording is to blame
 SUMMARY = ("path", "state", "code", "duration", "seconds")  # what the driver is told; the rest is in the part
 
@@ -139,7 +141,7 @@ class Backfiller:
         noted = self._output.started(name, run)
         if noted is None:
             self._output.note_started(name, run, None, {})
-            return self._output.write(name, self._reached(name, self._ran(self._rows(block))), run)
+            return self._output.write(name, self._read(name, block), run)
         deaths = dict(noted["deaths"])
         if alone := noted["alone"]:
             deaths[alone] = deaths.get(alone, 0) + 1
@@ -151,11 +153,24 @@ class Backfiller:
             return there
         self._output.note_started(block, self._job.run, one.path, deaths)
         if deaths.get(one.path, 0) < DEATHS_ALONE:
-            (row,) = self._reached(part, self._ran(self._rows([one])))
+            (row,) = self._read(part, [one])
         else:
             lost = WorkerLost(f"The process of the engines died {DEATHS_ALONE} times on this recording alone.")
             row = {"path": one.path, "bytes": one.size, "modified": one.modified, "warnings": []} | failure(lost)
         return self._output.write(part, [row], self._job.run)
+
+    def _read(self, part: str, block: Sequence[SourceFile]) -> list[dict[str, Any]]:
+        """The rows. What cannot be read while the source answers is read once more: an object store may be busy.
+
+        Raises `StorageError` as `_reached` does.
+        """
+        rows = self._reached(part, self._ran(self._rows(block)))
+        busy = [one for one, row in zip(block, rows, strict=True) if row.get("code") == RecordingUnreachable.code]
+        if not busy:
+            return rows
+        time.sleep(PAUSE_SECONDS)
+        again = {row["path"]: row for row in self._ran(self._rows(busy))}
+        return self._reached(part, [again.get(row["path"], row) for row in rows])
 
     def _reached(self, part: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The rows, unless the whole source is out of reach: then recordings that could not be read are not to blame.

@@ -116,7 +116,7 @@ def _summaries(job: BackfillJob, hardware: Hardware, todo: Sequence[SourceFile])
     ]
     if not tables:
         return
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what ends the run is raised, without its advice
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False

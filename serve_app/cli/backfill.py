@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from serve_app.settings import Settings
 
 LOCAL = "local"
+RESUME = "Run the same command again"
 INTERRUPTED = 130  # the exit code of a command that Ctrl-C ended
 OBJECT_STORE_BYTES = 100 * 2**20  # paths travel through it, not sound
 START_SECONDS = 120  # for a Ray of this machine to come up
@@ -77,6 +78,8 @@ def backfill(
 
       switchboard backfill s3://bucket/2025 --out s3://bucket/texts --workers 4
     """
+    from pipeline.backfill.source import FolderUnusable
+
     check_place(country, time_zone)
     settings = chosen_settings(model, pipeline)
     check_models(settings)
@@ -88,7 +91,9 @@ def backfill(
             hardware = _hardware(settings, cluster, workers, cpus, gpus, resource)
             progress = _run(job, hardware, pattern, failed, limit, json_)
     except KeyboardInterrupt:
-        raise CommandError("Interrupted.", "Run the same command again to do the rest.", INTERRUPTED) from None
+        raise CommandError("Interrupted.", f"{RESUME} to do the rest.", INTERRUPTED) from None
+    except FolderUnusable as error:
+        raise CommandError(f"{error.message} ({error.code})", f"{RESUME} then; it does the rest.", FAILED) from error
     if json_:
         print_json({**_counts(progress), "output": job.output})
     else:

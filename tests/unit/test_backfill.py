@@ -16,13 +16,22 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from pipeline.backfill import actors
 from pipeline.backfill.actors import Backfiller, BackfillJob
 from pipeline.backfill.output import OWNER, SILENT_SECONDS, FolderTaken, OtherBackfill, Output
 from pipeline.backfill.rows import SCHEMA, failure
 from pipeline.backfill.run import _about, _cause, _table
 from pipeline.backfill.source import FolderUnusable, Source, SourceFile, in_blocks
 from pipeline.domain.insight import Roster
-from pipeline.errors import NotAudio, RecordingEmpty, RecordingGone, RecordingTooLarge, StorageError, TimedOut
+from pipeline.errors import (
+    NotAudio,
+    RecordingEmpty,
+    RecordingGone,
+    RecordingTooLarge,
+    RecordingUnreachable,
+    StorageError,
+    TimedOut,
+)
 from serve_app.settings import Settings
 
 ABOUT = {"source": "s3://bucket/calls", "recognition": {"model": "base"}}
@@ -202,6 +211,12 @@ def test_every_column_of_a_row_has_its_type():
     assert table["retryable"].to_pylist() == [False] and table["text"].to_pylist() == [None]
 
 
+def _job(tmp_path: Path, run: str) -> BackfillJob:
+    own = Settings()
+    folders = ((tmp_path / "in").as_uri(), (tmp_path / "out").as_uri())
+    return BackfillJob(*folders, run, own.asr, own.diarization, own.process_options(), Roster())
+
+
 class Dying(Backfiller):
     """Its process ends with some recordings, as it does where an engine crashes; each is begun `begun` times."""
 
@@ -218,16 +233,7 @@ class Dying(Backfiller):
 
 
 def test_a_recording_that_kills_its_process_is_found_and_the_others_of_its_block_are_done(output, tmp_path):
-    settings = Settings()
-    job = BackfillJob(
-        "file:///in",
-        (tmp_path / "out").as_uri(),
-        output.own(ABOUT),
-        settings.asr,
-        settings.diarization,
-        settings.process_options(),
-        Roster(),
-    )
+    job = _job(tmp_path, output.own(ABOUT))
     block = _table("part-1", [SourceFile(f"{at}.wav", 1) for at in range(6)])
     begun: Counter[str] = Counter()
     answer = None
@@ -243,6 +249,35 @@ def test_a_recording_that_kills_its_process_is_found_and_the_others_of_its_block
     assert answer["path"].to_pylist() == [f"{at}.wav" for at in range(6)]
     assert output.done().paths == {f"{at}.wav" for at in range(6)}
     assert output.done().failed == {"2.wav": "worker_lost", "4.wav": "worker_lost"}
+
+
+class Busy(Dying):
+    """A source that answers, and gives no recording the first `times`."""
+
+    def __init__(self, job: BackfillJob, times: int) -> None:
+        super().__init__(job, set(), Counter())
+        self._source, self._times = Source(job.source), times
+
+    async def _rows(self, block):
+        self._times -= 1
+        self.begun.update(one.path for one in block)
+        busy = _columns(RecordingUnreachable("The recording cannot be read (OSError)."))
+        return [
+            row(one.path, "failed", **busy) if self._times >= 0 and at else row(one.path)
+            for at, one in enumerate(block)
+        ]
+
+
+@pytest.mark.parametrize(("times", "failed"), [(1, 0), (9, 1)])
+def test_what_a_busy_source_did_not_give_is_read_once_more_and_nothing_else_is(
+    source, output, tmp_path, monkeypatch, times, failed
+):
+    monkeypatch.setattr(actors, "PAUSE_SECONDS", 0.0)
+    busy = Busy(_job(tmp_path, output.own(ABOUT)), times)
+    block = _table("part-1", [SourceFile(path, 5) for path in ("a/1.MP3", "b/2.wav", "b/3.wav")])
+    states = busy(block)["state"].to_pylist()
+    assert states == ["completed", "completed", "failed" if failed else "completed"]
+    assert busy.begun == Counter({"a/1.MP3": 1, "b/2.wav": 2, "b/3.wav": 2})
 
 
 class Reading(Dying):
@@ -270,16 +305,7 @@ class Reading(Dying):
 def test_where_the_whole_source_is_gone_the_run_ends_and_no_recording_is_blamed(
     source, output, tmp_path, readable, ends
 ):
-    settings = Settings()
-    job = BackfillJob(
-        (tmp_path / "in").as_uri(),
-        (tmp_path / "out").as_uri(),
-        output.own(ABOUT),
-        settings.asr,
-        settings.diarization,
-        settings.process_options(),
-        Roster(),
-    )
+    job = _job(tmp_path, output.own(ABOUT))
     block = _table("part-1", [SourceFile(path, 5) for path in ("a/1.MP3", "b/2.wav", "b/gone.wav")])
     if not ends:
         assert Reading(job, readable)(block)["state"].to_pylist() == ["completed", "completed", "failed"]
@@ -319,17 +345,8 @@ def test_an_error_of_an_actor_is_the_drivers_whichever_module_it_is_of():
 
 
 def test_a_block_whose_part_is_there_is_not_done_again(output, tmp_path):
-    settings = Settings()
     run = output.own(ABOUT)
-    job = BackfillJob(
-        "file:///in",
-        (tmp_path / "out").as_uri(),
-        run,
-        settings.asr,
-        settings.diarization,
-        settings.process_options(),
-        Roster(),
-    )
+    job = _job(tmp_path, run)
     output.write("part-1", [row("0.wav")], run)
     begun: Counter[str] = Counter()
     answer = Dying(job, set(), begun)(_table("part-1", [SourceFile("0.wav", 1)]))
