@@ -116,7 +116,7 @@ async def undo(database: Database, writer: Reader, editor: Editor, call_id: UUID
     async with _locked(database, writer, call_id) as (connection, call_pk):
         query = sa.select(edits).where(edits.c.call_pk == call_pk, edits.c.edit_id == edit_id)
         row = (await connection.execute(query)).one_or_none()
-        if row is None:
+        if row is None or row.kind not in edit_rows.KNOWN:
             raise NoSuch
         if await edit_rows.mark_undone(connection, call_pk, editor, edits.c.edit_id == edit_id):
             if row.kind == EditKind.TASK:

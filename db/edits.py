@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -32,6 +32,7 @@ from pipeline.domain.overrides import AnswerAnchor, anchor_of, overridden
 from pipeline.domain.scorecards import ScorecardResult, rescored
 from pipeline.domain.speech import Transcript
 
+KNOWN = frozenset(map(str, EditKind))  # what a node of a later version wrote may be of another kind
 _ANCHOR = TypeAdapter(Anchor)
 _TRANSCRIPT = TypeAdapter(Transcript)
 _ANSWERS = TypeAdapter(tuple[QuestionAnswer, ...])
@@ -124,6 +125,7 @@ class EditedCall:
     contact_id: UUID | None
     machine_agent: UUID | None
     overrides: Mapping[str, str | None] = field(default_factory=dict)  # answers of people, by the question's key
+    others: bool = False  # there are edits of kinds that a later version knows; they are kept, and not applied here
 
     @property
     def transcript(self) -> Transcript | None:
@@ -170,8 +172,12 @@ async def load_all(connection: AsyncConnection, machine: dict[int, Transcript | 
         sa.select(edits).where(edits.c.call_pk.in_(machine)).order_by(edits.c.call_pk, edits.c.position)
     )
     of_call: dict[int, list[Any]] = {call_pk: [] for call_pk in machine}
+    unknown: set[int] = set()
     for row in rows:
-        of_call[row.call_pk].append(row)
+        if row.kind in KNOWN:
+            of_call[row.call_pk].append(row)
+        elif row.undone_at is None:
+            unknown.add(row.call_pk)
     agents = await connection.execute(
         sa.select(calls.c.id, sa.func.coalesce(calls.c.user_id, call_search.c.user_id).label("agent"))
         .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
@@ -181,7 +187,7 @@ async def load_all(connection: AsyncConnection, machine: dict[int, Transcript | 
     answered = [pk for pk, made in of_call.items() if any(row.kind == EditKind.ANSWER for row in made)]
     own = {pk: await machine_answers(connection, pk) for pk in answered}
     return {
-        pk: _applied(of_call[pk], transcript, agent.get(pk), own.get(pk, OwnAnswers()))
+        pk: replace(_applied(of_call[pk], transcript, agent.get(pk), own.get(pk, OwnAnswers())), others=pk in unknown)
         for pk, transcript in machine.items()
     }
 
@@ -342,7 +348,7 @@ async def follow(connection: AsyncConnection, call_pk: int, reindex: bool = True
         return
     found = await load(connection, call_pk, await machine_transcript(connection, call_pk))
     live = [one for one in found.edits if one.state is not EditState.UNDONE]
-    if live:
+    if live or found.others:
         await _write(connection, call_pk, found, sum(one.kind is not EditKind.TASK for one in live))
     else:
         await connection.execute(sa.delete(corrections).where(corrections.c.call_pk == call_pk))

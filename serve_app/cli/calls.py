@@ -9,8 +9,9 @@ import typer
 from rich.text import Text
 
 from pipeline.domain.call import CallState
-from serve_app.cli import names, state
+from serve_app.cli import edits, names, state
 from serve_app.cli.console import Json, command_group, counted, err, fields, moment, out, print_json
+from serve_app.cli.edits import ID_HELP, CallId
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.table import Table, table
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 WATCH_SECONDS = 1.0
 MOST = 200  # calls of a page
-ID_HELP = "`switchboard calls list` shows the ids."
 
 app = command_group("""Calls and what became of them.
 
@@ -34,8 +34,6 @@ app = command_group("""Calls and what became of them.
 
       switchboard calls export 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --format srt > call.srt
 """)
-
-CallId = Annotated[str, typer.Argument(metavar="ID", help="The callId that was submitted.")]
 
 
 class TranscriptFormat(StrEnum):
@@ -192,6 +190,11 @@ def reads(
         out().print(lines)
     else:
         err().print(f"Nobody has read or heard call {wanted}.")
+
+
+app.command()(edits.answer)
+app.command("edits")(edits.list_edits)
+app.command()(edits.undo)
 
 
 @app.command()

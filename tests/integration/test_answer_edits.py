@@ -1,12 +1,15 @@
 """What people say against the machine's answers: with a comment, beside it, undone; the score follows."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+import psycopg
 import pytest
+from typer.testing import CliRunner
 
 from db import editing, questions, removal
 from db.database import Reader
@@ -14,6 +17,7 @@ from db.editing import CannotBe, NoSuch, Stale, WantedEdit
 from db.edits import Editor
 from pipeline.domain.edits import EditKind, EditState
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
+from serve_app.cli import app
 from tests.integration.console_site import Parsed, signed_in
 from tests.integration.test_api_admin import key_of
 from tests.integration.test_questions import NOTICE, OFFERED, WHY, analyzed, asked, record
@@ -180,3 +184,58 @@ async def test_the_page_of_a_call_shows_the_score_and_takes_an_override_with_a_c
     assert answer.status_code == 303 and answer.headers["location"].endswith("#own-questions")
     seen = " ".join(Parsed((await site.get(f"/calls/{call_id}")).text).seen.split())
     assert "Service 100" in seen and "before the beep" in seen
+
+
+async def test_the_command_line_overrides_an_answer_tells_who_was_faster_and_takes_it_back(
+    world: World, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call_id = await scored(world)
+    monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", postgres_url)
+
+    def run(*arguments: str, code: int = 0) -> str:
+        with ThreadPoolExecutor(1) as thread:  # the command has an event loop of its own
+            made = thread.submit(CliRunner().invoke, app, ["calls", *arguments], env={"COLUMNS": "80"}).result()
+        assert made.exit_code == code, made.output
+        return " ".join(str(made.output).split())
+
+    one, why = str(call_id), ("--comment", "before the beep")
+    told = run("answer", one, "notice", "said", "--old", "not said", *why)
+    assert "notice: not said by the machine, said by" in told
+    found = await record(world, call_id)
+    assert found.scorecards[0].score == 100.0 and found.edits[0].comment == "before the beep"
+    stale = run("answer", one, "notice", "n/a", "--old", "not said", *why, code=1)
+    assert "Nothing was changed: the answer is 'said', not 'not said'." in stale and "--old 'said'" in stale
+    assert "cannot be the answer" in run("answer", one, "offered", "maybe", *why, code=2)
+    assert "was not asked 'tea'" in run("answer", one, "tea", "yes", *why, code=1)
+    assert "--comment is empty" in run("answer", one, "offered", "no", "--comment", " ", code=2)
+    assert "No call" in run("answer", str(uuid4()), "offered", "no", *why, code=1)
+    listed = run("edits", one)
+    assert "notice: not said -> said" in listed and "before the beep" in listed and "applied" in listed
+    (edit,) = json.loads(run("edits", one, "--json"))
+    assert "Undone: notice: not said -> said." in run("undo", one, edit["editId"])
+    assert (await record(world, call_id)).scorecards[0].score == 50.0
+    assert "has no correction" in run("undo", one, str(uuid4()), code=1)
+
+
+async def test_edits_of_a_kind_that_a_later_version_knows_are_kept_and_skipped(world: World, postgres_url: str) -> None:
+    call_id = await scored(world)
+    kept, later = await made(world, call_id, answered("offered", "yes", "no")), uuid4()
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as newer:
+        await newer.execute("SET switchboard.workspace = '*'")
+        await newer.execute("ALTER TABLE edits DROP CONSTRAINT edits_kind_check")
+        await newer.execute(
+            "INSERT INTO edits (call_pk, edit_id, kind, anchor, before, after, made_by)"
+            """ SELECT id, %s, 'mood', '{"shade": 3}', '"blue"', '{"to": "red"}', 'a later node' FROM calls""",
+            [later],
+        )
+    found = await record(world, call_id)
+    assert [one.edit_id for one in found.edits] == [kept] and found.answers[0].answer == "no"
+    await made(world, call_id, answered("notice", None, "said"))
+    reader = Reader(world.workspace_id)
+    with pytest.raises(NoSuch):
+        await editing.undo(world.database, reader, ANA, call_id, later)
+    for edit in (await record(world, call_id)).edits:
+        await editing.undo(world.database, reader, ANA, call_id, edit.edit_id)
+    (row,) = await world.rows("SELECT kind, undone_at FROM edits WHERE edit_id = :id", id=later)
+    assert (row["kind"], row["undone_at"]) == ("mood", None)
+    assert len(await world.rows("SELECT 1 FROM corrections")) == 1, "its own version wrote into it, too"

@@ -15,11 +15,14 @@ import pytest
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-from db import audit, calls, events, jobs, keys
+from db import audit, calls, editing, events, jobs, keys
 from db.database import Database, Reader
+from db.editing import WantedEdit
+from db.edits import Editor
 from db.events import Attempt, DeliveryVerdict
 from pipeline.analysis import analyze
 from pipeline.domain.call import Submission
+from pipeline.domain.edits import EditKind
 from pipeline.domain.speech import Voiceprint
 from pipeline.errors import NotAudio, RecordingUnreachable
 from pipeline.speakers.policy import Voices
@@ -153,6 +156,10 @@ class Filled:
         reader = Reader(key.workspace_id)
         await audit.note(database, reader, key.key_id, [self.completed], "record", request_id=str(UUID(int=7)))
         await audit.note(database, reader, UUID(int=8), [self.completed], "audio", "channel 0 from 12.5 s")
+        person = Editor(key.key_id, None, "Johanna Katharina Freifrau von Hohenstein")
+        swapped = WantedEdit(EditKind.ROLES, False, True)
+        made = await editing.make(database, reader, person, self.completed, swapped)
+        await editing.undo(database, reader, person, self.completed, made.edit.edit_id)
 
     async def _deliver(self, database: Database) -> None:
         for delivery in await events.claim(database, 10, 10, {}, 30.0):
@@ -165,6 +172,7 @@ class Filled:
             "calls list": (),
             "calls show": (str(self.completed),),
             "calls reads": (str(self.completed),),
+            "calls edits": (str(self.completed),),
             "jobs list": (),
             "jobs failed": (),
             "jobs show": (self.job,),
