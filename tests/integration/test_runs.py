@@ -77,8 +77,12 @@ class Engines:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
+    return settings_of(tmp_path)
+
+
+def settings_of(folder: Path) -> Settings:
     return Settings(
-        storage=tmp_path.as_uri(),
+        storage=folder.as_uri(),
         asr={"model": str(fixture_checkpoints.RECOGNITION), "device": "cpu"},
         diarization={"pipeline": str(fixture_checkpoints.DIARIZATION), "device": "cpu"},
         fetch={"allowed_hosts": ["127.0.0.1"]},

@@ -1,5 +1,15 @@
 """Changed questions are asked of stored calls by a run: nothing is recognized again, and a killed run goes on."""
 
+import asyncio
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
 import pytest
 import sqlalchemy as sa
 
@@ -100,6 +110,55 @@ async def test_stored_calls_are_asked_without_recognizing_and_a_killed_run_goes_
         " jsonb_array_elements(r.findings) f, jsonb_array_elements(f -> 'value' -> 'answers') a"
     )
     assert [(row["state"], row["version"]) for row in rows] == [("said", "1")]
+
+
+@pytest.mark.slow
+async def test_a_process_that_is_killed_in_a_run_of_questions_is_followed_by_one_that_asks_no_finished_call_again(
+    world: World,
+    call: CallRecord,  # noqa: F811
+    tmp_path: Path,
+    postgres_url: str,
+) -> None:
+    await cloned(world, 199)
+    await asks(world, first_word(call))
+    ids = [row["call_id"] for row in await world.rows("SELECT call_id FROM calls ORDER BY id")]
+    run = await made(world, "asked", {}, *ids)
+    log = tmp_path / "asked.log"
+
+    async def ended(state: str) -> dict[UUID, Any]:
+        query = "SELECT c.call_id, r.* FROM run_calls r JOIN calls c ON c.id = r.call_pk WHERE r.state = :state"
+        return {row["call_id"]: row for row in await world.rows(query, state=state)}
+
+    @asynccontextmanager
+    async def process() -> AsyncIterator[None]:
+        command = ("-m", "tests.integration.asking_worker", postgres_url, str(tmp_path), str(log))
+        begun = await asyncio.create_subprocess_exec(sys.executable, *command)
+        try:
+            yield
+        finally:
+            begun.kill()
+            assert await begun.wait() == -signal.SIGKILL, "it had ended before"
+
+    async def some_are_done() -> bool:
+        return len(await ended("done")) >= 50 and bool(await ended("running"))
+
+    async def all_are_done() -> bool:
+        return len(await ended("done")) == 200
+
+    async with process():
+        await until(some_are_done, 300.0)
+    finished, held = await ended("done"), await ended("running")
+    assert 50 <= len(finished) < 200 and held, "it was killed in the middle, at work"
+    async with process():
+        await until(all_are_done, 300.0)
+    now = await ended("done")
+    unchanged = ("claims", "finished_at", "digest", "findings")
+    assert all(now[one][name] == row[name] for one, row in finished.items() for name in unchanged)
+    asked = Counter(map(UUID, log.read_text().split()))
+    assert set(asked) == set(ids), "each was asked"
+    assert {one for one, count in asked.items() if count > 1} <= set(held), "twice only what nobody had finished"
+    assert {one for one, row in now.items() if row["claims"] > 1} == set(held)
+    assert (await runs.find(world.database, world.workspace_id, run.run_id)).state == "completed"
 
 
 async def test_a_promoted_run_answers_in_the_record_tells_no_tracker_and_is_taken_back(
