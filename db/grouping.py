@@ -27,6 +27,7 @@ from pipeline.errors import StateUnavailable
 
 MOST = 32  # submissions in one transaction
 WAITING = 1024  # submissions that wait in all; more are refused
+ALONE_SECONDS = 0.1  # for which others of its workspace wait for one that left alone; it may wait for its call's row
 
 _SUBMIT_CALLS = "SELECT place, outcome, job, decision FROM submit_call_group(%s, %s)"
 _ALONE = "alone"  # outcome: somebody holds the call
@@ -182,6 +183,9 @@ class Grouping:
             self._board(line, group)
             if not group.items:  # all of them left the line meanwhile
                 return
+            if len(group.items) == 1:
+                await self._single(workspace_id, line, group)
+                return
             rest = await self._together(workspace_id, group.items)
             self._arrive(workspace_id, line, group)
             if rest:
@@ -193,6 +197,14 @@ class Grouping:
                 raise
         finally:
             self._arrive(workspace_id, line, group)
+
+    async def _single(self, workspace_id: UUID, line: _Line, group: _Group) -> None:
+        """A group of one costs less without what groups need."""
+        departure = asyncio.get_running_loop().call_later(ALONE_SECONDS, self._arrive, workspace_id, line, group)
+        try:
+            await self._one_by_one(group.items)
+        finally:
+            departure.cancel()
 
     async def _together(self, workspace_id: UUID, items: list[_Waiting]) -> list[_Waiting]:
         """Those that have to be done by themselves."""

@@ -73,7 +73,7 @@ CREATE TRIGGER tasks_placed BEFORE INSERT ON tasks FOR EACH ROW EXECUTE FUNCTION
 
 CREATE TRIGGER tasks_ticked AFTER INSERT OR DELETE ON task_marks FOR EACH ROW EXECUTE FUNCTION tick_task();
 
-CREATE TRIGGER jobs_placed BEFORE INSERT ON jobs FOR EACH ROW EXECUTE FUNCTION place_job();
+CREATE TRIGGER jobs_placed BEFORE INSERT ON jobs FOR EACH ROW WHEN (NEW.team_id IS NULL) EXECUTE FUNCTION place_job();
 
 CREATE TRIGGER calls_jobs_follow
     AFTER UPDATE OF team_id, start_time, duration, recording_url, recording_url2, recording_identity, recording_identity2

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -130,6 +131,30 @@ async def test_a_refused_submission_leaves_its_companions_alone(world: World) ->
     assert (await world.row(good[3]))["team_id"] == world.other_team_id
     assert (await world.row(theirs))["duration"] is None
     assert len(await world.rows("SELECT FROM calls")) == 5
+
+
+async def test_the_first_job_of_a_call_comes_with_what_other_jobs_look_up(world: World) -> None:
+    """Alone and in a group, over what a sender may leave out, and a call of long ago."""
+    sending = Sending(world)
+    long_ago = datetime(2020, 2, 3, tzinfo=UTC)
+    several: list[dict[str, Any]] = [
+        {"recording_url": A, "duration": None},
+        {"recording_url": "https://Other.example:8443/a.wav", "recording_url2": B, "duration": 86_400},
+        {"recording_url": B, "duration": 184, "start_time": long_ago},
+        {"recording_url": B, "duration": 0, "start_time": datetime.now(UTC)},
+    ]
+    for fields in several:
+        sending.add(call_id=uuid4(), **fields)
+        await sending.answers()
+    for fields in several:
+        sending.add(call_id=uuid4(), **fields)
+    await sending.answers()
+    assert await groups(world) == [1, 1, 1, 1, 4]
+    known = "call_pk, team_id, audio_seconds, live, hosts"
+    given = await world.rows(f"SELECT {known} FROM jobs ORDER BY call_pk")
+    assert {row["live"] for row in given} == {True, False}
+    await world.rows("INSERT INTO jobs (call_pk, kind) SELECT id, 'analyze' FROM calls RETURNING id")
+    assert given == await world.rows(f"SELECT {known} FROM jobs WHERE kind = 'analyze' ORDER BY call_pk")
 
 
 async def test_each_group_is_of_one_workspace(world: World) -> None:

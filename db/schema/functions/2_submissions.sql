@@ -5,6 +5,11 @@
 CREATE OR REPLACE FUNCTION declared_seconds(declared bigint) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN declared > 0 THEN least(declared, 21600) END;
 
+-- Whether a call had only just ended.
+CREATE OR REPLACE FUNCTION is_live(start timestamptz, duration bigint, live_seconds integer) RETURNS boolean
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN start + make_interval(secs => coalesce(duration, 0)) > now() - make_interval(secs => live_seconds);
+
 CREATE OR REPLACE FUNCTION recording_host(identity text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN lower(substring(identity FROM '^[a-zA-Z]+://(\[[^]]*\]|[^/:?#]*)'));
 
@@ -48,7 +53,7 @@ CREATE OR REPLACE FUNCTION submit_call(
     OUT outcome text, OUT job uuid, OUT decision text
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    k api_keys;
+    k record;  -- the key, with what of its workspace and of the team is needed
     old calls;
     new calls;
     same_recording boolean;
@@ -59,25 +64,23 @@ BEGIN
     IF coalesce(current_setting('switchboard.workspace', true), '') = '' THEN
         PERFORM set_config('switchboard.workspace', '*', true);
     END IF;
-    SELECT * INTO k FROM api_keys WHERE id = p_key;
+    SELECT a.workspace_id, a.team_id, t.id AS team, w.live_seconds, a.channels_swapped, t.channels_swapped AS of_team
+        INTO k FROM api_keys a JOIN workspaces w ON w.id = a.workspace_id
+        LEFT JOIN teams t ON t.workspace_id = a.workspace_id AND t.id = coalesce(a.team_id, p_team)
+        WHERE a.id = p_key AND a.revoked_at IS NULL AND coalesce(a.expires_at > now(), true);
     PERFORM set_config('switchboard.workspace', coalesce(k.workspace_id::text, ''), true);
-    IF k.id IS NULL OR k.revoked_at IS NOT NULL OR k.expires_at <= now() THEN
+    IF k.workspace_id IS NULL THEN
         outcome := 'key_revoked';
         RETURN;
-    END IF;
-    IF k.team_id IS NOT NULL THEN
-        p_team := k.team_id;
-    ELSIF NOT EXISTS (SELECT FROM teams WHERE id = p_team AND workspace_id = k.workspace_id) THEN
+    ELSIF k.team IS NULL THEN
         outcome := 'unknown_team';
         RETURN;
     END IF;
+    p_team := k.team;
+    swapped := coalesce(k.channels_swapped, k.of_team, false);
 
-    swapped := coalesce(k.channels_swapped, (SELECT t.channels_swapped FROM teams t WHERE t.id = p_team), false);
-
-    -- Find and lock the call, or insert it; of several first submissions at once, one inserts and the others wait.
+    -- Insert the call, or find and lock it; of several first submissions at once, one inserts and the others wait.
     LOOP
-        SELECT * INTO old FROM calls WHERE workspace_id = k.workspace_id AND call_id = p_call_id FOR NO KEY UPDATE;
-        EXIT WHEN FOUND;
         INSERT INTO calls (
             workspace_id, call_id, team_id, user_id, from_number, to_number, from_e164, to_e164, start_time, outgoing,
             duration, recording_url, recording_url2, recording_identity, recording_identity2, state, job_id,
@@ -88,8 +91,11 @@ BEGIN
             CASE WHEN first_job IS NULL THEN 'received' ELSE 'transcribing' END, first_job, swapped
         ) ON CONFLICT (workspace_id, call_id) DO NOTHING RETURNING id INTO old.id;
         IF FOUND THEN
-            IF first_job IS NOT NULL THEN
-                INSERT INTO jobs (id, call_pk, kind) VALUES (first_job, old.id, 'process');
+            IF first_job IS NOT NULL THEN  -- with what place_job would look up
+                INSERT INTO jobs (id, call_pk, kind, team_id, audio_seconds, live, hosts) VALUES (
+                    first_job, old.id, 'process', p_team, declared_seconds(p_duration),
+                    is_live(p_start, p_duration, k.live_seconds), recording_hosts(p_identity, p_identity2)
+                );
             END IF;
             INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id, traceparent)
                 VALUES (old.id, p_key, p_body, first_job, p_token, p_request, p_trace);
@@ -98,6 +104,8 @@ BEGIN
             job := first_job;
             RETURN;
         END IF;
+        SELECT * INTO old FROM calls WHERE workspace_id = k.workspace_id AND call_id = p_call_id FOR NO KEY UPDATE;
+        EXIT WHEN FOUND;
     END LOOP;
 
     IF k.team_id IS NOT NULL AND old.team_id <> k.team_id THEN
@@ -279,8 +287,11 @@ BEGIN
     INTO places, pks, keys, bodies, new_jobs, tokens, requests, traces
     FROM begun JOIN item USING (call_id);
 
-    INSERT INTO jobs (id, call_pk, kind)
-        SELECT n.id, n.pk, 'process' FROM unnest(new_jobs, pks) AS n (id, pk) WHERE n.id IS NOT NULL;
+    INSERT INTO jobs (id, call_pk, kind, team_id, audio_seconds, live, hosts)
+        SELECT c.job_id, c.id, 'process', c.team_id, declared_seconds(c.duration),
+            is_live(c.start_time, c.duration, w.live_seconds),
+            recording_hosts(c.recording_identity, c.recording_identity2)
+        FROM calls c JOIN workspaces w ON w.id = c.workspace_id WHERE c.id = ANY (pks) AND c.job_id IS NOT NULL;
     INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id, traceparent)
         SELECT n.pk, n.key, n.body, n.job, n.token, n.request, n.trace
         FROM unnest(pks, keys, bodies, new_jobs, tokens, requests, traces)

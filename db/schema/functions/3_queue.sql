@@ -1,11 +1,12 @@
 -- The queue: what is known of a job, and claims.
 
--- What the queue needs to know of a new job. A process job begins with its recordings, and one whose recordings are
+-- What the queue needs to know of a new job, where it is not given: the first job of a call comes with all of it, from
+-- the submission that makes both. A process job begins with its recordings, and one whose recordings are
 -- still awaited makes room for it, as submit_call does for one that is queued or running.
 CREATE OR REPLACE FUNCTION place_job() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     SELECT c.team_id, declared_seconds(c.duration),
-        c.start_time + make_interval(secs => coalesce(c.duration, 0)) > now() - make_interval(secs => w.live_seconds),
+        is_live(c.start_time, c.duration, w.live_seconds),
         recording_hosts(c.recording_identity, c.recording_identity2)
         INTO NEW.team_id, NEW.audio_seconds, NEW.live, NEW.hosts
         FROM calls c JOIN workspaces w ON w.id = c.workspace_id
@@ -33,8 +34,9 @@ BEGIN
         team_id = NEW.team_id,
         hosts = recording_hosts(NEW.recording_identity, NEW.recording_identity2),
         audio_seconds = CASE WHEN channels IS NULL THEN declared_seconds(NEW.duration) ELSE audio_seconds END,
-        live = NEW.start_time + make_interval(secs => coalesce(NEW.duration, 0))
-            > now() - make_interval(secs => (SELECT live_seconds FROM workspaces WHERE id = NEW.workspace_id)),
+        live = is_live(
+            NEW.start_time, NEW.duration, (SELECT live_seconds FROM workspaces WHERE id = NEW.workspace_id)
+        ),
         not_before = CASE
             WHEN address_changed AND state = 'fetching' AND lease_until IS NULL THEN least(not_before, now())
             ELSE not_before
