@@ -1,5 +1,6 @@
 """Intake: the Serve deployment that takes calls in. A thin wrapper around `serve_app.intake.submit`."""
 
+import logging
 import os
 from contextlib import AbstractAsyncContextManager
 
@@ -9,6 +10,11 @@ from ray import serve
 from pipeline import logs, tracing
 from serve_app.intake.ingress import SOURCE_HEADER
 from serve_app.settings import Settings
+
+
+def is_told_otherwise(record: logging.LogRecord) -> bool:
+    """Whether a line is Serve's own of a request that was accepted: the store's line of the submission says more."""
+    return getattr(record, "serve_access_log", False) and " 202 " in record.getMessage()
 
 
 class IntakeReplica:
@@ -21,6 +27,7 @@ class IntakeReplica:
         from serve_app.metrics.names import SUBMISSIONS
 
         logs.install()
+        logging.getLogger(logs.SERVE).addFilter(lambda record: not is_told_otherwise(record))
         tracing.start("intake")
         settings = Settings()
         url, limits, urls = settings.require_database_url(), settings.limits, settings.url_sealer()

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -64,6 +65,7 @@ class PostgresSubmissionStore:
     async def submit(
         self, sender: Sender, submission: Submission, body: dict[str, Any], request_id: str
     ) -> StoredSubmission:
+        begun = time.perf_counter()
         try:
             done = await self._grouping.submit(sender, submission, body, self._signing, request_id, carried().trace)
         except UNAVAILABLE as error:
@@ -71,7 +73,8 @@ class PostgresSubmissionStore:
             raise StateUnavailable from None
         about = {"call_id": str(submission.call_id), "call_job_id": str(done.job_id or ""), "request_id": request_id}
         what = DECISIONS.get(done.decision, "accepted")
-        decisions.info("call %s: %s (request %s)", submission.call_id, what, request_id, extra=about)
+        lasted = 1000 * (time.perf_counter() - begun)
+        decisions.info("call %s: %s (%.0f ms, request %s)", submission.call_id, what, lasted, request_id, extra=about)
         return done
 
     def is_full(self, workspace_id: UUID) -> bool:

@@ -6,6 +6,7 @@ A 202 is a promise, so it is written only after the store has committed; everyth
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import lru_cache
 from ipaddress import ip_network
 from typing import Any, Protocol
 from uuid import UUID
@@ -126,11 +127,7 @@ class Submit:
     def _source(self, request: Request) -> str:
         """The address that the request came from; of IPv6 the network, of which one sender has all addresses."""
         told = request.headers.get(self._source_header) if self._source_header else None
-        address = told or (request.client.host if request.client else "")
-        try:
-            return str(ip_network((address, 64 if ":" in address else 32), strict=False).network_address)
-        except ValueError:
-            return address
+        return _network(told or (request.client.host if request.client else ""))
 
     async def _find_key(self, secret: str) -> Sender | None:
         """Raises `Unavailable` at the time limit, without waiting for the database to notice the cancellation."""
@@ -160,6 +157,14 @@ class Submit:
             if isinstance(error, KeyRevoked):
                 self._keys.forget(sender)
             raise errors.of_call_error(error, self._limits.RETRY_AFTER_SECONDS) from error
+
+
+@lru_cache(4096)
+def _network(address: str) -> str:
+    try:
+        return str(ip_network((address, 64 if ":" in address else 32), strict=False).network_address)
+    except ValueError:
+        return address
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:

@@ -75,6 +75,7 @@ async def test_every_line_and_span_of_a_call_is_found_by_what_its_submission_bro
     assert {one.headers["traceparent"][3:35] for one in events} == {trace}
 
     found = lines_of(Path(service.ready["logs"]), request_id)
+    assert len(found["Intake"]) == 1, "an accepted submission has a line of its own and none of Serve's"
     for process, steps in STEPS.items():
         for step in steps:
             begins = step.replace("ID", body["callId"]).split("EVENT")
