@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
 
 from pipeline.endpoint import REVEAL
@@ -55,11 +56,20 @@ def prepare_environment(settings: Settings, database_url: str, address: str = LO
         defaults["RAY_SERVE_ENABLE_HA_PROXY"] = "0"
     if address == LOCAL:
         os.environ[MARK] = str(own().path)
+        _find_own_commands()
         defaults |= ray_access.own_ray(own().path)
     else:
         defaults |= ray_access.joined_ray(address)
     for name, value in (defaults | _ingress(settings)).items():
         os.environ.setdefault(name, value)
+
+
+def _find_own_commands() -> None:
+    """A job of this Ray says `switchboard`, also where the environment of the service is not activated."""
+    folder = str(Path(sys.executable).parent)
+    before = os.environ.get("PATH", os.defpath)
+    if folder not in before.split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join((folder, before))
 
 
 def _ingress(settings: Settings) -> dict[str, str]:

@@ -175,6 +175,13 @@ def test_two_uses_of_a_service_get_two_ports_where_their_hundreds_overlap() -> N
         assert own_port(9401) == 9403, "one's own choice stands"
 
 
+def test_a_job_of_the_services_ray_finds_switchboard(environment: dict[str, str]) -> None:
+    environment["PATH"] = "/usr/bin"
+    for _ in range(2):  # a service that is started again in this process
+        prepare_environment(Settings(), "postgresql://localhost/calls")
+        assert environment["PATH"] == f"{Path(sys.executable).parent}:/usr/bin"
+
+
 def test_processes_keep_few_heaps_and_rays_workers_are_no_less_than_others(environment: dict[str, str]) -> None:
     prepare_environment(Settings(), "postgresql://localhost/calls")
     assert environment["MALLOC_ARENA_MAX"] == "2"
