@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline import asr
 from pipeline.asr.engine import AsrOptions
 from pipeline.domain.speech import Chunk, ChunkText
-from pipeline.runtime.actors import TranscriberReplica
 
 LOUD = 0.9  # a sample beyond it kills the process
 ONCE = "SWITCHBOARD_TEST_DIES_ONCE"  # a folder: the first pass with fallback kills the process and leaves a file there
@@ -47,14 +45,3 @@ def _first_time() -> bool:
         return False
     mark.touch()
     return True
-
-
-class DeadlyReplica(TranscriberReplica):
-    """The Transcriber with that engine."""
-
-    def __init__(self) -> None:
-        asr.ENGINES["deadly"] = "tests.chaos.deadly:Deadly"  # in the replica's process alone
-        super().__init__({"engine": "deadly"})
-
-    async def pid(self) -> int:
-        return os.getpid()

@@ -74,7 +74,7 @@ async def test_a_silent_database_is_an_outage_and_is_used_again_when_it_answers(
         wire.heal()
         started = time.monotonic()
         await ask(database)
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 60
     finally:
         await database.close()
 

@@ -38,7 +38,8 @@ def transcriber(died: Path) -> Iterator[Any]:
     """A handle to one replica of the deadly Transcriber, on a small cluster of the module's own."""
     from ray import serve
 
-    from tests.chaos.deadly import ONCE, DeadlyReplica
+    from tests.chaos.deadly import ONCE
+    from tests.chaos.deadly_replica import DeadlyReplica
 
     with serving(**{ONCE: str(died)}):
         deployment = serve.deployment(name="Transcriber")(DeadlyReplica)

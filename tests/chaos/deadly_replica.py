@@ -1,0 +1,17 @@
+"""The deadly engine in a replica. A file of its own: what imports Ray takes three seconds longer to start."""
+
+import os
+
+from pipeline import asr
+from pipeline.runtime.actors import TranscriberReplica
+
+
+class DeadlyReplica(TranscriberReplica):
+    """The Transcriber with that engine."""
+
+    def __init__(self) -> None:
+        asr.ENGINES["deadly"] = "tests.chaos.deadly:Deadly"  # in the replica's process alone
+        super().__init__({"engine": "deadly"})
+
+    async def pid(self) -> int:
+        return os.getpid()
