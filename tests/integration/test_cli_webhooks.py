@@ -46,7 +46,7 @@ def receiver() -> Iterator[Receiver]:
 
     thread = threading.Thread(target=asyncio.run, args=(listen(),))
     thread.start()
-    started.wait(10)
+    assert started.wait(60)
     yield found[0]
     stop.set()
     thread.join(10)

