@@ -70,8 +70,8 @@ def recording(number: int, said: int, seconds: float) -> bytes:
         samples, rate = soundfile.read(pieces[(2 * said + channel) % len(pieces)], dtype="float32")
         samples = samples if samples.ndim == 1 else samples[:, 0]
         samples = np.interp(np.arange(int(len(samples) * RATE / rate)) * rate / RATE, np.arange(len(samples)), samples)
-        said = samples[:half]
-        sound[channel * half : channel * half + len(said), channel] += said
+        spoken = samples[:half]
+        sound[channel * half : channel * half + len(spoken), channel] += spoken
     held = io.BytesIO()
     with wave.open(held, "wb") as out:
         out.setnchannels(2)
