@@ -13,8 +13,8 @@ from serve_app.settings import Settings
 
 
 def is_told_otherwise(record: logging.LogRecord) -> bool:
-    """Whether a line is Serve's own of a request that was accepted: the store's line of the submission says more."""
-    return getattr(record, "serve_access_log", False) and " 202 " in record.getMessage()
+    """Whether a line is Serve's own of a submission that was accepted: the store's line of it says more."""
+    return getattr(record, "serve_access_log", False) and "/submit 202 " in record.getMessage()
 
 
 class IntakeReplica:

@@ -71,7 +71,12 @@ class PostgresSubmissionStore:
         except UNAVAILABLE as error:
             log.warning("PostgreSQL cannot take a call: %s (request %s)", type(error).__name__, request_id)
             raise StateUnavailable from None
-        about = {"call_id": str(submission.call_id), "call_job_id": str(done.job_id or ""), "request_id": request_id}
+        about: dict[str, Any] = {
+            "call_id": str(submission.call_id),
+            "call_job_id": str(done.job_id or ""),
+            "request_id": request_id,
+            "log_to_stderr": False,  # to Serve: to the file alone, as its own lines of requests
+        }
         what = DECISIONS.get(done.decision, "accepted")
         lasted = 1000 * (time.perf_counter() - begun)
         decisions.info("call %s: %s (%.0f ms, request %s)", submission.call_id, what, lasted, request_id, extra=about)
