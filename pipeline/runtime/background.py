@@ -21,59 +21,26 @@ from pipeline.runtime.actors import (
     LOST,
     TRIES_OF_A_TASK,
     RayWorkers,
-    TaskContext,
     TaskLost,
-    TranscriberReplica,
     _ended,
     _or_dropped,
-    _run,
-    _run_and_tell,
     _unwrapped,
     task_context,
 )
-from pipeline.runtime.diarizer import DiarizerReplica
-from pipeline.runtime.priority import be_nice
+from pipeline.runtime.niced import NicedEngine, NicedProcess
 from pipeline.runtime.task_limiter import TaskLimiter
 from pipeline.runtime.workers import Held, opened
 
 START_SECONDS = 900.0  # for an engine to find room on the cluster, fetch its checkpoint and load
 TRIES = 3  # of a request whose engine dies
+RUN = "pipeline.runtime.actors._run"
 OWN = {"SWITCHBOARD_BACKGROUND": "1"}  # an environment of its own, by which Ray keeps its processes apart
-
-
-class NicedTranscriber(TranscriberReplica):
-    """A recognition engine in a process of the lowest priority."""
-
-    def __init__(self, *args: Any) -> None:
-        be_nice()
-        super().__init__(*args)
-
-
-class NicedDiarizer(DiarizerReplica):
-    """A diarization engine in a process of the lowest priority."""
-
-    def __init__(self, *args: Any) -> None:
-        be_nice()
-        super().__init__(*args)
-
-
-class NicedProcess:
-    """A process of the lowest priority for CPU work."""
-
-    def __init__(self) -> None:
-        be_nice()
-
-    def run(self, about: TaskContext, fn: Callable[..., Any], *args: Any) -> Any:
-        return _run(about, fn, *args)
-
-    def run_and_tell(self, about: TaskContext, fn: Callable[..., Any], *args: Any) -> tuple[Any, None]:
-        return _run_and_tell(about, fn, *args)
 
 
 class OnDemand:
     """An engine in an actor that is started when it is asked for the first time, and again after it died."""
 
-    def __init__(self, kind: type, arguments: Sequence[Any], gpus: float, env: dict[str, str]) -> None:
+    def __init__(self, kind: type[NicedEngine], arguments: Sequence[Any], gpus: float, env: dict[str, str]) -> None:
         """`arguments`: of `kind`."""
         self._make = ray.remote(num_cpus=0, num_gpus=gpus, runtime_env={"env_vars": env})(kind)
         self._arguments = tuple(arguments)
@@ -86,7 +53,7 @@ class OnDemand:
                 self._actor = await self._started()
             actor = self._actor
             try:
-                return await _or_dropped(getattr(actor, method).remote(*args, **options))
+                return await _or_dropped(actor.ask.remote(method, *args, **options))
             except LOST:
                 if self._actor is actor:
                     self._actor = None
@@ -96,7 +63,7 @@ class OnDemand:
         actor = self._make.remote(*self._arguments)
         try:
             async with asyncio.timeout(START_SECONDS):
-                problem = await _or_dropped(actor.problem.remote())
+                problem = await _or_dropped(actor.ask.remote("problem"))
         except TimeoutError:
             ray.kill(actor)
             raise EngineUnavailable(
@@ -126,7 +93,7 @@ class Processes:
     async def one(self) -> AsyncIterator[Any]:
         """A process for the block; where the block raises anything but an error of the function, it is ended."""
         async with self._limiter.of():
-            actor = self._idle.pop() if self._idle else self._make.remote()
+            actor = self._idle.pop() if self._idle else self._make.remote(RUN)
             try:
                 yield actor
             except (*LOST, asyncio.CancelledError):

@@ -6,7 +6,8 @@ import ray
 from ray.serve.handle import DeploymentHandle
 
 from pipeline.runtime.actors import ClusterCpus
-from pipeline.runtime.background import BackgroundWorkers, NicedDiarizer, NicedTranscriber, OnDemand
+from pipeline.runtime.background import BackgroundWorkers, OnDemand
+from pipeline.runtime.niced import NicedDiarizer, NicedEngine, NicedTranscriber
 from pipeline.runtime.workers import Workers
 from pipeline.runtime.yielding import places
 from serve_app.runs.configuration import RunOptions, without_secrets
@@ -70,6 +71,8 @@ class ClusterEngines:
             return self._handles["diarization"]
         return self._own("diarizer", NicedDiarizer, (options.diarization, self._store), {})
 
-    def _own(self, name: str, kind: type, arguments: tuple[Any, ...], environment: dict[str, str]) -> OnDemand:
+    def _own(
+        self, name: str, kind: type[NicedEngine], arguments: tuple[Any, ...], environment: dict[str, str]
+    ) -> OnDemand:
         gpus = gpu_share(name, getattr(self._settings.scaling, name), ray.cluster_resources().get("GPU", 0.0))
         return OnDemand(kind, arguments, gpus, environment)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import CheckpointMissing
+from pipeline.runtime.niced import NicedEngine
 from pipeline.runtime.workers import Held
 from tests import cluster
 
@@ -50,6 +51,18 @@ async def gone(pid: int) -> bool:
         while is_there(pid):
             await asyncio.sleep(0.1)
     return True
+
+
+class Told(NicedEngine):
+    replica = "tests.giving_way.Replica"
+
+
+async def test_an_engine_of_a_run_gives_way_before_its_code_is_imported() -> None:
+    from pipeline.runtime.background import OnDemand
+
+    engine = OnDemand(Told, (), 0.0, {})
+    assert await engine.ask("imported_idle")
+    engine.close()
 
 
 async def test_functions_run_in_processes_that_stay_give_way_and_end_with_their_caller(tmp_path: Path) -> None:
