@@ -242,6 +242,11 @@ DECLARE
     requests text[];
     traces text[];
     new_jobs uuid[];
+    teams uuid[];  -- from here on of what place_job would look up
+    seconds double precision[];
+    lives boolean[];
+    identities text[];
+    identities2 text[];
     one record;
     given record;
     held uuid;  -- the call that the last one was about, where somebody else holds it
@@ -259,13 +264,15 @@ BEGIN
             coalesce(k.channels_swapped, (
                 SELECT t.channels_swapped FROM teams t WHERE t.id = coalesce(k.team_id, i.team)
             ), false) AS swapped,
-            CASE WHEN i.url IS NOT NULL THEN gen_random_uuid() END AS new_job
+            CASE WHEN i.url IS NOT NULL THEN gen_random_uuid() END AS new_job,
+            declared_seconds(i.duration) AS seconds, is_live(i.start, i.duration, w.live_seconds) AS live
         FROM jsonb_to_recordset(p_items) AS i (
             place integer, first boolean, key uuid, call_id uuid, team uuid, "user" uuid, "from" text, "to" text,
             from_e164 text, to_e164 text, start timestamptz, outgoing boolean, duration bigint,
             url text, url2 text, identity text, identity2 text, body jsonb, token uuid,
             same text[], same2 text[], request text, trace text
         ) JOIN api_keys k ON k.id = i.key AND k.revoked_at IS NULL AND coalesce(k.expires_at > now(), true)
+        JOIN workspaces w ON w.id = p_workspace
         WHERE i.first AND (
             k.team_id IS NOT NULL OR EXISTS (SELECT FROM teams t WHERE t.id = i.team AND t.workspace_id = p_workspace)
         )
@@ -283,15 +290,17 @@ BEGIN
         RETURNING id, call_id
     )
     SELECT array_agg(item.place), array_agg(begun.id), array_agg(item.key), array_agg(item.body),
-        array_agg(item.new_job), array_agg(item.token), array_agg(item.request), array_agg(item.trace)
-    INTO places, pks, keys, bodies, new_jobs, tokens, requests, traces
+        array_agg(item.new_job), array_agg(item.token), array_agg(item.request), array_agg(item.trace),
+        array_agg(item.owner), array_agg(item.seconds), array_agg(item.live),
+        array_agg(item.identity), array_agg(item.identity2)
+    INTO places, pks, keys, bodies, new_jobs, tokens, requests, traces, teams, seconds, lives, identities, identities2
     FROM begun JOIN item USING (call_id);
 
     INSERT INTO jobs (id, call_pk, kind, team_id, audio_seconds, live, hosts)
-        SELECT c.job_id, c.id, 'process', c.team_id, declared_seconds(c.duration),
-            is_live(c.start_time, c.duration, w.live_seconds),
-            recording_hosts(c.recording_identity, c.recording_identity2)
-        FROM calls c JOIN workspaces w ON w.id = c.workspace_id WHERE c.id = ANY (pks) AND c.job_id IS NOT NULL;
+        SELECT n.id, n.pk, 'process', n.team, n.seconds, n.live, recording_hosts(n.identity, n.identity2)
+        FROM unnest(new_jobs, pks, teams, seconds, lives, identities, identities2)
+            AS n (id, pk, team, seconds, live, identity, identity2)
+        WHERE n.id IS NOT NULL;
     INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id, traceparent)
         SELECT n.pk, n.key, n.body, n.job, n.token, n.request, n.trace
         FROM unnest(pks, keys, bodies, new_jobs, tokens, requests, traces)
