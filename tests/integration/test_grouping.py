@@ -157,6 +157,38 @@ async def test_the_first_job_of_a_call_comes_with_what_other_jobs_look_up(world:
     assert given == await world.rows(f"SELECT {known} FROM jobs WHERE kind = 'analyze' ORDER BY call_pk")
 
 
+async def read_in_passing(world: World) -> dict[str, int]:
+    """Rows of the tables of a submission that were read without an index, ever."""
+    await world.database.fetch_all("SELECT pg_stat_force_next_flush()", ())  # on the connection of submissions
+    await world.database.fetch_all("SELECT 1", ())
+    rows = await world.rows(
+        "SELECT relname, seq_tup_read FROM pg_stat_user_tables WHERE relname IN ('calls', 'jobs', 'submissions')"
+    )
+    return {row["relname"]: row["seq_tup_read"] for row in rows}
+
+
+async def test_a_submission_costs_no_more_where_there_are_many(world: World) -> None:
+    """Their plans are made while the tables are empty and have no statistics, and they are kept."""
+    sending = Sending(world)
+    for number in range(12):  # a new call alone and three together, then the same again, merged
+        for call_id in [uuid4() for _ in range(4)]:
+            sending.add(call_id=call_id, recording_url=A)
+            if number % 2:
+                await sending.answers()
+                sending.add(call_id=call_id, recording_url=B)
+                await sending.answers()
+        await sending.answers()
+    before = await read_in_passing(world)
+    for _ in range(12):
+        sending.add(call_id=uuid4(), recording_url=A)
+        await sending.answers()
+        for _ in range(5):
+            sending.add(call_id=uuid4(), recording_url=A)
+        await sending.answers()
+    assert {type(answer) for answer in await sending.answers()} == {calls.Accepted}
+    assert await read_in_passing(world) == before
+
+
 async def test_each_group_is_of_one_workspace(world: World) -> None:
     other = await new_world(world.database)
     sending = Sending(world)
