@@ -168,16 +168,7 @@ def test_nodes_of_before_submit_and_claim_while_functions_are_replaced(
     old: str, other_functions: Callable[[], None]
 ) -> None:
     other_functions()
-    done = threading.Event()
-    with ThreadPoolExecutor(2) as pool:
-        nodes = [pool.submit(as_a_node_of_before, old, done) for _ in range(2)]
-        time.sleep(0.5)
-        try:
-            migrate.migrate(old)
-            time.sleep(0.5)
-        finally:
-            done.set()
-        taken = [node.result(timeout=90) for node in nodes]  # nobody met an error
+    taken = meanwhile(old)
     assert one(old, "SELECT event_time(now())") == "later"
     assert one(old, "SELECT count(*) FROM submissions") == sum(n for n, _ in taken)
 
@@ -224,8 +215,29 @@ CLAIM = "SELECT claim_jobs('old', 4, 60, 1000, false, true, 'waiting to be alone
 FETCHED = "UPDATE jobs SET state = 'queued' WHERE state = 'fetching'"
 
 
-def as_a_node_of_before(url: str, done: threading.Event) -> tuple[int, float]:
-    """Submit and claim in statements prepared once, until `done`; how often, and the slowest."""
+def meanwhile(url: str) -> list[tuple[int, float]]:
+    """Migrate while two nodes of before submit and claim, which they do before it and go on doing after it."""
+    done, rounds = threading.Event(), [0, 0]
+
+    def further() -> None:
+        wanted, patience = [one + 2 for one in rounds], time.monotonic() + 60
+        while any(now < then for now, then in zip(rounds, wanted, strict=True)):
+            assert time.monotonic() < patience
+            time.sleep(0.02)
+
+    with ThreadPoolExecutor(2) as pool:
+        nodes = [pool.submit(as_a_node_of_before, url, done, rounds, number) for number in range(2)]
+        try:
+            further()
+            migrate.migrate(url)
+            further()
+        finally:
+            done.set()
+        return [node.result(timeout=90) for node in nodes]  # nobody met an error
+
+
+def as_a_node_of_before(url: str, done: threading.Event, rounds: list[int], number: int) -> tuple[int, float]:
+    """Submit and claim in statements prepared once, until `done`, counted in `rounds`; how often, and the slowest."""
     taken, slowest = 0, 0.0
     with psycopg.connect(url, autocommit=True, prepare_threshold=0) as node:
         for setting in ("lock_timeout = '5s'", "statement_timeout = '10s'", "plan_cache_mode = force_generic_plan"):
@@ -250,20 +262,12 @@ def as_a_node_of_before(url: str, done: threading.Event) -> tuple[int, float]:
                 node.execute(FETCHED)
                 node.execute(CLAIM).fetchall()
             taken += 3
+            rounds[number] += 1
     return taken, slowest
 
 
 def test_nodes_of_before_submit_and_claim_throughout_an_upgrade(old: str, later_version: None) -> None:
-    done = threading.Event()
-    with ThreadPoolExecutor(2) as pool:
-        nodes = [pool.submit(as_a_node_of_before, old, done) for _ in range(2)]
-        time.sleep(0.5)
-        try:
-            migrate.migrate(old)
-            time.sleep(0.5)
-        finally:
-            done.set()
-        taken = [node.result(timeout=90) for node in nodes]  # nobody met an error
+    taken = meanwhile(old)
     assert migrate.is_current(old)
     assert min(count for count, _ in taken) > 10
     assert max(slowest for _, slowest in taken) < 5.0, "a submission may wait for a table, and not for a migration"
