@@ -117,9 +117,10 @@ class Bench:
         title = TITLES[what]
         found = []
         for one in family:
-            named = _title(one).startswith(title) if title.startswith("ray::") else one.name() == title
-            if (named or (title.endswith(".py") and f"/{title}" in _title(one))) and children.is_alive(one):
-                found.append(one)
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+                named = _title(one).startswith(title) if title.startswith("ray::") else one.name() == title
+                if (named or (title.endswith(".py") and f"/{title}" in _title(one))) and children.is_alive(one):
+                    found.append(one)
         return found
 
     def post(self) -> str:
