@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from db.database import Database, Reader
 from db.edits import AGENT
 from db.rows import read
 from db.tables import call_outcomes, call_search, calls, corrections, members, teams, transcripts
+from db.trends import by_weeks
 
 if TYPE_CHECKING:
     from db.call_list import CallFilter
@@ -91,13 +92,7 @@ async def score_weeks(
 
     `zone`: IANA, in which weeks begin. `weeks`: up to that of the latest call. `key`: of one scorecard only.
     """
-    mine = [calls.c.workspace_id == reader.workspace_id]
-    if reader.team_id is not None:
-        mine.append(calls.c.team_id == reader.team_id)
-    latest = sa.select(sa.func.max(calls.c.start_time)).where(*mine).correlate(None).scalar_subquery()
-    last = sa.func.date_trunc("week", sa.func.timezone(zone, latest))
-    since = sa.func.timezone(zone, last - timedelta(weeks=weeks - 1))
-    week = sa.cast(sa.func.date_trunc("week", sa.func.timezone(zone, calls.c.start_time)), sa.Date)
+    mine, since, week = by_weeks(reader, zone, weeks)
     of_key = [] if key is None else [call_outcomes.c.key == key]
     team, user = (calls.c.team_id, sa.null()) if by == "team" else (sa.null(), AGENT)
     figures = (

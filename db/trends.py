@@ -30,18 +30,25 @@ class TeamWeek:
     outcomes: Mapping[str, int] = field(default_factory=dict)  # calls by how they ended, where that is known
 
 
-async def team_weeks(database: Database, reader: Reader, zone: str, weeks: int = 12) -> list[TeamWeek]:
-    """By week and team, the earliest first; weeks without calls are left out.
-
-    `zone`: IANA, in which weeks begin. `weeks`: up to that of the latest call.
-    """
+def by_weeks(
+    reader: Reader, zone: str, weeks: int
+) -> tuple[list[sa.ColumnElement[bool]], sa.ColumnElement[Any], sa.ColumnElement[Any]]:
+    """Calls that a reader sees, the beginning of so many weeks up to that of the latest, and the Monday of a call."""
     mine = [calls.c.workspace_id == reader.workspace_id]
     if reader.team_id is not None:
         mine.append(calls.c.team_id == reader.team_id)
     latest = sa.select(sa.func.max(calls.c.start_time)).where(*mine).correlate(None).scalar_subquery()
     last = sa.func.date_trunc("week", sa.func.timezone(zone, latest))
     since = sa.func.timezone(zone, last - timedelta(weeks=weeks - 1))
-    week = sa.cast(sa.func.date_trunc("week", sa.func.timezone(zone, calls.c.start_time)), sa.Date)
+    return mine, since, sa.cast(sa.func.date_trunc("week", sa.func.timezone(zone, calls.c.start_time)), sa.Date)
+
+
+async def team_weeks(database: Database, reader: Reader, zone: str, weeks: int = 12) -> list[TeamWeek]:
+    """By week and team, the earliest first; weeks without calls are left out.
+
+    `zone`: IANA, in which weeks begin. `weeks`: up to that of the latest call.
+    """
+    mine, since, week = by_weeks(reader, zone, weeks)
 
     def by_week(query: Any, *more: sa.ColumnElement[Any]) -> Any:
         """The figures of `query`, which is over calls, by team, week and `more`."""
