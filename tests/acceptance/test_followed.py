@@ -1,5 +1,6 @@
 """A call followed through all processes: its lines by the id of its request, its spans by its trace."""
 
+import asyncio
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -53,6 +54,17 @@ def lines_of(logs: Path, request_id: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+def saying(step: str, call_id: str, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines that tell a step of STEPS for this call."""
+    parts = step.replace("ID", call_id).split("EVENT")
+    return [one for one in lines if all(part in one["message"] for part in parts)]
+
+
+def missing(found: dict[str, list[dict[str, Any]]], call_id: str) -> list[tuple[str, str]]:
+    """The steps that no line tells yet, each with its process."""
+    return [(of, step) for of, steps in STEPS.items() for step in steps if not saying(step, call_id, found[of])]
+
+
 async def test_every_line_and_span_of_a_call_is_found_by_what_its_submission_brought(
     service: RunningService, client: Client, files: FileServer, collector: Collector
 ) -> None:
@@ -74,16 +86,21 @@ async def test_every_line_and_span_of_a_call_is_found_by_what_its_submission_bro
         events = await receiver.until(3)
     assert {one.headers["traceparent"][3:35] for one in events} == {trace}
 
-    found = lines_of(Path(service.ready["logs"]), request_id)
+    async def found_whole() -> dict[str, list[dict[str, Any]]]:
+        """The lines of the request once none of STEPS is missing: a delivery is logged after its receiver has it."""
+        until = asyncio.get_running_loop().time() + 30
+        while still := missing(found := lines_of(Path(service.ready["logs"]), request_id), body["callId"]):
+            told = [(process, one["message"]) for process, _ in still for one in found[process]]
+            assert asyncio.get_running_loop().time() < until, (still, told)
+            await asyncio.sleep(0.2)
+        return found
+
+    found = await found_whole()
     assert len(found["Intake"]) == 1, "an accepted submission has a line of its own and none of Serve's"
     for process, steps in STEPS.items():
-        for step in steps:
-            begins = step.replace("ID", body["callId"]).split("EVENT")
-            those = [one for one in found[process] if all(part in one["message"] for part in begins)]
-            assert those, (process, step, [one["message"] for one in found[process]])
-            for line in those:
-                assert (line["call_id"], line["trace_id"]) == (body["callId"], trace)
-                assert line["call_job_id"] == str(record.job_id) or process == "Intake", line
+        for line in (one for step in steps for one in saying(step, body["callId"], found[process])):
+            assert (line["call_id"], line["trace_id"]) == (body["callId"], trace)
+            assert line["call_job_id"] == str(record.job_id) or process == "Intake", line
 
     def whole(_: object) -> bool:
         return all(names <= {one.name for one in of(service)} for service, names in SPANS.items())
