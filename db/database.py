@@ -22,7 +22,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.abc import Buffer
 from psycopg.types.string import StrDumperUnknown
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -200,7 +200,7 @@ class Database:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            raise psycopg.OperationalError(f"no answer within {allowed:g} s") from None
+            raise _silent(allowed) from None
 
     def pools(self) -> dict[str, PoolState]:
         """How the two pools stand: "statements", the raw one, and "transactions"."""
@@ -228,24 +228,29 @@ class Database:
 
         Run again if the connection turns out to be dead, so it must be one that may run twice.
         """
-        async with self._answered():
-            return await self._fetch(statement, values)
+        try:
+            async with asyncio.timeout(self._answer_seconds) as deadline:
+                return await self._fetch(statement, values)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            raise _silent(self._answer_seconds) from None
 
     async def _fetch(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
         for last in (False, False, True):
+            connection = await self.pool.getconn()  # it commits by itself: nothing to end before it goes back
             try:
-                async with self.pool.connection() as connection:
-                    try:
-                        return await (await connection.execute(statement, values)).fetchall()
-                    except psycopg.errors.ReadOnlySqlTransaction as error:
-                        await connection.close()  # a server that only reads is as good as none
-                        raise psycopg.OperationalError("the server is read-only") from error
-            except (PoolTimeout, PoolClosed):
-                raise
+                return await (await connection.execute(statement, values)).fetchall()
+            except psycopg.errors.ReadOnlySqlTransaction as error:
+                await connection.close()  # a server that only reads is as good as none
+                if last:
+                    raise psycopg.OperationalError("the server is read-only") from error
             except psycopg.OperationalError:
                 if last or not connection.closed:
                     raise
-                await self.pool.check()  # the others are dead as well: have them all replaced
+            finally:
+                await self.pool.putconn(connection)
+            await self.pool.check()  # the others are dead as well: have them all replaced
         raise AssertionError
 
     async def __aenter__(self) -> Self:
@@ -258,6 +263,10 @@ class Database:
         """Close both pools; connections in use end with their block."""
         await self.pool.close()
         await self.engine.dispose()
+
+
+def _silent(seconds: float | None) -> psycopg.OperationalError:
+    return psycopg.OperationalError(f"no answer within {seconds:g} s")
 
 
 async def _set_scope(connection: AsyncConnection, scope: Scope) -> None:

@@ -144,9 +144,9 @@ class CallRecord:
 async def list_calls(
     database: Database, workspace_id: UUID | None = None, state: CallState | str | None = None, limit: int = 50
 ) -> list[CallSummary]:
-    """The latest calls first."""
+    """Those first that came or changed last."""
     query = within(_SUMMARY, calls.c.workspace_id, workspace_id)
-    query = query.order_by(calls.c.created_at.desc(), calls.c.id.desc()).limit(limit)
+    query = query.order_by(calls.c.updated_at.desc(), calls.c.id.desc()).limit(limit)
     if state is not None:
         query = query.where(calls.c.state == str(state))
     async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:

@@ -149,10 +149,9 @@ CREATE TABLE calls (
     promoted_run uuid,  -- the run whose results are the record; null: the service's own
     promoted_at timestamptz,  -- when a run was last promoted or rolled back (call.promoted)
     raised text[] NOT NULL DEFAULT '{}',  -- keys of trackers that its record raises (tracker.matched)
-    CONSTRAINT calls_workspace_id_call_id_key UNIQUE (workspace_id, call_id),
+    CONSTRAINT calls_call_id_key UNIQUE (call_id, workspace_id),  -- in this order it also finds a call without a workspace
     CONSTRAINT calls_team_fkey FOREIGN KEY (workspace_id, team_id) REFERENCES teams (workspace_id, id)
 );
-CREATE INDEX calls_recent_idx ON calls (workspace_id, created_at);
 -- Lists of calls: the latest first, of a team, of a member; and what changed since. Numbers are in call_search: two indexes
 -- over them here cost an eighth of a submission.
 CREATE INDEX calls_started_idx ON calls (workspace_id, start_time, id);
@@ -160,7 +159,6 @@ CREATE INDEX calls_team_started_idx ON calls (team_id, start_time, id);
 CREATE INDEX calls_updated_idx ON calls (workspace_id, updated_at, id);
 CREATE INDEX calls_unfinished_idx ON calls (workspace_id, start_time, id) WHERE state <> 'completed';
 CREATE INDEX calls_member_idx ON calls (user_id, start_time) WHERE user_id IS NOT NULL;
-CREATE INDEX calls_call_id_idx ON calls (call_id);
 
 -- A process job is `fetching` until its recordings are stored, waiting or leased, and `queued` after that: a server
 -- that sends recordings slowly holds no place in which others' calls would be processed.

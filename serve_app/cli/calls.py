@@ -55,7 +55,7 @@ def list_(
     scorecard: Annotated[str | None, typer.Option(metavar="KEY", help="Only calls scored by this scorecard.")] = None,
     passed: Annotated[bool | None, typer.Option("--passed/--failed", help="By that scorecard.")] = None,
     score_below: Annotated[float | None, typer.Option(min=0, max=100, help="Scored lower than this.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show, the last changed first.")] = 20,
     workspace: names.Workspace = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep showing until Ctrl-C.")] = False,
     json_: Json = False,

@@ -145,7 +145,7 @@ PLANTED = {
     ),
     "a record twice": (
         "doubled",
-        "ALTER TABLE calls DROP CONSTRAINT calls_workspace_id_call_id_key",
+        "ALTER TABLE calls DROP CONSTRAINT calls_call_id_key",
         f"""INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, state)
             SELECT workspace_id, call_id, team_id, from_number, to_number, start_time, state
             FROM calls WHERE id = {CALL}""",
