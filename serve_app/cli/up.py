@@ -116,6 +116,7 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
             logs=endpoints.logs,
             metrics_url=endpoints.metrics_url,
             dashboard=endpoints.dashboard,
+            takes_jobs=endpoints.takes_jobs,
             seconds=round(endpoints.seconds, 2),
             pid=os.getppid(),  # the supervisor: who is to be signaled
         )
@@ -137,9 +138,15 @@ def _say_ready(endpoints: Any, settings: Any, as_json: bool) -> None:
     if endpoints.metrics_url:
         lines.add_row("metrics", f"{endpoints.metrics_url}   (for Prometheus)")
     if endpoints.dashboard:
-        lines.add_row("dashboard", f"http://{endpoints.dashboard}   (also for `ray job submit`)")
+        lines.add_row("dashboard", f"http://{endpoints.dashboard}   ({_about_jobs(endpoints)})")
     lines.add_row("next", "`switchboard submit FILE --wait`   (senders: `switchboard keys create`)")
     console.print(lines)
+
+
+def _about_jobs(endpoints: Any) -> str:
+    if endpoints.takes_jobs:
+        return "also for `ray job submit`"
+    return "not for `ray job submit`: another Ray on this machine has port 52365, which starts jobs"
 
 
 def _say_engines(problems: dict[str, str], settings: Any) -> None:

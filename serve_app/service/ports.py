@@ -2,14 +2,17 @@
 
 import contextlib
 import socket
+from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
 
+from serve_app.service import children
 from serve_app.service.errors import ServiceError
 from serve_app.service.run_folder import running
 from serve_app.settings import PREFIX
 
+AGENT_PORT = 52365  # of Ray's agent, which starts submitted jobs: `ray.init` takes no other
 RANGE = 100  # ports of the replicas of one service, of those from 30000 to 31000
 
 
@@ -73,13 +76,25 @@ def free_port(wished: int = 0) -> int:
     raise ServiceError("No free port is left on this machine.")
 
 
+def agent_is_ours() -> bool:
+    """False where a process that does not descend from this one listens on `AGENT_PORT`."""
+    ours = {process.pid for process in children.descendants()}
+    return all(one.pid in ours for one in _listening(AGENT_PORT))
+
+
+def _listening(port: int) -> list[Any]:
+    """The sockets that listen there; of another user's, `pid` is None."""
+    found = psutil.net_connections("tcp")
+    return [one for one in found if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr[1] == port]
+
+
 def _listener(port: int) -> str:
     """Who listens there, as far as this user may know."""
     for service in running():
         if urlsplit(str(service.facts.get("url"))).port == port:
             return f": the service at {service.facts['url']} does (process {service.facts['pid']})"
-    for one in psutil.net_connections("tcp"):
-        if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr[1] == port and one.pid:
+    for one in _listening(port):
+        if one.pid:
             with contextlib.suppress(psutil.Error):
                 return f": process {one.pid} does ({psutil.Process(one.pid).name()})"
     return ""

@@ -21,7 +21,7 @@ from pipeline.fetch import handed_in
 from serve_app.service import children, ray_start
 from serve_app.service.environment import LOCAL, prepare_environment
 from serve_app.service.errors import ServiceError
-from serve_app.service.ports import own_port, refuse_taken_port
+from serve_app.service.ports import agent_is_ours, own_port, refuse_taken_port
 from serve_app.service.run_folder import own
 from serve_app.service.state import State
 from serve_app.settings import Settings
@@ -47,6 +47,7 @@ class Endpoints:
     logs: str | None = None  # folder of the logs of replicas; None: another Ray's
     metrics_url: str | None = None  # for Prometheus; None: another Ray's nodes have theirs
     dashboard: str | None = None  # Ray's, host:port; also where jobs are submitted. None: it was not asked for
+    takes_jobs: bool = True  # False: another Ray on this machine has the port of the agent that starts them
 
 
 class Service:
@@ -123,6 +124,7 @@ class Service:
             f"{own().path}/ray/session_latest/logs/serve" if self._owns_ray else None,
             f"http://127.0.0.1:{self._metrics_port}/metrics" if self._owns_ray else None,
             self._dashboard_at,
+            not self._owns_ray or agent_is_ours(),
         )
 
     def wait_for_engines(self, timeout: float = 1800.0) -> dict[str, str]:

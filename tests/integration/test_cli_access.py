@@ -15,6 +15,7 @@ import pytest
 from serve_app.cli.doctor import access as checks_access
 from serve_app.cli.doctor.check import Level
 from serve_app.service import ray_access
+from serve_app.service.ports import AGENT_PORT
 
 START = """
 import sys, ray
@@ -48,15 +49,15 @@ def short() -> Iterator[Path]:
 
 
 def test_a_ray_that_asks_for_no_token_is_in_the_way(short: Path) -> None:
-    agent_is_another_rays = listens(checks_access.AGENT_PORT)
+    agent_is_another_rays = listens(AGENT_PORT)
     with ray(short, "disabled") as address:
         until = time.monotonic() + 180
-        while not listens(checks_access.AGENT_PORT) and time.monotonic() < until:
+        while not listens(AGENT_PORT) and time.monotonic() < until:
             time.sleep(0.2)
         (check,) = checks_access.ray_doors(address)
     assert check.level is Level.BAD
     assert f"its GCS at {address}" in check.found
-    assert agent_is_another_rays or f"the job API at port {checks_access.AGENT_PORT}" in check.found
+    assert agent_is_another_rays or f"the job API at port {AGENT_PORT}" in check.found
     assert "RAY_AUTH_MODE=token" in check.advice
 
 

@@ -283,13 +283,16 @@ def is_whole(line: str) -> bool:
     return " " not in line or bool(re.fullmatch(r"`[^`]*`\S*", line))
 
 
+@pytest.mark.parametrize("takes_jobs", [True, False])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_what_up_says_can_be_read(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_what_up_says_can_be_read(
+    width: int, takes_jobs: bool, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
     folder = f"/srv/{'telephony-gateway/' * 6}switchboard"
     endpoints = Endpoints(
         *("http://127.0.0.1:8000/submit", "postgresql:///x", "127.0.0.1:52113", True, 31.4),
         *("http://127.0.0.1:8000/console", f"{folder}/ray/session_latest/logs/serve"),
-        *("http://127.0.0.1:9102/metrics", "127.0.0.1:8265"),
+        *("http://127.0.0.1:9102/metrics", "127.0.0.1:8265", takes_jobs),
     )
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", f"{folder}/ray_token")
     shown = []
@@ -298,6 +301,7 @@ def test_what_up_says_can_be_read(width: int, capsys: pytest.CaptureFixture[str]
         up._say_ready(endpoints, Settings(data_dir=folder), as_json=False)
         shown.append(capsys.readouterr().out)
     check(words(shown[0]), shown[1], width)
+    assert ("another Ray" in shown[0]) is not takes_jobs
 
 
 def test_a_table_that_fits_stays_one_and_figures_are_to_the_right(

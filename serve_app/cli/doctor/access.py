@@ -10,8 +10,9 @@ import psutil
 
 from serve_app.cli.doctor.check import Check, bad, good, warn
 from serve_app.service import ray_access
+from serve_app.service.ports import AGENT_PORT
 
-AGENT_PORT, DASHBOARD_PORT = 52365, 8265
+DASHBOARD_PORT = 8265
 JOBS = ("/api/job_agent/jobs/", "/api/jobs/")  # where a dashboard's agent, and a dashboard, take commands to run
 REFUSED = (401, 403, 404, 405)
 SECONDS = 60
