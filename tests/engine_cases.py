@@ -37,7 +37,7 @@ def load_recognizer(name: str, request: pytest.FixtureRequest) -> Any:
         server.reset()
         server.word_times = False
         options = asr.AsrOptions(engine=name, base_url=server.base_url, model=MODEL)  # type: ignore[call-arg]
-        return asr.load(options, None, AlignmentOptions(model="tiny.en", cpu_threads=1))
+        return asr.load(options, None, AlignmentOptions(model="tiny.en"))
     if name == "onnx":
         return asr.load(asr.AsrOptions(engine=name, model=str(fixture_checkpoints.CTC), device="cpu", cpu_threads=1))  # type: ignore[call-arg]
     raise AssertionError(f"tests/engine_cases.py has no case for the recognition engine {name!r}")
@@ -47,10 +47,10 @@ def load_aligner(name: str, request: pytest.FixtureRequest) -> Any:
     """Load an aligner that knows English."""
     if name == "whisper":
         request.getfixturevalue("tiny")  # skips where there are no weights
-        return alignment.load(AlignmentOptions(model="tiny.en", cpu_threads=1))
+        return alignment.load(AlignmentOptions(model="tiny.en"))
     if name == "ctc":
         model = str(fixture_checkpoints.CTC)
-        return alignment.load(AlignmentOptions(engine=name, model=model, device="cpu", cpu_threads=1))
+        return alignment.load(AlignmentOptions(engine=name, model=model, device="cpu"))
     raise AssertionError(f"tests/engine_cases.py has no case for the aligner {name!r}")
 
 

@@ -145,7 +145,7 @@ class Onnx:
         )
 
 
-def load_model(checkpoint: checkpoints.Checkpoint, device: str, quantization: str | None, threads: int) -> Any:
+def load_model(checkpoint: checkpoints.Checkpoint, device: str, quantization: str | None, threads: int = 0) -> Any:
     """Return onnx-asr's model of a checkpoint. Raises `CheckpointMissing`, `CheckpointDamaged`."""
     import onnx_asr
     import onnxruntime

@@ -34,7 +34,7 @@ async def expected(database: "Database", job_id: UUID | None, settings: "Setting
     if place.running:  # running calls share the engines, so all of them may end together
         before, audio = 0.0, max(at_work, place.audio_seconds)
     elif mine is not None:
-        before = ahead(mine, place.before, lanes, backlog, settings.processing.backfill_share)
+        before = ahead(mine, place.before, lanes, backlog, settings.processing.BACKFILL_SHARE)
         audio = before + place.audio_seconds
     else:  # it ended between the two looks
         return None

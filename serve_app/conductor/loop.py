@@ -187,7 +187,7 @@ class ConductorLoop(LeaseLoop[Lease]):
             options.QUARANTINE_AFTER,
             suspects,
             self._in_touch,
-            options.backfill_share,
+            options.BACKFILL_SHARE,
             0 if suspects else self._guests,
         )
 
@@ -206,7 +206,7 @@ class ConductorLoop(LeaseLoop[Lease]):
     def _fetch_room(self) -> int:
         """How many more fetches may be started now."""
         fetching = len(self._running) - self._worked_on
-        return 0 if self._stopping else self._options.fetch_concurrency - fetching
+        return 0 if self._stopping else self._options.FETCH_CONCURRENCY - fetching
 
     @property
     def _worked_on(self) -> int:

@@ -41,7 +41,11 @@ class ProcessingOptions(BaseModel):
     GUESTS: ClassVar[int] = 1
     POOL_SIZE: ClassVar[int] = 8  # database connections of one Conductor
     POLL_SECONDS: ClassVar[float] = 1.0  # how often to look for jobs when no notification arrives
-    WORKSPACE_SHARE: ClassVar[float] = 0.25  # of `fetch_concurrency` that the calls of one workspace may take
+    FETCH_CONCURRENCY: ClassVar[int] = (
+        128  # calls whose recordings one Conductor fetches at once, besides those it runs
+    )
+    WORKSPACE_SHARE: ClassVar[float] = 0.25  # of `FETCH_CONCURRENCY` that the calls of one workspace may take
+    BACKFILL_SHARE: ClassVar[float] = 0.1  # of the audio, that backfill keeps while live calls wait: it makes progress
     MAX_FAILURES: ClassVar[int] = 5  # transient engine failures before a call fails
     MAX_CRASHES: ClassVar[int] = 5  # deaths of a job's worker without progress before it fails as worker_lost
     QUARANTINE_AFTER: ClassVar[int] = 2  # of these, after which it runs with no other call on its Conductor
@@ -50,10 +54,9 @@ class ProcessingOptions(BaseModel):
     MAX_RETRY_AFTER_SECONDS: ClassVar[float] = 3600.0  # longest pause that a server may ask for (Retry-After)
 
     concurrency: int = Field(4, ge=1, description="Calls that one Conductor runs at once.")
-    fetch_concurrency: int = Field(
-        128, ge=1, description="Calls whose recordings one Conductor fetches at once, besides those it runs."
+    fetch_per_host: int = Field(
+        16, ge=1, description="Calls of one workspace whose recordings are fetched from one host at once."
     )
-    fetch_per_host: int = Field(16, ge=1, description="Of these, a workspace's calls whose recordings are on one host.")
     lease_seconds: float = Field(
         10.0, gt=1, description="A job whose Conductor is silent for this long is claimed by another."
     )
@@ -61,12 +64,6 @@ class ProcessingOptions(BaseModel):
         6 * 3600,
         ge=0,
         description="How long a fetch is retried (404, 5xx, timeout, storage unavailable) before the call fails.",
-    )
-    backfill_share: float = Field(
-        0.1,
-        gt=0,
-        lt=1,
-        description="Share of the audio that backfill calls keep while live calls wait, so that they make progress.",
     )
     drain_seconds: float = Field(
         20.0, ge=0, description="On shutdown, time for running calls to finish before they are requeued."
@@ -78,7 +75,7 @@ class ProcessingOptions(BaseModel):
 
         Never more than there is room left, so that other workspaces find some.
         """
-        return max(1, round(self.WORKSPACE_SHARE * self.fetch_concurrency))
+        return max(1, round(self.WORKSPACE_SHARE * self.FETCH_CONCURRENCY))
 
 
 @dataclass(frozen=True, slots=True)

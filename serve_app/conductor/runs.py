@@ -87,7 +87,7 @@ class RunLoop(LeaseLoop[RunLease]):
         self._prepared: dict[UUID, Prepared] = {}
         self._preparing = asyncio.Lock()
         self._refused: dict[UUID, tuple[float, CallError | None]] = {}
-        self._turns = Turns(self._others_work, options.backfill_share, engines.room)
+        self._turns = Turns(self._others_work, options.BACKFILL_SHARE, engines.room)
         self._looked: tuple[float, bool] = (-FRESH_SECONDS, False)
         self._last_work = self._tidied_at = time.monotonic()
 

@@ -42,7 +42,7 @@ def chunk():
 
 @pytest.fixture(scope="session")
 def aligner(tiny):
-    return alignment.load(AlignmentOptions(model="tiny.en", cpu_threads=1))
+    return alignment.load(AlignmentOptions(model="tiny.en"))
 
 
 @pytest.fixture

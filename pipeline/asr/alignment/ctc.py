@@ -59,7 +59,7 @@ class CtcAligner:
         device = self.device_of(options)
         checkpoint = checkpoints.resolve(options.model, CHECKPOINTS, device, store)
         self.options, self.checkpoint = options, checkpoint  # its times are known by them
-        self._asr = onnx.load_model(checkpoint, device, options.quantization, options.cpu_threads).asr
+        self._asr = onnx.load_model(checkpoint, device, options.quantization).asr
         if type(self._asr)._decoding.__qualname__.partition(".")[0] != "_AsrWithCtcDecoding":
             raise CheckpointMissing(f"{checkpoint.name!r} is no CTC model, and others cannot align.")
         self._tokens = {token: index for index, token in self._asr._vocab.items() if not token.startswith("<")}

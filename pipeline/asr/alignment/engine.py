@@ -71,7 +71,6 @@ class AlignmentOptions(EngineOptions):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where to compute; auto: the GPU if there is one, and an error if it cannot be used."
     )
-    cpu_threads: int = Field(0, ge=0, description="Threads on a CPU; 0: one for each core, at most 4.")
 
     @property
     def on(self) -> bool:

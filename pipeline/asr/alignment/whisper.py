@@ -40,12 +40,7 @@ class WhisperAligner:
     CHECKPOINTS = CHECKPOINTS
 
     def __init__(self, options: WhisperAlignerOptions, store: Path | None = None) -> None:
-        chosen = FasterWhisperOptions(
-            model=options.model,
-            device=options.device,
-            cpu_threads=options.cpu_threads,
-            batch_size=BATCH,
-        )
+        chosen = FasterWhisperOptions(model=options.model, device=options.device, batch_size=BATCH)
         self._whisper = FasterWhisper(chosen, store, CHECKPOINTS, at_once=1)
         self.options, self.checkpoint = options, self._whisper.checkpoint  # its times are known by them
         self.name = f"whisper {self._whisper.name.partition(' ')[2]}"
