@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from bench.real import figures, outputs, plot, tables
-from bench.real.calls import CATALOG, compose
+from bench.real.catalog import CATALOG, compose
 from bench.real.sources import SourceMissing, Sources
 from bench.real.systems import RAW_WAYS, Raw, Switchboard
 

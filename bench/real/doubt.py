@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.real import intervals, score
-from bench.real.calls import CATALOG, Truth, compose
+from bench.real.calls import Truth
+from bench.real.catalog import CATALOG, compose
 from bench.real.outputs import HeardWord
 from bench.real.score import CallScore, EventScore
 from bench.real.sources import Half, SourceMissing, Sources

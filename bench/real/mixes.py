@@ -1,6 +1,6 @@
 """Short mixed calls of many voices: who speaks when is known, what is said is not.
 
-`bench.real.calls` has two speakers with words in each half. Here every call has two further voices (`VOICES` of
+`bench.real.catalog` has two speakers with words in each half. Here every call has two further voices (`VOICES` of
 `bench.real.sources`), of like or unlike pitch, each heard in turns of 2 to 6 s cut from its one utterance; besides a
 call of one voice and one of three. Voices of a half are used once.
 """
@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench.real.calls import GAPS, TREATMENTS, Builder, Call, compose, finish
+from bench.real.calls import GAPS, Builder, Call, finish
+from bench.real.catalog import TREATMENTS, compose
 from bench.real.lines import energy, level
 from bench.real.sources import Clip, Half, Sound, Sources
 
-LONG = ("mixed", "mixed-overlap")  # calls of `bench.real.calls`: two speakers, several minutes
+LONG = ("mixed", "mixed-overlap")  # calls of `bench.real.catalog`: two speakers, several minutes
 DEEP, HIGH = "deep", "high"  # median pitch below 150 Hz, above 175 Hz
 PITCH: dict[Half, dict[str, tuple[str, ...]]] = {
     "development": {
@@ -38,7 +39,7 @@ class Mix:
     name: str
     voices: tuple[str, ...]
     line: str = "mulaw"
-    treatment: str = ""  # of `bench.real.calls.TREATMENTS`
+    treatment: str = ""  # of `bench.real.catalog.TREATMENTS`
     quieter: float = 0.0  # dB by which the second voice is lower
     overlap: float = 0.0  # share of the changes at which the next turn begins early
 

@@ -12,7 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.real.calls import Truth, compose
+from bench.real.calls import Truth
+from bench.real.catalog import compose
 from bench.real.normalize import words
 from bench.real.outputs import Output
 from bench.real.score import align, said_of, tokens_of, written
@@ -38,7 +39,7 @@ def main() -> None:
     parser.add_argument("--half", choices=tuple(NAMES), required=True)
     parser.add_argument("--model", default="tiny.en", help="as SWITCHBOARD_ASR__MODEL")
     parser.add_argument("--diarization", default="auto", help="as SWITCHBOARD_DIARIZATION__PIPELINE")
-    parser.add_argument("--call", default="mulaw", help="a stereo call of bench.real.calls")
+    parser.add_argument("--call", default="mulaw", help="a stereo call of bench.real.catalog")
     parser.add_argument("--librispeech", type=Path)
     parser.add_argument("--asterisk", type=Path)
     args = parser.parse_args()
