@@ -13,11 +13,9 @@ with Retry-After is a fault.
 """
 
 import argparse
-import base64
 import contextlib
 import json
 import re
-import secrets
 import shutil
 import subprocess
 import sys
@@ -25,11 +23,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import psycopg
@@ -38,15 +34,11 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from serve_app.deploy.release import BESIDE, CODE
-from tests import fixture_checkpoints
-from tests.acceptance.test_cluster import DASHBOARD, PROMISED
-from tests.machines import ROOT, Machine, machines
-from tests.synthetic_calls import FOLDER
+from tests.machines import ROOT, Machine, machines, node_settings, submission
 
 HEAD, WORKER = "10.213.79.1", "10.213.79.2"
-FILES, REDIS = 28080, 26379
+REDIS = 26379
 CPUS = {HEAD: 0, WORKER: 16}  # as Ray is told: a rolling update needs room for the old and the new
-RECORDINGS = ("08_flite_voices_stereo", "01_invoice_stereo")
 LONGEST = 1500.0
 PATIENCE = 30.0  # seconds of one request
 
@@ -79,10 +71,7 @@ class Bench:
 
     def replicas(self) -> dict[str, set[str]]:
         """The running replicas of each deployment; empty while the controller cannot say."""
-        done = self.head.run(sys.executable, "-c", DASHBOARD)
-        if done.returncode:
-            return {}
-        applications = json.loads(done.stdout)["applications"]
+        applications = (self.head.serve_details() or {"applications": {}})["applications"]
         if len(applications) < 4 or any(one["status"] != "RUNNING" for one in applications.values()):
             return {}
         return {
@@ -108,9 +97,7 @@ class Bench:
         before = self.replicas() or None
         _replace(tree, self.code)
         self.note(f"{what}: deploy.sh begins")
-        done = self.head.shell("bash ~/switchboard/serve_app/deploy/deploy.sh", seconds=600)
-        if done.returncode:
-            raise RuntimeError(done.stdout[-2000:] + done.stderr[-4000:])
+        self.head.deploy()
         found = self.wait(before)
         self.note(f"{what}: done, {sum(map(len, found.values()))} replicas, all of them new")
 
@@ -140,7 +127,7 @@ class Bench:
         self.note(f"{self.phase}: it is back, {sum(map(len, found.values()))} replicas")
 
     def start(self, machine: Machine) -> None:
-        machine.start_ray("--object-store-memory=80000000", **{PROMISED: json.dumps({"CPU": CPUS[machine.address]})})
+        machine.start_ray(resources={"CPU": CPUS[machine.address]})
 
 
 def _replace(tree: Path, code: Path) -> None:
@@ -187,16 +174,6 @@ def _add_a_migration(tree: Path) -> None:
         f'from alembic import op\n\nrevision, down_revision = "9999", "{last}"\n\n\n'
         'def upgrade() -> None:\n    op.execute("CREATE TABLE of_the_bench (id int)")\n'
     )
-
-
-@contextlib.contextmanager
-def _beside(machine: Machine, *command: str) -> Iterator[None]:
-    line, environment = machine.command(*command)
-    with subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield
-        finally:
-            process.kill()
 
 
 class Sender:
@@ -247,12 +224,8 @@ def send(key: str, every: float, stop: Path) -> None:
         number = 0
         due = time.monotonic()
         while not stop.exists():
-            name = RECORDINGS[number % len(RECORDINGS)]
-            call = str(uuid4())
-            body = {
-                "callId": call, "from": "+49301234567", "to": "+4940987654", "startTime": "2026-11-24T06:00:00Z",
-                "outgoing": False, "duration": 30, "recordingUrl": f"http://{HEAD}:{FILES}/{name}/call.flac",
-            }  # fmt: skip
+            body = submission(HEAD, number)
+            call = body["callId"]
             answer = ""
             while answer != "202":
                 wait = 1.0
@@ -297,26 +270,15 @@ def run(given: argparse.Namespace, folder: Path, report: Report) -> None:
     code = folder / "code"
     _replace(former, code)
     url = embedded.start(folder / "state")
-    settings = {
+    settings = node_settings(folder, url, HEAD) | {
         "PYTHONPATH": str(code),
         "RAY_REDIS_ADDRESS": f"{WORKER}:{REDIS}",
-        "SWITCHBOARD_DATABASE_URL": url,
-        "SWITCHBOARD_STORAGE": (folder / "recordings").as_uri(),
-        "SWITCHBOARD_SECRETS_KEYS": base64.b64encode(secrets.token_bytes(32)).decode(),
-        "SWITCHBOARD_ASR__MODEL": str(fixture_checkpoints.RECOGNITION),
-        "SWITCHBOARD_ASR__DEVICE": "cpu",
-        "SWITCHBOARD_ASR__CPU_THREADS": "1",
-        "SWITCHBOARD_DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
-        "SWITCHBOARD_DIARIZATION__DEVICE": "cpu",
-        "SWITCHBOARD_FETCH__ALLOWED_HOSTS": f"{HEAD}:{FILES}",
-        "OMP_NUM_THREADS": "1",
     }
     store = ("redis-server", "--port", str(REDIS), "--bind", WORKER, "--save", "", "--protected-mode", "no")
-    files = (sys.executable, "-m", "http.server", str(FILES), "--bind", HEAD, "--directory", str(FOLDER))
     try:
         with machines(folder, [HEAD, WORKER], settings, code) as made:
             bench = Bench(made, code, report)
-            with _beside(bench.worker, *store), _beside(bench.head, *files):
+            with bench.worker.beside(*store), bench.head.serving_recordings():
                 _storm(bench, given, url, former, following, folder)
     finally:
         embedded.stop(folder / "state")

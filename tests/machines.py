@@ -1,7 +1,9 @@
 """Machines for tests: network name spaces of this one, each with an address, ports and a home. Only root makes them."""
 
+import base64
 import contextlib
 import itertools
+import json
 import os
 import secrets
 import subprocess
@@ -9,15 +11,29 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import psutil
 import yaml
 
 from serve_app.service import children
+from tests import fixture_checkpoints
+from tests.synthetic_calls import FOLDER
 
 ROOT = Path(__file__).resolve().parents[1]
 AUTOSCALING = "--autoscaling-config=~/ray_bootstrap_config.yaml"  # which `ray up` writes
+STORE = "--object-store-memory=80000000"
 TRIES = 4  # Ray gives a node 30 s to come up
+FILES = 28080  # port of the recordings; those of Ray are refused
+PROMISED = "RAY_OVERRIDE_RESOURCES"
+SERVE = """
+import pathlib, urllib.request
+token = pathlib.Path("~/ray_token").expanduser().read_text()
+asked = urllib.request.Request("http://127.0.0.1:8265/api/serve/applications/")
+asked.add_header("Authorization", f"Bearer {token}")
+print(urllib.request.urlopen(asked, timeout=30).read().decode())
+"""
 START_SECONDS = 600  # on a busy machine: PyTorch is imported to look for its GPU, and Ray starts eight processes
 
 
@@ -41,20 +57,79 @@ class Machine:
     def shell(self, line: str, seconds: float = 300, **environment: str) -> "subprocess.CompletedProcess[str]":
         return self.run("bash", "-c", line, seconds=seconds, **environment)
 
+    @contextlib.contextmanager
+    def beside(self, *command: str) -> Iterator[None]:
+        """A command that runs meanwhile."""
+        line, here = self.command(*command)
+        with subprocess.Popen(line, env=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                yield
+            finally:
+                process.kill()
+
+    def serving_recordings(self) -> "contextlib.AbstractContextManager[None]":
+        """The samples at http://ADDRESS:FILES/NAME/call.flac."""
+        where = ("--bind", self.address, "--directory", str(FOLDER))
+        return self.beside(sys.executable, "-m", "http.server", str(FILES), *where)
+
+    def serve_details(self) -> dict[str, Any] | None:
+        """What Serve's controller says of all applications, on the head; None while it cannot say."""
+        done = self.run(sys.executable, "-c", SERVE)
+        return None if done.returncode else dict(json.loads(done.stdout))
+
+    def deploy(self) -> None:
+        """Run deploy.sh, on the head. Fails with what it says."""
+        done = self.shell("bash ~/switchboard/serve_app/deploy/deploy.sh", seconds=600)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
     def processes(self) -> set[psutil.Process]:
         return children.with_variable("RAY_TMPDIR", str(self.home / ".switchboard"))
 
-    def start_ray(self, *options: str, **environment: str) -> None:
-        """Start Ray as cluster.yaml does: the first machine is the head. Fails with what the command says."""
+    def start_ray(self, *options: str, resources: Mapping[str, int] | None = None) -> None:
+        """Start Ray as cluster.yaml does, with the resources of a node type: the first machine is the head.
+
+        Fails with what the command says.
+        """
+        environment = {PROMISED: json.dumps(resources)} if resources else {}
         kind = "head" if self.address == self.head else "worker"
         commands = yaml.safe_load((ROOT / "cluster.yaml").read_text())[f"{kind}_start_ray_commands"]
-        line = " ".join([commands[-1].replace(AUTOSCALING, ""), *options])
+        line = " ".join([commands[-1].replace(AUTOSCALING, ""), STORE, *options])
         for _ in range(TRIES):
             done = self.shell(line, seconds=START_SECONDS, **environment)
             if done.returncode == 0:
                 return
             children.end(only=self.processes)
         raise AssertionError(done.stdout[-4000:] + done.stderr[-2000:])
+
+
+def node_settings(folder: Path, database_url: str, head: str) -> dict[str, str]:
+    """The deploy.env of a small service: fixture checkpoints, one thread, recordings from the head."""
+    return {
+        "SWITCHBOARD_DATABASE_URL": database_url,  # a socket, which every name space sees
+        "SWITCHBOARD_STORAGE": (folder / "recordings").as_uri(),
+        "SWITCHBOARD_SECRETS_KEYS": base64.b64encode(secrets.token_bytes(32)).decode(),
+        "SWITCHBOARD_ASR__MODEL": str(fixture_checkpoints.RECOGNITION),
+        "SWITCHBOARD_ASR__DEVICE": "cpu",
+        "SWITCHBOARD_ASR__CPU_THREADS": "1",
+        "SWITCHBOARD_DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
+        "SWITCHBOARD_DIARIZATION__DEVICE": "cpu",
+        "SWITCHBOARD_FETCH__ALLOWED_HOSTS": f"{head}:{FILES}",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def submission(head: str, number: int) -> dict[str, Any]:
+    """The body of a submission of one of two samples, from the head."""
+    name = ("08_flite_voices_stereo", "01_invoice_stereo")[number % 2]
+    return {
+        "callId": str(uuid4()),
+        "from": "+49301234567",
+        "to": "+4940987654",
+        "startTime": "2026-11-24T06:00:00Z",
+        "outgoing": False,
+        "duration": 30,
+        "recordingUrl": f"http://{head}:{FILES}/{name}/call.flac",
+    }
 
 
 @contextlib.contextmanager

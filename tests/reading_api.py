@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import wave
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -62,6 +62,19 @@ def served(
         finally:
             server.should_exit = True
             thread.join(30)
+
+
+@asynccontextmanager
+async def asking(url: str) -> AsyncIterator[Callable[..., Awaitable[httpx.Response]]]:
+    """Yields what sends a request to the API: `ask(method, path, key, **body)`."""
+    with served(url) as base:
+        async with httpx.AsyncClient(base_url=base, timeout=20) as client:
+
+            async def ask(method: str, path: str, key: str, /, **body: Any) -> httpx.Response:
+                headers = {"Authorization": f"Bearer {key}"}
+                return await client.request(method, path, json=body or None, headers=headers)
+
+            yield ask
 
 
 @dataclass

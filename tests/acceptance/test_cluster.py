@@ -5,40 +5,24 @@ tells them. The GPU is pretended: engines compute on the CPU. Takes minutes: `ma
 """
 
 import asyncio
-import base64
 import json
 import os
-import secrets
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import yaml
 
-from tests import fixture_checkpoints
-from tests.machines import ROOT, Machine, machines
-from tests.synthetic_calls import FOLDER
+from tests.machines import PROMISED, ROOT, Machine, machines, node_settings, submission
 
 ADDRESSES = {"head": "10.213.78.1", "gpu": "10.213.78.2", "cpu": "10.213.78.3"}
-FILES = 28080  # port of the recordings, on the head; those of Ray are refused
-PROMISED = "RAY_OVERRIDE_RESOURCES"
 CALLS = 6
 DEADLINE = 900.0
-DASHBOARD = """
-import json, pathlib, urllib.request
-token = pathlib.Path("~/ray_token").expanduser().read_text()
-asked = urllib.request.Request("http://127.0.0.1:8265/api/serve/applications/")
-asked.add_header("Authorization", f"Bearer {token}")
-print(urllib.request.urlopen(asked, timeout=30).read().decode())
-"""
 SUBMIT = """
 import json, sys, urllib.request
 url, key, body = sys.argv[1:]
@@ -71,9 +55,9 @@ class Cluster:
 
     def details(self) -> dict[str, Any]:
         """What Serve's controller says of all applications: configurations, replicas and their nodes."""
-        done = self.machines["head"].run(sys.executable, "-c", DASHBOARD)
-        assert done.returncode == 0, done.stderr[-2000:]
-        return dict(json.loads(done.stdout))
+        told = self.machines["head"].serve_details()
+        assert told is not None
+        return told
 
     def wait_for(self, reached: Callable[[], bool]) -> None:
         deadline = time.monotonic() + DEADLINE
@@ -96,17 +80,6 @@ def pretend_a_gpu(machine: Machine) -> None:
     shim.chmod(0o755)
 
 
-@contextmanager
-def file_server(machine: Machine) -> Iterator[None]:
-    command = [sys.executable, "-m", "http.server", str(FILES), "--bind", machine.address, "--directory", str(FOLDER)]
-    line, environment = machine.command(*command)
-    with subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield
-        finally:
-            process.kill()
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     from db import embedded
@@ -114,18 +87,7 @@ def cluster() -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="swb-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         url = embedded.start(folder / "state")
-        settings = {
-            "SWITCHBOARD_DATABASE_URL": url,  # a socket, which every name space sees
-            "SWITCHBOARD_STORAGE": (folder / "recordings").as_uri(),
-            "SWITCHBOARD_SECRETS_KEYS": base64.b64encode(secrets.token_bytes(32)).decode(),
-            "SWITCHBOARD_ASR__MODEL": str(fixture_checkpoints.RECOGNITION),
-            "SWITCHBOARD_ASR__DEVICE": "cpu",
-            "SWITCHBOARD_ASR__CPU_THREADS": "1",
-            "SWITCHBOARD_DIARIZATION__PIPELINE": str(fixture_checkpoints.DIARIZATION),
-            "SWITCHBOARD_DIARIZATION__DEVICE": "cpu",
-            "SWITCHBOARD_FETCH__ALLOWED_HOSTS": f"{ADDRESSES['head']}:{FILES}",
-            "OMP_NUM_THREADS": "1",
-        }
+        settings = node_settings(folder, url, ADDRESSES["head"])
         try:
             with machines(folder, list(ADDRESSES.values()), settings) as made:
                 yield Cluster(dict(zip(ADDRESSES, made, strict=True)), url)
@@ -138,10 +100,9 @@ def deployed(cluster: Cluster) -> Cluster:
     """The cluster after deploy.sh, once every deployment runs."""
     pretend_a_gpu(cluster.machines["gpu"])
     for kind, machine in cluster.machines.items():
-        machine.start_ray("--object-store-memory=80000000", **{PROMISED: json.dumps(resources(kind))})
+        machine.start_ray(resources=resources(kind))
         cluster.note(f"Ray runs on {kind}, with {resources(kind)}")
-    done = cluster.machines["head"].shell("bash ~/switchboard/serve_app/deploy/deploy.sh", seconds=600)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    cluster.machines["head"].deploy()
     cluster.note("deploy.sh has ended")
 
     def all_run() -> bool:
@@ -217,21 +178,10 @@ def test_calls_that_come_in_on_any_machine_are_completed(deployed: Cluster) -> N
     doors = {one["node_ip"] for one in deployed.details()["proxies"].values() if one["status"] == "HEALTHY"}
     deployed.note(f"healthy proxies on {sorted(doors)}")
     assert len(doors) >= 2
-    with file_server(deployed.machines["head"]):
+    with deployed.machines["head"].serving_recordings():
         for number, door in zip(range(CALLS), sorted(doors) * CALLS, strict=False):
-            name = ("08_flite_voices_stereo", "01_invoice_stereo")[number % 2]
-            body = {
-                "callId": str(uuid4()),
-                "from": "+49301234567",
-                "to": "+4940987654",
-                "startTime": "2026-11-24T06:00:00Z",
-                "outgoing": False,
-                "duration": 30,
-                "recordingUrl": f"http://{ADDRESSES['head']}:{FILES}/{name}/call.flac",
-            }
-            done = deployed.machines["cpu"].run(
-                sys.executable, "-c", SUBMIT, f"http://{door}:8000/submit", key, json.dumps(body)
-            )
+            body = json.dumps(submission(ADDRESSES["head"], number))
+            done = deployed.machines["cpu"].run(sys.executable, "-c", SUBMIT, f"http://{door}:8000/submit", key, body)
             assert (done.returncode, done.stdout.strip()) == (0, "202"), done.stderr[-2000:]
         deployed.note(f"{CALLS} calls taken in by {len(doors)} machines")
 

@@ -73,7 +73,7 @@ def cluster() -> Iterator[list[Machine]]:
         settings = {"SWITCHBOARD_STORAGE": Path(name, "recordings").as_uri()}
         with machines(Path(name), [HEAD, WORKER], settings) as both:
             for machine in both:
-                machine.start_ray("--object-store-memory=80000000", "--num-cpus=2")
+                machine.start_ray("--num-cpus=2")
             serve = both[0].home / "serve.py"
             serve.write_text(SERVE)
             done = both[0].shell(

@@ -1,15 +1,14 @@
 """What people say against the machine's answers: with a comment, beside it, undone; the score follows."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
 import psycopg
 import pytest
-from typer.testing import CliRunner
 
 from db import editing, questions, removal
 from db.database import Reader
@@ -17,12 +16,12 @@ from db.editing import CannotBe, NoSuch, Stale, WantedEdit
 from db.edits import Editor
 from pipeline.domain.edits import EditKind, EditState
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
-from serve_app.cli import app
+from tests import commands
 from tests.integration.console_site import Parsed, signed_in
 from tests.integration.test_api_admin import key_of
-from tests.integration.test_questions import NOTICE, OFFERED, WHY, analyzed, asked, record
 from tests.postgres import World, new_world
-from tests.reading_api import served
+from tests.questions import NOTICE, OFFERED, WHY, analyzed, asked, record
+from tests.reading_api import asking
 
 CARD = Scorecard("service", title="Service", pass_mark=60.0, items=(ScorecardItem("offered"), ScorecardItem("notice")))
 ANA = Editor(uuid4(), None, "Ana")
@@ -147,25 +146,19 @@ async def test_over_http_it_takes_the_scope_edit_and_a_comment(world: World, pos
     call_id = await scored(world)
     editor, reader = await key_of(world, None, "edit", "read"), await key_of(world, None, "read")
     body: dict[str, Any] = {"kind": "answer", "question": "notice", "old": None, "new": "said", "comment": "heard"}
-    with served(postgres_url) as base:
-        async with httpx.AsyncClient(base_url=f"{base}", timeout=20) as http:
-
-            async def send(told: dict[str, Any], key: str) -> httpx.Response:
-                head = {"Authorization": f"Bearer {key}"}
-                return await http.post(f"/calls/{call_id}/edits", json=told, headers=head)
-
-            assert (await send(body, reader)).status_code == 403
-            for wrong in ({"comment": ""}, {"comment": "  "}, {"comment": None}, {"question": None}):
-                assert (await send(body | wrong, editor)).status_code == 400, wrong
-            answer = await send(body, editor)
-            assert answer.status_code == 201, answer.text
-            assert (answer.json()["question"], answer.json()["comment"]) == ("notice", "heard")
-            assert (await send(body, editor)).status_code == 200, "the same request again"
-            read = {"Authorization": f"Bearer {reader}"}
-            told = (await http.get(f"/calls/{call_id}", headers=read)).json()
-            assert told["scorecards"][0]["score"] == 100
-            machine = (await http.get(f"/calls/{call_id}?version=machine", headers=read)).json()
-            assert machine["scorecards"][0]["score"] == 50, json.dumps(machine["scorecards"])
+    edits = f"/calls/{call_id}/edits"
+    async with asking(postgres_url) as ask:
+        assert (await ask("POST", edits, reader, **body)).status_code == 403
+        for wrong in ({"comment": ""}, {"comment": "  "}, {"comment": None}, {"question": None}):
+            assert (await ask("POST", edits, editor, **(body | wrong))).status_code == 400, wrong
+        answer = await ask("POST", edits, editor, **body)
+        assert answer.status_code == 201, answer.text
+        assert (answer.json()["question"], answer.json()["comment"]) == ("notice", "heard")
+        assert (await ask("POST", edits, editor, **body)).status_code == 200, "the same request again"
+        told = (await ask("GET", f"/calls/{call_id}", reader)).json()
+        assert told["scorecards"][0]["score"] == 100
+        machine = (await ask("GET", f"/calls/{call_id}?version=machine", reader)).json()
+        assert machine["scorecards"][0]["score"] == 50, json.dumps(machine["scorecards"])
 
 
 async def test_the_page_of_a_call_shows_the_score_and_takes_an_override_with_a_comment(
@@ -192,12 +185,7 @@ async def test_the_command_line_overrides_an_answer_tells_who_was_faster_and_tak
     call_id = await scored(world)
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", postgres_url)
 
-    def run(*arguments: str, code: int = 0) -> str:
-        with ThreadPoolExecutor(1) as thread:  # the command has an event loop of its own
-            made = thread.submit(CliRunner().invoke, app, ["calls", *arguments], env={"COLUMNS": "80"}).result()
-        assert made.exit_code == code, made.output
-        return " ".join(str(made.output).split())
-
+    run = partial(commands.run, "calls")
     one, why = str(call_id), ("--comment", "before the beep")
     told = run("answer", one, "notice", "said", "--old", "not said", *why)
     assert "notice: not said by the machine, said by" in told

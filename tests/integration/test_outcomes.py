@@ -1,7 +1,6 @@
 """Calls by what they came to: filters by answer and score, and scores over time of teams and members."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -10,20 +9,19 @@ from uuid import UUID
 import httpx
 import psycopg
 import pytest
-from typer.testing import CliRunner
 
 from db import editing, migrations, outcomes, questions
 from db.call_list import CallFilter, list_calls
 from db.database import Reader
 from db.directory import add_member
 from pipeline.domain.questions import Question, Scorecard, ScorecardItem
-from serve_app.cli import app
+from tests.commands import run
 from tests.finished import START
 from tests.integration.console_site import Parsed, signed_in
 from tests.integration.test_answer_edits import ANA, CARD, answered, made
 from tests.integration.test_api_admin import key_of
-from tests.integration.test_questions import NOTICE, OFFERED, WHY, analyzed
 from tests.postgres import World, new_world
+from tests.questions import NOTICE, OFFERED, WHY, analyzed
 from tests.reading_api import served
 
 WHICH = Question("which", "choice", "Which?", choices={"Phone, or so": ("phone",), "Contract": ("contract",)})
@@ -214,12 +212,6 @@ async def test_the_command_line_lists_calls_by_score_and_answer_and_tells_scores
 ) -> None:
     await scored_weeks(world)
     monkeypatch.setenv("SWITCHBOARD_DATABASE_URL", postgres_url)
-
-    def run(*arguments: str, code: int = 0) -> str:
-        with ThreadPoolExecutor(1) as thread:  # the command has an event loop of its own
-            made = thread.submit(CliRunner().invoke, app, arguments, env={"COLUMNS": "80"}).result()
-        assert made.exit_code == code, made.output
-        return " ".join(str(made.output).split())
 
     listed = ("calls", "list", "--json", "--scorecard", "service")
     assert len(json.loads(run(*listed))) == 4

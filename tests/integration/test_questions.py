@@ -1,73 +1,33 @@
 """A workspace's own questions: kept in versions, brought to the analysis, answered in the record, told by webhook."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import httpx
 import jsonschema
 import pytest
-from typer.testing import CliRunner
 
-from db import admin_log, calls, questions, roster, views
+from db import admin_log, questions, roster
 from db.questions import NoSuchQuestion, TooManyQuestions
-from pipeline.analysis.step import run_all
-from pipeline.domain.insight import Material
 from pipeline.domain.questions import Question
-from serve_app.cli import app
 from serve_app.webhooks import payload
-from tests.finished import claimed, finished, transcript
+from tests import commands
+from tests.finished import finished
 from tests.integration.console_site import EVIL, Parsed, signed_in
 from tests.integration.test_api_admin import key_of
 from tests.integration.test_delivery import delivering, endpoint
 from tests.postgres import World, new_world
-from tests.reading_api import served
+from tests.questions import CANCELS, NOTICE, OFFERED, TALK, WHY, analyze, analyzed, asked, record
+from tests.reading_api import asking
 from tests.receiver import receiving
-
-TALK = (
-    ("rep", "Acme service desk, this is Ana."),
-    ("customer", "I want to cancel my contract, because the price went up."),
-    ("rep", "I am sorry. Could I offer you an appointment on Friday?"),
-)
-OFFERED = Question(
-    "offered", question="Was an appointment offered?", party="rep", phrases=("offer you an appointment",)
-)
-WHY = Question("why", "text", "Why?", party="customer", phrases=("because",))
-CANCELS = Question("cancels", "tracker", party="customer", phrases=("cancel",))
-NOTICE = Question("notice", "tracker", party="rep", first=1.0, required=True, phrases=("call is recorded",))
-
-
-async def asked(world: World, *wanted: Question, **options: Any) -> questions.QuestionChanges:
-    return await questions.set_questions(world.database, world.workspace_id, wanted, **options)
 
 
 async def keys(world: World) -> list[tuple[str, int]]:
     found = await questions.list_questions(world.database, world.workspace_id, world.workspace_id)
     return [(one.question.key, one.question.version) for one in found]
-
-
-async def analyzed(world: World, call_id: UUID | None = None, **fields: Any) -> UUID:
-    """A call that is completed with what the analysis makes of it, as the Conductor does it."""
-    call_id = call_id or uuid4()
-    sender = fields.pop("sender", None)
-    await world.submit(
-        sender, **({"call_id": call_id, "recording_url": "https://s.example/a", "outgoing": False} | fields)
-    )
-    lease = await claimed(world, call_id)
-    known = await roster.load(world.database, lease)
-    said = transcript(*TALK)
-    found = run_all(Material(lease.call, said, known))
-    assert await calls.complete(world.database, lease, said, found, None, []) is None
-    return call_id
-
-
-async def record(world: World, call_id: UUID) -> views.CallRecord:
-    found = await views.show_call(world.database, call_id)
-    assert found is not None
-    return found
 
 
 async def test_a_change_is_a_version_and_the_same_again_is_none(world: World) -> None:
@@ -196,9 +156,7 @@ async def test_a_tracker_is_told_once_and_again_with_another_one(world: World) -
 async def reanalyzed(world: World, call_id: UUID) -> None:
     (lease,) = await world.claim()
     assert (lease.job.kind, lease.call.call_id) == ("analyze", call_id)
-    said = transcript(*TALK)
-    found = run_all(Material(lease.call, said, await roster.load(world.database, lease)))
-    assert await calls.complete(world.database, lease, said, found, None, []) is None
+    await analyze(world, lease)
 
 
 async def test_a_workspace_without_endpoints_or_trackers_notes_no_event(world: World) -> None:
@@ -216,35 +174,28 @@ async def test_over_http_questions_are_read_with_read_and_changed_with_admin(wor
         await key_of(world, world.team_id),
         await key_of(world, None, "read"),
     )
-    with served(postgres_url) as base:
-        async with httpx.AsyncClient(base_url=f"{base}", timeout=20) as http:
-
-            async def ask(method: str, path: str, secret: str, **body: Any) -> httpx.Response:
-                return await http.request(
-                    method, path, json=body or None, headers={"Authorization": f"Bearer {secret}"}
-                )
-
-            wanted = {"key": "why", "type": "text", "question": "Why?", "phrases": ["because"], "teams": ["sales"]}
-            made = await ask("POST", "/questions", admin, **wanted)
-            assert made.status_code == 201, made.text
-            assert made.json()["question"]["teams"] == [str(world.team_id)]
-            assert (await ask("POST", "/questions", admin, **wanted)).status_code == 200
-            assert (await ask("POST", "/questions", team, **wanted)).json()["type"].endswith("outside-team")
-            assert (await ask("POST", "/questions", reader, **wanted)).status_code == 403
-            wrong = await ask("POST", "/questions", admin, key="Why", first=0, teams=["x"], phrases=["!"])
-            assert wrong.status_code == 400
-            assert {one["pointer"] for one in wrong.json()["errors"]} == {"/key", "/first", "/phrases"}
-            nobody = await ask("POST", "/questions", admin, **(wanted | {"teams": ["nobody"]}))
-            assert nobody.status_code == 400 and "no team" in nobody.text
-            listed = (await ask("GET", "/questions", reader)).json()["items"]
-            assert [one["question"]["key"] for one in listed] == ["why"]
-            other = await key_of(world, world.other_team_id, "read")
-            assert (await ask("GET", "/questions", other)).json()["items"] == [], "of another team"
-            assert (await ask("DELETE", "/questions/why", reader)).status_code == 403
-            assert (await ask("DELETE", "/questions/why", admin)).json()["retiredAt"] is not None
-            assert (await ask("DELETE", "/questions/why", admin)).status_code == 404
-            assert len((await ask("GET", "/questions/why", reader)).json()["items"]) == 1
-            assert (await ask("GET", "/questions/nothing", reader)).status_code == 404
+    async with asking(postgres_url) as ask:
+        wanted = {"key": "why", "type": "text", "question": "Why?", "phrases": ["because"], "teams": ["sales"]}
+        made = await ask("POST", "/questions", admin, **wanted)
+        assert made.status_code == 201, made.text
+        assert made.json()["question"]["teams"] == [str(world.team_id)]
+        assert (await ask("POST", "/questions", admin, **wanted)).status_code == 200
+        assert (await ask("POST", "/questions", team, **wanted)).json()["type"].endswith("outside-team")
+        assert (await ask("POST", "/questions", reader, **wanted)).status_code == 403
+        wrong = await ask("POST", "/questions", admin, key="Why", first=0, teams=["x"], phrases=["!"])
+        assert wrong.status_code == 400
+        assert {one["pointer"] for one in wrong.json()["errors"]} == {"/key", "/first", "/phrases"}
+        nobody = await ask("POST", "/questions", admin, **(wanted | {"teams": ["nobody"]}))
+        assert nobody.status_code == 400 and "no team" in nobody.text
+        listed = (await ask("GET", "/questions", reader)).json()["items"]
+        assert [one["question"]["key"] for one in listed] == ["why"]
+        other = await key_of(world, world.other_team_id, "read")
+        assert (await ask("GET", "/questions", other)).json()["items"] == [], "of another team"
+        assert (await ask("DELETE", "/questions/why", reader)).status_code == 403
+        assert (await ask("DELETE", "/questions/why", admin)).json()["retiredAt"] is not None
+        assert (await ask("DELETE", "/questions/why", admin)).status_code == 404
+        assert len((await ask("GET", "/questions/why", reader)).json()["items"]) == 1
+        assert (await ask("GET", "/questions/nothing", reader)).status_code == 404
 
 
 async def test_another_workspace_sees_none_of_them(world: World) -> None:
@@ -265,12 +216,7 @@ async def test_the_command_line_sets_lists_shows_tries_and_deletes(
         '[[trackers]]\nkey = "cancels"\nphrases = ["cancel"]\n'
     )
 
-    def run(*arguments: str, code: int = 0) -> str:
-        with ThreadPoolExecutor(1) as thread:  # the command has an event loop of its own
-            made = thread.submit(CliRunner().invoke, app, ["questions", *arguments], env={"COLUMNS": "80"}).result()
-        assert made.exit_code == code, made.output
-        return str(made.output)
-
+    run = partial(commands.run, "questions")
     tried = run("try", str(file), "--call", str(call_id))
     assert "Why? the price went up" in tried and '"cancel", customer' in tried and "RAISED" in tried
     assert await keys(world) == [], "nothing is stored"
@@ -281,9 +227,7 @@ async def test_the_command_line_sets_lists_shows_tries_and_deletes(
     assert json.loads(run("list", "--json"))[0]["question"]["key"] == "why"
     file.write_text(file.read_text().replace('key = "why"', 'key = "Why"'))
     told = run("set", str(file), code=2)
-    assert "q.toml, line 2: key: string should match pattern" in told and "nothing has changed" in " ".join(
-        told.split()
-    )
+    assert "q.toml, line 2: key: string should match pattern" in told and "nothing has changed" in told
     assert "Removed question 'why'." in run("delete", "why")
     assert "No question 'why'" in run("delete", "why", code=1)
 

@@ -1,26 +1,24 @@
 """Scorecards of a workspace: versions beside questions, scores in records and events, HTTP, commands."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import jsonschema
 import pytest
-from typer.testing import CliRunner
 
 from db import admin_log, questions, roster
 from db.questions import ScorecardUnfit
 from pipeline.domain.questions import Scorecard, ScorecardItem
-from serve_app.cli import app
 from serve_app.webhooks import payload
+from tests import commands
 from tests.integration.test_api_admin import key_of
 from tests.integration.test_delivery import delivering, endpoint
-from tests.integration.test_questions import NOTICE, OFFERED, WHY, analyzed, asked, record
 from tests.postgres import World, new_world
-from tests.reading_api import served
+from tests.questions import NOTICE, OFFERED, WHY, analyzed, asked, record
+from tests.reading_api import asking
 from tests.receiver import receiving
 
 SERVICE = Scorecard(
@@ -101,28 +99,21 @@ async def test_over_http_scorecards_are_read_with_read_and_changed_with_admin(wo
     await asked(world, OFFERED)
     admin, reader = await key_of(world), await key_of(world, None, "read")
     wanted: dict[str, Any] = {"key": "service", "title": "S", "passMark": 80, "items": [{"question": "offered"}]}
-    with served(postgres_url) as base:
-        async with httpx.AsyncClient(base_url=f"{base}", timeout=20) as http:
-
-            async def ask(method: str, path: str, secret: str, **body: Any) -> httpx.Response:
-                return await http.request(
-                    method, path, json=body or None, headers={"Authorization": f"Bearer {secret}"}
-                )
-
-            made = await ask("POST", "/scorecards", admin, **wanted)
-            assert made.status_code == 201, made.text
-            assert (await ask("POST", "/scorecards", admin, **wanted)).status_code == 200
-            assert (await ask("POST", "/scorecards", reader, **wanted)).status_code == 403
-            nothing = await ask("POST", "/scorecards", admin, **(wanted | {"items": [{"question": "nothing"}]}))
-            assert nothing.status_code == 400 and nothing.json()["errors"][0]["pointer"] == "/items"
-            listed = (await ask("GET", "/scorecards", reader)).json()["items"]
-            assert [(one["scorecard"]["key"], one["scorecard"]["passMark"]) for one in listed] == [("service", 80)]
-            held = await ask("DELETE", "/questions/offered", admin)
-            assert held.status_code == 409 and held.json()["type"].endswith("on-scorecard")
-            assert (await ask("GET", "/questions/service", reader)).status_code == 404, "it is no question"
-            assert (await ask("DELETE", "/scorecards/offered", admin)).status_code == 404
-            assert (await ask("DELETE", "/scorecards/service", admin)).json()["retiredAt"] is not None
-            assert (await ask("GET", "/scorecards", reader)).json()["items"] == []
+    async with asking(postgres_url) as ask:
+        made = await ask("POST", "/scorecards", admin, **wanted)
+        assert made.status_code == 201, made.text
+        assert (await ask("POST", "/scorecards", admin, **wanted)).status_code == 200
+        assert (await ask("POST", "/scorecards", reader, **wanted)).status_code == 403
+        nothing = await ask("POST", "/scorecards", admin, **(wanted | {"items": [{"question": "nothing"}]}))
+        assert nothing.status_code == 400 and nothing.json()["errors"][0]["pointer"] == "/items"
+        listed = (await ask("GET", "/scorecards", reader)).json()["items"]
+        assert [(one["scorecard"]["key"], one["scorecard"]["passMark"]) for one in listed] == [("service", 80)]
+        held = await ask("DELETE", "/questions/offered", admin)
+        assert held.status_code == 409 and held.json()["type"].endswith("on-scorecard")
+        assert (await ask("GET", "/questions/service", reader)).status_code == 404, "it is no question"
+        assert (await ask("DELETE", "/scorecards/offered", admin)).status_code == 404
+        assert (await ask("DELETE", "/scorecards/service", admin)).json()["retiredAt"] is not None
+        assert (await ask("GET", "/scorecards", reader)).json()["items"] == []
 
 
 async def test_the_command_line_sets_lists_shows_and_tries_scorecards(
@@ -136,15 +127,10 @@ async def test_the_command_line_sets_lists_shows_and_tries_scorecards(
         '[[scorecards]]\nkey = "service"\ntitle = "Service"\nitems = [{question = "why", weight = 2}]\n'
     )
 
-    def run(*arguments: str, code: int = 0) -> str:
-        with ThreadPoolExecutor(1) as thread:  # the command has an event loop of its own
-            made = thread.submit(CliRunner().invoke, app, ["questions", *arguments], env={"COLUMNS": "80"}).result()
-        assert made.exit_code == code, made.output
-        return str(made.output)
-
+    run = partial(commands.run, "questions")
     assert "scorecard Service: 100 of 100" in run("try", str(file), "--call", str(call_id))
     assert "made: why, service" in run("set", str(file))
     assert "Service: why" in run("list") and json.loads(run("list", "--json"))[1]["scorecard"]["key"] == "service"
     assert '{question = "why", weight = 2}' in run("show", "service")
-    assert "is no question or tracker 'why'" in " ".join(run("delete", "why", code=2).split())
+    assert "is no question or tracker 'why'" in run("delete", "why", code=2)
     assert "Removed" in run("delete", "service")
