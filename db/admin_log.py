@@ -19,6 +19,11 @@ from db.tables import admin_changes, api_keys, console_sessions, workspaces
 ADMIN = "admin"  # the scope of keys that may change a workspace
 
 
+KEY_IS_VALID = sa.and_(
+    api_keys.c.revoked_at.is_(None), sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true())
+)
+
+
 class NotAdmin(Exception):
     """The key of an `Actor` was revoked, or has expired, before its change was made: nothing has changed."""
 
@@ -118,10 +123,7 @@ async def _verified(connection: AsyncConnection, actor: Actor) -> Actor:
     if actor.key_id is None:
         return actor
     valid = sa.select(api_keys.c.name).where(
-        api_keys.c.id == actor.key_id,
-        sa.any_(api_keys.c.scopes) == ADMIN,
-        api_keys.c.revoked_at.is_(None),
-        sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true()),
+        api_keys.c.id == actor.key_id, sa.any_(api_keys.c.scopes) == ADMIN, KEY_IS_VALID
     )
     name: str | None = (await connection.execute(valid)).scalar_one_or_none()
     if name is None:
@@ -148,8 +150,7 @@ async def list_changes(
         behind = sa.tuple_(admin_changes.c.at, admin_changes.c.id)
         query = query.where(behind < sa.tuple_(sa.literal(place.at), sa.literal(place.row)))
     query = query.order_by(admin_changes.c.at.desc(), admin_changes.c.id.desc()).limit(limit + 1)
-    async with database.transaction(scope, snapshot=True) as connection:
-        rows = list(await connection.execute(query))
+    rows = await database.rows(scope, query, snapshot=True)
     last = rows[limit - 1] if len(rows) > limit else None
     following = last and Place(last.at.isoformat(), last.id).encode(mark)
     return Page(tuple(read(AdminChange, row) for row in rows[:limit]), following or None)

@@ -53,5 +53,4 @@ async def list_reads(database: Database, scope: Scope, call_id: UUID, limit: int
         .where(reads.c.call_id == call_id)
         .order_by(reads.c.at.desc(), reads.c.id.desc())
     )
-    async with database.transaction(scope) as connection:
-        return [read(Read, row) for row in await connection.execute(query.limit(limit))]
+    return [read(Read, row) for row in await database.rows(scope, query.limit(limit))]

@@ -16,6 +16,7 @@ from db.outcomes import ScorecardScore
 from db.reading import Page, Place, aware, gather
 from db.search import Hit
 from db.tables import (
+    PRESENT,
     call_search,
     calls,
     contacts,
@@ -234,9 +235,7 @@ def _has_number(number: str) -> sa.ColumnElement[bool]:
 
 
 def _has_transcript(*more: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
-    """Of the present recording: what another one gave is not shown."""
-    of_call = (transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
-    return sa.exists(sa.select(1).where(*of_call, *more).correlate(calls))
+    return sa.exists(sa.select(1).where(PRESENT, *more).correlate(calls))
 
 
 TASK_ID = sa.func.task_id(tasks.c.call_pk, tasks.c.title, tasks.c.evidence, type_=sa.Uuid())

@@ -35,5 +35,4 @@ async def since(database: Database, reader: Reader, at: datetime) -> list[Change
         .order_by(calls.c.updated_at, calls.c.id)
         .limit(MOST_CHANGES)
     )
-    async with database.transaction(reader) as connection:
-        return [read(Change, row) for row in await connection.execute(query)]
+    return [read(Change, row) for row in await database.rows(reader, query)]

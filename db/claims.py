@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db import edits
 from db.rows import read
-from db.tables import call_search, calls, contacts, corrections, findings, task_marks, tasks, transcripts
+from db.tables import PRESENT, call_search, calls, contacts, corrections, findings, task_marks, tasks, transcripts
 from pipeline.domain.edits import corrected_task
 from pipeline.domain.insight import Contact, Evidence, Finding, Task
 
@@ -60,7 +60,7 @@ async def findings_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> 
     query = (
         sa.select(calls.c.call_id, findings)
         .join(findings, findings.c.call_pk == calls.c.id)
-        .join(transcripts, sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id))
+        .join(transcripts, PRESENT)
         .where(calls.c.call_id.in_(call_ids), findings.c.step.in_(STEPS))
     )
     found: dict[UUID, list[Finding]] = defaultdict(list)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from db.admin_log import Actor, changing
+from db.admin_log import KEY_IS_VALID, Actor, changing
 from db.database import EVERY_WORKSPACE, Database
 from db.rows import read, within
 from db.tables import api_keys, console_links, console_sessions, teams, workspaces
@@ -133,8 +133,7 @@ async def list_sessions(
     if viewer is not None:
         query = query.where(_seen_by(viewer) if viewer.may_admin else _of(viewer))
     query = query.order_by(console_sessions.c.last_used_at.desc(), console_sessions.c.id)
-    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        return [read(SessionInfo, row) for row in await connection.execute(query)]
+    return [read(SessionInfo, row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
 
 
 async def revoke(
@@ -172,8 +171,7 @@ _KEY_LIVES = sa.exists(
     sa.select(1).where(
         api_keys.c.id == console_sessions.c.key_id,
         api_keys.c.workspace_id == console_sessions.c.workspace_id,
-        api_keys.c.revoked_at.is_(None),
-        sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true()),
+        KEY_IS_VALID,
     )
 )
 

@@ -178,6 +178,13 @@ class Database:
                 await connection.invalidate()
                 raise OperationalError(error.statement, None, error.orig, hide_parameters=True) from None
 
+    async def rows(
+        self, scope: Scope, statement: sa.Executable, values: Mapping[str, Any] | None = None, snapshot: bool = False
+    ) -> Sequence[sa.Row[Any]]:
+        """The rows of a statement in a transaction of its own; see `transaction`."""
+        async with self.transaction(scope, snapshot) as connection:
+            return (await connection.execute(statement, values)).all()
+
     async def wakes(self, channel: str) -> AsyncIterator[None]:
         """Yield once at the start and at each notification on `channel`, over a connection of its own.
 

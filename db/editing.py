@@ -16,7 +16,7 @@ from db.call_list import TASK_ID
 from db.database import Database, Reader
 from db.edits import CallEdit, EditedCall, Editor
 from db.questions import definition_of
-from db.tables import calls, contacts, edits, members, task_marks, tasks, transcripts
+from db.tables import PRESENT, calls, contacts, edits, members, task_marks, tasks, transcripts
 from pipeline.domain.edits import EXACT, OTHER_PARTY, Anchor, EditKind, EditState
 from pipeline.domain.overrides import AnswerAnchor, anchor_of, refusal, shown_answer
 from pipeline.domain.speech import text_of
@@ -203,8 +203,7 @@ async def _changed(connection: AsyncConnection, call_pk: int) -> None:
 
 
 async def _heard(connection: AsyncConnection, call_pk: int) -> Any:
-    current = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
-    return await connection.scalar(sa.select(calls.c.id).join(transcripts, current).where(calls.c.id == call_pk))
+    return await connection.scalar(sa.select(calls.c.id).join(transcripts, PRESENT).where(calls.c.id == call_pk))
 
 
 async def _edited(connection: AsyncConnection, call_pk: int) -> EditedCall:

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.tables import (
+    PRESENT,
     api_keys,
     call_contacts,
     call_search,
@@ -324,8 +325,7 @@ async def mark_undone(connection: AsyncConnection, call_pk: int, editor: Editor,
 
 async def machine_transcript(connection: AsyncConnection, call_pk: int) -> Transcript | None:
     """What the machine heard in the call's present recording."""
-    current = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
-    query = sa.select(transcripts.c.content).join(calls, current).where(calls.c.id == call_pk)
+    query = sa.select(transcripts.c.content).join(calls, PRESENT).where(calls.c.id == call_pk)
     content = await connection.scalar(query)
     return None if content is None else _TRANSCRIPT.validate_python(content)
 

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.database import EVERY_WORKSPACE, Database
-from db.events import NOTIFY, within
+from db.events import NOTIFY
+from db.rows import from_now
 from db.tables import events, webhook_deliveries, webhook_endpoints
 
 SWEEP_ROWS = 1000  # deleted in one transaction
@@ -89,7 +90,7 @@ async def disable_lasting_failures(database: Database, seconds: float) -> list[t
     lasting = sa.and_(
         table.disabled_at.is_(None),
         table.gave_up_at.is_not(None),
-        table.failing_since < within(-seconds),
+        table.failing_since < from_now(-seconds),
     )
     days = sa.func.round(sa.extract("epoch", sa.func.now() - table.failing_since) / 86400, 1)
     reason = sa.func.concat("Nothing was taken for ", days, " days; the last failure: ", table.last_failure, ".")
@@ -99,8 +100,7 @@ async def disable_lasting_failures(database: Database, seconds: float) -> list[t
         .values(disabled_at=sa.func.now(), disabled_reason=reason)
         .returning(table.id, table.disabled_reason)
     )
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        return [(row[0], row[1]) for row in await connection.execute(query)]
+    return [(row.id, row.disabled_reason) for row in await database.rows(EVERY_WORKSPACE, query)]
 
 
 async def sweep(database: Database, seconds: float) -> int:

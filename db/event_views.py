@@ -79,8 +79,7 @@ async def list_deliveries(
 async def standings(database: Database, workspace_id: UUID | None = None) -> dict[UUID, EndpointProgress]:
     """By endpoint; one that was never sent anything is left out."""
     query = _STANDINGS if workspace_id is None else _STANDINGS.where(webhook_deliveries.c.workspace_id == workspace_id)
-    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        return {row[0]: EndpointProgress(*row[1:]) for row in await connection.execute(query)}
+    return {row[0]: EndpointProgress(*row[1:]) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)}
 
 
 async def backlog(database: Database) -> tuple[int, float]:

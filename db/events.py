@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from db.clock import Clock
 from db.database import EVERY_WORKSPACE, Database
-from db.rows import read
+from db.rows import from_now, read
 from db.submissions import brought
 from db.tables import events, webhook_attempts, webhook_deliveries, webhook_endpoints
 from pipeline.errors import LeaseLost
@@ -234,7 +234,7 @@ def _state_after(verdict: DeliveryVerdict, retry_in: float) -> dict[str, Any]:
     failures = webhook_deliveries.c.failures + 1
     if verdict is DeliveryVerdict.FAILED:
         return {"state": "failed", "finished_at": sa.func.now(), "failures": failures}
-    return {"state": "waiting", "not_before": within(retry_in), "failures": failures}
+    return {"state": "waiting", "not_before": from_now(retry_in), "failures": failures}
 
 
 def _health(endpoint_id: UUID, attempt: Attempt, verdict: DeliveryVerdict, pause: float) -> sa.Update:
@@ -249,7 +249,7 @@ def _health(endpoint_id: UUID, attempt: Attempt, verdict: DeliveryVerdict, pause
         "last_failure": attempt.outcome,
     }
     if pause > 0:
-        values["paused_until"] = within(pause)
+        values["paused_until"] = from_now(pause)
     if verdict is DeliveryVerdict.FAILED:
         values["gave_up_at"] = sa.func.now()
     if verdict is DeliveryVerdict.GONE:
@@ -263,11 +263,6 @@ def _health(endpoint_id: UUID, attempt: Attempt, verdict: DeliveryVerdict, pause
 def wakes(database: Database) -> AsyncIterator[None]:
     """As `Database.wakes`, each time an event is written."""
     return database.wakes(CHANNEL)
-
-
-def within(seconds: float) -> Any:
-    """The moment `seconds` from now, by the database's clock."""
-    return sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
 def _delivery(row: Any) -> Delivery:

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.clock import Clock
 from db.database import EVERY_WORKSPACE, Database
-from db.rows import CALL_COLUMNS, to_call
+from db.rows import CALL_COLUMNS, from_now, to_call
 from db.submissions import brought
 from db.tables import calls, jobs, stage_results
 from db.turns import ChargedTurn, HeldTurn, settle
@@ -354,9 +354,9 @@ def _has_newer_address(row: sa.Row[Any], lease: Lease, error: CallError) -> bool
 
 def _waiting(lease: Lease, delay: float) -> dict[str, Any]:
     """In the queue that the lease was claimed from."""
-    later = sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, delay)
     state = "fetching" if lease.fetching else "queued"
-    return {"state": state, "queued_at": sa.func.now(), "not_before": later, "lease_until": None, "worker": None}
+    due = {"queued_at": sa.func.now(), "not_before": from_now(delay)}
+    return {"state": state, "lease_until": None, "worker": None, **due}
 
 
 def _ended(state: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
-from db.admin_log import ADMIN, Actor, Changing, NotInDirectory, changing
+from db.admin_log import ADMIN, KEY_IS_VALID, Actor, Changing, NotInDirectory, changing
 from db.database import EVERY_WORKSPACE, Database, Reader
 from db.rows import read, within
 from db.tables import api_keys
@@ -118,7 +118,7 @@ async def rotate(
     kept = ("workspace_id", "team_id", "name", "scopes", "channels_swapped")
     secret, stored = _drawn()
     async with changing(database, workspace_id, by) as change:
-        valid = sa.and_(api_keys.c.id == key_id, _IS_VALID)
+        valid = sa.and_(api_keys.c.id == key_id, KEY_IS_VALID)
         rows = await change.run(sa.update(api_keys).where(valid).values(expires_at=ends).returning(*_SHOWN))
         if not rows:
             return None
@@ -179,16 +179,14 @@ async def update(
 async def list_keys(database: Database, workspace_id: UUID | None = None) -> list[KeyInfo]:
     """All keys, revoked ones too, oldest first."""
     query = within(sa.select(*_SHOWN), api_keys.c.workspace_id, workspace_id).order_by(api_keys.c.created_at)
-    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        return [_info(row) for row in await connection.execute(query)]
+    return [_info(row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
 
 
 async def of_reader(database: Database, reader: Reader, key_id: UUID | None = None) -> list[KeyInfo]:
     """The keys that a reader may see, or that one of them: of its team, or of the whole workspace; oldest first."""
     query = within(sa.select(*_SHOWN), api_keys.c.workspace_id, reader.workspace_id).order_by(api_keys.c.created_at)
     query = within(query, api_keys.c.id, key_id)
-    async with database.transaction(reader) as connection:
-        return [_info(row) for row in await connection.execute(query)]
+    return [_info(row) for row in await database.rows(reader, query)]
 
 
 async def revoke(database: Database, key_id: UUID, workspace_id: UUID | None = None, by: Actor | None = None) -> bool:
@@ -214,7 +212,7 @@ async def revoke(database: Database, key_id: UUID, workspace_id: UUID | None = N
 
 async def _refuse_the_last(change: Changing) -> None:
     wide = sa.and_(api_keys.c.workspace_id == change.workspace_id, api_keys.c.team_id.is_(None))
-    others = sa.select(api_keys.c.id).where(wide, sa.any_(api_keys.c.scopes) == ADMIN, _IS_VALID).limit(1)
+    others = sa.select(api_keys.c.id).where(wide, sa.any_(api_keys.c.scopes) == ADMIN, KEY_IS_VALID).limit(1)
     if not await change.run(others):
         raise LastAdminKey
 
@@ -240,7 +238,6 @@ async def _home(database: Database, key_id: UUID) -> UUID | None:
         return found
 
 
-_IS_VALID = sa.and_(api_keys.c.revoked_at.is_(None), sa.func.coalesce(api_keys.c.expires_at > sa.func.now(), sa.true()))
 _SHOWN = (
     api_keys.c.id.label("key_id"),
     *(api_keys.c[name] for name in KeyInfo.__dataclass_fields__ if name != "key_id"),

@@ -16,7 +16,7 @@ from db.call_list import CallFilter, CallLine
 from db.database import Database, Reader
 from db.passages import TURNS, turns_of
 from db.search import HITS, Hit
-from db.tables import call_passages, calls, passage_model, passages_due, transcripts
+from db.tables import PRESENT, call_passages, calls, passage_model, passages_due, transcripts
 from pipeline.domain.speech import Turn, text_of
 
 EXACT = 20_000  # passages that are compared one by one: 20 to 40 ms
@@ -71,7 +71,7 @@ async def _passages(connection: AsyncConnection, reader: Reader, wanted: CallFil
     return (
         sa.select(call_passages)
         .join(calls, calls.c.id == call_passages.c.call_pk)
-        .join(transcripts, sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id))
+        .join(transcripts, PRESENT)
         .where(
             call_passages.c.workspace_id == reader.workspace_id,
             call_passages.c.model == sa.select(passage_model.c.model).scalar_subquery(),

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db.database import Database, Reader
 from db.edits import AGENT
 from db.rows import read
-from db.tables import call_outcomes, call_search, calls, corrections, members, teams, transcripts
+from db.tables import PRESENT, call_outcomes, call_search, calls, corrections, members, teams, transcripts
 from db.trends import by_weeks
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 By = Literal["team", "member"]
 FAILED = ("failed", "auto-failed")
 _PASSED = {"passed": True, "failed": False, "auto-failed": False}
-_PRESENT = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def conditions(workspace_id: UUID, wanted: "CallFilter") -> Iterator[sa.ColumnEl
 def _among(workspace_id: UUID, *some: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     """Of the present recording: what another one gave is not shown."""
     found = sa.select(call_outcomes.c.call_pk).where(call_outcomes.c.workspace_id == workspace_id, *some)
-    return sa.and_(calls.c.id.in_(found), sa.exists(sa.select(1).where(_PRESENT).correlate(calls)))
+    return sa.and_(calls.c.id.in_(found), sa.exists(sa.select(1).where(PRESENT).correlate(calls)))
 
 
 async def scores(connection: AsyncConnection, call_pks: Sequence[int]) -> dict[int, tuple[ScorecardScore, ...]]:
@@ -109,7 +108,7 @@ async def score_weeks(
         )
         .select_from(calls)
         .join(call_outcomes, call_outcomes.c.call_pk == calls.c.id)
-        .join(transcripts, _PRESENT)
+        .join(transcripts, PRESENT)
         .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
         .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
         .where(*mine, call_outcomes.c.workspace_id == reader.workspace_id, call_outcomes.c.score.is_not(None), *of_key)
@@ -125,5 +124,4 @@ async def score_weeks(
         )
         .order_by(figures.c.key, figures.c.week, sa.text("name"), figures.c.team_id, figures.c.user_id)
     )
-    async with database.transaction(reader, snapshot=True) as connection:
-        return [read(ScoreWeek, row, score=float(row.score)) for row in await connection.execute(query)]
+    return [read(ScoreWeek, row, score=float(row.score)) for row in await database.rows(reader, query, snapshot=True)]

@@ -14,12 +14,13 @@ from pydantic import TypeAdapter
 from sqlalchemy.dialects.postgresql import insert
 
 from db.database import EVERY_WORKSPACE, Database
+from db.rows import from_now
 from db.tables import call_passages, calls, corrections, passage_model, passages_due, transcripts
 from pipeline.domain.passages import Passage
 from pipeline.domain.speech import Turn
 
 BATCH = 5_000  # calls made due in one transaction
-FAR = sa.text("interval '1 hour'")  # the longest time until a failed call is tried again
+LONGEST_PAUSE = 3600.0  # seconds until a failed call is tried again
 
 TURNS = TypeAdapter(tuple[Turn, ...])
 
@@ -105,11 +106,10 @@ async def claim(database: Database, count: int, lease_seconds: float) -> list[Du
         .limit(count)
         .with_for_update(skip_locked=True)
     )
-    until = sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, lease_seconds)
     taken = (
         sa.update(passages_due)
         .where(passages_due.c.call_pk.in_(free))
-        .values(not_before=until, attempts=passages_due.c.attempts + 1)
+        .values(not_before=from_now(lease_seconds), attempts=passages_due.c.attempts + 1)
         .returning(passages_due)
     )
     async with database.transaction(EVERY_WORKSPACE) as connection:
@@ -176,10 +176,10 @@ async def store(
 
 async def postpone(database: Database, due: DueCall) -> None:
     """Give a claimed call back that could not be embedded: later and later, up to an hour."""
-    pause = sa.func.least(FAR, sa.func.make_interval(0, 0, 0, 0, 0, 0, 2.0 ** min(due.attempts, 12)))
+    later = from_now(min(LONGEST_PAUSE, 2.0 ** min(due.attempts, 12)))
     mine = sa.and_(passages_due.c.call_pk == due.call_pk, passages_due.c.changed_at == due.changed_at)
     async with database.transaction(EVERY_WORKSPACE) as connection:
-        await connection.execute(sa.update(passages_due).where(mine).values(not_before=sa.func.now() + pause))
+        await connection.execute(sa.update(passages_due).where(mine).values(not_before=later))
 
 
 async def release(database: Database, due: Sequence[DueCall]) -> None:

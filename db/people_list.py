@@ -1,6 +1,6 @@
 """Contacts and members for people and programs that read."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -64,8 +64,7 @@ async def contacts_by_id(database: Database, reader: Reader, ids: Collection[UUI
     if not ids:
         return []
     query = sa.select(contacts).where(contacts.c.workspace_id == reader.workspace_id, contacts.c.id.in_(ids))
-    async with database.transaction(reader) as connection:
-        return [read(Contact, row, contact_id=str(row.id)) for row in await connection.execute(query)]
+    return [read(Contact, row, contact_id=str(row.id)) for row in await database.rows(reader, query)]
 
 
 def _calls_of_contact() -> tuple[Any, Any]:
@@ -91,17 +90,15 @@ async def list_members(
 async def list_teams(database: Database, reader: Reader) -> list[Team]:
     """The teams that the reader may see, by name."""
     query = sa.select(teams).where(teams.c.workspace_id == reader.workspace_id).order_by(teams.c.name)
-    async with database.transaction(reader) as connection:
-        return [read(Team, row, team_id=row.id) for row in await connection.execute(query)]
+    return [read(Team, row, team_id=row.id) for row in await database.rows(reader, query)]
 
 
 async def _page(
     database: Database, reader: Reader, query: sa.Select[Any], order: tuple[Any, Any], place: Place | None, limit: int
-) -> tuple[list[Any], Any]:
+) -> tuple[Sequence[sa.Row[Any]], Any]:
     """The rows of a page, and its last one where there are more behind it."""
     query = query.order_by(*order).limit(limit + 1)
     if place is not None:
         query = query.where(sa.tuple_(*order) > sa.tuple_(place.key, sa.cast(place.row, sa.Uuid())))
-    async with database.transaction(reader, snapshot=True) as connection:
-        rows = list(await connection.execute(query))
+    rows = await database.rows(reader, query, snapshot=True)
     return rows[:limit], rows[limit - 1] if len(rows) > limit else None

@@ -90,8 +90,7 @@ async def list_defined(database: Database, scope: Scope, workspace_id: UUID) -> 
     """Questions and scorecards as they are now, in their order."""
     now = sa.and_(questions.c.workspace_id == workspace_id, questions.c.retired_at.is_(None))
     query = sa.select(questions).where(now).order_by(questions.c.position, questions.c.key)
-    async with database.transaction(scope) as connection:
-        return _stored(await connection.execute(query))
+    return _stored(await database.rows(scope, query))
 
 
 async def versions_of(database: Database, scope: Scope, workspace_id: UUID, key: str) -> list[StoredQuestion]:
@@ -109,8 +108,7 @@ async def defined_versions(
 ) -> list[StoredQuestion | StoredScorecard]:
     """All versions of whatever has the key, the latest first."""
     own = sa.and_(questions.c.workspace_id == workspace_id, questions.c.key == key)
-    async with database.transaction(scope) as connection:
-        return _stored(await connection.execute(sa.select(questions).where(own).order_by(questions.c.version.desc())))
+    return _stored(await database.rows(scope, sa.select(questions).where(own).order_by(questions.c.version.desc())))
 
 
 async def of_versions(database: Database, workspace_id: UUID, wanted: Mapping[str, int]) -> tuple[Defined, ...]:
@@ -118,8 +116,7 @@ async def of_versions(database: Database, workspace_id: UUID, wanted: Mapping[st
     own = questions.c.workspace_id == workspace_id
     these = sa.tuple_(questions.c.key, questions.c.version).in_(list(wanted.items()))
     query = sa.select(questions).where(own, these).order_by(questions.c.position, questions.c.key)
-    async with database.transaction(workspace_id) as connection:
-        return tuple(map(definition, _stored(await connection.execute(query))))
+    return tuple(map(definition, _stored(await database.rows(workspace_id, query))))
 
 
 async def definition_of(connection: AsyncConnection, call_pk: int, key: str, version: int) -> Question | None:

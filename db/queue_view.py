@@ -46,5 +46,4 @@ async def team_queues(database: Database, reader: Reader) -> list[TeamQueue]:
         .group_by(teams.c.id, teams.c.name)
         .order_by(teams.c.name)
     )
-    async with database.transaction(reader, snapshot=True) as connection:
-        return [read(TeamQueue, row) for row in await connection.execute(query)]
+    return [read(TeamQueue, row) for row in await database.rows(reader, query, snapshot=True)]

@@ -42,6 +42,11 @@ def within(query: sa.Select[Any], column: sa.Column[Any], workspace_id: UUID | N
     return query if workspace_id is None else query.where(column == workspace_id)
 
 
+def from_now(seconds: float) -> Any:
+    """Return the moment so many seconds from now, by the database's clock."""
+    return sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+
+
 def dump_json(value: Any) -> str:
     """Any domain object as JSON that PostgreSQL takes and that reads back as it was.
 

@@ -17,7 +17,7 @@ from db import results
 from db.clock import Clock
 from db.database import EVERY_WORKSPACE, Database
 from db.jobs import Lease
-from db.rows import CALL_COLUMNS, dump_json, to_call
+from db.rows import CALL_COLUMNS, dump_json, from_now, to_call
 from db.tables import calls, run_calls, runs
 from pipeline.domain.call import Job
 from pipeline.domain.insight import Finding
@@ -99,7 +99,7 @@ async def claim(database: Database, worker: str, count: int, ttl: float) -> list
             state="running",
             worker=worker,
             claims=run_calls.c.claims + 1,
-            not_before=_in(ttl),
+            not_before=from_now(ttl),
             started_at=sa.func.clock_timestamp(),
         )
         .returning(run_calls.c.run_id, run_calls.c.call_pk)
@@ -137,7 +137,7 @@ async def renew(database: Database, leases: Sequence[RunLease], ttl: float) -> s
     lost = set()
     async with database.transaction(EVERY_WORKSPACE) as connection:
         for lease in sorted(leases, key=lambda one: one.key):
-            done = await connection.execute(sa.update(run_calls).where(_held(lease)).values(not_before=_in(ttl)))
+            done = await connection.execute(sa.update(run_calls).where(_held(lease)).values(not_before=from_now(ttl)))
             if not done.rowcount:
                 lost.add(lease.key)
     return lost
@@ -206,7 +206,7 @@ async def fail(database: Database, lease: RunLease, error: CallError) -> bool:
     if final:
         values |= {"state": "failed", "finished_at": sa.func.clock_timestamp()}
     else:
-        values |= {"state": "waiting", "not_before": _in(WAKE_SECONDS * 2**lease.claims)}
+        values |= {"state": "waiting", "not_before": from_now(WAKE_SECONDS * 2**lease.claims)}
     async with database.transaction(lease.lease.workspace_id) as connection:
         await _hold(connection, lease)
         await connection.execute(sa.update(run_calls).where(_held(lease)).values(values))
@@ -240,7 +240,3 @@ async def _hold(connection: AsyncConnection, lease: RunLease) -> None:
 def _held(lease: RunLease) -> sa.ColumnElement[bool]:
     mine = sa.and_(run_calls.c.run_id == lease.run_id, run_calls.c.call_pk == lease.lease.call_pk)
     return sa.and_(mine, run_calls.c.claims == lease.claims, run_calls.c.state == "running")
-
-
-def _in(seconds: float) -> Any:
-    return sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)

@@ -94,8 +94,7 @@ async def list_calls(
         query = query.where(run_calls.c.state == state)
     if place is not None:
         query = query.where(run_calls.c.call_pk > place.row)
-    async with database.transaction(scope) as connection:
-        rows = (await connection.execute(query)).all()
+    rows = await database.rows(scope, query)
     more = Place("", rows[limit - 1].call_pk).encode(wanted) if len(rows) > limit else None
     return Page(tuple(read(RunCall, row) for row in rows[:limit]), more)
 

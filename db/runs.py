@@ -97,7 +97,7 @@ async def create(
     async with changing(database, workspace_id, by) as change:
         for there in await change.run(_QUERY.where(sa.or_(runs.c.name == name, runs.c.id == run_id))):
             if there.run_id == run_id and (there.name, there.settings) == (name, settings):
-                return _run(there), []
+                return read(Run, there), []
             raise RunNameTaken(f"There is a run {name!r}. Choose another name, or delete that run.")
         rows = await change.run(
             sa.select(calls.c.id, calls.c.call_id, calls.c.job_id)
@@ -124,7 +124,7 @@ async def list_runs(database: Database, scope: Scope, name: str | None = None) -
     async with database.transaction(scope) as connection:
         query = _QUERY if name is None else _QUERY.where(runs.c.name == name)
         rows = await connection.execute(query.order_by(runs.c.made_at.desc(), runs.c.id))
-        return [_run(row) for row in rows]
+        return [read(Run, row) for row in rows]
 
 
 async def find(database: Database, scope: Scope, named: str | UUID) -> Run:
@@ -198,7 +198,7 @@ async def _one(connection: AsyncConnection, *which: sa.ColumnElement[bool]) -> R
     row = (await connection.execute(_QUERY.where(*which))).one_or_none()
     if row is None:
         raise NoSuchRun
-    return _run(row)
+    return read(Run, row)
 
 
 def _named(named: str | UUID) -> sa.ColumnElement[bool]:
@@ -206,10 +206,6 @@ def _named(named: str | UUID) -> sa.ColumnElement[bool]:
         return sa.or_(runs.c.id == UUID(str(named)), runs.c.name == str(named))
     except ValueError:
         return runs.c.name == str(named)
-
-
-def _run(row: sa.Row[Any]) -> Run:
-    return read(Run, row)
 
 
 def _counted(*which: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:

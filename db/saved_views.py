@@ -38,8 +38,7 @@ class NameTaken(ValueError):
 async def list_views(database: Database, reader: Reader) -> list[SavedView]:
     """Those of the reader's workspace, or of its team, by name."""
     query = sa.select(*_SHOWN).where(_shared_with(reader)).order_by(sa.func.lower(saved_views.c.name), saved_views.c.id)
-    async with database.transaction(reader) as connection:
-        return [read(SavedView, row) for row in await connection.execute(query)]
+    return [read(SavedView, row) for row in await database.rows(reader, query)]
 
 
 async def save(database: Database, reader: Reader, name: str, query: str) -> SavedView:

@@ -16,7 +16,7 @@ from rapidfuzz import fuzz
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.reading import Place, gather
-from db.tables import call_search, calls, corrections, transcripts
+from db.tables import PRESENT, call_search, calls, corrections, transcripts
 from pipeline.domain.speech import Word, text_of
 
 LIKENESS = 80.0  # of a name with one that was asked for, 0..100: one letter of six
@@ -111,7 +111,7 @@ async def _kept(
     query = (
         sa.select(calls.c.id, call_search.c.names)
         .join(call_search, call_search.c.call_pk == calls.c.id)
-        .join(transcripts, sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id))
+        .join(transcripts, PRESENT)
         .where(calls.c.id.in_(call_pks), *conditions)
     )
     return {row.id for row in await connection.execute(query) if name is None or is_named(name, row.names)}

@@ -42,8 +42,7 @@ async def stages_done(database: Database, reader: Reader, call_id: UUID) -> list
         stage_results.c.content_key.not_like("% by %"), transcripts.c.producers.is_(None), produced == of_record
     )
     query = query.where(*mine, counts).order_by(stage_results.c.recorded_at, stage_results.c.stage)
-    async with database.transaction(reader) as connection:
-        return [read(StageDone, row) for row in await connection.execute(query)]
+    return [read(StageDone, row) for row in await database.rows(reader, query)]
 
 
 async def worked_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dict[UUID, list[StageDone]]:

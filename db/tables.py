@@ -82,3 +82,6 @@ webhook_attempts = metadata.tables["webhook_attempts"]
 webhook_deliveries = metadata.tables["webhook_deliveries"]
 webhook_endpoints = metadata.tables["webhook_endpoints"]
 workspaces = metadata.tables["workspaces"]
+
+PRESENT = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
+"""A call's transcript, if it is of its present recording: what another one gave is not shown."""

@@ -14,7 +14,7 @@ from db.call_list import TASK_ID
 from db.database import Database, Reader
 from db.reading import Page, Place, gather
 from db.rows import read
-from db.tables import call_search, calls, corrections, task_marks, tasks, transcripts
+from db.tables import PRESENT, call_search, calls, corrections, task_marks, tasks, transcripts
 from pipeline.domain.edits import OTHER_PARTY, corrected_owner
 from pipeline.domain.insight import Evidence
 
@@ -100,7 +100,7 @@ _TASKS = (
         *(task_marks.c[name] for name in ("done_at", "done_by")),
     )
     .join(calls, calls.c.id == tasks.c.call_pk)
-    .join(transcripts, sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id))
+    .join(transcripts, PRESENT)
     .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
     .outerjoin(call_search, call_search.c.call_pk == calls.c.id)
     .outerjoin(task_marks, sa.and_(task_marks.c.call_pk == tasks.c.call_pk, task_marks.c.task_id == TASK_ID))

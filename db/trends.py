@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from db.database import Database, Reader
 from db.rows import read
-from db.tables import call_search, calls, corrections, findings, tasks, transcripts
+from db.tables import PRESENT, call_search, calls, corrections, findings, tasks, transcripts
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +87,16 @@ _CALLS = (
     .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
     .outerjoin(findings, sa.and_(findings.c.call_pk == calls.c.id, findings.c.step == "statistics"))
 )
-_OF_PRESENT_RECORDING = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
 _OUTCOME = findings.c.value["outcome"].astext
 _OUTCOMES = (
     sa.select(sa.func.count().label("calls"))
     .select_from(calls)
     .join(findings, sa.and_(findings.c.call_pk == calls.c.id, findings.c.step == "summary", _OUTCOME.is_not(None)))
-    .join(transcripts, _OF_PRESENT_RECORDING)
+    .join(transcripts, PRESENT)
 )
 _TASKS = (
     sa.select(sa.func.count().label("tasks"), sa.func.count().filter(tasks.c.done).label("tasks_done"))
     .select_from(calls)
     .join(tasks, tasks.c.call_pk == calls.c.id)
-    .join(transcripts, _OF_PRESENT_RECORDING)
+    .join(transcripts, PRESENT)
 )

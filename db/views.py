@@ -16,6 +16,7 @@ from db.edits import CallEdit, EditedCall
 from db.recording_urls import shown
 from db.rows import read, within
 from db.tables import (
+    PRESENT,
     call_contacts,
     calls,
     contacts,
@@ -149,8 +150,7 @@ async def list_calls(
     query = query.order_by(calls.c.updated_at.desc(), calls.c.id.desc()).limit(limit)
     if state is not None:
         query = query.where(calls.c.state == str(state))
-    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        return [_summary(row) for row in await connection.execute(query)]
+    return [_summary(row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
 
 
 async def list_jobs(
@@ -161,8 +161,7 @@ async def list_jobs(
     query = query.order_by(jobs.c.created_at.desc(), jobs.c.id).limit(limit)
     if state is not None:
         query = query.where(jobs.c.state == state)
-    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        return [_job(row) for row in await connection.execute(query)]
+    return [_job(row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
 
 
 async def show_job(database: Database, job_id: UUID) -> JobSummary | None:
@@ -200,8 +199,7 @@ async def transcripts_of(
     connection: AsyncConnection, call_ids: Sequence[UUID], machine: bool = False
 ) -> list[tuple[UUID, Transcript]]:
     """The transcripts of calls, as far as they have one of their present recording and the scope may see it."""
-    current = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
-    query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).join(transcripts, current)
+    query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).join(transcripts, PRESENT)
     rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids)))).all()
     heard = {row.id: _TRANSCRIPT.validate_python(row.content) for row in rows}
     if machine:
@@ -212,8 +210,7 @@ async def transcripts_of(
 
 async def edits_of(connection: AsyncConnection, call_ids: Sequence[UUID]) -> dict[UUID, tuple[CallEdit, ...]]:
     """The edits of calls, undone ones too."""
-    current = sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id)
-    query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).outerjoin(transcripts, current)
+    query = sa.select(calls.c.id, calls.c.call_id, transcripts.c.content).outerjoin(transcripts, PRESENT)
     corrected = sa.exists(sa.select(1).where(edits.EDITS.c.call_pk == calls.c.id))
     rows = (await connection.execute(query.where(calls.c.call_id.in_(call_ids), corrected))).all()
     machine = {row.id: None if row.content is None else _TRANSCRIPT.validate_python(row.content) for row in rows}
@@ -253,7 +250,7 @@ _SUMMARY = (
     )
     .select_from(calls)
     .outerjoin(_latest_job, sa.true())
-    .outerjoin(transcripts, sa.and_(transcripts.c.call_pk == calls.c.id, transcripts.c.job_id == calls.c.job_id))
+    .outerjoin(transcripts, PRESENT)
     .outerjoin(corrections, corrections.c.call_pk == calls.c.id)
 )
 _MORE = (

@@ -115,8 +115,7 @@ async def list_(database: Database, workspace_id: UUID | None = None, limit: int
     """The latest first."""
     query = within(_SUMMARY, voiceprints.c.workspace_id, workspace_id)
     query = query.order_by(voiceprints.c.created_at.desc(), voiceprints.c.call_pk.desc()).limit(limit)
-    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        return [_summary(row) for row in await connection.execute(query)]
+    return [_summary(row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
 
 
 async def show(database: Database, call_id: UUID, workspace_id: UUID | None = None) -> VoiceprintRecord:
@@ -147,7 +146,7 @@ async def show(database: Database, call_id: UUID, workspace_id: UUID | None = No
         return VoiceprintRecord(
             _summary(row),
             tuple(Likeness(user_id, name, round(float(cosine), 4)) for user_id, name, cosine in alike),
-            tuple(map(_event, events)),
+            tuple(read(VoiceprintEvent, row) for row in events),
         )
 
 
@@ -226,10 +225,6 @@ async def _change(
         concerned = {was.user_id, values.get("user_id", was.user_id)}
         await voice_profiles.refresh(connection, was.workspace_id, was.model, concerned, policy)
         return _summary(await _find(connection, call_id, was.workspace_id))
-
-
-def _event(row: Any) -> VoiceprintEvent:
-    return read(VoiceprintEvent, row)
 
 
 async def _note(connection: AsyncConnection, call_pk: int, who: str, action: str, user_id: UUID | None = None) -> None:

@@ -17,7 +17,7 @@ from db import event_upkeep, events
 from db.admin_log import Actor, Changing, NotInDirectory, changing
 from db.database import EVERY_WORKSPACE, Database
 from db.event_types import PARTS, type_names
-from db.rows import read, within
+from db.rows import from_now, read, within
 from db.sealing import Sealer
 from db.tables import webhook_endpoints as endpoints
 
@@ -103,15 +103,13 @@ async def list_endpoints(database: Database, workspace_id: UUID | None = None) -
     """All endpoints, disabled ones too, oldest first."""
     query = within(sa.select(*_SHOWN), endpoints.c.workspace_id, workspace_id)
     query = query.order_by(endpoints.c.created_at, endpoints.c.id)
-    async with database.transaction(workspace_id or EVERY_WORKSPACE) as connection:
-        return [_endpoint(row) for row in await connection.execute(query)]
+    return [_endpoint(row) for row in await database.rows(workspace_id or EVERY_WORKSPACE, query)]
 
 
 async def find(database: Database, endpoint_id: UUID) -> Endpoint | None:
     """The endpoint, or None."""
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        row = (await connection.execute(sa.select(*_SHOWN).where(endpoints.c.id == endpoint_id))).one_or_none()
-    return None if row is None else _endpoint(row)
+    found = await database.rows(EVERY_WORKSPACE, sa.select(*_SHOWN).where(endpoints.c.id == endpoint_id))
+    return _endpoint(found[0]) if found else None
 
 
 async def change(
@@ -177,7 +175,7 @@ async def rotate(
     """A new secret; the present one signs beside it for `overlap_seconds`, an older one no more."""
     values = {
         "previous_secret": endpoints.c.secret if overlap_seconds > 0 else None,
-        "previous_until": events.within(overlap_seconds) if overlap_seconds > 0 else None,
+        "previous_until": from_now(overlap_seconds) if overlap_seconds > 0 else None,
         "secret": sealed_secret,
     }
     return await _update(database, endpoint, values, by, "rotated", "the secret")

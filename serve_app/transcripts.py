@@ -1,4 +1,4 @@
-"""A transcript as plain text and as subtitles."""
+"""A transcript as plain text and as subtitles, and times as people read them."""
 
 from collections.abc import Callable
 
@@ -10,6 +10,15 @@ LINE_SECONDS, LINE_CHARACTERS = 6.0, 80  # of one subtitle
 def who(turn: Turn) -> str:
     """The speaker's label, and that it is a machine that speaks."""
     return f"{turn.speaker} (machine)" if turn.machine else turn.speaker
+
+
+def clock(seconds: float | None) -> str:
+    """Seconds as m:ss, or h:mm:ss from an hour on; "–" for none."""
+    if seconds is None:
+        return "–"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def text(transcript: Transcript) -> str:

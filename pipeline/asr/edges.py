@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.asr.plausible import longest
-from pipeline.domain.speech import SAMPLE_RATE, Span, Word
+from pipeline.asr.words import in_pieces, recorded
+from pipeline.domain.speech import SAMPLE_RATE, Chunk, Span, Word
+from pipeline.errors import EngineError
 
 FRAME = 160  # samples, 10 ms
 SPEECH_DB = 30.0  # a frame this far below the chunk's loud ones lies in a pause
@@ -25,6 +27,21 @@ FLOOR_DB = 6.0  # as does one this close to the chunk's floor
 QUIETEST_DB = -120.0
 REACH = 0.4  # seconds by which an end may be moved on
 LOUDER_DB = 3.0  # by which the end of a stretched word is louder than its beginning, where it was said at its end
+
+
+def check_sound(samples: npt.NDArray[np.float32], chunk: Chunk, longest: float) -> None:
+    """Raise `EngineError` for a chunk's sound that is empty, longer than `longest` seconds, or not finite."""
+    seconds = len(samples) / SAMPLE_RATE
+    if not 0 < seconds <= longest + 0.5:
+        raise EngineError(f"A chunk has {seconds:.1f} s; this model takes at most {longest:g} s.")
+    if not np.isfinite(samples).all():
+        raise EngineError(f"Samples of channel {chunk.channel} at {chunk.start:.1f} s are not finite numbers.")
+
+
+def placed(words: Sequence[Word], samples: npt.NDArray[np.float32], chunk: Chunk) -> tuple[Word, ...]:
+    """Words in the time of a chunk's sound, in the recording's time, with edges moved."""
+    moved = snapped(in_pieces(words, chunk.parts), samples, chunk.parts)
+    return recorded(in_pieces(moved, chunk.parts), chunk)
 
 
 def snapped(words: Sequence[Word], samples: npt.NDArray[np.float32], parts: Sequence[Span]) -> tuple[Word, ...]:

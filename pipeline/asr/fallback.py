@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pipeline.asr.plausible import MAX_COMPRESSION, longest
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText
 
+IMPROBABLE = -1.0  # mean log probability per token below which a text is tried again (Whisper's own threshold)
 FRAME = 800  # samples, 50 ms
 LOUD_DB = 25.0  # a frame at most this far below the chunk's loud ones carries speech, as far as level can say
 REACH = 0.15  # seconds around a word that count as covered: word times are no better
@@ -37,7 +38,6 @@ def decode_with_fallback(
     samples: npt.NDArray[np.float32],
     chunk: Chunk,
     decode: Decode,
-    suspect: Callable[[ChunkText], bool],
     temperatures: Sequence[float],
     vocabulary: bool,
 ) -> ChunkText:
@@ -49,7 +49,7 @@ def decode_with_fallback(
     among those, by mean log probability and by how much of the loud sound has words.
     Its `decodings` are those of all ways.
     """
-    tried = _attempts(samples, chunk, decode, suspect, vocabulary)
+    tried = _attempts(samples, chunk, decode, vocabulary)
     joints = [round(part.start * SAMPLE_RATE) for part in chunk.parts[1:]]
     if joints and all(map(suspect, tried)):  # pieces that share a window may have led each other astray
         tried.append(joined(tried[0], _of_parts(samples, chunk, joints, decode, tried[0].language)))
@@ -65,13 +65,7 @@ def decode_with_fallback(
     return replace(best, with_fallback=True, decodings=sum(text.decodings for text in tried))
 
 
-def _attempts(
-    samples: npt.NDArray[np.float32],
-    chunk: Chunk,
-    decode: Decode,
-    suspect: Callable[[ChunkText], bool],
-    vocabulary: bool,
-) -> list[ChunkText]:
+def _attempts(samples: npt.NDArray[np.float32], chunk: Chunk, decode: Decode, vocabulary: bool) -> list[ChunkText]:
     moment = quietest_moment(samples)
     tried = [decode(samples, chunk, Way())] if chunk.language is None or moment is None else []
     if vocabulary:  # terms that are listened for are also heard where nobody said them
@@ -84,6 +78,11 @@ def _attempts(
         if chunk.language is not None and all(map(suspect, tried)):
             tried.append(decode(samples, chunk, Way()))
     return tried
+
+
+def suspect(text: ChunkText) -> bool:
+    """Whether a text is tried again, as Whisper's own fallback decides it."""
+    return bool(text.words) and (text.mean_log_probability < IMPROBABLE or text.compression > MAX_COMPRESSION)
 
 
 def _of_parts(

@@ -24,16 +24,15 @@ from pipeline.asr import decoding, doubt, edges, fallback, memory, merges, vocab
 from pipeline.asr.decoding import Decoding
 from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.asr.fallback import Way
-from pipeline.asr.plausible import MAX_COMPRESSION, MAX_NO_SPEECH
+from pipeline.asr.plausible import MAX_NO_SPEECH, compression
 from pipeline.checkpoints import WHOLE, CheckpointKind
 from pipeline.device import CTRANSLATE2_CUDA, choose, load_cublas
-from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word, text_of
+from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.errors import EngineError
 
 CPU_BATCH, MOST_IN_A_BATCH = 4, 64
 AT_ONCE = 2  # batches that the device works on, on a CPU each with its share of the threads; a third is prepared
 THREADS_EACH = 4  # by default, as CTranslate2 chooses: more in one forward pass bring little
-IMPROBABLE = -1.0  # mean log probability per token below which a text is tried again (Whisper's own threshold)
 TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)  # at which a chunk decoded alone is sampled, in turn (Whisper's own)
 KEPT_LANGUAGES = 5
 PADDED_ON_CPU = (15.0, 20.0, 25.0)  # seconds to which shorter windows are padded; others to the whole 30 s
@@ -263,12 +262,7 @@ class FasterWhisper:
             encoded = whole() if x is samples else None
             return self._transcribe_batch([x], [part], [terms if way.vocabulary else ()], way, encoded)[0]
 
-        return fallback.decode_with_fallback(samples, chunk, decode, self._text_suspect, TEMPERATURES, bool(terms))
-
-    def _text_suspect(self, text: ChunkText) -> bool:
-        if not text.words:
-            return False
-        return text.mean_log_probability < IMPROBABLE or text.compression > MAX_COMPRESSION
+        return fallback.decode_with_fallback(samples, chunk, decode, TEMPERATURES, bool(terms))
 
     def _transcribe_batch(
         self,
@@ -301,7 +295,7 @@ class FasterWhisper:
                 mean_log_probability=found.mean_log_probability,
                 no_speech_probability=found.no_speech_probability,
                 languages=_likeliest(window.languages),
-                compression=_compression(found, heard, window.chunk),
+                compression=compression(heard, window.chunk) if window.chunk.pieces else found.compression,
                 temperature=way.temperature,
                 decodings=found.passes,
                 supports=doubt.supports([word.text for word in heard], found.hypotheses),
@@ -312,11 +306,7 @@ class FasterWhisper:
     def _features(self, samples: Samples, chunk: Chunk) -> npt.NDArray[np.float32]:
         from faster_whisper.audio import pad_or_trim
 
-        seconds = len(samples) / SAMPLE_RATE
-        if not 0 < seconds <= self.max_chunk_seconds + 0.5:
-            raise EngineError(f"A chunk has {seconds:.1f} s; this model takes at most {self.max_chunk_seconds:g} s.")
-        if not np.isfinite(samples).all():
-            raise EngineError(f"Samples of channel {chunk.channel} at {chunk.start:.1f} s are not finite numbers.")
+        edges.check_sound(samples, chunk, self.max_chunk_seconds)
         mel = self._model.feature_extractor(samples)[..., :-1]
         return np.asarray(pad_or_trim(mel, self._frames(len(samples))), dtype=np.float32)
 
@@ -379,7 +369,7 @@ class FasterWhisper:
             raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
 
     def _silent(self, found: Decoding) -> bool:
-        return found.no_speech_probability > MAX_NO_SPEECH and found.mean_log_probability < IMPROBABLE
+        return found.no_speech_probability > MAX_NO_SPEECH and found.mean_log_probability < fallback.IMPROBABLE
 
     def _align(
         self, encoded: Any, windows: Sequence[PreparedChunk], decodings: Sequence[Decoding], spoken: Sequence[int]
@@ -409,8 +399,7 @@ class FasterWhisper:
     def _placed(self, found: tuple[Word, ...], samples: Samples, chunk: Chunk) -> tuple[Word, ...]:
         """Words at their times: what the checkpoint's alignment is early by is made up for, edges go to the sound."""
         later = [replace(w, start=w.start + self._word_delay, end=w.end + self._word_delay) for w in found]
-        placed = edges.snapped(words.in_pieces(later, chunk.parts), samples, chunk.parts)
-        return words.recorded(words.in_pieces(placed, chunk.parts), chunk)
+        return edges.placed(later, samples, chunk)
 
     def _tokenizer(self, language: str) -> Any:
         from faster_whisper.tokenizer import _LANGUAGE_CODES, Tokenizer
@@ -427,16 +416,6 @@ class FasterWhisper:
 def _cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _compression(found: Decoding, heard: Sequence[Word], chunk: Chunk) -> float:
-    """Of the text; piece by piece where there are several, for a listener who says "yes" now and then is no loop."""
-    from faster_whisper.transcribe import get_compression_ratio
-
-    if not chunk.pieces:
-        return found.compression
-    said = [text_of(word for word in heard if p.start <= word.start < p.end) for p in chunk.pieces]
-    return max((get_compression_ratio(text) for text in said if text), default=0.0)
 
 
 def _likeliest(languages: dict[str, float]) -> dict[str, float]:

@@ -6,7 +6,6 @@ Most give a time to every token; those that do not (Whisper, Canary) have their 
 
 import math
 import os
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,10 @@ from pipeline import checkpoints
 from pipeline.asr import edges, words
 from pipeline.asr.alignment.engine import Aligner
 from pipeline.asr.engine import AsrOptions, Samples
+from pipeline.asr.plausible import compression
 from pipeline.checkpoints import CheckpointKind
 from pipeline.device import choose
-from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word, text_of
+from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.errors import CheckpointMissing, EngineError
 
 LONGEST = 20.0  # seconds of a chunk: what these models are made for
@@ -107,7 +107,7 @@ class Onnx:
     ) -> list[ChunkText]:
         """See `pipeline.asr.Engine`. These models decode in one way, and take no vocabulary."""
         for sound, chunk in zip(samples, chunks, strict=True):
-            check_sound(sound, chunk, self.max_chunk_seconds)
+            edges.check_sound(sound, chunk, self.max_chunk_seconds)
         found: list[ChunkText] = []
         size = 1 if with_fallback else self.batch_size
         for first in range(0, len(chunks), size):
@@ -131,9 +131,7 @@ class Onnx:
             (found,) = self.aligner.align([samples], [written], [result.text])
         else:
             timed = timed_words(result.tokens or (), result.timestamps or (), result.logprobs or ())
-            placed = edges.snapped(words.in_pieces(timed, chunk.parts), samples, chunk.parts)
-            found = words.recorded(words.in_pieces(placed, chunk.parts), chunk)
-        said = (text_of(w for w in found if p.start <= w.start < p.end).encode() for p in chunk.sound)
+            found = edges.placed(timed, samples, chunk)
         return ChunkText(
             chunk=chunk,
             language=written.language or self._language,
@@ -141,7 +139,7 @@ class Onnx:
             words=found,
             mean_log_probability=float(np.mean(result.logprobs)) if result.logprobs else 0.0,
             no_speech_probability=float(not found),
-            compression=max((len(text) / len(zlib.compress(text)) for text in said if text), default=0.0),
+            compression=compression(found, chunk),
         )
 
 
@@ -177,15 +175,6 @@ def device_of(device: str, setting: str = "SWITCHBOARD_ASR__DEVICE") -> str:
 
     providers = onnxruntime.get_available_providers()
     return choose(lambda: "CUDAExecutionProvider" in providers, "onnxruntime", None, setting)
-
-
-def check_sound(samples: Samples, chunk: Chunk, longest: float) -> None:
-    """Raise `EngineError` for sound that is empty, too long or not finite."""
-    seconds = len(samples) / SAMPLE_RATE
-    if not 0 < seconds <= longest + 0.5:
-        raise EngineError(f"A chunk has {seconds:.1f} s; this model takes at most {longest:g} s.")
-    if not np.isfinite(samples).all():
-        raise EngineError(f"Samples of channel {chunk.channel} at {chunk.start:.1f} s are not finite numbers.")
 
 
 def timed_words(tokens: Sequence[str], starts: Sequence[float], log_probabilities: Sequence[float]) -> tuple[Word, ...]:

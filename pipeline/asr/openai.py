@@ -5,7 +5,6 @@ from an aligner where the server gives none, and the words' confidence with them
 """
 
 import os
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -13,22 +12,20 @@ from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
-import numpy as np
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
-from pipeline.asr import edges, fallback, openai_client, vocabulary, words
+from pipeline.asr import edges, fallback, openai_client, vocabulary
 from pipeline.asr.alignment.engine import Aligner
 from pipeline.asr.answers import Transcription, read
 from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.asr.fallback import Way
-from pipeline.asr.plausible import MAX_COMPRESSION
+from pipeline.asr.plausible import compression
 from pipeline.checkpoints import CheckpointKind
-from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word, text_of
+from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.endpoint import Address, ApiKey, bearer, below
 from pipeline.errors import EngineError, EngineUnavailable
 
 LONGEST = 30.0  # seconds of a chunk
-IMPROBABLE = -1.0  # mean log probability per token, as Whisper's own threshold
 PROMPT_CHARACTERS = 600  # of names and terms: about what fits into the 223 tokens of Whisper's prompt
 PROBE_SECONDS = 5.0
 
@@ -205,16 +202,12 @@ class OpenAI:
             known[key] = self._texts([self._ask(x, part, key[1])])[0]
             return known[key]
 
-        return fallback.decode_with_fallback(samples, chunk, decode, _suspect, (), bool(prompt))
+        return fallback.decode_with_fallback(samples, chunk, decode, (), bool(prompt))
 
     def _ask(self, samples: Samples, chunk: Chunk, prompt: str) -> _Heard:
-        seconds = len(samples) / SAMPLE_RATE
-        if not 0 < seconds <= self.max_chunk_seconds + 0.5:
-            raise EngineError(f"A chunk has {seconds:.1f} s; at most {self.max_chunk_seconds:g} s are sent.")
-        if not np.isfinite(samples).all():
-            raise EngineError(f"Samples of channel {chunk.channel} at {chunk.start:.1f} s are not finite numbers.")
+        edges.check_sound(samples, chunk, self.max_chunk_seconds)
         language = self._options.language or chunk.language
-        answer = read(self._client.transcribe(samples, language, prompt), seconds)
+        answer = read(self._client.transcribe(samples, language, prompt), len(samples) / SAMPLE_RATE)
         written = language or answer.language
         if written is None and answer.text:
             raise EngineError(
@@ -223,7 +216,7 @@ class OpenAI:
         return _Heard(samples, chunk, answer, written or "en")
 
     def _texts(self, heard: Sequence[_Heard]) -> list[ChunkText]:
-        timed = [self._placed(one) if one.answer.words is not None else () for one in heard]
+        timed = [edges.placed(one.answer.words, one.samples, one.chunk) if one.answer.words else () for one in heard]
         bare = [i for i, one in enumerate(heard) if one.answer.words is None and one.answer.text]
         if bare:
             for i, found in zip(bare, self._align([heard[i] for i in bare]), strict=True):
@@ -239,11 +232,6 @@ class OpenAI:
             [one.samples for one in heard], [one.written for one in heard], [one.answer.text for one in heard]
         )
 
-    def _placed(self, heard: _Heard) -> tuple[Word, ...]:
-        parts = heard.chunk.parts
-        placed = edges.snapped(words.in_pieces(heard.answer.words or (), parts), heard.samples, parts)
-        return words.recorded(words.in_pieces(placed, parts), heard.chunk)
-
     def _text(self, heard: _Heard, found: tuple[Word, ...]) -> ChunkText:
         """`languages` stays empty: no server says how probable others were."""
         answer = heard.answer
@@ -254,7 +242,7 @@ class OpenAI:
             words=found,
             mean_log_probability=answer.mean_log_probability,
             no_speech_probability=answer.no_speech_probability if found else 1.0,
-            compression=_compression(found, heard.chunk),
+            compression=compression(found, heard.chunk),
         )
 
 
@@ -263,14 +251,3 @@ def _names(reply: Any) -> list[str]:
         return [str(one["id"]) for one in reply.json()["data"]]
     except (ValueError, KeyError, TypeError):
         return []
-
-
-def _suspect(text: ChunkText) -> bool:
-    improbable = text.mean_log_probability < IMPROBABLE or text.compression > MAX_COMPRESSION
-    return bool(text.words) and improbable
-
-
-def _compression(heard: Sequence[Word], chunk: Chunk) -> float:
-    """Characters by compressed bytes, of the piece whose text repeats itself most; 0 without words."""
-    said = (text_of(w for w in heard if p.start <= w.start < p.end).encode() for p in chunk.sound)
-    return max((len(text) / len(zlib.compress(text)) for text in said if text), default=0.0)

@@ -8,12 +8,10 @@ import io
 import json
 import logging
 import math
-import random
 import re
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,10 +23,8 @@ from pydantic import SecretStr
 from pipeline.domain.speech import SAMPLE_RATE
 from pipeline.endpoint import bearer, below, within
 from pipeline.errors import EngineError, EngineUnavailable
-from pipeline.runtime.retry_after import retry_after
+from pipeline.exchange import Reply, TooLarge, exchange, pause
 
-MOST_BYTES = 4 << 20  # of one answer: more is none
-CONNECT_SECONDS = 10.0
 BUSY = frozenset({408, 425, 429, 502, 503, 504, 529})  # asked again while time allows
 BUSY_TRIES = 6
 FAILED_TRIES = 2  # of a request that the server fails at, by any other 5xx
@@ -46,13 +42,6 @@ _CODE = re.compile(r"[a-z][a-z_]{2,50}")
 log = logging.getLogger(__name__)
 
 Samples = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    status: int
-    headers: httpx.Headers
-    body: bytes
 
 
 class Client:
@@ -88,13 +77,13 @@ class Client:
             self._detail, self._proved = max(detail, self._detail), True
         return answer
 
-    def _insist(self, fields: Mapping[str, Any], sound: bytes, until: float) -> _Reply:
+    def _insist(self, fields: Mapping[str, Any], sound: bytes, until: float) -> Reply:
         """The reply, asked for again where that may help and time allows."""
         attempt = 0
         while True:
             self._not_while_down()
             attempt += 1
-            reply: _Reply | None = None
+            reply: Reply | None = None
             try:
                 reply = self._post(fields, sound, until)
             except httpx.ConnectError as error:
@@ -105,12 +94,12 @@ class Client:
                 if reply.status < 500 and reply.status not in BUSY:
                     return reply
                 most, why = BUSY_TRIES if reply.status in BUSY else FAILED_TRIES, f"answers {reply.status}"
-            pause = _pause(reply, attempt)
-            if attempt >= most or time.monotonic() + pause >= until:
+            wait = pause(reply, 0.25 * 2.0**attempt)
+            if attempt >= most or time.monotonic() + wait >= until:
                 raise self._gave_up(reply, most, why)
-            time.sleep(pause)
+            time.sleep(wait)
 
-    def _gave_up(self, reply: _Reply | None, most: int, why: str) -> EngineError:
+    def _gave_up(self, reply: Reply | None, most: int, why: str) -> EngineError:
         """Whether it is this sound that fails, or the server is in no state to take any."""
         log.warning("the recognition server %s %s", self._host, why)
         if most == FAILED_TRIES:
@@ -124,28 +113,21 @@ class Client:
         if time.monotonic() < until:
             raise EngineUnavailable(f"The recognition server {why}.")
 
-    def _post(self, fields: Mapping[str, Any], sound: bytes, until: float) -> _Reply:
+    def _post(self, fields: Mapping[str, Any], sound: bytes, until: float) -> Reply:
         left = max(until - time.monotonic(), 0.001)
+        file = {"file": ("chunk.flac", sound, "audio/flac")}
         try:
-            return within(left, lambda: self._exchange(fields, sound, left))
+            return within(
+                left,
+                lambda: exchange(self._http, self._url, left, data=fields, files=file, headers=bearer(self._key)),
+            )
+        except TooLarge as error:
+            raise EngineError(f"The recognition server's answer is {error}.") from None
         except (TimeoutError, httpx.TimeoutException):
             log.warning("the recognition server %s gave no answer within %g s", self._host, self._seconds)
             raise EngineError(f"The recognition server gave no answer within {self._seconds:g} s.") from None
 
-    def _exchange(self, fields: Mapping[str, Any], sound: bytes, seconds: float) -> _Reply:
-        file = {"file": ("chunk.flac", sound, "audio/flac")}
-        timeout = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
-        with self._http.stream(
-            "POST", self._url, data=fields, files=file, headers=bearer(self._key), timeout=timeout
-        ) as response:
-            received = bytearray()
-            for piece in response.iter_bytes():
-                received += piece
-                if len(received) > MOST_BYTES:
-                    raise EngineError(f"The recognition server's answer is larger than {MOST_BYTES >> 20} MiB.")
-            return _Reply(response.status_code, response.headers, bytes(received))
-
-    def _refused(self, reply: _Reply) -> EngineError:
+    def _refused(self, reply: Reply) -> EngineError:
         """Never the server's own sentence: some of them repeat a part of the key."""
         told = f"{reply.status}{code_of(reply.body)}"
         log.warning("the recognition server %s answers %s", self._host, told)
@@ -188,9 +170,3 @@ def _answer(body: bytes) -> dict[str, Any]:
     if not isinstance(told, dict) or not isinstance(told.get("text"), str):
         raise EngineError("The recognition server's answer is no transcription.")
     return told
-
-
-def _pause(reply: _Reply | None, attempt: int) -> float:
-    """Seconds until the next attempt: as the server says, else 0.5, 1, 2 ... and a little by chance."""
-    told = retry_after(reply.headers) if reply is not None else None
-    return 0.25 * 2.0**attempt + random.uniform(0, 0.25) if told is None else told  # noqa: S311 (spreads requests)

@@ -2,10 +2,11 @@
 
 import re
 import string
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.domain.speech import Span, Word
+from pipeline.domain.speech import Chunk, Span, Word, text_of
 
 MAX_COMPRESSION = 2.4  # text that gzip shrinks by more than this repeats itself (Whisper's own threshold)
 MAX_NO_SPEECH = 0.6  # probability of no speech above which words are doubtful (Whisper's own threshold)
@@ -30,6 +31,15 @@ class Loop:
 def plain(text: str) -> str:
     """A word without case and punctuation, to compare it; its own text where nothing else is left."""
     return re.sub(r"[^\w']", "", text.casefold()) or text
+
+
+def compression(words: Sequence[Word], chunk: Chunk) -> float:
+    """Characters by compressed bytes, of the piece of a chunk whose text repeats itself most; 0 without words.
+
+    Piece by piece: a listener who says "yes" now and then is no loop.
+    """
+    said = (text_of(w for w in words if p.start <= w.start < p.end).encode() for p in chunk.sound)
+    return max((len(text) / len(zlib.compress(text)) for text in said if text), default=0.0)
 
 
 def longest(text: str) -> float:

@@ -21,6 +21,7 @@ from pipeline.domain.call import Sender
 from serve_app.api.errors import Busy, InvalidQuery, TooManyReads, TooSlow
 from serve_app.api.options import ApiOptions
 from serve_app.api.queries import QueryParameters, read_query
+from serve_app.api.sound import SoundFolder
 from serve_app.intake.auth import READ, Authenticator, UnknownKeyLimiter
 from serve_app.intake.errors import TooManyRequests
 from serve_app.intake.limits import Buckets, Gate
@@ -45,6 +46,7 @@ class ReadRequest(Generic[Q]):
     sender: Sender
     options: ApiOptions
     questions: Questions
+    sounds: SoundFolder
     check_run: "CheckRun"
     measurer: Measurer
 
@@ -90,14 +92,13 @@ class Door:
         database: Database,
         options: ApiOptions,
         questions: Questions,
+        sounds: SoundFolder,
         source: Callable[[Request], str],
         check_run: "CheckRun",
     ) -> None:
-        self._check_run = check_run
-        self._measurer = Measurer()
         self._database = database
-        self._questions = questions
         self._options = options
+        self._shared = (options, questions, sounds, check_run, Measurer())
         self._source = source
         self._gate = Gate(options.CONCURRENCY, options.RETRY_AFTER_SECONDS)
         self._streams = Gate(options.STREAMS, options.RETRY_AFTER_SECONDS)
@@ -122,8 +123,7 @@ class Door:
                 raise TooManyReads(refused.headers) from None
             query = read_query(request.query_params, model)
             reader = Reader(sender.workspace_id, sender.team_id, self._options.QUERY_SECONDS)
-            shared = (self._options, self._questions, self._check_run, self._measurer)
-            reading = ReadRequest(request, query, self._database, reader, sender, *shared)
+            reading = ReadRequest(request, query, self._database, reader, sender, *self._shared)
             async with self._answered():
                 answer = await handle(reading)
         if lasts and isinstance(answer, StreamingResponse):

@@ -4,7 +4,7 @@ A key of a team changes that team's name, members and keys. What belongs to all 
 of all teams, teams themselves) takes a key of the workspace.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -13,18 +13,19 @@ from uuid import UUID
 from starlette.responses import Response
 
 from db import admin_log, directory, keys, people_list, removal
-from db.admin_log import Actor, AdminChange, NotAdmin, NotInDirectory
+from db.admin_log import AdminChange, NotAdmin, NotInDirectory
 from db.directory import DirectoryMember, Team, Workspace
 from db.keys import KeyInfo
 from db.reading import Page
 from pipeline.domain.insight import Contact
 from pipeline.errors import UnknownTeam
 from serve_app.api import bodies
-from serve_app.api.access import Handler, ReadRequest, json_answer, to_json
+from serve_app.api.access import Handler, ReadRequest, json_answer
 from serve_app.api.bodies import read_admin_body
 from serve_app.api.errors import AdminBodyRefused, InUse, LastKey, NoSuchObject, OutsideTeam, Taken
 from serve_app.api.queries import ChangeListQuery, NoQuery
 from serve_app.api.routing import Route
+from serve_app.api.writing import actor, answer_with, of_workspace
 from serve_app.intake.errors import NotAuthenticated
 from serve_app.intake.wire import Fault
 
@@ -44,51 +45,16 @@ TEAM, MEMBER = "/teams/{team_id:uuid}", "/members/{user_id:uuid}"
 CONTACT, KEY = "/contacts/{contact_id:uuid}", "/keys/{key_id:uuid}"
 
 
-def _route(method: str, path: str, name: str, summary: str, answer: Any, body: Any = None) -> Route:
-    return Route(path, name, NoQuery, summary, answer, method=method, body=body, admin=True)
-
-
-ROUTES = (
-    _route("GET", "/workspace", "showWorkspace", "The workspace of the key", Workspace),
-    _route("PATCH", "/workspace", "changeWorkspace", "Change the workspace", Workspace, bodies.WorkspaceChanges),
-    _route("GET", "/teams", "listTeams", "Teams by name", Page[Team]),
-    _route("POST", "/teams", "createTeam", "A new team", Team, bodies.NewTeam),
-    _route("PATCH", TEAM, "changeTeam", "Change a team", Team, bodies.TeamChanges),
-    _route("DELETE", TEAM, "removeTeam", "Remove a team that is not used; its members stay, of all teams", Team),
-    _route("POST", "/members", "createMember", "A new member", DirectoryMember, bodies.NewMember),
-    _route("PATCH", MEMBER, "changeMember", "Change a member", DirectoryMember, bodies.MemberChanges),
-    _route(
-        "DELETE",
-        MEMBER,
-        "removeMember",
-        "Remove a member and its voice profile; calls keep the userId",
-        DirectoryMember,
-    ),
-    _route("POST", "/contacts", "createContact", "A new contact", Contact, bodies.NewContact),
-    _route("PATCH", CONTACT, "changeContact", "Change a contact", Contact, bodies.ContactChanges),
-    _route("DELETE", CONTACT, "removeContact", "Remove a contact; calls keep what was said in them", Contact),
-    _route("GET", "/keys", "listKeys", "Keys, revoked ones too, the oldest first", Page[KeyInfo]),
-    _route("POST", "/keys", "createKey", "A new key with its secret, shown this once", CreatedKey, bodies.NewKey),
-    _route(
-        "PATCH", KEY, "changeKey", "Rename a key, or say which party its calls have first", KeyInfo, bodies.KeyChanges
-    ),
-    _route("DELETE", KEY, "revokeKey", "Revoke a key: it stays in the list", KeyInfo),
-    Route(
-        "/changes", "listChanges", ChangeListQuery, "Who changed what, the latest first", Page[AdminChange], admin=True
-    ),
-)
-
-
 async def show_workspace(reading: Writing) -> Response:
     return json_answer(reading, await directory.find_workspace(reading.database, reading.reader.workspace_id))
 
 
 async def change_workspace(writing: Writing) -> Response:
-    _of_workspace(writing, "the workspace")
+    of_workspace(writing, "the workspace")
     body = await read_admin_body(writing.request, bodies.WorkspaceChanges)
     home = writing.reader.workspace_id
     changed = directory.update_workspace(writing.database, home, body.given(), actor(writing))
-    return _written(await _done(changed))
+    return answer_with(await _done(changed))
 
 
 async def list_teams(reading: Writing) -> Response:
@@ -96,11 +62,11 @@ async def list_teams(reading: Writing) -> Response:
 
 
 async def create_team(writing: Writing) -> Response:
-    _of_workspace(writing, "new teams")
+    of_workspace(writing, "new teams")
     body = await read_admin_body(writing.request, bodies.NewTeam)
     wanted = (writing.reader.workspace_id, body.name, body.team_id, body.channels_swapped)
     try:
-        return _written(await _done(directory.create_team(writing.database, *wanted, by=actor(writing))), 201)
+        return answer_with(await _done(directory.create_team(writing.database, *wanted, by=actor(writing))), 201)
     except directory.AlreadyThere:
         team = Team(body.team_id or UUID(int=0), writing.reader.workspace_id, body.name, body.channels_swapped)
         return _made_before(team, await directory.find_team(writing.database, writing.reader, team.team_id))
@@ -109,11 +75,11 @@ async def create_team(writing: Writing) -> Response:
 async def change_team(writing: Writing) -> Response:
     body = await read_admin_body(writing.request, bodies.TeamChanges)
     team = await _team(writing)
-    return _written(await _done(directory.update_team(writing.database, team, body.given(), actor(writing))))
+    return answer_with(await _done(directory.update_team(writing.database, team, body.given(), actor(writing))))
 
 
 async def remove_team(writing: Writing) -> Response:
-    _of_workspace(writing, "the removal of teams")
+    of_workspace(writing, "the removal of teams")
     team = await _team(writing)
     by = actor(writing)
     try:
@@ -124,7 +90,7 @@ async def remove_team(writing: Writing) -> Response:
             f"The team has {has.calls} calls, {has.keys} keys in use and {has.endpoints} webhooks. Revoke its keys and "
             "remove its webhooks first. A team with calls is removed by an operator: `switchboard teams remove`."
         ) from None
-    return _written(team)
+    return answer_with(team)
 
 
 async def create_member(writing: Writing) -> Response:
@@ -133,7 +99,7 @@ async def create_member(writing: Writing) -> Response:
     home = writing.reader.workspace_id
     wanted = (home, body.name, body.user_id, team_id, body.aliases)
     try:
-        return _written(await _done(directory.add_member(writing.database, *wanted, actor(writing), new=True)), 201)
+        return answer_with(await _done(directory.add_member(writing.database, *wanted, actor(writing), new=True)), 201)
     except directory.AlreadyThere:
         member = DirectoryMember(body.user_id or UUID(int=0), home, team_id, body.name, tuple(body.aliases))
         return _made_before(member, await directory.find_member(writing.database, writing.reader, member.user_id))
@@ -145,22 +111,22 @@ async def change_member(writing: Writing) -> Response:
     if "team_id" in changes and changes["team_id"] != _own_team(writing, changes["team_id"]):
         raise OutsideTeam("A key of a team keeps its members in that team.")
     member = await _member(writing)
-    return _written(await _done(directory.update_member(writing.database, member, changes, actor(writing))))
+    return answer_with(await _done(directory.update_member(writing.database, member, changes, actor(writing))))
 
 
 async def remove_member(writing: Writing) -> Response:
     member = await _member(writing)
     await _done(directory.remove_member(writing.database, member, actor(writing)))
-    return _written(member)
+    return answer_with(member)
 
 
 async def create_contact(writing: Writing) -> Response:
-    _of_workspace(writing, "contacts")
+    of_workspace(writing, "contacts")
     body = await read_admin_body(writing.request, bodies.NewContact)
     home, details = writing.reader.workspace_id, (body.name, body.company, body.email, body.phone)
     try:
         made = directory.add_contact(writing.database, home, *details, body.contact_id, actor(writing))
-        return _written(await _done(made), 201)
+        return answer_with(await _done(made), 201)
     except directory.AlreadyThere:
         contact_id = body.contact_id or UUID(int=0)
         found = await directory.find_contact(writing.database, writing.reader, contact_id)
@@ -169,21 +135,21 @@ async def create_contact(writing: Writing) -> Response:
 
 
 async def change_contact(writing: Writing) -> Response:
-    _of_workspace(writing, "contacts")
+    of_workspace(writing, "contacts")
     body = await read_admin_body(writing.request, bodies.ContactChanges)
     home, contact_id = writing.reader.workspace_id, writing.request.path_params["contact_id"]
     changed = directory.update_contact(writing.database, home, contact_id, body.given(), actor(writing))
-    return _written(await _done(changed))
+    return answer_with(await _done(changed))
 
 
 async def remove_contact(writing: Writing) -> Response:
-    _of_workspace(writing, "contacts")
+    of_workspace(writing, "contacts")
     contact_id: UUID = writing.request.path_params["contact_id"]
     found = await directory.find_contact(writing.database, writing.reader, contact_id)
     if found is None:
         raise NoSuchObject
     await _done(directory.remove_contact(writing.database, writing.reader.workspace_id, contact_id, actor(writing)))
-    return _written(found)
+    return answer_with(found)
 
 
 async def list_keys(reading: Writing) -> Response:
@@ -216,7 +182,7 @@ async def create_key(writing: Writing) -> Response:
     except keys.OutlivesItsMaker:
         told = "expiresAt: a key with the scope admin ends no later than the key that makes it."
         raise AdminBodyRefused([Fault("/expiresAt", told)]) from None
-    answer = _written(CreatedKey(key, secret), 201)
+    answer = answer_with(CreatedKey(key, secret), 201)
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
@@ -227,7 +193,7 @@ async def change_key(writing: Writing) -> Response:
     changed = await _done(keys.update(writing.database, key.key_id, body.given(), actor(writing)))
     if changed is None:
         raise NoSuchObject
-    return _written(changed)
+    return answer_with(changed)
 
 
 async def revoke_key(writing: Writing) -> Response:
@@ -237,46 +203,13 @@ async def revoke_key(writing: Writing) -> Response:
         await _done(keys.revoke(writing.database, key.key_id, key.workspace_id, actor(writing)))
     except keys.LastAdminKey:
         raise LastKey from None
-    return _written(await _key(writing))
+    return answer_with(await _key(writing))
 
 
 async def list_changes(reading: ReadRequest[ChangeListQuery]) -> Response:
     query, home = reading.query, reading.reader.workspace_id
     page = await admin_log.list_changes(reading.database, reading.reader, home, query.cursor, query.limit)
     return json_answer(reading, page)
-
-
-HANDLERS: Mapping[str, Handler] = {
-    "showWorkspace": show_workspace,
-    "changeWorkspace": change_workspace,
-    "listTeams": list_teams,
-    "createTeam": create_team,
-    "changeTeam": change_team,
-    "removeTeam": remove_team,
-    "createMember": create_member,
-    "changeMember": change_member,
-    "removeMember": remove_member,
-    "createContact": create_contact,
-    "changeContact": change_contact,
-    "removeContact": remove_contact,
-    "listKeys": list_keys,
-    "createKey": create_key,
-    "changeKey": change_key,
-    "revokeKey": revoke_key,
-    "listChanges": list_changes,
-}
-
-
-def actor(writing: ReadRequest[Any]) -> Actor:
-    """The key that writes."""
-    sender = writing.sender
-    return Actor("", sender.key_id, sender.team_id, None, writing.request.state.request_id)
-
-
-def _of_workspace(writing: Writing, what: str) -> None:
-    """Raises `OutsideTeam` for a key of a team."""
-    if writing.sender.team_id is not None:
-        raise OutsideTeam(f"The API key is bound to a team; {what} take one of the workspace.")
 
 
 def _own_team(writing: Writing, wanted: UUID | None) -> UUID | None:
@@ -317,12 +250,10 @@ async def _done(work: Awaitable[T]) -> T:
         return await work
     except NotAdmin:
         raise NotAuthenticated from None
-    except UnknownTeam:
+    except (UnknownTeam, directory.NoSuchTeam):
         raise AdminBodyRefused([Fault("/teamId", "teamId does not name a team of this workspace.")]) from None
     except directory.UnreadableNumber as error:
         raise AdminBodyRefused([Fault("/phone", f"phone: {error}.")]) from None
-    except directory.NoSuchTeam:
-        raise AdminBodyRefused([Fault("/teamId", "teamId does not name a team of this workspace.")]) from None
     except NotInDirectory:
         raise NoSuchObject from None
 
@@ -331,8 +262,35 @@ def _made_before(wanted: Any, found: Any) -> Response:
     """What an earlier request of the same id and content made. Raises `Taken` for anything else."""
     if found != wanted:
         raise Taken
-    return _written(found)
+    return answer_with(found)
 
 
-def _written(made: Any, status: int = 200) -> Response:
-    return Response(to_json(made), status, media_type="application/json")
+def _route(method: str, path: str, handler: Handler, summary: str, answer: Any, body: Any = None) -> Route:
+    return Route(path, handler, NoQuery, summary, answer, method=method, body=body, admin=True)
+
+
+ROUTES = (
+    _route("GET", "/workspace", show_workspace, "The workspace of the key", Workspace),
+    _route("PATCH", "/workspace", change_workspace, "Change the workspace", Workspace, bodies.WorkspaceChanges),
+    _route("GET", "/teams", list_teams, "Teams by name", Page[Team]),
+    _route("POST", "/teams", create_team, "A new team", Team, bodies.NewTeam),
+    _route("PATCH", TEAM, change_team, "Change a team", Team, bodies.TeamChanges),
+    _route("DELETE", TEAM, remove_team, "Remove a team that is not used; its members stay, of all teams", Team),
+    _route("POST", "/members", create_member, "A new member", DirectoryMember, bodies.NewMember),
+    _route("PATCH", MEMBER, change_member, "Change a member", DirectoryMember, bodies.MemberChanges),
+    _route(
+        "DELETE", MEMBER, remove_member, "Remove a member and its voice profile; calls keep the userId", DirectoryMember
+    ),
+    _route("POST", "/contacts", create_contact, "A new contact", Contact, bodies.NewContact),
+    _route("PATCH", CONTACT, change_contact, "Change a contact", Contact, bodies.ContactChanges),
+    _route("DELETE", CONTACT, remove_contact, "Remove a contact; calls keep what was said in them", Contact),
+    _route("GET", "/keys", list_keys, "Keys, revoked ones too, the oldest first", Page[KeyInfo]),
+    _route("POST", "/keys", create_key, "A new key with its secret, shown this once", CreatedKey, bodies.NewKey),
+    _route(
+        "PATCH", KEY, change_key, "Rename a key, or say which party its calls have first", KeyInfo, bodies.KeyChanges
+    ),
+    _route("DELETE", KEY, revoke_key, "Revoke a key: it stays in the list", KeyInfo),
+    Route(
+        "/changes", list_changes, ChangeListQuery, "Who changed what, the latest first", Page[AdminChange], admin=True
+    ),
+)

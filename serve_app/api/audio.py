@@ -16,7 +16,7 @@ from serve_app.api.access import ReadRequest, has_it
 from serve_app.api.calls import record
 from serve_app.api.errors import Busy, NoSuchRange, NotThereYet
 from serve_app.api.queries import AudioQuery
-from serve_app.api.sound import SoundFolder, WantedSound
+from serve_app.api.sound import WantedSound
 
 PIECE = 256 * 1024  # bytes read at once
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
@@ -47,41 +47,36 @@ class Stored:
     name: str
 
 
-class AudioHandler:
-    """The handler, with the folder of decoded sound that it fills."""
+async def play_call(reading: ReadRequest[AudioQuery]) -> Response:
+    """The original file, or one channel decoded."""
+    found = await record(reading)
+    if not found.recordings:
+        raise NotThereYet("The call has no stored recording. It has one when its recording was fetched.")
+    channel = reading.query.channel or ("original" if len(found.recordings) == 1 else "mixed")
+    await reading.note("audio", [reading.call_id], channel)
+    try:
+        stored = await _stored(reading, found, channel)
+        return await answer(reading.request, stored)
+    except CallError as error:
+        if error.retryable:
+            sentence = "The stored recording cannot be read now; send the same request again after Retry-After."
+            raise Busy(reading.options.RETRY_AFTER_SECONDS, sentence) from error
+        raise NotThereYet(f"The recording cannot be decoded: {error.message}") from error
 
-    def __init__(self, sounds: SoundFolder) -> None:
-        self._sounds = sounds
 
-    async def show(self, reading: ReadRequest[AudioQuery]) -> Response:
-        """The original file, or one channel decoded."""
-        found = await record(reading)
-        if not found.recordings:
-            raise NotThereYet("The call has no stored recording. It has one when its recording was fetched.")
-        channel = reading.query.channel or ("original" if len(found.recordings) == 1 else "mixed")
-        await reading.note("audio", [reading.call_id], channel)
-        try:
-            stored = await self._stored(reading, found, channel)
-            return await answer(reading.request, stored)
-        except CallError as error:
-            if error.retryable:
-                sentence = "The stored recording cannot be read now; send the same request again after Retry-After."
-                raise Busy(reading.options.RETRY_AFTER_SECONDS, sentence) from error
-            raise NotThereYet(f"The recording cannot be decoded: {error.message}") from error
-
-    async def _stored(self, reading: ReadRequest[Any], found: CallRecord, channel: str) -> Stored:
-        if channel == "original":
-            if len(found.recordings) > 1:
-                raise NotThereYet("The call has two files. Ask for channel=mixed, rep or customer.")
-            one = found.recordings[0]
-            return Stored(one.uri, f'"{one.sha256}"', str(reading.call_id))
-        if found.layout is None:
-            raise NotThereYet("What is on which channel is known when the call's state is completed.")
-        wanted = WantedSound(found.recordings, found.layout, channel)
-        path = await self._sounds.get(wanted, reading.options.SOUND_WAIT_SECONDS)
-        if path is None:
-            raise Busy(reading.options.RETRY_AFTER_SECONDS, "The sound is still being decoded; ask again in a moment.")
-        return Stored(path.as_uri(), f'"{wanted.name}"', f"{reading.call_id}-{channel}")
+async def _stored(reading: ReadRequest[Any], found: CallRecord, channel: str) -> Stored:
+    if channel == "original":
+        if len(found.recordings) > 1:
+            raise NotThereYet("The call has two files. Ask for channel=mixed, rep or customer.")
+        one = found.recordings[0]
+        return Stored(one.uri, f'"{one.sha256}"', str(reading.call_id))
+    if found.layout is None:
+        raise NotThereYet("What is on which channel is known when the call's state is completed.")
+    wanted = WantedSound(found.recordings, found.layout, channel)
+    path = await reading.sounds.get(wanted, reading.options.SOUND_WAIT_SECONDS)
+    if path is None:
+        raise Busy(reading.options.RETRY_AFTER_SECONDS, "The sound is still being decoded; ask again in a moment.")
+    return Stored(path.as_uri(), f'"{wanted.name}"', f"{reading.call_id}-{channel}")
 
 
 async def answer(request: Request, stored: Stored) -> Response:

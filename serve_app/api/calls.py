@@ -111,7 +111,7 @@ async def show_transcript(reading: ReadRequest[VersionQuery]) -> Response:
     return tagged(reading, body, f"{TEXT_TYPES[form]}; charset=utf-8", headers)
 
 
-async def show_events(reading: ReadRequest[NoQuery]) -> Response:
+async def list_call_events(reading: ReadRequest[NoQuery]) -> Response:
     """What happened to a call, the earliest first."""
     return json_answer(reading, Page((await record(reading)).timeline))
 

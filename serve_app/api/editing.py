@@ -1,7 +1,7 @@
 """Handlers: what people write. An edit is made, listed and undone; a task is ticked off."""
 
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from db import editing
-from db.editing import Current, EditRefused, TaskMark, WantedEdit
+from db.editing import EditRefused, TaskMark, WantedEdit
 from db.edits import CallEdit, Editor
 from db.reading import Page
 from pipeline.domain.edits import EditKind
-from serve_app.api.access import ReadRequest, json_answer, to_json
+from serve_app.api.access import ReadRequest, json_answer
 from serve_app.api.errors import (
     EditBodyRefused,
     EditIdUsed,
@@ -25,6 +25,7 @@ from serve_app.api.errors import (
     TooManyEdits,
 )
 from serve_app.api.queries import NoQuery
+from serve_app.api.writing import answer_with
 from serve_app.intake.auth import READ
 from serve_app.intake.limits import LimitOptions, check_media_type, read_body
 from serve_app.intake.wire import Fault, InvalidBody, read_object
@@ -114,18 +115,11 @@ EDIT_BODY: TypeAdapter[Any] = TypeAdapter(EditBody)
 _FIELDS = frozenset({"editId", "kind", "turn", "start", "end", "old", "new", "question", "comment"})
 
 
-@dataclass(frozen=True, slots=True)
-class StaleEdit:
-    """What a 409 tells besides: what stands there now, for a key that may read; null: nothing."""
-
-    current: Current | None
-
-
-async def edit(writing: ReadRequest[NoQuery]) -> Response:
+async def edit_call(writing: ReadRequest[NoQuery]) -> Response:
     """Keep an edit: 201; 200 where this request made it before."""
     wanted = await _wanted(writing.request)
     made = await _done(
-        writing, editing.make(writing.database, writing.reader, _editor(writing), _call(writing), wanted)
+        writing, editing.make(writing.database, writing.reader, _editor(writing), writing.call_id, wanted)
     )
     answer = _answer(writing, made.edit)
     answer.status_code = 201 if made.created else 200
@@ -136,26 +130,28 @@ async def edit(writing: ReadRequest[NoQuery]) -> Response:
 
 async def list_edits(reading: ReadRequest[NoQuery]) -> Response:
     """The edits of a call, undone ones too, in the order in which they were made."""
-    found = await _done(reading, editing.list_edits(reading.database, reading.reader, _call(reading)))
+    found = await _done(reading, editing.list_edits(reading.database, reading.reader, reading.call_id))
     await reading.note("record", [reading.call_id] if found else [], "edits")
     return json_answer(reading, Page(found))
 
 
-async def undo(writing: ReadRequest[NoQuery]) -> Response:
+async def undo_edit(writing: ReadRequest[NoQuery]) -> Response:
     """Take an edit back; it is kept, and shown as undone."""
     edit_id: UUID = writing.request.path_params["edit_id"]
     return _answer(
         writing,
-        await _done(writing, editing.undo(writing.database, writing.reader, _editor(writing), _call(writing), edit_id)),
+        await _done(
+            writing, editing.undo(writing.database, writing.reader, _editor(writing), writing.call_id, edit_id)
+        ),
     )
 
 
-async def tick(writing: ReadRequest[NoQuery]) -> Response:
+async def mark_task_done(writing: ReadRequest[NoQuery]) -> Response:
     """Tick a task off."""
     return await _mark(writing, editing.tick)
 
 
-async def untick(writing: ReadRequest[NoQuery]) -> Response:
+async def unmark_task(writing: ReadRequest[NoQuery]) -> Response:
     """Say that a task is to be done after all."""
     return await _mark(writing, editing.untick)
 
@@ -163,15 +159,11 @@ async def untick(writing: ReadRequest[NoQuery]) -> Response:
 async def _mark(writing: ReadRequest[NoQuery], change: Any) -> Response:
     task_id: UUID = writing.request.path_params["task_id"]
     mark: TaskMark = await _done(
-        writing, change(writing.database, writing.reader, _editor(writing), _call(writing), task_id)
+        writing, change(writing.database, writing.reader, _editor(writing), writing.call_id, task_id)
     )
     if READ not in writing.sender.scopes:
         mark = replace(mark, done_by=None)
-    return Response(to_json(mark), 200, media_type="application/json")
-
-
-def _call(writing: ReadRequest[Any]) -> UUID:
-    return writing.call_id
+    return answer_with(mark)
 
 
 def _editor(writing: ReadRequest[Any]) -> Editor:
@@ -183,7 +175,7 @@ def _answer(writing: ReadRequest[Any], made: CallEdit) -> Response:
     shown = written(made)
     if READ not in writing.sender.scopes:
         shown["machine"] = None
-    return Response(to_json(shown), 200, media_type="application/json")
+    return answer_with(shown)
 
 
 async def _done(writing: ReadRequest[Any], work: Awaitable[T]) -> T:
@@ -245,4 +237,14 @@ def _fault(error: Any) -> Fault:
     return Fault(f"/{name}" if name else "", f"{name or 'The body'}: {error['msg']}.")
 
 
-__all__ = ["EDIT_BODY", "CallEdit", "EditBody", "TaskMark", "edit", "list_edits", "tick", "undo", "untick"]
+__all__ = [
+    "EDIT_BODY",
+    "CallEdit",
+    "EditBody",
+    "TaskMark",
+    "edit_call",
+    "list_edits",
+    "mark_task_done",
+    "undo_edit",
+    "unmark_task",
+]

@@ -3,7 +3,7 @@
 Reading takes the scope `read`, changing takes `admin` and a key of the workspace: they are of all teams.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from typing import Any, TypeVar
 from uuid import UUID
@@ -16,13 +16,13 @@ from db.database import Database, Reader
 from db.outcomes import ScoreWeek
 from db.questions import StoredQuestion, StoredScorecard
 from db.reading import Page
-from serve_app.api.access import Handler, ReadRequest, json_answer, tagged, to_json
-from serve_app.api.administration import actor
+from serve_app.api.access import ReadRequest, json_answer, tagged
 from serve_app.api.bodies import read_admin_body
-from serve_app.api.errors import AdminBodyRefused, NoSuchObject, OnScorecard, OutsideTeam, QuestionRefusal
+from serve_app.api.errors import AdminBodyRefused, NoSuchObject, OnScorecard, QuestionRefusal
 from serve_app.api.queries import NoQuery, ScoreQuery
 from serve_app.api.routing import Route
 from serve_app.api.stream import csv_rows
+from serve_app.api.writing import actor, answer_with, of_workspace
 from serve_app.definitions import Definition, DefinitionRefused, ScorecardDefinition
 from serve_app.intake.errors import NotAuthenticated
 from serve_app.intake.wire import Fault
@@ -30,51 +30,6 @@ from serve_app.intake.wire import Fault
 Asking = ReadRequest[NoQuery]
 ONE = "/questions/{question_key}"
 CARD = "/scorecards/{scorecard_key}"
-
-ROUTES = (
-    Route("/questions", "listQuestions", NoQuery, "Questions and trackers that are asked now", Page[StoredQuestion]),
-    Route(ONE, "showQuestion", NoQuery, "All versions of a question, the latest first", Page[StoredQuestion]),
-    Route(
-        "/questions",
-        "setQuestion",
-        NoQuery,
-        "Ask a question, or ask it otherwise: a new version of its key",
-        StoredQuestion,
-        method="POST",
-        body=Definition,
-        admin=True,
-    ),
-    Route(ONE, "removeQuestion", NoQuery, "Ask it no more; answers stay", StoredQuestion, method="DELETE", admin=True),
-    Route("/scorecards", "listScorecards", NoQuery, "Scorecards by which calls are scored now", Page[StoredScorecard]),
-    Route(CARD, "showScorecard", NoQuery, "All versions of a scorecard, the latest first", Page[StoredScorecard]),
-    Route(
-        CARD + "/scores",
-        "listScores",
-        ScoreQuery,
-        "Scores by week of each team, or of each member",
-        Page[ScoreWeek],
-        media=("text/csv",),
-    ),
-    Route(
-        "/scorecards",
-        "setScorecard",
-        NoQuery,
-        "Score calls by a scorecard, or otherwise: a new version of its key",
-        StoredScorecard,
-        method="POST",
-        body=ScorecardDefinition,
-        admin=True,
-    ),
-    Route(
-        CARD,
-        "removeScorecard",
-        NoQuery,
-        "Score by it no more; scores stay",
-        StoredScorecard,
-        method="DELETE",
-        admin=True,
-    ),
-)
 
 
 async def list_questions(reading: Asking) -> Response:
@@ -129,7 +84,7 @@ async def remove_scorecard(writing: Asking) -> Response:
 
 
 async def _set(writing: Asking, kind: type[Definition] | type[ScorecardDefinition]) -> Response:
-    _of_workspace(writing)
+    of_workspace(writing, "questions")
     body: Definition | ScorecardDefinition = await read_admin_body(writing.request, kind)
     home = writing.reader.workspace_id
     try:
@@ -147,11 +102,11 @@ async def _set(writing: Asking, kind: type[Definition] | type[ScorecardDefinitio
     except NotAdmin:
         raise NotAuthenticated from None
     (latest, *_) = await questions.defined_versions(writing.database, writing.reader, home, made.key)
-    return _written(latest, 200 if changes.unchanged else 201)
+    return answer_with(latest, 200 if changes.unchanged else 201)
 
 
 async def _remove(writing: Asking, name: str, versions: "Versions[S]") -> Response:
-    _of_workspace(writing)
+    of_workspace(writing, "questions")
     await _versions(writing, name, versions)
     key = writing.request.path_params[name]
     try:
@@ -162,20 +117,7 @@ async def _remove(writing: Asking, name: str, versions: "Versions[S]") -> Respon
         raise OnScorecard(str(error)) from None
     except NotAdmin:
         raise NotAuthenticated from None
-    return _written((await _versions(writing, name, versions))[0])
-
-
-HANDLERS: Mapping[str, Handler] = {
-    "listQuestions": list_questions,
-    "showQuestion": show_question,
-    "setQuestion": set_question,
-    "removeQuestion": remove_question,
-    "listScorecards": list_scorecards,
-    "showScorecard": show_scorecard,
-    "listScores": list_scores,
-    "setScorecard": set_scorecard,
-    "removeScorecard": remove_scorecard,
-}
+    return answer_with((await _versions(writing, name, versions))[0])
 
 
 S = TypeVar("S", StoredQuestion, StoredScorecard)
@@ -195,10 +137,47 @@ async def _teams(reading: Asking) -> dict[str, UUID]:
     return {name: one.team_id for one in found for name in (one.name.casefold(), str(one.team_id))}
 
 
-def _of_workspace(writing: Asking) -> None:
-    if writing.sender.team_id is not None:
-        raise OutsideTeam("The API key is bound to a team; questions take one of the workspace.")
-
-
-def _written(made: StoredQuestion | StoredScorecard, status: int = 200) -> Response:
-    return Response(to_json(made), status, media_type="application/json")
+ROUTES = (
+    Route("/questions", list_questions, NoQuery, "Questions and trackers that are asked now", Page[StoredQuestion]),
+    Route(ONE, show_question, NoQuery, "All versions of a question, the latest first", Page[StoredQuestion]),
+    Route(
+        "/questions",
+        set_question,
+        NoQuery,
+        "Ask a question, or ask it otherwise: a new version of its key",
+        StoredQuestion,
+        method="POST",
+        body=Definition,
+        admin=True,
+    ),
+    Route(ONE, remove_question, NoQuery, "Ask it no more; answers stay", StoredQuestion, method="DELETE", admin=True),
+    Route("/scorecards", list_scorecards, NoQuery, "Scorecards by which calls are scored now", Page[StoredScorecard]),
+    Route(CARD, show_scorecard, NoQuery, "All versions of a scorecard, the latest first", Page[StoredScorecard]),
+    Route(
+        CARD + "/scores",
+        list_scores,
+        ScoreQuery,
+        "Scores by week of each team, or of each member",
+        Page[ScoreWeek],
+        media=("text/csv",),
+    ),
+    Route(
+        "/scorecards",
+        set_scorecard,
+        NoQuery,
+        "Score calls by a scorecard, or otherwise: a new version of its key",
+        StoredScorecard,
+        method="POST",
+        body=ScorecardDefinition,
+        admin=True,
+    ),
+    Route(
+        CARD,
+        remove_scorecard,
+        NoQuery,
+        "Score by it no more; scores stay",
+        StoredScorecard,
+        method="DELETE",
+        admin=True,
+    ),
+)

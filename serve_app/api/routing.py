@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from db.admin_log import ADMIN
+from serve_app.api.access import Handler
 from serve_app.api.queries import QueryParameters
 from serve_app.intake.auth import EDIT, READ
 
@@ -16,7 +19,7 @@ class Route:
     """
 
     path: str
-    name: str
+    handler: Handler
     query: type[QueryParameters]
     summary: str
     answer: Any = None
@@ -25,6 +28,12 @@ class Route:
     method: str = "GET"
     body: Any = None
     admin: bool = False
+    named: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The operation, as its handler is called unless it is `named`: listCalls."""
+        return self.named or to_camel(self.handler.__name__)
 
     @property
     def scope(self) -> str:

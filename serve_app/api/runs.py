@@ -4,7 +4,7 @@ ReadRequest takes the scope `read`; making, promoting, taking back and deleting 
 everybody reads, or have the service work. A run is of a workspace: keys of a team see none.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
@@ -12,18 +12,19 @@ from uuid import UUID
 from starlette.responses import Response
 
 from db import gold, promotion, run_results, runs
-from db.admin_log import Actor, NotAdmin
+from db.admin_log import NotAdmin
 from db.promotion import Moved
 from db.reading import Page
 from db.run_results import RunCall, RunResult
 from db.runs import Run
 from serve_app.api import bodies, run_comparison
-from serve_app.api.access import Handler, ReadRequest, json_answer, to_json
+from serve_app.api.access import Handler, ReadRequest, json_answer
 from serve_app.api.bodies import read_admin_body
-from serve_app.api.errors import AdminBodyRefused, NoSuchCall, NoSuchObject, OutsideTeam, RunRefusal
+from serve_app.api.errors import AdminBodyRefused, NoSuchCall, NoSuchObject, RunRefusal
 from serve_app.api.queries import NoQuery, RunCallListQuery, RunComparisonQuery
 from serve_app.api.routing import Route
 from serve_app.api.run_comparison import RunComparing
+from serve_app.api.writing import actor, answer_with, of_workspace
 from serve_app.intake.errors import NotAuthenticated
 from serve_app.intake.wire import Fault
 from serve_app.runs.choosing import Wanted, choose
@@ -43,30 +44,6 @@ class CreatedRun:
     left_out: tuple[UUID, ...]
 
 
-def _admin(method: str, path: str, name: str, summary: str, answer: Any, body: Any = None) -> Route:
-    return Route(path, name, NoQuery, summary, answer, method=method, body=body, admin=True)
-
-
-ROUTES = (
-    Route("/runs", "listRuns", NoQuery, "Runs, the latest first", Page[Run]),
-    Route(RUN, "showRun", NoQuery, "A run: what it is made with, and how far it is", Run),
-    Route(f"{RUN}/calls", "listRunCalls", RunCallListQuery, "The calls of a run", Page[RunCall]),
-    Route(f"{RUN}/calls/{{call_id:uuid}}", "showRunCall", NoQuery, "What a run made of a call", RunResult),
-    Route(
-        f"{RUN}/comparison",
-        "compareRun",
-        RunComparisonQuery,
-        "A run beside the records or another run, in figures; 202 while it is being measured",
-        RunComparing,
-    ),
-    _admin("POST", "/runs", "createRun", "A new run of completed calls", CreatedRun, bodies.NewRun),
-    _admin("POST", f"{RUN}/cancel", "cancelRun", "Work on no further call of a run", Run),
-    _admin("POST", f"{RUN}/promote", "promoteRun", "Make its results the records, all at once", Moved),
-    _admin("POST", f"{RUN}/rollback", "rollBackRun", "Put the records back that it replaced, all at once", Moved),
-    _admin("DELETE", RUN, "deleteRun", "Remove a run with its results; calls stay", Run),
-)
-
-
 async def list_runs(reading: Plain) -> Response:
     return json_answer(reading, Page(tuple(await runs.list_runs(reading.database, reading.reader))))
 
@@ -75,7 +52,7 @@ async def show_run(reading: Plain) -> Response:
     return json_answer(reading, await _run(reading))
 
 
-async def list_calls(reading: ReadRequest[RunCallListQuery]) -> Response:
+async def list_run_calls(reading: ReadRequest[RunCallListQuery]) -> Response:
     run, query = await _run(reading), reading.query
     page = await run_results.list_calls(
         reading.database, reading.reader, run.run_id, query.state, query.cursor, query.limit
@@ -83,7 +60,7 @@ async def list_calls(reading: ReadRequest[RunCallListQuery]) -> Response:
     return json_answer(reading, page)
 
 
-async def show_call(reading: Plain) -> Response:
+async def show_run_call(reading: Plain) -> Response:
     run = await _run(reading)
     await reading.note("transcript", [reading.call_id], f"run {run.name}")
     found = await run_results.show(reading.database, reading.reader, run.run_id, reading.call_id)
@@ -97,7 +74,7 @@ async def compare_run(reading: ReadRequest[RunComparisonQuery]) -> Response:
 
 
 async def create_run(writing: Plain) -> Response:
-    _of_workspace(writing)
+    of_workspace(writing, "runs")
     body = await read_admin_body(writing.request, bodies.NewRun)
     try:
         changes = writing.check_run({group: dict(values) for group, values in body.settings.items()})
@@ -119,9 +96,9 @@ async def create_run(writing: Plain) -> Response:
         raise AdminBodyRefused([Fault("/gold", "gold names no set of this workspace, or no version of it.")]) from None
     except runs.RunRefused as error:
         raise RunRefusal(str(error)) from None
-    made = runs.create(writing.database, home, body.name, changes, chosen, _actor(writing), body.run_id)
+    made = runs.create(writing.database, home, body.name, changes, chosen, actor(writing), body.run_id)
     run, left_out = await _done(made)
-    return _written(CreatedRun(run, tuple(left_out)), 201)
+    return answer_with(CreatedRun(run, tuple(left_out)), 201)
 
 
 async def cancel_run(writing: Plain) -> Response:
@@ -140,25 +117,11 @@ async def delete_run(writing: Plain) -> Response:
     return await _change(writing, runs.delete)
 
 
-HANDLERS: Mapping[str, Handler] = {
-    "listRuns": list_runs,
-    "showRun": show_run,
-    "listRunCalls": list_calls,
-    "showRunCall": show_call,
-    "compareRun": compare_run,
-    "createRun": create_run,
-    "cancelRun": cancel_run,
-    "promoteRun": promote_run,
-    "rollBackRun": roll_back_run,
-    "deleteRun": delete_run,
-}
-
-
 async def _change(writing: Plain, change: Callable[..., Awaitable[Any]]) -> Response:
-    _of_workspace(writing)
+    of_workspace(writing, "runs")
     run = await _run(writing)
-    return _written(
-        await _done(change(writing.database, run_id=run.run_id, workspace_id=_home(writing), by=_actor(writing)))
+    return answer_with(
+        await _done(change(writing.database, run_id=run.run_id, workspace_id=_home(writing), by=actor(writing)))
     )
 
 
@@ -185,15 +148,25 @@ def _home(writing: Plain) -> UUID:
     return writing.reader.workspace_id
 
 
-def _actor(writing: Plain) -> Actor:
-    sender = writing.sender
-    return Actor("", sender.key_id, sender.team_id, None, writing.request.state.request_id)
+def _admin(method: str, path: str, handler: Handler, summary: str, answer: Any, body: Any = None) -> Route:
+    return Route(path, handler, NoQuery, summary, answer, method=method, body=body, admin=True)
 
 
-def _of_workspace(writing: Plain) -> None:
-    if writing.sender.team_id is not None:
-        raise OutsideTeam("The API key is bound to a team; runs take one of the workspace.")
-
-
-def _written(made: Any, status: int = 200) -> Response:
-    return Response(to_json(made), status, media_type="application/json")
+ROUTES = (
+    Route("/runs", list_runs, NoQuery, "Runs, the latest first", Page[Run]),
+    Route(RUN, show_run, NoQuery, "A run: what it is made with, and how far it is", Run),
+    Route(f"{RUN}/calls", list_run_calls, RunCallListQuery, "The calls of a run", Page[RunCall]),
+    Route(f"{RUN}/calls/{{call_id:uuid}}", show_run_call, NoQuery, "What a run made of a call", RunResult),
+    Route(
+        f"{RUN}/comparison",
+        compare_run,
+        RunComparisonQuery,
+        "A run beside the records or another run, in figures; 202 while it is being measured",
+        RunComparing,
+    ),
+    _admin("POST", "/runs", create_run, "A new run of completed calls", CreatedRun, bodies.NewRun),
+    _admin("POST", f"{RUN}/cancel", cancel_run, "Work on no further call of a run", Run),
+    _admin("POST", f"{RUN}/promote", promote_run, "Make its results the records, all at once", Moved),
+    _admin("POST", f"{RUN}/rollback", roll_back_run, "Put the records back that it replaced, all at once", Moved),
+    _admin("DELETE", RUN, delete_run, "Remove a run with its results; calls stay", Run),
+)

@@ -38,7 +38,7 @@ COLUMNS = (
 )
 
 
-async def stream_events(reading: ReadRequest[StreamQuery]) -> Response:
+async def stream_changes(reading: ReadRequest[StreamQuery]) -> Response:
     """Changes of calls as they happen."""
     told = reading.request.headers.get("last-event-id")
     since = reading.query.since
@@ -106,7 +106,7 @@ async def _changes(
             await asyncio.sleep(reading.options.POLL_SECONDS)
 
 
-async def export(reading: ReadRequest[ExportQuery]) -> Response:
+async def export_calls(reading: ReadRequest[ExportQuery]) -> Response:
     """All calls of a filter, page by page: no more than a page is ever held."""
     query = reading.query
     pages = _pages(reading)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pipeline.domain.call import CallState
 from serve_app.cli import edits, names, state
-from serve_app.cli.console import Json, command_group, counted, err, fields, moment, out, print_json
+from serve_app.cli.console import Json, command_group, counted, err, fields, moment, out, print_json, print_list, say
 from serve_app.cli.edits import ID_HELP, CallId
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.table import Table, table
@@ -180,16 +180,13 @@ def reads(
         scope = await names.workspace_id(database, workspace) or EVERY_WORKSPACE
         return await audit.list_reads(database, scope, wanted, limit)
 
-    found = state.run(work)
-    if json_:
-        print_json(found)
-    elif found:
-        lines = table("!when", "who", "!what", "how", "request")
-        for one in found:
-            lines.add_row(moment(one.at), one.name or str(one.key_id), one.what, one.detail, one.request_id or "")
-        out().print(lines)
-    else:
-        err().print(f"Nobody has read or heard call {wanted}.")
+    print_list(
+        state.run(work),
+        json_,
+        ("!when", "who", "!what", "how", "request"),
+        lambda one: (moment(one.at), one.name or str(one.key_id), one.what, one.detail, one.request_id or ""),
+        f"Nobody has read or heard call {wanted}.",
+    )
 
 
 app.command()(edits.answer)
@@ -231,11 +228,9 @@ def reseal(json_: Json = False) -> None:
         )
 
     done = state.run(lambda database: resealing.reseal(database, sealer), writes=True)
-    if json_:
-        print_json({"resealed": done.changed, "unopened": done.unopened})
-    else:
-        changed = counted(done.changed, "call or submission", "calls and submissions")
-        out().print(f"Recording URLs of {changed} sealed with the current key.")
+    changed = counted(done.changed, "call or submission", "calls and submissions")
+    told = f"Recording URLs of {changed} sealed with the current key."
+    say(told, {"resealed": done.changed, "unopened": done.unopened}, json_)
     if done.unopened:
         raise CommandError(
             f"{done.unopened} more are sealed with a key that is not among SWITCHBOARD_SECRETS_KEYS.",

@@ -8,9 +8,9 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, err, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, out, print_json, print_list, say
 from serve_app.cli.errors import FAILED, USAGE, CommandError
-from serve_app.cli.managed import given, say_changed, say_made, say_one_removed
+from serve_app.cli.managed import given
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -67,7 +67,7 @@ def add(
             raise CommandError(f"{error}.", NUMBERS, USAGE) from error
 
     made = names.run(workspace, work, writes=True)
-    say_made("contact", made, made.contact_id, json_)
+    say(f"Created contact {made.name!r}: {made.contact_id}", made, json_)
 
 
 Named = Annotated[str, typer.Argument(metavar="NAME|ID", help="The contact.")]
@@ -104,7 +104,7 @@ def update(
 
     changed = names.run(workspace, work, writes=True)
     told = ", ".join(value for value in (changed.company, changed.email, changed.phone) if value)
-    say_changed("contact", changed, f": {told}" if told else "", json_)
+    say(f"Contact {changed.name!r}{f': {told}' if told else ''}", changed, json_)
 
 
 @app.command()
@@ -124,7 +124,7 @@ def remove(contact: Named, workspace: names.Workspace = None, json_: Json = Fals
         return found
 
     gone = names.run(workspace, work, writes=True)
-    say_one_removed("contact", gone, json_)
+    say(f"Removed contact {gone.name!r}.", {"removed": gone}, json_)
 
 
 @app.command("list")

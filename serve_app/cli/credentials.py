@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list, say
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -79,11 +79,8 @@ def add(
         )
     except CredentialUnfit as error:
         raise CommandError(str(error), "", USAGE) from None
-    if json_:
-        print_json({"host": server.host, "port": server.port, "kind": new.kind, "replaced": replaced})
-    else:
-        done = "Replaced" if replaced else "Stored"
-        out().print(f"{done} the credential of {server.host}, port {server.port} ({new.kind}).", markup=False)
+    told = f"{'Replaced' if replaced else 'Stored'} the credential of {server.host}, port {server.port} ({new.kind})."
+    say(told, {"host": server.host, "port": server.port, "kind": new.kind, "replaced": replaced}, json_)
     if not Settings().sealer().seals:
         err().print(
             "It is stored unsealed: set SWITCHBOARD_SECRETS_KEYS (`openssl rand -base64 32` makes a key), then "
@@ -155,10 +152,7 @@ def reseal(workspace: names.Workspace = None, json_: Json = False) -> None:
         lambda database, home: credentials.reseal(database, home.workspace_id, Settings().sealer()),
         writes=True,
     )
-    if json_:
-        print_json({"resealed": changed})
-    else:
-        out().print(f"{changed} resealed.")
+    say(f"{changed} resealed.", {"resealed": changed}, json_)
 
 
 def _server(named: str) -> "Server":

@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, moment, out, print_json, print_list
+from serve_app.cli.console import Json, moment, out, print_json, print_list, say
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -145,10 +145,7 @@ def undo(
             raise CommandError(f"Call {wanted} has no correction {which}.", hint, FAILED) from None
 
     edit = names.run(workspace, work, writes=True)
-    if json_:
-        print_json(edit)
-    else:
-        out().print(f"Undone: {_what(edit)}.", markup=False)
+    say(f"Undone: {_what(edit)}.", edit, json_)
 
 
 def _operator() -> "Editor":

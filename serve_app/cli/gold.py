@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import gold_score, names, since
-from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list, say
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.gold_sets import SetName, libraries, loaded, some_of, the_set
 
@@ -259,10 +259,7 @@ def remove(name: SetName, workspace: names.Workspace = None, json_: Json = False
         return one
 
     gone = names.run(workspace, work, writes=True)
-    if json_:
-        print_json({"removed": gone})
-    else:
-        out().print(f"Removed {gone.name}@{gone.version}.", markup=False)
+    say(f"Removed {gone.name}@{gone.version}.", {"removed": gone}, json_)
 
 
 async def _read(

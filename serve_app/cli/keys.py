@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list, say
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.managed import given
 from serve_app.cli.since import told
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SCOPES = ("submit", "read", "edit", "admin")
 DEFAULT_SCOPES = ("submit",)  # what a telephony system needs
+ID_HELP = "`switchboard keys list` shows the ids; a secret is not an id."
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="The key's id, from `keys list`.")]
 SWAPPED = "The PBX records the customer on the left channel, or in the first file."
 
 app = command_group("""API keys of a workspace: what a telephony system sends with its calls.
@@ -201,7 +203,7 @@ def _ends(key: "KeyInfo") -> str:
 
 @app.command()
 def rotate(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, from `keys list`.")],
+    key_id: KeyId,
     grace: Annotated[str, typer.Option(metavar="TIME", help="How long the old secret still works: 2h, 7d.")] = "24h",
     now: Annotated[bool, typer.Option("--now", help="The old secret ends at once.")] = False,
     json_: Json = False,
@@ -216,17 +218,14 @@ def rotate(
 
       switchboard keys rotate 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --now
     """
-    wanted = names.need_uuid(key_id, "`switchboard keys list` shows the ids; a secret is not an id.")
+    from db import keys
+
+    wanted = names.need_uuid(key_id, ID_HELP)
     left = told(grace)
     if not isinstance(left, timedelta):
         raise CommandError(f"{grace!r} is not a length of time.", "Say 2h or 7d.", USAGE)
 
-    async def work(database: "Database") -> "tuple[KeyInfo, KeyInfo, str] | None":
-        from db import keys
-
-        return await keys.rotate(database, wanted, timedelta() if now else left)
-
-    done = state.run(work, writes=True)
+    done = state.run(lambda database: keys.rotate(database, wanted, timedelta() if now else left), writes=True)
     if done is None:
         raise CommandError(f"No valid key has the id {wanted}.", "`switchboard keys list` shows the keys.", FAILED)
     old, new, secret = done
@@ -241,7 +240,7 @@ def rotate(
 
 @app.command()
 def update(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, from `keys list`.")],
+    key_id: KeyId,
     name: Annotated[str | None, typer.Option(help="What the key is for.", show_default=False)] = None,
     channels_swapped: Annotated[
         bool | None, typer.Option("--channels-swapped/--channels-as-sent", help=SWAPPED, show_default=False)
@@ -259,33 +258,24 @@ def update(
 
       switchboard keys update 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11 --channels-swapped
     """
-    wanted = names.need_uuid(key_id, "`switchboard keys list` shows the ids; a secret is not an id.")
+    from db import keys
+
+    wanted = names.need_uuid(key_id, ID_HELP)
     if as_team and channels_swapped is not None:
         raise CommandError("Say one of --channels-swapped, --channels-as-sent and --channels-as-team.", "", USAGE)
     changes = given(name=name, channels_swapped=True if as_team else channels_swapped)
     if as_team:
         changes["channels_swapped"] = None
 
-    async def work(database: "Database") -> "KeyInfo | None":
-        from db import keys
-
-        return await keys.update(database, wanted, changes)
-
-    changed = state.run(work, writes=True)
+    changed = state.run(lambda database: keys.update(database, wanted, changes), writes=True)
     if changed is None:
         raise CommandError(f"No key has the id {wanted}.", "`switchboard keys list` shows the keys.", FAILED)
-    if json_:
-        print_json(changed)
-        return
     how = {None: "as the team says", True: "swapped: the customer comes first", False: "as sent: the rep comes first"}
-    console = out()
-    console.print(f"Key {changed.key_id} ({changed.name}): channels {how[changed.channels_swapped]}", markup=False)
+    say(f"Key {changed.key_id} ({changed.name}): channels {how[changed.channels_swapped]}", changed, json_)
 
 
 @app.command()
-def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, from `keys list`.")], json_: Json = False
-) -> None:
+def revoke(key_id: KeyId, json_: Json = False) -> None:
     """Revoke a key at once: the service answers 401 to it from then on. Calls already accepted are still processed.
 
     Example:
@@ -294,7 +284,7 @@ def revoke(
     """
     from db import keys
 
-    wanted = names.need_uuid(key_id, "`switchboard keys list` shows the ids; a secret is not an id.")
+    wanted = names.need_uuid(key_id, ID_HELP)
     revoked = state.run(lambda database: keys.revoke(database, wanted), writes=True)
     if json_:
         print_json({"key_id": str(wanted), "revoked": revoked})

@@ -1,32 +1,16 @@
-"""What `workspaces`, `teams`, `members` and `contacts` share: what is said when one is made, changed or removed."""
+"""What `workspaces`, `teams`, `members` and `contacts` share: what is to be changed, and what goes with one."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve_app.cli.console import fields, out, print_json
+from serve_app.cli.console import fields, say
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
     from db.removal import Contents
 
 Yes = Annotated[bool, typer.Option("--yes", help="Remove it; this cannot be undone.")]
-
-
-def say_made(kind: str, one: Any, identity: object, json_: bool) -> None:
-    """Print what was created."""
-    if json_:
-        print_json(one)
-    else:
-        out().print(f"Created {kind} {one.name!r}: {identity}", markup=False)
-
-
-def say_changed(kind: str, one: Any, how: str, json_: bool) -> None:
-    """Print what stands now; `how` follows the name."""
-    if json_:
-        print_json(one)
-    else:
-        out().print(f"{kind.capitalize()} {one.name!r}{how}", markup=False)
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -68,16 +52,4 @@ def told(going: "Contents") -> str:
 def say_removed(kind: str, name: str, going: "Contents", json_: bool) -> None:
     """Print what went with a workspace or team."""
     along = f" with {all_of_it}" if (all_of_it := told(going)) else ""
-    _say_removed(kind, name, along, {"removed": name, **fields(going)} if json_ else None)
-
-
-def say_one_removed(kind: str, one: Any, json_: bool, what_stays: str = "") -> None:
-    """Print which member or contact went."""
-    _say_removed(kind, one.name, what_stays, {"removed": one} if json_ else None)
-
-
-def _say_removed(kind: str, name: str, more: str, data: dict[str, Any] | None) -> None:
-    if data is not None:
-        print_json(data)
-    else:
-        out().print(f"Removed {kind} {name!r}{more}.", markup=False)
+    say(f"Removed {kind} {name!r}{along}.", {"removed": name, **fields(going)}, json_)

@@ -6,9 +6,9 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, print_list
+from serve_app.cli.console import Json, command_group, print_list, say
 from serve_app.cli.errors import USAGE, CommandError
-from serve_app.cli.managed import given, say_changed, say_made, say_one_removed
+from serve_app.cli.managed import given
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -52,7 +52,7 @@ def add(
         return await directory.add_member(database, home.workspace_id, name, user_id, group, alias or ())
 
     made = names.run(workspace, work, writes=True)
-    say_made("member", made, made.user_id, json_)
+    say(f"Created member {made.name!r}: {made.user_id}", made, json_)
 
 
 @app.command("update")
@@ -92,7 +92,7 @@ def update(
     changed, teams = names.run(workspace, work, writes=True)
     called = f", also called {', '.join(changed.aliases)}" if changed.aliases else ""
     team_ = f", team {teams[changed.team_id]!r}" if changed.team_id else ", in no team"
-    say_changed("member", changed, f"{called}{team_}", json_)
+    say(f"Member {changed.name!r}{called}{team_}", changed, json_)
 
 
 @app.command("remove")
@@ -112,7 +112,7 @@ def remove(member: Named, workspace: names.Workspace = None, json_: Json = False
         return found
 
     gone = names.run(workspace, work, writes=True)
-    say_one_removed("member", gone, json_, f"; calls keep the userId {gone.user_id}")
+    say(f"Removed member {gone.name!r}; calls keep the userId {gone.user_id}.", {"removed": gone}, json_)
 
 
 @app.command("list")

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, counted, err, moment, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, counted, err, moment, out, print_json, print_list, say
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -85,14 +85,12 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
 
       switchboard questions list --workspace acme
     """
-
-    async def work(database: "Database", home: "Workspace") -> "list[Stored]":
-        from db import questions
-
-        return await questions.list_defined(database, home.workspace_id, home.workspace_id)
+    from db import questions
 
     print_list(
-        names.run(workspace, work),
+        names.run(
+            workspace, lambda database, home: questions.list_defined(database, home.workspace_id, home.workspace_id)
+        ),
         json_,
         ("!key", "!version", "!type", "!party", "question"),
         lambda one: _line(one.scorecard if hasattr(one, "scorecard") else one.question),
@@ -160,10 +158,7 @@ def delete(key: Key, workspace: names.Workspace = None, json_: Json = False) -> 
             raise CommandError(str(error), "Change the scorecard first, or delete it.", USAGE) from None
 
     names.run(workspace, work, writes=True)
-    if json_:
-        print_json({"removed": key})
-    else:
-        out().print(f"Removed question {key!r}.", markup=False)
+    say(f"Removed question {key!r}.", {"removed": key}, json_)
 
 
 class By(StrEnum):

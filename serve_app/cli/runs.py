@@ -20,6 +20,7 @@ from serve_app.cli.console import (
     print_json,
     print_list,
     progress_bar,
+    say,
 )
 from serve_app.cli.errors import FAILED, USAGE, CommandError
 from serve_app.cli.gold_sets import parsed, some_of
@@ -248,10 +249,7 @@ def cancel(name: RunName, workspace: names.Workspace = None, json_: Json = False
     from db import runs
 
     run = _to_run(name, workspace, runs.cancel)
-    if json_:
-        print_json(run)
-    else:
-        out().print(f"Canceled run {run.name}: {run.done} of {counted(run.calls, 'call')} are done.", markup=False)
+    say(f"Canceled run {run.name}: {run.done} of {counted(run.calls, 'call')} are done.", run, json_)
 
 
 @app.command()
@@ -266,10 +264,7 @@ def delete(name: RunName, workspace: names.Workspace = None, json_: Json = False
     from db import runs
 
     run = _to_run(name, workspace, runs.delete)
-    if json_:
-        print_json({"deleted": run})
-    else:
-        out().print(f"Deleted run {run.name}.", markup=False)
+    say(f"Deleted run {run.name}.", {"deleted": run}, json_)
 
 
 def _run(workspace: str | None, work: Callable[["Database", "Workspace"], Awaitable[Any]], writes: bool = False) -> Any:

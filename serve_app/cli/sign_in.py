@@ -7,11 +7,10 @@ from uuid import UUID
 import typer
 
 from serve_app.cli import names, state, this_machine
-from serve_app.cli.console import Json, command_group, moment, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, moment, out, print_json, print_list, say
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
-    from db.console_sessions import SessionInfo
     from db.database import Database
     from db.directory import Workspace
 
@@ -46,7 +45,6 @@ def link(
 
       switchboard console link --workspace acme --team support --for Ana --edit --hours 24
     """
-
     from serve_app.settings import Settings
 
     async def work(database: "Database", home: "Workspace") -> tuple[str, datetime]:
@@ -80,13 +78,9 @@ def sessions(workspace: names.Workspace = None, json_: Json = False) -> None:
 
       switchboard console sessions --workspace acme
     """
+    from db import console_sessions
 
-    async def work(database: "Database", home: "Workspace") -> "list[SessionInfo]":
-        from db import console_sessions
-
-        return await console_sessions.list_sessions(database, home.workspace_id)
-
-    found = names.run(workspace, work)
+    found = names.run(workspace, lambda database, home: console_sessions.list_sessions(database, home.workspace_id))
     print_list(
         found,
         json_,
@@ -113,15 +107,8 @@ def revoke(
 
       switchboard console revoke 3f0c1d5e-...
     """
+    from db import console_sessions
 
-    async def work(database: "Database") -> bool:
-        from db import console_sessions
-
-        return await console_sessions.revoke(database, session)
-
-    if not state.run(work, writes=True):
+    if not state.run(lambda database: console_sessions.revoke(database, session), writes=True):
         raise CommandError(f"There is no open session {session}.", "`switchboard console sessions` lists them.", USAGE)
-    if json_:
-        print_json({"sessionId": session, "revoked": True})
-    else:
-        out().print(f"Ended session {session}.")
+    say(f"Ended session {session}.", {"sessionId": session, "revoked": True}, json_)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, print_list
-from serve_app.cli.managed import Yes, confirm, given, say_changed, say_made, say_removed
+from serve_app.cli.console import Json, command_group, print_list, say
+from serve_app.cli.managed import Yes, confirm, given, say_removed
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -46,7 +46,7 @@ def create(
         return await directory.create_team(database, home.workspace_id, name, channels_swapped=channels_swapped)
 
     made = names.run(workspace, work, writes=True)
-    say_made("team", made, made.team_id, json_)
+    say(f"Created team {made.name!r}: {made.team_id}", made, json_)
 
 
 @app.command("update")
@@ -77,7 +77,7 @@ def update(
 
     changed = names.run(workspace, work, writes=True)
     swapped = "swapped: the customer comes first" if changed.channels_swapped else "as sent: the rep comes first"
-    say_changed("team", changed, f": channels {swapped}", json_)
+    say(f"Team {changed.name!r}: channels {swapped}", changed, json_)
 
 
 @app.command("remove")
@@ -111,14 +111,10 @@ def list_(workspace: names.Workspace = None, json_: Json = False) -> None:
 
       switchboard teams list --workspace acme
     """
-
-    async def work(database: "Database", home: "Workspace") -> "list[Team]":
-        from db import directory
-
-        return await directory.list_teams(database, home.workspace_id)
+    from db import directory
 
     print_list(
-        names.run(workspace, work),
+        names.run(workspace, lambda database, home: directory.list_teams(database, home.workspace_id)),
         json_,
         ("name", "!id", "!channels"),
         lambda one: (one.name, str(one.team_id), "swapped" if one.channels_swapped else ""),

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, err, moment, out, print_json, print_list, say
 from serve_app.cli.errors import USAGE, CommandError
-from serve_app.cli.managed import Yes, confirm, given, say_changed, say_made, say_removed
+from serve_app.cli.managed import Yes, confirm, given, say_removed
 from serve_app.cli.places import Country, TimeZone, check_place
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def create_workspace(
     made = state.run(
         lambda database: directory.create_workspace(database, name, country, time_zone, terms=term or ()), writes=True
     )
-    say_made("workspace", made, made.workspace_id, json_)
+    say(f"Created workspace {made.name!r}: {made.workspace_id}", made, json_)
 
 
 @app.command("update")
@@ -74,17 +74,15 @@ def update_workspace(
 
       switchboard workspaces update acme --country US --time-zone America/New_York
     """
+    from db import directory
+
     check_place(country, time_zone)
     changes = given(name=name, default_country=country, time_zone=time_zone)
-
-    async def work(database: "Database", home: "Workspace") -> "Workspace":
-        from db import directory
-
-        return await directory.update_workspace(database, home.workspace_id, changes)
-
-    changed = names.run(workspace, work, writes=True)
+    changed = names.run(
+        workspace, lambda database, home: directory.update_workspace(database, home.workspace_id, changes), writes=True
+    )
     place = f"country {changed.default_country or 'not set'}, time zone {changed.time_zone}"
-    say_changed("workspace", changed, f": {place}", json_)
+    say(f"Workspace {changed.name!r}: {place}", changed, json_)
 
 
 @app.command("remove")
@@ -227,11 +225,8 @@ def digits(
         return home if keep is None else await workspace_settings.set_keep_digits(database, home.workspace_id, keep)
 
     home = names.run(workspace, work, writes=keep is not None)
-    if json_:
-        print_json(home)
-        return
     kept = "keeps which keys were pressed" if home.keep_digits else "keeps how many keys were pressed, not which"
-    out().print(f"{home.name} {kept}.", markup=False)
+    say(f"{home.name} {kept}.", home, json_)
 
 
 @app.command("hosts")

@@ -5,7 +5,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -21,10 +20,11 @@ from db.console_sessions import Viewer
 from db.database import Database, Reader
 from serve_app.console import charts, labels
 from serve_app.console.guard import drop_session, session_of
-from serve_app.console.wording import Wording, choose_language, choose_zone, clock, languages
-from serve_app.intake.auth import UnknownKeyLimiter
+from serve_app.console.wording import Wording, choose_language, choose_zone, languages
+from serve_app.intake.auth import UnknownKeyLimiter, source_of
 from serve_app.intake.errors import Unavailable
 from serve_app.settings import Settings
+from serve_app.transcripts import clock
 
 if TYPE_CHECKING:
     from serve_app.api.sound import SoundFolder
@@ -137,13 +137,8 @@ class Site:
         return Wording(language, choose_zone(request.cookies.get(ZONE), zone))
 
     def source(self, request: Request) -> str:
-        """The address that the request came from; of IPv6 the network, of which one person has all addresses."""
-        told = request.headers.get(self.source_header) if self.source_header else None
-        address = told or (request.client.host if request.client else "")
-        try:
-            return str(ip_network((address, 64 if ":" in address else 32), strict=False).network_address)
-        except ValueError:
-            return address
+        """See `source_of`."""
+        return source_of(request, self.source_header)
 
     def to_sign_in(self, request: Request) -> Response:
         """Lead to the sign-in page and back; a part of a page has the whole page led there."""

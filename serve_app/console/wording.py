@@ -121,15 +121,6 @@ class Wording:
         return str(format_timedelta(timedelta(seconds=seconds), threshold=1.2, locale=self.locale))
 
 
-def clock(seconds: float | None) -> str:
-    """Seconds as m:ss, or h:mm:ss from an hour on; "–" for none."""
-    if seconds is None:
-        return "–"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
 def missing(language: str, texts: Iterable[str]) -> list[str]:
     """Those that a catalog lacks."""
     return sorted(set(texts) - _catalog(language).keys())

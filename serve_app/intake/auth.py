@@ -5,7 +5,11 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
+from ipaddress import ip_network
 from typing import TypeVar
+
+from starlette.requests import Request
 
 from pipeline.domain.call import Sender
 from serve_app.intake.errors import NotAuthenticated, ScopeMissing, Unavailable
@@ -140,3 +144,20 @@ def _secret(headers: Sequence[str]) -> str:
     if bearer is None:
         raise NotAuthenticated("The Authorization header is not of the form: Bearer <API_KEY>.")
     return bearer.group(1)
+
+
+def source_of(request: Request, header: str | None) -> str:
+    """The address that a request came from; of IPv6 the network, of which one sender has all addresses.
+
+    `header`: in which our own proxy, and nobody else, tells it; None: it is the connection's.
+    """
+    told = request.headers.get(header) if header else None
+    return _network(told or (request.client.host if request.client else ""))
+
+
+@lru_cache(4096)
+def _network(address: str) -> str:
+    try:
+        return str(ip_network((address, 64 if ":" in address else 32), strict=False).network_address)
+    except ValueError:
+        return address

@@ -6,8 +6,6 @@ A 202 is a promise, so it is written only after the store has committed; everyth
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import lru_cache
-from ipaddress import ip_network
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -21,7 +19,7 @@ from pipeline.domain.call import CallState, Sender, Submission
 from pipeline.errors import CallError, KeyRevoked, StateUnavailable
 from serve_app.health.parts import Parts
 from serve_app.intake import errors, health
-from serve_app.intake.auth import Authenticator, UnknownKeyLimiter
+from serve_app.intake.auth import Authenticator, UnknownKeyLimiter, source_of
 from serve_app.intake.errors import BacklogFull, BodyRefused, Broken, Refusal, Unavailable
 from serve_app.intake.limits import Allowance, Buckets, Gate, LimitOptions, check_media_type, read_body
 from serve_app.intake.schemas import ParsedBody, parse_body
@@ -115,7 +113,7 @@ class Submit:
     async def _answer(self, request: Request) -> tuple[Response, str]:
         headers = request.headers
         with self._gate.passage():
-            sender = await self._keys.sender(headers.getlist("authorization"), self._source(request))
+            sender = await self._keys.sender(headers.getlist("authorization"), source_of(request, self._source_header))
             left = self._buckets.take(sender.key_id)
             check_media_type(headers.getlist("content-type"), headers.getlist("content-encoding"))
             parsed = parse_body(await read_body(request, self._limits), sender)
@@ -123,11 +121,6 @@ class Submit:
                 raise BacklogFull(self._limits.BACKLOG_RETRY_SECONDS)
             accepted = await self._record(sender, parsed, request.state.request_id)
             return _reply(parsed.submission.call_id, accepted, left), accepted.decision
-
-    def _source(self, request: Request) -> str:
-        """The address that the request came from; of IPv6 the network, of which one sender has all addresses."""
-        told = request.headers.get(self._source_header) if self._source_header else None
-        return _network(told or (request.client.host if request.client else ""))
 
     async def _find_key(self, secret: str) -> Sender | None:
         """Raises `Unavailable` at the time limit, without waiting for the database to notice the cancellation."""
@@ -157,14 +150,6 @@ class Submit:
             if isinstance(error, KeyRevoked):
                 self._keys.forget(sender)
             raise errors.of_call_error(error, self._limits.RETRY_AFTER_SECONDS) from error
-
-
-@lru_cache(4096)
-def _network(address: str) -> str:
-    try:
-        return str(ip_network((address, 64 if ":" in address else 32), strict=False).network_address)
-    except ValueError:
-        return address
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 from scipy.signal import resample_poly
 
-from pipeline.asr import AsrOptions, Engine, decoding, edges, fallback, faster_whisper, load, memory, sampling
+from pipeline.asr import AsrOptions, Engine, decoding, edges, fallback, load, memory, sampling
+from pipeline.asr.plausible import compression
 from pipeline.domain.speech import CUSTOMER, REP, SAMPLE_RATE, Chunk, ChunkText, Span, Word
 from pipeline.errors import EngineError
 from tests import fixture_checkpoints
@@ -142,15 +143,11 @@ def test_words_of_pieces_in_one_window_begin_when_they_are_said(first, sample_ca
 
 
 def test_a_listener_who_says_yes_in_every_piece_is_no_loop():
-    from pipeline.asr.faster_whisper import _compression
-
     pieces_of = tuple(Span(10.0 * i, 10.0 * i + 1) for i in range(8))
     heard = tuple(Word(p.start + 0.1, p.start + 0.5, "Yes.", 0.9) for p in pieces_of)
-    found = decoding.Decoding([], -0.1, 0.0, 3.1)
-    assert _compression(found, heard, Chunk(0, 0.0, 71.0, "en", pieces_of)) < 1
-    assert _compression(found, heard, Chunk(0, 0.0, 71.0, "en")) == 3.1
+    assert compression(heard, Chunk(0, 0.0, 71.0, "en", pieces_of)) < 1
     loop = tuple(Word(0.02 * i, 0.02 * i + 0.02, "thank", 0.9) for i in range(40))
-    assert _compression(found, loop, Chunk(0, 0.0, 71.0, "en", pieces_of)) > 2.4
+    assert compression(loop, Chunk(0, 0.0, 71.0, "en", pieces_of)) > 2.4
 
 
 def test_chunks_of_several_calls_and_languages_in_one_batch_give_what_they_give_alone(sample_call, transcriber):
@@ -230,7 +227,7 @@ def test_a_language_given_does_not_hide_what_the_sound_says(sample_call, transcr
 
 
 def test_a_chunk_decoded_again_gives_the_same_text_after_other_work_and_in_another_thread(monkeypatch):
-    monkeypatch.setattr(faster_whisper, "IMPROBABLE", -0.001)  # every way is tried, to the highest temperature
+    monkeypatch.setattr(fallback, "IMPROBABLE", -0.001)  # every way is tried, to the highest temperature
     options = AsrOptions(model=str(fixture_checkpoints.RECOGNITION), device="cpu", cpu_threads=1)
     first, second = load(options), load(options)
     chunk = Chunk(0, 0.0, 6.0, "en")

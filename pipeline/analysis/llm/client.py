@@ -6,7 +6,6 @@ which parameters they take; one that they refuse by name is dropped or written o
 
 import json
 import logging
-import random
 import re
 import time
 from collections.abc import Callable
@@ -19,11 +18,10 @@ import httpx
 from pipeline.analysis.engine import AnalysisOptions
 from pipeline.analysis.llm.answer import schema
 from pipeline.endpoint import bearer, below, within
-from pipeline.runtime.retry_after import retry_after
+from pipeline.exchange import Reply, TooLarge, exchange, pause
 
 Message = dict[str, str]  # role, content
 
-MOST_BYTES = 4 << 20  # of one answer: more is none
 MOST_ADAPTED = 6  # parameters dropped before a refusal stands
 AGAIN = frozenset({408, 429, 502, 503, 504})
 REFUSES_PARAMETER = frozenset({400, 422, 501})
@@ -43,13 +41,6 @@ class Completion:
     text: str
     prompt_tokens: int | None
     cut_off: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    status: int
-    headers: httpx.Headers
-    body: bytes
 
 
 class ModelClient:
@@ -115,11 +106,11 @@ class ModelClient:
             return False
         return True
 
-    def _insist(self, body: dict[str, Any]) -> _Reply:
+    def _insist(self, body: dict[str, Any]) -> Reply:
         """The reply, asked for again where that may help and time allows."""
         attempt = 0
         while True:
-            reply: _Reply | None = None
+            reply: Reply | None = None
             try:
                 reply = self._post(body)
             except httpx.ConnectError:
@@ -128,19 +119,26 @@ class ModelClient:
                 raise NoAnswer(self._broken(error)) from None
             if reply is not None and reply.status not in AGAIN:
                 return reply
-            pause = _pause(reply, attempt)
+            wait = pause(reply, 0.5 * 2.0**attempt)
             attempt += 1
-            if attempt > self._options.RETRIES or time.monotonic() + pause >= self._deadline:
+            if attempt > self._options.RETRIES or time.monotonic() + wait >= self._deadline:
                 raise NoAnswer(self._refused(reply) if reply is not None else why)
-            time.sleep(pause)
+            time.sleep(wait)
 
-    def _post(self, body: dict[str, Any]) -> _Reply:
+    def _post(self, body: dict[str, Any]) -> Reply:
         left = self._deadline - time.monotonic()
         headers = bearer(self._options.api_key)
+
+        def ask() -> Reply:
+            with httpx.Client(follow_redirects=False) as client:  # the key is meant for this address alone
+                return exchange(client, self._url, max(left, 0.001), json=body, headers=headers)
+
         try:
-            return within(left, lambda: _exchange(self._url, body, headers, max(left, 0.001)))
+            return within(left, ask)
         except TimeoutError:
             raise NoAnswer(self._late()) from None
+        except TooLarge as error:
+            raise NoAnswer(f"the answer is {error}") from None
 
     def _late(self) -> str:
         return f"the endpoint {self._host} gave no answer within {self._options.timeout_seconds:g} s"
@@ -150,31 +148,11 @@ class ModelClient:
             return self._late()
         return f"the connection to the endpoint {self._host} broke ({type(error).__name__})"
 
-    def _refused(self, reply: _Reply) -> str:
+    def _refused(self, reply: Reply) -> str:
         """Never the endpoint's own sentence: some of them repeat a part of the key."""
         code = str(_fault(reply.body).get("code") or "")
         told = f" ({code})" if _CODE.fullmatch(code) else ""
         return f"the endpoint {self._host} answered {reply.status}{told}"
-
-
-def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], seconds: float) -> _Reply:
-    """Redirects are not followed: the key is meant for this address alone."""
-    with (
-        httpx.Client(timeout=httpx.Timeout(seconds, connect=min(10.0, seconds)), follow_redirects=False) as client,
-        client.stream("POST", url, json=body, headers=headers) as response,
-    ):
-        received = bytearray()
-        for piece in response.iter_bytes():
-            received += piece
-            if len(received) > MOST_BYTES:
-                raise NoAnswer(f"the answer is larger than {MOST_BYTES >> 20} MiB")
-        return _Reply(response.status_code, response.headers, bytes(received))
-
-
-def _pause(reply: _Reply | None, attempt: int) -> float:
-    """Seconds until the next attempt: as the server says, else 0.5, 1, 2 ... and a little by chance."""
-    told = retry_after(reply.headers) if reply is not None else None
-    return 0.5 * 2.0**attempt + random.uniform(0, 0.25) if told is None else told  # noqa: S311 (spreads requests)
 
 
 def _fault(body: bytes) -> dict[str, Any]:

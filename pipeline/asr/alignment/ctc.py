@@ -83,7 +83,7 @@ class CtcAligner:
         written = words.in_words([f" {part}" for part in text.split()])
         if not written:
             return ()
-        onnx.check_sound(samples, chunk, self.max_chunk_seconds)
+        edges.check_sound(samples, chunk, self.max_chunk_seconds)
         emission = self._emission(samples)
         target = self._target(written, emission.shape[1])
         frames, scores = _path(emission, target.tokens, self._blank)
@@ -92,8 +92,7 @@ class CtcAligner:
             _word(one, frames[first:last], scores[first:last], step)
             for one, (first, last) in zip(written, target.spans, strict=True)
         ]
-        placed = edges.snapped(words.in_pieces(found, chunk.parts), samples, chunk.parts)
-        return words.recorded(words.in_pieces(placed, chunk.parts), chunk)
+        return edges.placed(found, samples, chunk)
 
     def _emission(self, samples: Samples) -> npt.NDArray[np.float32]:
         """Log probabilities of every token in every frame, shape (frames, tokens)."""

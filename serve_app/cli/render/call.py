@@ -28,7 +28,7 @@ from serve_app.cli.render.sound import (
     render_said,
 )
 from serve_app.cli.terminal import wrapped
-from serve_app.transcripts import who
+from serve_app.transcripts import clock, who
 
 if TYPE_CHECKING:
     from db.views import CallRecord, CallSummary, Failure
@@ -72,13 +72,6 @@ def render_outcome(
     console.print(Text(name, style="bold"))
     _print_content(transcript, findings, transcript.layout, console, words)
     _print_warnings(warnings, console)
-
-
-def clock(seconds: float) -> str:
-    """Seconds as m:ss, or h:mm:ss from an hour on."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def render_transcript(transcript: Transcript, tones: Mapping[int, str], words: bool = False) -> RenderableType:

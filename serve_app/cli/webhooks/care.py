@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from serve_app.cli.console import Json, counted, err, fields, moment, out, print_json
-from serve_app.cli.errors import FAILED, CommandError
-from serve_app.cli.webhooks.common import Id, changed, find, new_secret, poster, run, settings, show_secret
+from serve_app.cli.console import Json, counted, err, fields, moment, out, print_json, say
+from serve_app.cli.errors import FAILED
+from serve_app.cli.webhooks.common import Id, change, find, poster, run, settings, show_secret
 
 if TYPE_CHECKING:
     from db.database import Database
-    from db.webhooks import Endpoint
 
 
 def register(app: typer.Typer) -> None:
@@ -33,13 +32,10 @@ def disable(
 
       switchboard webhooks disable ID --reason "The CRM moves this weekend."
     """
+    from db import webhooks
 
-    async def work(database: "Database") -> "Endpoint | None":
-        from db import webhooks
-
-        return await webhooks.disable(database, await find(database, endpoint), reason)
-
-    changed(run(work, writes=True), "Disabled", json_)
+    disabled = change(endpoint, lambda database, one: webhooks.disable(database, one, reason))
+    say(f"Disabled {disabled.endpoint_id}.", disabled, json_)
 
 
 def enable(
@@ -55,13 +51,10 @@ def enable(
 
       switchboard webhooks enable 3f0c1d5e-8a52-4c2e-9a55-6a1f0e1c9a11
     """
+    from db import webhooks
 
-    async def work(database: "Database") -> "Endpoint | None":
-        from db import webhooks
-
-        return await webhooks.enable(database, await find(database, endpoint), pass_over)
-
-    changed(run(work, writes=True), "Enabled", json_)
+    enabled = change(endpoint, lambda database, one: webhooks.enable(database, one, pass_over))
+    say(f"Enabled {enabled.endpoint_id}.", enabled, json_)
 
 
 def rotate_secret(
@@ -77,17 +70,13 @@ def rotate_secret(
 
       switchboard webhooks rotate-secret ID --overlap-hours 72
     """
-    secret = new_secret()
+    from db import webhooks
+    from serve_app.webhooks import signing
 
-    async def work(database: "Database") -> "Endpoint | None":
-        from db import webhooks
-
-        sealed = settings().sealer().seal(secret)
-        return await webhooks.rotate(database, await find(database, endpoint), sealed, overlap_hours * 3600)
-
-    rotated = run(work, writes=True)
-    if rotated is None:
-        raise CommandError("The endpoint was removed meanwhile.")
+    secret, overlap = signing.new_secret(), overlap_hours * 3600
+    rotated = change(
+        endpoint, lambda database, one: webhooks.rotate(database, one, settings().sealer().seal(secret), overlap)
+    )
     if json_:
         print_json({"endpoint": rotated, "secret": secret})
         return
@@ -141,9 +130,7 @@ def reseal(json_: Json = False) -> None:
 
     changed_ones: int = run(lambda database: webhooks.reseal(database, settings().sealer()), writes=True)
     sealer = settings().sealer()
-    if json_:
-        print_json({"resealed": changed_ones, "sealed": sealer.seals})
-    else:
-        out().print(f"{counted(changed_ones, 'secret')} sealed with the current key.")
+    told = f"{counted(changed_ones, 'secret')} sealed with the current key."
+    say(told, {"resealed": changed_ones, "sealed": sealer.seals}, json_)
     if not sealer.seals:
         err().print("SWITCHBOARD_SECRETS_KEYS is not set: secrets are kept unsealed.")

@@ -1,12 +1,13 @@
 """What the commands of `switchboard webhooks` have in common."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
 
 from serve_app.cli import names, state
-from serve_app.cli.console import out, print_json
+from serve_app.cli.console import out
 from serve_app.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -49,21 +50,18 @@ def poster() -> "Poster":
     return Poster(settings().webhooks, settings().fetch.ca_file)
 
 
-def new_secret() -> str:
-    from serve_app.webhooks import signing
-
-    return signing.new_secret()
-
-
 def show_secret(secret: str) -> None:
     out().print(f"\n  {secret}\n", style="bold green")
     out().print("The receiver verifies with it: give it to them now, it cannot be shown again.")
 
 
-def changed(one: "Endpoint | None", what: str, json_: bool) -> None:
-    if one is None:
+def change(endpoint: str, work: "Callable[[Database, Endpoint], Awaitable[Endpoint | None]]") -> "Endpoint":
+    """What `work` makes of the endpoint of that id."""
+
+    async def on_found(database: "Database") -> "Endpoint | None":
+        return await work(database, await find(database, endpoint))
+
+    changed: Endpoint | None = run(on_found, writes=True)
+    if changed is None:
         raise CommandError("The endpoint was removed meanwhile.")
-    if json_:
-        print_json(one)
-    else:
-        out().print(f"{what} {one.endpoint_id}.")
+    return changed

@@ -9,11 +9,11 @@ from rich.text import Text
 
 from db.event_types import type_names
 from serve_app.cli import names
-from serve_app.cli.console import Json, command_group, duration, fields, moment, out, print_json, print_list
+from serve_app.cli.console import Json, command_group, duration, fields, moment, out, print_json, print_list, say
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.table import table
 from serve_app.cli.webhooks import care, log
-from serve_app.cli.webhooks.common import Id, changed, find, new_secret, poster, run, settings, show_secret
+from serve_app.cli.webhooks.common import Id, change, find, poster, run, settings, show_secret
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -77,11 +77,12 @@ def add(
 
       switchboard webhooks add https://crm.example/hooks --event call.completed --include record --team support
     """
-    secret = new_secret()
+    from db import webhooks
+    from serve_app.webhooks import signing
+
+    secret = signing.new_secret()
 
     async def work(database: "Database") -> "Endpoint":
-        from db import webhooks
-
         sealed = settings().sealer().seal(secret)  # now that its folder is there
         await poster().look(url)
         home = await names.workspace(database, workspace)
@@ -181,18 +182,18 @@ def update(
 
       switchboard webhooks update ID --event call.completed --event call.failed
     """
+    from db import webhooks
+
     if thin and include:
         raise CommandError("--thin and --include contradict each other.", "", USAGE)
 
-    async def work(database: "Database") -> "Endpoint | None":
-        from db import webhooks
-
-        one = await find(database, endpoint)
+    async def work(database: "Database", one: "Endpoint") -> "Endpoint | None":
         if url is not None:
             await poster().look(url)
         return await webhooks.change(database, one, url, event or None, [] if thin else include or None, description)
 
-    changed(run(work, writes=True), "Changed", json_)
+    changed = change(endpoint, work)
+    say(f"Changed {changed.endpoint_id}.", changed, json_)
 
 
 @app.command()
@@ -210,10 +211,7 @@ def remove(endpoint: Id, json_: Json = False) -> None:
         return await webhooks.remove(database, await find(database, endpoint))
 
     removed = run(work, writes=True)
-    if json_:
-        print_json({"endpoint_id": endpoint, "removed": removed})
-    else:
-        out().print(f"Removed {endpoint}.")
+    say(f"Removed {endpoint}.", {"endpoint_id": endpoint, "removed": removed}, json_)
 
 
 @app.command()

@@ -7,10 +7,9 @@ import typer
 from rich.text import Text
 
 from serve_app.cli import names, state
-from serve_app.cli.console import Json, err, fields, moment, out, print_json
+from serve_app.cli.console import Json, err, fields, moment, print_list, say
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.since import moment_of, told
-from serve_app.cli.table import table
 from serve_app.cli.webhooks.common import Id, find
 
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ def deliveries(
 
       switchboard webhooks deliveries --call 7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210 --json
     """
+    from serve_app.webhooks.payload import message_id
+
     of_endpoint = names.need_uuid(endpoint, "`switchboard webhooks list` shows the ids.") if endpoint else None
     of_call = names.need_uuid(call, "--call takes the callId of a submission.") if call else None
 
@@ -57,26 +58,22 @@ def deliveries(
         return await event_views.list_deliveries(database, home, of_endpoint, wanted, of_call, limit)
 
     found = state.run(work)
-    if json_:
-        from serve_app.webhooks.payload import message_id
-
-        print_json([fields(one) | {"webhook_id": message_id(one.event_id)} for one in found])
-        return
-    if not found:
-        err().print("No delivery failed." if failed else "Nothing was sent yet.")
-        return
-    lines = table("!event", "!state", "#tries", "!happened", "!type", "!call", "about")
-    for one in found:
-        lines.add_row(
-            f"evt_{one.event_id.hex}",
+    print_list(
+        found,
+        json_,
+        ("!event", "!state", "#tries", "!happened", "!type", "!call", "about"),
+        lambda one: (
+            message_id(one.event_id),
             Text(one.state, style=STYLES[one.state]),
             str(one.attempts),
             moment(one.at),
             one.type,
             str(one.call_id),
             Text(_about(one)),
-        )
-    out().print(lines)
+        ),
+        "No delivery failed." if failed else "Nothing was sent yet.",
+        [fields(one) | {"webhook_id": message_id(one.event_id)} for one in found],
+    )
 
 
 def replay(
@@ -123,10 +120,8 @@ def replay(
         return await event_upkeep.replay(database, one.workspace_id, one.endpoint_id, one_event, start, failed)
 
     count = state.run(work, writes=True)
-    if json_:
-        print_json({"endpoint_id": endpoint, "replayed": count})
-    else:
-        out().print(f"{count} to be sent again." if count else "There is nothing of that to send again.")
+    told_ = f"{count} to be sent again." if count else "There is nothing of that to send again."
+    say(told_, {"endpoint_id": endpoint, "replayed": count}, json_)
 
 
 def _event(text: str | None) -> UUID | None:
