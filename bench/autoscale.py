@@ -189,7 +189,7 @@ class Queue:
     async def send(self, count: int) -> None:
         from datetime import UTC, datetime
 
-        from db import calls
+        from db.grouping import Grouping
         from pipeline.domain.call import Submission
         from tests.synthetic_calls import FOLDER
 
@@ -198,7 +198,7 @@ class Queue:
             name = ("08_flite_voices_stereo", "01_invoice_stereo")[number % 2]
             url = self._files.add(FOLDER / name / "call.flac")
             data = Submission(call, "+49301234567", "+4940987654", datetime.now(UTC), recording_url=url, duration=30)
-            await calls.submit(self._database, self._sender, data, {"callId": str(call)})
+            await Grouping(self._database).submit(self._sender, data, {"callId": str(call)})
             self.sent.append(call)
 
     async def states(self) -> dict[str, int]:

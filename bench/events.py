@@ -2,7 +2,7 @@
 
     python bench/events.py [--submissions 200] [--rounds 5] [--deliveries 600] [--json FILE]
 
-First part: `db.calls.submit` of new calls with a recording, against a PostgreSQL of its own that writes durably. In
+First part: new calls with a recording are submitted, each alone, to a PostgreSQL of its own that writes durably. In
 turns: without the triggers (the reference), with them and no endpoint, with one endpoint and with five. Read the
 ratios. Second part: events that wait are sent to a receiver on 127.0.0.1 that answers at once; how many per second,
 and how long after its commit an event arrives when nothing else waits.
@@ -29,8 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import sqlalchemy as sa
 
-from db import calls, directory, embedded, keys, migrate, webhooks
+from db import directory, embedded, keys, migrate, webhooks
 from db.database import EVERY_WORKSPACE, Database
+from db.grouping import Grouping
 from db.sealing import Sealer
 from pipeline.domain.call import Sender, Submission
 from serve_app.webhooks import signing
@@ -91,7 +92,7 @@ async def submit(database: Database, by: Sender) -> float:
     now = datetime(2026, 11, 2, 9, 30, tzinfo=UTC)
     submission = Submission(uuid4(), "+49301234567", "+14155550123", now, recording_url=url, duration=184)
     started = time.perf_counter()
-    await calls.submit(database, by, submission, {"callId": str(submission.call_id)})
+    await Grouping(database).submit(by, submission, {"callId": str(submission.call_id)})
     return time.perf_counter() - started
 
 

@@ -34,8 +34,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import sqlalchemy as sa
 
 from bench.reading import filled
-from db import calls, dump, embedded, keys, migrate
+from db import dump, embedded, keys, migrate
 from db.database import EVERY_WORKSPACE, Database
+from db.grouping import Grouping
 from pipeline.domain.call import Sender, Submission
 from serve_app.backup.create import BackupSource, create
 from serve_app.backup.manifest import Manifest
@@ -73,7 +74,7 @@ async def submitting(database: Database, sender: Sender, accepted: list[tuple[da
     while True:
         call_id = uuid4()
         sent = Submission(call_id, "+49301", "+49302", datetime.now(UTC), f"https://pbx.example/{call_id}.wav")
-        await calls.submit(database, sender, sent, {"callId": str(call_id)})
+        await Grouping(database).submit(sender, sent, {"callId": str(call_id)})
         (at,) = await database.fetch_one("SELECT clock_timestamp()", ())
         accepted.append((at, call_id))
 
@@ -111,7 +112,7 @@ async def accepts(url: str, home: UUID, team: UUID, lost: list[UUID], kept: list
     async with await Database.open(url) as database:
         sender = await a_sender(database, home, team)
         sent = Submission(uuid4(), "+49301", "+49302", datetime.now(UTC), "https://pbx.example/after.wav")
-        await calls.submit(database, sender, sent, {})
+        await Grouping(database).submit(sender, sent, {})
         query = sa.text("SELECT count(*) FROM calls WHERE call_id = ANY (:ids)")
         async with database.transaction(EVERY_WORKSPACE) as connection:
             return {

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db import calls, directory, embedded, jobs, keys, migrate, queue, results, roster
 from db.database import Database
+from db.grouping import Grouping
 from pipeline.domain.call import Sender, Submission
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import AudioAnalysis, Layout, LayoutKind, Recognized, Recording, Span, Transcript
@@ -107,7 +108,7 @@ class Stand:
         address = f"https://pbx.example.com/{data.call_id}.wav"
         data = Submission(data.call_id, "+49301", "+49402", data.start_time, recording_url=address, duration=240)
         async with self.measured("submit"):
-            await calls.submit(self.database, self.sender, data, {"callId": str(data.call_id)})
+            await Grouping(self.database).submit(self.sender, data, {"callId": str(data.call_id)})
         async with self.measured("claim to fetch"):
             (fetch,) = await jobs.claim_fetches(self.database, "bench:1:a", 1, 60.0, 32, 16)
         async with self.measured("fetched"):

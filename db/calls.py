@@ -1,4 +1,4 @@
-"""A call comes in (`submit`) and gets its record (`complete`). Each is one transaction."""
+"""A call comes in (`submit_alone`; `grouping.py` decides when) and gets its record (`complete`): a transaction each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from db import edits, jobs, record, results, voiceprints
 from db.database import Database
-from db.identity import SIGNING_PARAMETERS, e164, recording_identity
+from db.identity import e164, recording_identity
 from db.jobs import Lease
 from db.recording_urls import UrlSealer, in_body
 from db.rows import dump_json, to_call
@@ -23,8 +23,6 @@ from pipeline.domain.speech import Transcript, Voiceprint
 from pipeline.domain.stage import Stage
 from pipeline.domain.voices import VoicePolicy
 from pipeline.errors import CallOfOtherTeam, KeyRevoked, StateUnavailable, UnknownTeam
-
-__all__ = ["SIGNING_PARAMETERS", "Accepted", "complete", "e164", "recording_identity", "submit"]
 
 UNSEALED = UrlSealer()
 """Stores URLs as they are: no key is set."""
@@ -51,29 +49,6 @@ _SUBMIT = """
 """
 
 _REFUSALS = {"key_revoked": KeyRevoked, "unknown_team": UnknownTeam, "call_of_other_team": CallOfOtherTeam}
-
-
-async def submit(
-    database: Database,
-    sender: Sender,
-    submission: Submission,
-    body: dict[str, Any],
-    signing_parameters: Sequence[str] = SIGNING_PARAMETERS,
-    urls: UrlSealer = UNSEALED,
-    request_id: str | None = None,
-    trace: str | None = None,
-) -> Accepted:
-    """Merge a submission into its call, keep it as sent (`body`), and enqueue what follows from it.
-
-    Recording URLs are stored as `urls` seals them, in the body too. `trace`: the traceparent of the request.
-
-    Raises KeyRevoked, UnknownTeam (`submission.team_id` is not one of the workspace; a team-scoped key's own team
-    counts instead), CallOfOtherTeam, and StateUnavailable when PostgreSQL cannot take it now; then nothing has
-    changed, save that a connection lost during the commit leaves it open: sending again is safe. What this process
-    sends again by itself is written once.
-    """
-    values = arguments(sender, submission, body, signing_parameters, urls, request_id, trace)
-    return accepted(submission, *await submit_alone(database, values))
 
 
 async def submit_alone(database: Database, values: dict[str, Any]) -> tuple[str, UUID | None, str | None]:

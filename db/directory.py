@@ -93,14 +93,12 @@ async def create_workspace(
     name: str,
     default_country: str | None = None,
     time_zone: str = "UTC",
-    workspace_id: UUID | None = None,
     terms: Iterable[str] = (),
-    by: Actor | None = None,
 ) -> Workspace:
-    """A new workspace; `workspace_id` where it must have a given one. `terms` as `set_terms` takes them."""
-    made = Workspace(workspace_id or uuid4(), name, default_country, time_zone, tidy_terms(terms))
+    """A new workspace. `terms` as `set_terms` takes them."""
+    made = Workspace(uuid4(), name, default_country, time_zone, tidy_terms(terms))
     values = {"id": made.workspace_id, "name": name, "default_country": default_country, "time_zone": time_zone}
-    async with changing(database, made.workspace_id, by, new=True) as change:
+    async with changing(database, made.workspace_id, new=True) as change:
         await change.run(sa.insert(workspaces).values(**values, terms=list(made.terms)))
         await change.note("created", "workspace", made.workspace_id, name)
     return made

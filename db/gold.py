@@ -53,7 +53,6 @@ async def add_version(
     source: str,
     digest: str,
     truths: dict[UUID, Any],
-    by: Actor | None = None,
 ) -> tuple[GoldSet, bool]:
     """The next version of a set, and True; or the latest one and False, where it holds the same.
 
@@ -61,7 +60,7 @@ async def add_version(
     """
     if not 0 < len(truths) <= MOST_CALLS:
         raise ValueError(f"a gold set holds 1 to {MOST_CALLS} calls, and these are {len(truths)}")
-    async with changing(database, workspace_id, by) as change:
+    async with changing(database, workspace_id) as change:
         latest = (await _versions(change.connection, workspace_id, name))[:1]
         if latest and latest[0].digest == digest and latest[0].left == latest[0].calls:
             return latest[0], False
@@ -137,8 +136,7 @@ async def agents(database: Database, workspace_id: UUID, one: GoldSet) -> dict[U
         .join(members, sa.and_(members.c.workspace_id == calls.c.workspace_id, members.c.user_id == edits.AGENT))
         .where(gold_calls.c.set_id == one.set_id)
     )
-    async with database.transaction(workspace_id) as connection:
-        return {row.call_id: row.name for row in await connection.execute(query)}
+    return {row.call_id: row.name for row in await database.rows(workspace_id, query)}
 
 
 async def remove(database: Database, workspace_id: UUID, one: GoldSet, by: Actor | None = None) -> None:

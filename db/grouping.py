@@ -88,9 +88,9 @@ class _Line:
 
 
 class Grouping:
-    """`calls.submit` for many at once. Belongs to the event loop of its `Database`.
+    """Takes submissions in, those of a moment together. Belongs to the event loop of its `Database`.
 
-    `most`: submissions in one transaction; 1 groups nothing and keeps none in line. `waiting`: beyond so many in line,
+    `most`: submissions in one transaction. `waiting`: beyond so many in line,
     further ones are refused at once, so that an outage does not fill the memory. `urls` seals those of recordings.
     """
 
@@ -114,14 +114,19 @@ class Grouping:
         request_id: str | None = None,
         trace: str | None = None,
     ) -> Accepted:
-        """As `calls.submit`, with the same answers and errors; StateUnavailable also where too many wait.
+        """Merge a submission into its call, keep it as sent (`body`), and enqueue what follows from it.
+
+        Recording URLs are stored sealed, in the body too. `trace`: the traceparent of the request.
+
+        Raises KeyRevoked, UnknownTeam (`submission.team_id` is not one of the workspace; a team-scoped key's own team
+        counts instead), CallOfOtherTeam, and StateUnavailable when PostgreSQL cannot take it now, or too many wait;
+        then nothing has changed, save that a connection lost during the commit leaves it open: sending again is safe.
+        What this process sends again by itself is written once.
 
         If the caller is canceled, the submission leaves the line, or its transaction, if nobody else waits for that,
         is canceled: whether it was recorded is open then.
         """
         values = calls.arguments(sender, submission, body, signing_parameters, self._urls, request_id, trace)
-        if self._most == 1:
-            return calls.accepted(submission, *await calls.submit_alone(self._database, values))
         if self._waiting >= self._bound:
             raise StateUnavailable(f"{self._bound} submissions wait for PostgreSQL already.")
         line = self._lines.get(sender.workspace_id)

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from db import calls, directory, embedded, jobs, keys, migrate
 from db.database import EVERY_WORKSPACE, Database
+from db.grouping import Grouping
 from pipeline.domain.call import Call, Sender, Submission
 
 NOTHING_DURABLE = {  # a crash test has its own
@@ -91,7 +92,7 @@ class World:
 
     async def submit(self, sender: Sender | None = None, **fields: Any) -> calls.Accepted:
         """A submission of `call_id`; what is not named has a plain value."""
-        return await calls.submit(self.database, sender or self.scoped, self.submission(**fields), {"callId": "..."})
+        return await Grouping(self.database).submit(sender or self.scoped, self.submission(**fields), {"callId": "..."})
 
     def submission(self, **fields: Any) -> Submission:
         plain = {

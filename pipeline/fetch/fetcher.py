@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import ssl
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -99,14 +98,12 @@ class _Source:
 
 
 class Fetcher:
-    """Fetches with one set of options. `resolver` answers host names, `ssl_context` verifies servers."""
+    """Fetches with one set of options. `resolver` answers host names."""
 
-    def __init__(
-        self, options: FetchOptions, resolver: Resolver = resolve, ssl_context: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, options: FetchOptions, resolver: Resolver = resolve) -> None:
         self._options = options
         self._guard = AddressGuard(options.allowed_hosts, options.ports, REFUSED_PORTS, resolver)
-        self._ssl_context = ssl_context or trust(options.ca_file)
+        self._ssl_context = trust(options.ca_file)
         for name in ("httpcore.connection", "httpcore.http11"):  # their debug lines hold signed Locations
             logging.getLogger(name).setLevel(logging.INFO)
 

@@ -26,7 +26,6 @@ LOCAL = "local"
 RESUME = "Run the same command again"
 INTERRUPTED = 130  # the exit code of a command that Ctrl-C ended
 OBJECT_STORE_BYTES = 100 * 2**20  # paths travel through it, not sound
-START_SECONDS = 120  # for a Ray of this machine to come up
 
 
 def backfill(

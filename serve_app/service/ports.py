@@ -67,13 +67,11 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def free_port(wished: int = 0) -> int:
-    """`wished` if nothing listens there, else one that is free: two services may share a machine."""
-    for port in (wished, 0):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return int(probe.getsockname()[1])
-    raise ServiceError("No free port is left on this machine.")
+def free_port() -> int:
+    """One where nothing listens: two services may share a machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def agent_is_ours() -> bool:

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from db import calls, jobs, results
+from db.grouping import Grouping
 from db.recording_urls import UrlSealer, readable
 from pipeline.domain.speech import Layout, LayoutKind, Recording, Transcript
 from pipeline.domain.stage import Stage
@@ -56,7 +57,8 @@ class Kept:
             **fields,
         }
         parsed = parse_body(json.dumps(body).encode(), self.world.scoped)
-        answer = await calls.submit(self.world.database, self.world.scoped, parsed.submission, parsed.sent, urls=URLS)
+        grouping = Grouping(self.world.database, urls=URLS)
+        answer = await grouping.submit(self.world.scoped, parsed.submission, parsed.sent)
         job = None if answer.job_id is None else str(answer.job_id)
         self.ledger.append(Attempt(number, 1, "Acme", body, number, number, 202, job))
         return self.ledger[-1]

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from db import calls
+from db.grouping import Grouping
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.logs import OfWork
 from pipeline.options import ProcessOptions
@@ -27,7 +27,7 @@ async def test_why_a_call_failed_or_is_retried_is_told_with_its_request(
     ids = {}
     for url in (FORBIDDEN, NOBODY):
         sent = world.submission(call_id=uuid4(), recording_url=url)
-        job = (await calls.submit(world.database, world.scoped, sent, {}, request_id=f"of {url}")).job_id
+        job = (await Grouping(world.database).submit(world.scoped, sent, {}, request_id=f"of {url}")).job_id
         ids[url] = (str(sent.call_id), str(job))
     options = ProcessOptions(storage=tmp_path.as_uri(), fetch=FetchOptions(allowed_hosts=("127.0.0.1:1",)))
     conductor = ConductorLoop(world.database, LocalWorkers(None, None), ProcessingOptions(), options)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from db import audit, calls, embedded, jobs, keys, migrate
 from db.database import Database, Reader
+from db.grouping import Grouping
 from db.views import CallRecord
 from pipeline.analysis import analyze
 from pipeline.domain.call import Submission
@@ -68,7 +69,7 @@ def submit(secret: str, call_id: UUID) -> None:
             datetime(2026, 11, 2, 9, 30, tzinfo=UTC),
             "https://pbx.example/1.wav",
         )
-        await calls.submit(database, sender, submission, {})
+        await Grouping(database).submit(sender, submission, {})
 
     with_database(work)
 

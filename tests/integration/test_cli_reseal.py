@@ -8,8 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 from typer.testing import CliRunner, Result
 
-from db import calls, keys
+from db import keys
 from db.database import Database
+from db.grouping import Grouping
 from pipeline.domain.call import Submission
 from serve_app.cli import app, state
 from serve_app.cli.doctor import secrets as checks_secrets
@@ -41,7 +42,7 @@ def submit() -> UUID:
         sender = await keys.find(database, made["secret"])
         assert sender is not None
         sent = Submission(call_id, "1", "2", datetime(2026, 11, 2, tzinfo=UTC), URL)
-        await calls.submit(database, sender, sent, {"recordingUrl": URL}, urls=Settings().url_sealer())
+        await Grouping(database, urls=Settings().url_sealer()).submit(sender, sent, {"recordingUrl": URL})
 
     state.run(work)
     return call_id

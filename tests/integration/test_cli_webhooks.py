@@ -13,9 +13,10 @@ import sqlalchemy as sa
 from standardwebhooks.webhooks import Webhook
 from typer.testing import CliRunner, Result
 
-from db import calls, events, keys
+from db import events, keys
 from db.database import EVERY_WORKSPACE, Database
 from db.events import Attempt, DeliveryVerdict
+from db.grouping import Grouping
 from pipeline.domain.call import Submission
 from serve_app.cli import app, state
 from serve_app.cli.doctor import webhooks as checks_webhooks
@@ -78,7 +79,7 @@ def submit(secret: str) -> UUID:
         sender = await keys.find(database, secret)
         assert sender is not None
         submission = Submission(call_id, "+49301234567", "+14155550123", datetime(2026, 11, 2, 9, 30, tzinfo=UTC))
-        await calls.submit(database, sender, submission, {})
+        await Grouping(database).submit(sender, submission, {})
 
     with_database(work)
     return call_id

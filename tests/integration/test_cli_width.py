@@ -20,6 +20,7 @@ from db.database import Database, Reader
 from db.editing import WantedEdit
 from db.edits import Editor
 from db.events import Attempt, DeliveryVerdict
+from db.grouping import Grouping
 from pipeline.analysis import analyze
 from pipeline.domain.call import Submission
 from pipeline.domain.edits import EditKind
@@ -119,7 +120,7 @@ class Filled:
             *(uuid4(), "+4930123456789", "+5491123456789", datetime(2026, 11, 2, 9, 30, tzinfo=UTC), RECORDING),
             user_id=UUID(self.user),
         )
-        await calls.submit(database, sender, submission, {})
+        await Grouping(database).submit(sender, submission, {})
         return submission.call_id
 
     async def _work(self, database: Database) -> None:

@@ -17,8 +17,9 @@ import psutil
 import psycopg
 import pytest
 
-from db import calls, embedded, jobs, keys, migrate
+from db import embedded, jobs, keys, migrate
 from db.database import OUTAGES, Database
+from db.grouping import Grouping
 from db.passage import let_pass
 from pipeline.domain.stage import Stage
 from pipeline.errors import StateUnavailable
@@ -208,7 +209,7 @@ async def test_a_database_that_is_not_there_yet_is_no_error_until_it_is_needed(f
     url = f"postgresql://postgres@/switchboard?host={folder}"
     database = await Database.open(url, wait_seconds=0.3)
     with pytest.raises(StateUnavailable):
-        await calls.submit(database, replace(world.scoped), world.submission(), {})
+        await Grouping(database).submit(replace(world.scoped), world.submission(), {})
     await database.close()
 
 

@@ -14,8 +14,9 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from db import calls, embedded, migrate
+from db import embedded, migrate
 from db.database import EVERY_WORKSPACE, OUTAGES, Database
+from db.grouping import Grouping
 from pipeline.domain.call import Submission
 from tests.postgres import World, new_world
 
@@ -58,7 +59,7 @@ async def submitting(world: World, accepted: list[tuple[float, float, UUID]]) ->
             try:
                 begun = time.monotonic()
                 async with asyncio.timeout(5):  # wait_for of Python 3.11 can swallow that it is canceled
-                    await calls.submit(world.database, world.scoped, sent, {})
+                    await Grouping(world.database).submit(world.scoped, sent, {})
                 break
             except (*OUTAGES, TimeoutError):
                 await asyncio.sleep(0.1)

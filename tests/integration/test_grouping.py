@@ -255,21 +255,6 @@ async def test_nobody_waits_behind_the_only_submission_of_a_call_that_somebody_h
     assert (await world.row())["duration"] == 3
 
 
-async def test_where_one_may_go_together_none_waits_for_another(world: World) -> None:
-    sending = Sending(world, most=1)
-    async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
-        await world.submit()
-        await holder.execute("SELECT FROM calls WHERE call_id = %s FOR UPDATE", [world.call_id])
-        sending.add(call_id=world.call_id, duration=4)
-        for _ in range(3):
-            sending.add(call_id=uuid4())
-        async with asyncio.timeout(20):
-            await asyncio.gather(*sending._sent[1:])
-        assert not sending._sent[0].done()
-    await sending.answers()
-    assert await groups(world) == [1, 1, 1, 1, 1]
-
-
 async def test_groups_of_two_replicas_with_the_same_calls_do_not_lock_each_other_out(world: World) -> None:
     ids = [uuid4() for _ in range(12)]
     replicas = [Sending(world, most=8) for _ in range(2)]

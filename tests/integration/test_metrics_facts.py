@@ -8,8 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from db import calls, queue
+from db import queue
 from db.database import OUTAGES, Database
+from db.grouping import Grouping
 from pipeline.fetch.fetcher import FetchOptions
 from pipeline.metrics import Metric
 from pipeline.options import ProcessOptions
@@ -41,7 +42,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
 
 async def submit(world: World, **fields: Any) -> None:
     sent = world.submission(call_id=uuid4(), **fields)
-    await calls.submit(world.database, world.scoped, sent, {})
+    await Grouping(world.database).submit(world.scoped, sent, {})
 
 
 async def test_the_queue_is_told_by_state_and_stage_with_its_age_and_its_cost(world: World, recorded: Recorded) -> None:

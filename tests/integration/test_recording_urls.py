@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 from sqlalchemy.exc import ProgrammingError
 
-from db import calls, resealing, views, workspace_settings
+from db import resealing, views, workspace_settings
 from db.calls import Accepted
 from db.database import EVERY_WORKSPACE
 from db.grouping import Grouping
@@ -42,9 +42,7 @@ TABLES = "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relna
 async def submit(world: World, url: str, urls: UrlSealer, grouped: bool = False, **more: Any) -> Accepted:
     submission = world.submission(recording_url=url, **more)
     body = {"recordingUrl": url, "recordingUrl2": more.get("recording_url2")}
-    if grouped:
-        return await Grouping(world.database, urls=urls).submit(world.scoped, submission, body)
-    return await calls.submit(world.database, world.scoped, submission, body, urls=urls)
+    return await Grouping(world.database, urls=urls).submit(world.scoped, submission, body)
 
 
 async def everything(world: World) -> str:

@@ -342,9 +342,8 @@ async def test_a_request_has_one_id_in_its_answer_in_the_submission_and_in_the_l
     assert lease.request_id == "pbx-4"
 
 
-@pytest.mark.parametrize("together", [1, 32])
-async def test_decisions_are_told_alone_and_in_a_group(postgres_url: str, world: World, together: int) -> None:
-    grouping = Grouping(world.database, together)
+async def test_decisions_are_told_alone_and_in_a_group(postgres_url: str, world: World) -> None:
+    grouping = Grouping(world.database)
     sent = [world.submission(call_id=uuid4(), recording_url=AUDIO) for _ in range(4)]
     first = await asyncio.gather(*(grouping.submit(world.scoped, one, {}, request_id="r") for one in sent))
     again = await asyncio.gather(*(grouping.submit(world.scoped, one, {}, request_id="s") for one in sent))

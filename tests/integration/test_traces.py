@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from db import calls, jobs, submissions, webhooks
+from db import jobs, submissions, webhooks
+from db.grouping import Grouping
 from pipeline import tracing
 from serve_app.cli.file_server import FileServer
 from serve_app.webhooks import signing
@@ -37,7 +38,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 async def sent(world: World, trace: str | None, **fields: Any) -> None:
     submission = world.submission(**fields)
-    await calls.submit(world.database, world.scoped, submission, {}, request_id=f"of {trace}", trace=trace)
+    await Grouping(world.database).submit(world.scoped, submission, {}, request_id=f"of {trace}", trace=trace)
 
 
 async def test_a_call_goes_on_with_its_trace_in_the_conductor_that_takes_it_over(

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from db import calls, views
+from db import views
 from db.calls import Accepted
 from db.database import Database
 from db.grouping import Grouping
@@ -33,23 +33,20 @@ async def through(world: World, wire: Wire, postgres_url: str) -> AsyncIterator[
         await opened.close()
 
 
-async def submit(world: World, grouping: Grouping | None, url: str) -> Accepted:
-    submission = world.submission(recording_url=url)
-    if grouping is None:
-        return await calls.submit(world.database, world.scoped, submission, {"recordingUrl": url})
-    return await grouping.submit(world.scoped, submission, {"recordingUrl": url})
+async def submit(world: World, url: str) -> Accepted:
+    return await Grouping(world.database).submit(
+        world.scoped, world.submission(recording_url=url), {"recordingUrl": url}
+    )
 
 
-@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("earlier", [False, True])
 async def test_a_submission_whose_answer_was_lost_behind_its_commit_is_written_once(
-    world: World, through: World, wire: Wire, grouped: bool, earlier: bool
+    world: World, through: World, wire: Wire, earlier: bool
 ) -> None:
-    grouping = Grouping(through.database) if grouped else None
     if earlier:
-        await submit(through, grouping, B)
+        await submit(through, B)
     wire.arm("after")
-    answer = await submit(through, grouping, A)
+    answer = await submit(through, A)
     assert wire.cuts == {"after": 1}
     rows = await world.rows("SELECT job_id, token FROM submissions ORDER BY id")
     assert len(rows) == 1 + earlier
@@ -80,7 +77,8 @@ async def test_the_same_submission_sent_twice_by_its_sender_is_kept_twice(world:
 async def test_a_late_older_body_is_named_in_the_record(world: World) -> None:
     for duration in (60, 61, 60):
         submission = world.submission(duration=duration)
-        await calls.submit(world.database, world.scoped, submission, {"duration": duration, "callId": str(uuid4())})
+        body = {"duration": duration, "callId": str(uuid4())}
+        await Grouping(world.database).submit(world.scoped, submission, body)
     record = await views.show_call(world.database, world.call_id)
     assert record is not None and record.call.duration == 60
     (warning,) = record.warnings

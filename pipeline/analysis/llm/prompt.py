@@ -50,6 +50,7 @@ The JSON schema of the object:
 
 SENTENCES = 4
 
+MOST_REPAIRED = 20_000  # characters of an answer that are sent back
 REPAIR = """\
 That cannot be read. {fault}
 Send the whole JSON object once more, corrected, and nothing else. It must fit the schema; quotes are copied exactly."""
@@ -133,10 +134,10 @@ def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[M
     ]
 
 
-def repair(asked: list[Message], answer: str, fault: str, most: int = 20_000) -> list[Message]:
+def repair(asked: list[Message], answer: str, fault: str) -> list[Message]:
     """The conversation with an answer that could not be read, and what is wrong with it."""
     return [
         *asked,
-        {"role": "assistant", "content": answer[:most]},
+        {"role": "assistant", "content": answer[:MOST_REPAIRED]},
         {"role": "user", "content": REPAIR.format(fault=fault)},
     ]

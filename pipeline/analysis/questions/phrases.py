@@ -95,11 +95,6 @@ def _elements(phrase: str, language: str) -> tuple[_Element, ...]:
     return tuple(made)
 
 
-def words_of(phrase: str) -> int:
-    """How many words a phrase has; one without any matches nothing."""
-    return sum(part is not _GAP for part in _elements(phrase, "en"))
-
-
 def _end(elements: Sequence[_Element], at: int, words: Sequence[Token], place: int) -> int | None:
     """The place behind the last word if the elements from `at` match the words from `place`."""
     if at == len(elements):

@@ -85,14 +85,14 @@ class _Dictation:
         return quote(turn.turn, max(0, first - start), min(len(turn.text), last - start))
 
 
-def _dictations(said: tuple[Said, ...], at_least: int = 2) -> Iterator[_Dictation]:
+def _dictations(said: tuple[Said, ...]) -> Iterator[_Dictation]:
     """Turns of theirs in a row, ours of a few words between them left out."""
     run: list[Said] = []
     for turn in (*said, None):
         if turn is not None and turn.role is Role.CUSTOMER and not turn.turn.machine:
             run.append(turn)
         elif turn is None or len(turn.text.split()) > ACKNOWLEDGES:
-            for size in range(at_least, 4):
+            for size in range(2, 4):
                 for first in range(len(run) - size + 1):
                     yield _joined(run[first : first + size])
             run = []
