@@ -9,20 +9,22 @@ twice. Samples stay with the workers.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pipeline import analysis
+from pipeline.asking import Asker, Asking
 from pipeline.asr import doubt
 from pipeline.audio.labels.detector import PADDING
 from pipeline.call_run import CallRun
 from pipeline.domain.access import Access
 from pipeline.domain.call import Call
-from pipeline.domain.insight import Finding, Material, ModelTexts, Roster
+from pipeline.domain.insight import Finding, Material, ModelAnswers, ModelText, ModelTexts, Roster, Unanswered
 from pipeline.domain.speech import AudioAnalysis, Diarization, Prosody, Recognized, Transcript, Voiceprint
 from pipeline.domain.stage import NOT_RECORDED, Recall, Record, Stage
 from pipeline.errors import TimedOut
+from pipeline.observe import observed
 from pipeline.options import ProcessOptions
 from pipeline.runtime.deadlines import deadline
 from pipeline.runtime.workers import Workers
@@ -74,12 +76,14 @@ async def process(
     options: ProcessOptions | None = None,
     last_try: bool = False,
     fetched: tuple[str, ...] | None = None,
+    asker: Asker | None = None,
 ) -> Outcome:
     """Run every stage, from the recording's address to the findings.
 
     `last_try`: of two files, one that still cannot be fetched is left out, and the other is processed alone.
     `fetched`: the warnings of an earlier `fetch_recordings`, which has the credentials of recording servers; no server
     is asked for a recording then.
+    `asker`: see `conclude`.
     Raises `CallError`: its class says whether another attempt can help. `NotFetched` with `fetched` only.
     """
     options = options or ProcessOptions()
@@ -90,7 +94,7 @@ async def process(
         spoken = await _run_sound_stages(run)
     finally:
         run.stop()
-    return await conclude(call, workers, roster, spoken, record, options, recall)
+    return await conclude(call, workers, roster, spoken, record, options, recall, asker)
 
 
 async def fetch_recordings(
@@ -148,10 +152,11 @@ async def conclude(
     record: Record = _record_nothing,
     options: ProcessOptions | None = None,
     recall: Recall = _recall_nothing,
+    asker: Asker | None = None,
 ) -> Outcome:
     """Run speakers and analysis: they are cheap and depend on metadata, so they run again whenever it changes.
 
-    A language model is asked only what it has not answered for this call.
+    A language model is asked only what it has not answered for this call; through `asker` where other calls ask it too.
     """
     options = options or ProcessOptions()
     audio = spoken.audio
@@ -171,7 +176,8 @@ async def conclude(
     material = Material(
         call, transcript, roster, speech, prosody=spoken.prosody, tone_by_voice=options.analysis.tone_by_voice
     )
-    findings, late = await _analyzed(workers, material, options, audio.duration, record, recall)
+    analyzing = Analyzing(workers, material, options, audio.duration)
+    findings, late = await _analyzed(analyzing, record, recall, asker or Asking().of(None))
     undone = spoken.recognized.undone
     skipped = (f"{undone} doubtful windows were not decoded again: the call has too many of them.",) if undone else ()
     unfinished = (late.message,) if late else ()
@@ -180,15 +186,29 @@ async def conclude(
     return Outcome(transcript, findings, spoken, warnings, late)
 
 
+@dataclass(frozen=True, slots=True)
+class Analyzing:
+    """A call that is analyzed."""
+
+    workers: Workers
+    material: Material
+    options: ProcessOptions
+    seconds: float  # of audio
+
+    async def compute(self, stage: Stage, fn: Callable[..., Any], *args: Any) -> Any:
+        """What a CPU function of the analysis returns. Raises `TimedOut`."""
+        async with deadline(stage, self.options.deadlines.of(Stage.ANALYSIS, self.seconds)):
+            return await self.workers.compute(fn, self.material, self.options.analysis, *args)
+
+
 async def _analyzed(
-    workers: Workers, material: Material, options: ProcessOptions, seconds: float, record: Record, recall: Recall
+    analyzing: Analyzing, record: Record, recall: Recall, asker: Asker
 ) -> tuple[tuple[Finding, ...], TimedOut | None]:
     """The findings, or why there are none: that does not withhold the transcript."""
     try:
-        async with deadline(Stage.ANALYSIS, options.deadlines.of(Stage.ANALYSIS, seconds)):
-            if analysis.asks_model(options.analysis):
-                return await _asking(workers, material, options, record, recall), None
-            return await workers.compute(analysis.analyze, material, options.analysis), None
+        if analysis.asks_model(analyzing.options.analysis):
+            return await _asking(analyzing, record, recall, asker), None
+        return await analyzing.compute(Stage.ANALYSIS, analysis.analyze), None
     except TimedOut as error:
         return (), error
 
@@ -200,16 +220,23 @@ def _unmarked(recognized: Recognized) -> tuple[str, ...]:
     return (f"Words are not marked one by one as unsure: there is no calibration for {recognized.engine!r}.",)
 
 
-async def _asking(
-    workers: Workers, material: Material, options: ProcessOptions, record: Record, recall: Recall
-) -> tuple[Finding, ...]:
-    """With what a language model has answered for this call before: it is asked nothing again."""
+async def _asking(analyzing: Analyzing, record: Record, recall: Recall, asker: Asker) -> tuple[Finding, ...]:
+    """With what a language model has answered for this call before: it is asked nothing again, whenever this process
+    ends. It is waited for in the event loop; what it answers in the workers."""
     recalled = await recall(Stage.ANSWERS)
-    known: ModelTexts = {} if recalled is NOT_RECORDED else recalled
-    findings, given = await workers.compute(analysis.analyze_knowing, material, options.analysis, known)
-    if given:
-        await record(Stage.ANSWERS, dict([*known.items(), *given.items()][-MOST_ANSWERS:]))
-    return findings  # type: ignore[no-any-return]
+    texts: ModelTexts = {} if recalled is NOT_RECORDED else dict(recalled)
+
+    async def keep(key: str, text: ModelText) -> None:
+        texts[key] = text
+        await record(Stage.ANSWERS, dict([*texts.items()][-MOST_ANSWERS:]))
+
+    requests = await analyzing.compute(Stage.ANSWERS, analysis.model_requests, texts)
+    unanswered: dict[str, Unanswered] = {}
+    if requests:
+        with observed(Stage.ANSWERS.display_name):
+            unanswered = await asker.ask(requests, analyzing.options.analysis, keep)
+    answers = ModelAnswers(texts, unanswered)
+    return await analyzing.compute(Stage.ANALYSIS, analysis.conclude, answers)  # type: ignore[no-any-return]
 
 
 def _unmatched(spoken: SpokenCall, options: ProcessOptions) -> tuple[str, ...]:

@@ -4,7 +4,16 @@
 options name.
 """
 
-from pipeline.analysis.engine import ENGINES, AnalysisOptions, Engine, analyze, analyze_knowing, asks_model
+from pipeline.analysis.engine import (
+    ENGINES,
+    AnalysisOptions,
+    Engine,
+    analyze,
+    ask,
+    asks_model,
+    conclude,
+    model_requests,
+)
 from pipeline.analysis.engine import load as load_engine
 from pipeline.analysis.step import STEPS, Step, load
 
@@ -15,8 +24,10 @@ __all__ = [
     "Engine",
     "Step",
     "analyze",
-    "analyze_knowing",
+    "ask",
     "asks_model",
+    "conclude",
     "load",
     "load_engine",
+    "model_requests",
 ]

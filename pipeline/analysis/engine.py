@@ -1,12 +1,20 @@
 """What an engine of the analysis must do, how it is chosen, and what it can be told."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from pipeline.domain.insight import Finding, Material, ModelText, ModelTexts, ToneByVoice
+from pipeline.domain.insight import (
+    Finding,
+    Material,
+    ModelAnswers,
+    ModelRequest,
+    ModelText,
+    ToneByVoice,
+    Unanswered,
+)
 from pipeline.endpoint import Address, ApiKey
 
 
@@ -20,14 +28,22 @@ class Engine(Protocol):
         """One finding for each step of `step.STEPS`, in that order. Never raises: what failed is said in notes."""
 
 
+Keep = Callable[[str, ModelText], Awaitable[None]]
+"""Takes an answer of a language model as it comes, by its request's key."""
+
+
 @runtime_checkable
 class AsksModel(Protocol):
-    """An engine that asks a language model, and asks nothing again that it is told."""
+    """An engine that asks a language model, in three steps: only the second one waits, and it takes no processor."""
 
-    def analyze_knowing(
-        self, material: Material, known: Mapping[str, ModelText]
-    ) -> tuple[tuple[Finding, ...], ModelTexts]:
-        """As `analyze`, with answers that are known, and those that the model gave now. Never raises."""
+    def requests(self, material: Material, known: Mapping[str, ModelText]) -> tuple[ModelRequest, ...]:
+        """What has to be asked beyond the answers that are known, in order. Never raises."""
+
+    async def ask(self, requests: Sequence[ModelRequest], keep: Keep) -> dict[str, Unanswered]:
+        """Hand each answer to `keep`; return why there are no others. Raises only what `keep` does."""
+
+    def conclude(self, material: Material, answers: ModelAnswers) -> tuple[Finding, ...]:
+        """As `analyze`, with the answers. Never raises."""
 
 
 ENGINES: dict[str, str] = {
@@ -121,9 +137,25 @@ def asks_model(options: AnalysisOptions) -> bool:
     return issubclass(_class_of(options), AsksModel)
 
 
-def analyze_knowing(
+def model_requests(
     material: Material, options: AnalysisOptions, known: Mapping[str, ModelText]
-) -> tuple[tuple[Finding, ...], ModelTexts]:
-    """As `analyze`, with answers of a language model that are known, and those that it gave now."""
+) -> tuple[ModelRequest, ...]:
+    """What a language model has to be asked about the call beyond what is known, by an engine that asks one."""
+    return _asking(options).requests(material, known)
+
+
+async def ask(requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep) -> dict[str, Unanswered]:
+    """Ask a language model; see `AsksModel.ask`."""
+    return await _asking(options).ask(requests, keep)
+
+
+def conclude(material: Material, options: AnalysisOptions, answers: ModelAnswers) -> tuple[Finding, ...]:
+    """As `analyze`, with what a language model answered to `model_requests`."""
+    return _asking(options).conclude(material, answers)
+
+
+def _asking(options: AnalysisOptions) -> AsksModel:
     engine = load(options)
-    return engine.analyze_knowing(material, known) if isinstance(engine, AsksModel) else (engine.analyze(material), {})
+    if not isinstance(engine, AsksModel):
+        raise TypeError(f"the engine {options.engine} asks no language model")
+    return engine

@@ -1,5 +1,6 @@
 """What a call means: findings that point at their seconds of audio, and what is known beforehand."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
 from typing import Any, Literal
@@ -41,6 +42,37 @@ class ModelText:
 
 ModelTexts = dict[str, ModelText]
 """Answers by what was asked: a digest of the model, the instructions and the part of the transcript."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request to a language model. Of one `topic` a later request is pointless where an earlier one failed."""
+
+    key: str  # as in `ModelTexts`
+    topic: Literal["call", "questions"]
+    messages: tuple[dict[str, str], ...]
+    schema: dict[str, Any] | None = None  # of the answer; None: that of the topic
+    words: int = 0  # of the transcript that is sent; an endpoint that counts fewer tokens has read only a part
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Why a language model gave no answer, in words for people.
+
+    `not_asked`: the code of why it was not even asked. `down`: its endpoint is, whatever is asked.
+    """
+
+    reason: str
+    not_asked: str | None = None
+    down: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswers:
+    """What came of requests to a language model, by their keys."""
+
+    texts: Mapping[str, ModelText]
+    unanswered: Mapping[str, Unanswered] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

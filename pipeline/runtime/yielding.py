@@ -119,5 +119,11 @@ class YieldingWorkers:
         return done
 
 
-NAMES = {"attribute": "speakers", "refine": "speakers", "analyze": "analysis"}
+NAMES = {
+    "attribute": "speakers",
+    "refine": "speakers",
+    "analyze": "analysis",
+    "model_requests": "analysis",
+    "conclude": "analysis",
+}
 """CPU functions that a stage does not recall, and the stage that they are of."""

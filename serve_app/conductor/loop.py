@@ -22,6 +22,7 @@ from db.jobs import Lease
 from db.recording_urls import UrlSealer
 from db.sealing import Sealer
 from pipeline import tracing
+from pipeline.asking import Asking
 from pipeline.carried import Carried, carrying
 from pipeline.domain.access import Access, Credential
 from pipeline.domain.call import Call, Job
@@ -34,6 +35,7 @@ from pipeline.speakers.policy import Voices
 from serve_app.conductor.journal import Journal
 from serve_app.conductor.lease_loop import LeaseLoop, T
 from serve_app.conductor.machine import is_dead, worker_name
+from serve_app.conductor.model_queue import ModelQueue
 from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
 from serve_app.metrics.names import AUDIO_DONE, JOB_FAILURES, JOB_RETRIES, JOBS_ENDED, TURNAROUND
 from serve_app.scaling.estimates import CALL, RtfxMeter
@@ -68,6 +70,8 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._sealer = sealer or Sealer()  # opens the credentials of recording servers
         self._urls = urls or UrlSealer()  # opens those of recordings
         self._workers = workers
+        self.asking = Asking(options.model_concurrency)
+        self._model = ModelQueue(self.asking, self._wake.set)
         self._options = options
         self._process_options = process_options
         self._name = worker_name()
@@ -205,11 +209,20 @@ class ConductorLoop(LeaseLoop[Lease]):
     @property
     def _fetch_room(self) -> int:
         """How many more fetches may be started now."""
-        fetching = len(self._running) - self._worked_on
+        fetching = len(self._running) - self._in_hand
         return 0 if self._stopping else self._options.FETCH_CONCURRENCY - fetching
 
     @property
     def _worked_on(self) -> int:
+        """Running calls, without those whose recordings are being fetched and those that wait for a language model.
+
+        So many wait and no more: a model slower than calls come holds them back in the queue.
+        """
+        waiting = min(len(self._model), self._options.ASKING * self._options.model_concurrency)
+        return self._in_hand - waiting
+
+    @property
+    def _in_hand(self) -> int:
         """Running calls, without those whose recordings are being fetched."""
         return sum(not lease.fetching for lease, _ in self._running.values())
 
@@ -343,6 +356,7 @@ class ConductorLoop(LeaseLoop[Lease]):
             self._process_options,
             last_try,
             fetched=lease.warnings,
+            asker=self._model.of(lease),
         )
         if outcome.late is not None and lease.job.kind == "analyze":
             raise outcome.late  # the call keeps the findings that it has
@@ -357,6 +371,7 @@ class ConductorLoop(LeaseLoop[Lease]):
                 journal.record,
                 self._process_options,
                 journal.recall,
+                self._model.of(lease),
             )
         if lease.job.kind == "process":
             channels, seconds = journal.audio
@@ -378,7 +393,7 @@ class ConductorLoop(LeaseLoop[Lease]):
 
     async def _quarantine(self, lease: Lease) -> None:
         """Wait for the other calls to end, so that none of them dies if this one kills the process again."""
-        while self._worked_on > 1:
+        while self._in_hand > 1:
             self._ended.clear()
             await self._ended.wait()
         await self._wait_out(lambda: jobs.stage(self._database, lease, "alone"))

@@ -39,6 +39,9 @@ class ProcessingOptions(BaseModel):
     # Further calls, of workspaces with no call running: they do not wait for the calls of a workspace that has taken
     # all places.
     GUESTS: ClassVar[int] = 1
+    ASKING: ClassVar[int] = (
+        4  # times `model_concurrency`: calls that wait for a language model and take no other's place
+    )
     POOL_SIZE: ClassVar[int] = 8  # database connections of one Conductor
     POLL_SECONDS: ClassVar[float] = 1.0  # how often to look for jobs when no notification arrives
     FETCH_CONCURRENCY: ClassVar[int] = (
@@ -56,6 +59,12 @@ class ProcessingOptions(BaseModel):
     concurrency: int = Field(4, ge=1, description="Calls that one Conductor runs at once.")
     fetch_per_host: int = Field(
         16, ge=1, description="Calls of one workspace whose recordings are fetched from one host at once."
+    )
+    model_concurrency: int = Field(
+        4,
+        ge=1,
+        description="Calls for which one Conductor asks the language model at once, besides those it runs; workspaces "
+        "take turns.",
     )
     lease_seconds: float = Field(
         10.0, gt=1, description="A job whose Conductor is silent for this long is claimed by another."

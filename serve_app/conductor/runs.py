@@ -18,6 +18,7 @@ from uuid import UUID
 from db import questions, results, roster, run_calls, runs
 from db.database import Database
 from db.run_calls import RunLease, RunOutcome
+from pipeline.asking import Asking
 from pipeline.carried import Carried, carrying
 from pipeline.domain.questions import Defined, Question, Scorecard
 from pipeline.domain.stage import NOT_RECORDED, Stage
@@ -77,8 +78,16 @@ class Prepared:
 class RunLoop(LeaseLoop[RunLease]):
     """Claims calls of runs and works on one run at a time."""
 
-    def __init__(self, database: Database, engines: RunEngines, settings: Settings, options: ProcessingOptions) -> None:
+    def __init__(
+        self,
+        database: Database,
+        engines: RunEngines,
+        settings: Settings,
+        options: ProcessingOptions,
+        asking: Asking | None = None,
+    ) -> None:
         super().__init__(database, "runs")
+        self._model = asking or Asking(options.model_concurrency)
         self._engines = engines
         self._settings = settings
         self._options = options
@@ -192,7 +201,15 @@ class RunLoop(LeaseLoop[RunLease]):
         journal = RunJournal(self._database, lease, prepared.producers, self._wait_out)
         options = prepared.options.process
         outcome = await process(
-            lease.lease.call, workers, known, journal.record, journal.recall, options, last_try=True, fetched=()
+            lease.lease.call,
+            workers,
+            known,
+            journal.record,
+            journal.recall,
+            options,
+            last_try=True,
+            fetched=(),
+            asker=self._model.of(lease.lease.workspace_id),
         )
         if outcome.late is not None:
             raise outcome.late
@@ -291,7 +308,8 @@ class RunJournal:
 
     async def record(self, stage: Stage, result: Any) -> None:
         stage_at_work.set(OTHER)
-        if stage not in self._producers:  # speakers: kept with the call's result
+        if stage not in self._producers and stage is not Stage.ANSWERS:  # speakers: kept with the call's result
             return
-        made = partial(run_calls.record, self._database, self._lease, stage, result, self._producers[stage])
+        producer = self._producers.get(stage, "")  # answers are known by what was asked
+        made = partial(run_calls.record, self._database, self._lease, stage, result, producer)
         await self._wait_out(made)

@@ -23,6 +23,7 @@ from tests.integration.conductors import WatchedWorkers
 from tests.integration.test_runs import PLAIN, Engines, settings_of
 
 LEAST_SECONDS = 0.05  # of asking one call, so that some are held when it is killed
+LEASE_SECONDS = 10.0  # what it holds is lost when it is killed, and not when the machine is slow
 
 
 class LoggingWorkers(WatchedWorkers):
@@ -31,7 +32,7 @@ class LoggingWorkers(WatchedWorkers):
     log: int
 
     async def compute(self, function: Any, *args: Any) -> Any:
-        if function in (analysis.analyze, analysis.analyze_knowing):
+        if function in (analysis.analyze, analysis.conclude):
             os.write(self.log, f"{args[0].call.call_id}\n".encode())
             await asyncio.sleep(LEAST_SECONDS)
         return await super().compute(function, *args)
@@ -47,7 +48,8 @@ async def main(url: str, folder: str, log: str) -> None:
     workers = LoggingWorkers(recognition, diarization)
     workers.log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     async with await Database.open(url) as database:
-        await RunLoop(database, Engines(settings, workers, workers), settings, PLAIN).start()
+        unhurried = PLAIN.model_copy(update={"lease_seconds": LEASE_SECONDS})
+        await RunLoop(database, Engines(settings, workers, workers), settings, unhurried).start()
         await asyncio.Event().wait()
 
 

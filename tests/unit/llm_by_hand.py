@@ -1,6 +1,8 @@
 """A small call, and what a model may answer to it."""
 
-from pipeline.analysis import AnalysisOptions, analyze
+from pipeline.analysis import AnalysisOptions, analyze, ask, conclude, model_requests
+from pipeline.analysis.llm.asking import blocking
+from pipeline.domain.insight import ModelAnswers
 from tests.llm_server import MODEL
 from tests.tuned import tuned
 
@@ -24,6 +26,18 @@ def options(endpoint, **given):
 
 def found(material, chosen):
     return {finding.step: finding for finding in analyze(material, chosen)}
+
+
+def found_knowing(material, chosen, known):
+    """The findings, with answers that are known, and those that the model gave now."""
+    given = {}
+
+    async def keep(key, text):
+        given[key] = text
+
+    requests = model_requests(material, chosen, known)
+    unanswered = blocking(lambda: ask(requests, chosen, keep))
+    return conclude(material, chosen, ModelAnswers({**known, **given}, unanswered)), given
 
 
 def q(turn, text):

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.analysis.llm import LanguageModel
 from pipeline.domain.questions import Question
 from tests.llm_server import MODEL, completion
 from tests.unit.calls_by_hand import call
-from tests.unit.llm_by_hand import ANSWER, found, options, q
+from tests.unit.llm_by_hand import ANSWER, found, found_knowing, options, q
 
 LINES = (
     ("rep", "Northwind Energy, this is Anna."),
@@ -139,13 +138,13 @@ def test_changed_questions_ask_again_and_changed_metadata_ask_nothing(endpoint):
     endpoint.answers(ANSWER, TOLD)
     material = call(*LINES)
     material = replace(material, roster=replace(material.roster, questions=ASKED))
-    engine = LanguageModel(options(endpoint))
-    first, given = engine.analyze_knowing(material, {})
+    chosen = options(endpoint)
+    first, given = found_knowing(material, chosen, {})
     assert len(endpoint.asked) == 2
     moved = replace(material, call=replace(material.call, from_number="+12025550199"))
-    again, more = engine.analyze_knowing(moved, given)
+    again, more = found_knowing(moved, chosen, given)
     assert len(endpoint.asked) == 2 and more == {}
     assert again[-1].value["answers"] == first[-1].value["answers"]
     other = replace(material, roster=replace(material.roster, questions=ASKED[:1]))
-    engine.analyze_knowing(other, given)
+    found_knowing(other, chosen, given)
     assert len(endpoint.asked) == 3, "of the questions alone"

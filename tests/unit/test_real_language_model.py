@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.analysis.evidence import fault
 from pipeline.analysis.llm.answer import complete_items, parsed, schema
+from pipeline.analysis.llm.asking import blocking
 from pipeline.analysis.llm.client import ModelClient
 from tests.llama_server import MODEL
 from tests.unit.calls_by_hand import call
@@ -34,7 +35,7 @@ def asking(server, **given):
 
 def test_its_answers_keep_to_the_schema(llama_server):
     """llama.cpp makes a grammar of the schema, the longest lists and texts included."""
-    completion = ModelClient(asking(llama_server, max_tokens=2048)).ask(ASKED)
+    completion = blocking(lambda: ModelClient(asking(llama_server, max_tokens=2048)).ask(ASKED))
     assert completion.prompt_tokens
     if completion.cut_off:  # a model so small may go on until there is no more room
         assert complete_items(completion.text)[1] or completion.text.startswith("{")

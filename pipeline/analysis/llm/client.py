@@ -4,12 +4,15 @@ The protocol: POST {base_url}/chat/completions, https://platform.openai.com/docs
 which parameters they take; one that they refuse by name is dropped or written otherwise, and not sent again.
 """
 
+import asyncio
 import json
-import logging
+import random
 import re
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,21 +20,26 @@ import httpx
 
 from pipeline.analysis.engine import AnalysisOptions
 from pipeline.analysis.llm.answer import schema
-from pipeline.endpoint import bearer, below, within
-from pipeline.exchange import Reply, TooLarge, exchange, pause
+from pipeline.endpoint import bearer, below
+from pipeline.runtime.retry_after import retry_after
 
 Message = dict[str, str]  # role, content
 
+MOST_BYTES = 4 << 20  # of one answer: more is none
 MOST_ADAPTED = 6  # parameters dropped before a refusal stands
-AGAIN = frozenset({408, 429, 502, 503, 504})
+DOWN = frozenset({408, 502, 503, 504})
+AGAIN = DOWN | {429}
 REFUSES_PARAMETER = frozenset({400, 422, 501})
 _FORMATS = ("json_schema", "json_object", None)
 _CODE = re.compile(r"[a-z][a-z_]{2,50}")
-log = logging.getLogger(__name__)
 
 
 class NoAnswer(Exception):
     """The endpoint gave nothing that can be used. Its text is for people, and holds neither key nor address."""
+
+
+class EndpointDown(NoAnswer):
+    """The endpoint cannot be reached, is silent, or says that it is out of order: whatever is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,47 +51,46 @@ class Completion:
     cut_off: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    headers: httpx.Headers
+    body: bytes
+
+
 class ModelClient:
     """One conversation partner for one call. Everything it does ends within `timeout_seconds` of its making."""
 
-    def __init__(
-        self,
-        options: AnalysisOptions,
-        answer: Callable[[bool], dict[str, Any]] = schema,
-        deadline: float | None = None,
-    ) -> None:
-        """`answer`: the schema of what it is to say, with its longest lists and texts or without. `deadline`: of the
-        monotonic clock, where others have taken of the time."""
+    def __init__(self, options: AnalysisOptions) -> None:
         assert options.base_url is not None
         self._options = options
-        self._answer = answer
         self._url = below(options.base_url, "/chat/completions")
         self._host = urlsplit(options.base_url).hostname or "?"
-        self._deadline = time.monotonic() + options.timeout_seconds if deadline is None else deadline
+        self._deadline = time.monotonic() + options.timeout_seconds
         self._format: str | None = _FORMATS[0]
         self._length = "max_tokens"
         self._left_out: set[str] = set()
         self._limited = True
 
-    def ask(self, messages: list[Message]) -> Completion:
-        """The model's answer. Raises `NoAnswer`."""
+    async def ask(self, messages: Sequence[Message], answer: Callable[[bool], dict[str, Any]] = schema) -> Completion:
+        """The model's answer. `answer`: its schema, with the longest lists and texts or without. Raises `NoAnswer`."""
         for _ in range(MOST_ADAPTED):
-            reply = self._insist(self._body(messages))
+            reply = await self._insist(self._body(messages, answer))
             if reply.status == 200:
                 return _completion(reply.body)
             if reply.status not in REFUSES_PARAMETER or not self._adapt(_fault(reply.body)):
                 break
-        raise NoAnswer(self._refused(reply))
+        raise self._refused(reply)
 
-    def _body(self, messages: list[Message]) -> dict[str, Any]:
+    def _body(self, messages: Sequence[Message], answer: Callable[[bool], dict[str, Any]]) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self._options.model,
-            "messages": messages,
+            "messages": list(messages),
             "temperature": self._options.TEMPERATURE,
             self._length: self._options.max_tokens,
         }
         if self._format == "json_schema":
-            described = {"name": "call", "strict": True, "schema": self._answer(self._limited)}
+            described = {"name": "call", "strict": True, "schema": answer(self._limited)}
             body["response_format"] = {"type": "json_schema", "json_schema": described}
         elif self._format == "json_object":
             body["response_format"] = {"type": "json_object"}
@@ -106,39 +113,33 @@ class ModelClient:
             return False
         return True
 
-    def _insist(self, body: dict[str, Any]) -> Reply:
+    async def _insist(self, body: dict[str, Any]) -> _Reply:
         """The reply, asked for again where that may help and time allows."""
         attempt = 0
         while True:
-            reply: Reply | None = None
+            reply: _Reply | None = None
             try:
-                reply = self._post(body)
+                reply = await self._post(body)
             except httpx.ConnectError:
                 why = f"the endpoint {self._host} cannot be reached"
             except httpx.TransportError as error:
-                raise NoAnswer(self._broken(error)) from None
+                raise EndpointDown(self._broken(error)) from None
             if reply is not None and reply.status not in AGAIN:
                 return reply
-            wait = pause(reply, 0.5 * 2.0**attempt)
+            pause = _pause(reply, attempt)
             attempt += 1
-            if attempt > self._options.RETRIES or time.monotonic() + wait >= self._deadline:
-                raise NoAnswer(self._refused(reply) if reply is not None else why)
-            time.sleep(wait)
+            if attempt > self._options.RETRIES or time.monotonic() + pause >= self._deadline:
+                raise self._refused(reply) if reply is not None else EndpointDown(why)
+            await asyncio.sleep(pause)
 
-    def _post(self, body: dict[str, Any]) -> Reply:
-        left = self._deadline - time.monotonic()
-        headers = bearer(self._options.api_key)
-
-        def ask() -> Reply:
-            with httpx.Client(follow_redirects=False) as client:  # the key is meant for this address alone
-                return exchange(client, self._url, max(left, 0.001), json=body, headers=headers)
-
+    async def _post(self, body: dict[str, Any]) -> _Reply:
+        """A limit on each read would not end a server that sends a byte a minute: this is one on the whole."""
+        left = max(self._deadline - time.monotonic(), 0.001)
         try:
-            return within(left, ask)
+            async with asyncio.timeout(left):
+                return await _exchange(self._url, body, bearer(self._options.api_key), left)
         except TimeoutError:
-            raise NoAnswer(self._late()) from None
-        except TooLarge as error:
-            raise NoAnswer(f"the answer is {error}") from None
+            raise EndpointDown(self._late()) from None
 
     def _late(self) -> str:
         return f"the endpoint {self._host} gave no answer within {self._options.timeout_seconds:g} s"
@@ -148,11 +149,39 @@ class ModelClient:
             return self._late()
         return f"the connection to the endpoint {self._host} broke ({type(error).__name__})"
 
-    def _refused(self, reply: Reply) -> str:
+    def _refused(self, reply: _Reply) -> NoAnswer:
         """Never the endpoint's own sentence: some of them repeat a part of the key."""
         code = str(_fault(reply.body).get("code") or "")
         told = f" ({code})" if _CODE.fullmatch(code) else ""
-        return f"the endpoint {self._host} answered {reply.status}{told}"
+        kind = EndpointDown if reply.status in DOWN else NoAnswer
+        return kind(f"the endpoint {self._host} answered {reply.status}{told}")
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Read once: it takes the event loop some 20 ms."""
+    return httpx.create_ssl_context()
+
+
+async def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], seconds: float) -> _Reply:
+    """Redirects are not followed: the key is meant for this address alone."""
+    limits = httpx.Timeout(seconds, connect=min(10.0, seconds))
+    async with (
+        httpx.AsyncClient(timeout=limits, follow_redirects=False, verify=_certificates()) as client,
+        client.stream("POST", url, json=body, headers=headers) as response,
+    ):
+        received = bytearray()
+        async for piece in response.aiter_bytes():
+            received += piece
+            if len(received) > MOST_BYTES:
+                raise NoAnswer(f"the answer is larger than {MOST_BYTES >> 20} MiB")
+        return _Reply(response.status_code, response.headers, bytes(received))
+
+
+def _pause(reply: _Reply | None, attempt: int) -> float:
+    """Seconds until the next attempt: as the server says, else 0.5, 1, 2 ... and a little by chance."""
+    told = retry_after(reply.headers) if reply is not None else None
+    return 0.5 * 2.0**attempt + random.uniform(0, 0.25) if told is None else told  # noqa: S311 (spreads requests)
 
 
 def _fault(body: bytes) -> dict[str, Any]:

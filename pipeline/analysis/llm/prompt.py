@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.analysis.llm.answer import schema
@@ -134,7 +134,7 @@ def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[M
     ]
 
 
-def repair(asked: list[Message], answer: str, fault: str) -> list[Message]:
+def repair(asked: Sequence[Message], answer: str, fault: str) -> list[Message]:
     """The conversation with an answer that could not be read, and what is wrong with it."""
     return [
         *asked,

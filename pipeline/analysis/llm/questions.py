@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from pipeline.analysis.llm.answer import Quote
-from pipeline.analysis.llm.client import Message, ModelClient, NoAnswer
+from pipeline.analysis.llm.client import Message, NoAnswer
 from pipeline.analysis.llm.grounding import Grounding
-from pipeline.analysis.llm.prompt import PromptPart, parts
+from pipeline.analysis.llm.prompt import PromptPart
 from pipeline.analysis.llm.reading import CONFIDENCE
 from pipeline.analysis.questions.phrases import tokens
 from pipeline.analysis.questions.scope import AskedTurns, asked_turns
@@ -124,27 +124,22 @@ def _line(one: AskedQuestion) -> str:
     return f"{one.name} ({question.type}{choices}{of}): {question.question}"
 
 
-def ask(
-    client: ModelClient,
-    material: Material,
-    wanted: Sequence[AskedQuestion],
-    most_tokens: int,
-    built: Sequence[QuestionAnswer],
+def answered(
+    texts: Sequence[str], material: Material, wanted: Sequence[AskedQuestion], built: Sequence[QuestionAnswer]
 ) -> list[QuestionAnswer]:
-    """The answers: the model's where the transcript bears them out, else those of the phrases (`built`).
-
-    Raises `NoAnswer`.
+    """The answers in the texts of all parts: the model's where the transcript bears them out, else those of the phrases
+    (`built`). Raises `NoAnswer`.
     """
     found: dict[str, QuestionAnswer] = {}
     missed: dict[str, str] = {}
     grounding = Grounding(material)
-    for part in parts(material.transcript, most_tokens):
-        stated = _stated(client.ask(messages(wanted, part)).text)
+    for text in texts:
+        said_ = stated(text)
         for one in wanted:
-            key, told = one.question.key, stated.get(one.name)
+            key, told = one.question.key, said_.get(one.name)
             if key not in found and (answer := _answer(one, told, grounding, material)):
                 found[key] = answer
-            elif one.name not in stated:
+            elif one.name not in said_:
                 missed[key] = CUT_OFF
             elif told is not None:
                 missed.setdefault(key, NOT_BORNE_OUT)
@@ -164,7 +159,7 @@ def unanswered(built: Sequence[QuestionAnswer], why: str) -> list[dict[str, Any]
     return [plain(replace(one, reason=told) if one.reason == NO_MODEL else one) for one in built]
 
 
-def _stated(text: str) -> Mapping[str, Any]:
+def stated(text: str) -> Mapping[str, Any]:
     """What the answer holds, as far as it is whole. Raises `NoAnswer`."""
     first = text.find("{", max(text.rfind("</think>"), 0))
     try:
@@ -178,14 +173,14 @@ def _stated(text: str) -> Mapping[str, Any]:
 
 def _answer(one: AskedQuestion, told: Any, grounding: Grounding, material: Material) -> QuestionAnswer | None:
     try:
-        stated = _StatedAnswer.model_validate(told)
+        given = _StatedAnswer.model_validate(told)
     except ValidationError:
         return None  # null, or what was cut off
-    evidence = grounding.evidence(stated.quote)
+    evidence = grounding.evidence(given.quote)
     by = next((turn for turn in one.turns.turns if evidence and turn.turn.index == evidence.turn), None)
     if evidence is None or by is None or not one.turns.holds(evidence):
         return None
-    value = _value(one.question, stated.answer, evidence, by, material)
+    value = _value(one.question, given.answer, evidence, by, material)
     if value is None:
         return None
     return said(one.question, value, by, evidence, "model", round(CONFIDENCE * sureness(evidence, by), 2))

@@ -1,0 +1,99 @@
+"""The requests of one call, asked one after the other in an event loop: waiting for a model takes no processor."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from pipeline.analysis.engine import AnalysisOptions, Keep
+from pipeline.analysis.llm import answer, questions
+from pipeline.analysis.llm.answer import ModelAnswer, UnreadableAnswer, complete_items, parsed
+from pipeline.analysis.llm.client import EndpointDown, Message, ModelClient, NoAnswer
+from pipeline.analysis.llm.prompt import repair
+from pipeline.domain.insight import ModelRequest, ModelText, Unanswered
+from pipeline.identity import digest_of
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+def key_of(options: AnalysisOptions, messages: Sequence[Message]) -> str:
+    """What an answer is known by: the model, its room, and all that it is told."""
+    return digest_of(options.model, options.max_tokens, list(messages))
+
+
+async def ask(requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep) -> dict[str, Unanswered]:
+    """Hand each usable answer to `keep`; return why there are no others. All ends within `timeout_seconds`.
+
+    After a request that failed, others of its topic are not sent: they would be paid for in vain.
+    """
+    client = ModelClient(options)
+    unanswered: dict[str, Unanswered] = {}
+    failed: dict[str, Unanswered] = {}  # by topic
+    for request in requests:
+        if request.topic in failed:
+            unanswered[request.key] = failed[request.topic]
+            continue
+        try:
+            told = await _answer(client, request)
+        except NoAnswer as error:
+            unanswered[request.key] = failed[request.topic] = Unanswered(
+                str(error), down=isinstance(error, EndpointDown)
+            )
+        except Exception as error:  # its text may hold what was sent, the key among it
+            log.error("the language model's answer could not be used: %s", type(error).__name__)
+            why = Unanswered(f"its answer could not be used ({type(error).__name__})")
+            unanswered[request.key] = failed[request.topic] = why
+        else:
+            await keep(request.key, told)
+    return unanswered
+
+
+async def _answer(client: ModelClient, request: ModelRequest) -> ModelText:
+    """The answer, after one chance to fix it. One that was cut off gets none: more room would be needed and not another
+    attempt. Raises `NoAnswer`."""
+    completion = await client.ask(request.messages, _schema(request))
+    if completion.prompt_tokens is not None and completion.prompt_tokens < request.words:
+        raise NoAnswer("the endpoint read only a part of what it was sent: its context is too small")
+    told = ModelText(completion.text, completion.cut_off)
+    try:
+        await asyncio.to_thread(_check, request, told)
+    except UnreadableAnswer as error:
+        again = await client.ask(repair(request.messages, completion.text, str(error)), _schema(request))
+        told = ModelText(again.text, again.cut_off)
+        try:
+            await asyncio.to_thread(_check, request, told)
+        except UnreadableAnswer:
+            raise NoAnswer("the model's answer does not fit the schema, also when asked once more") from None
+    return told
+
+
+def _schema(request: ModelRequest) -> Callable[[bool], dict[str, Any]]:
+    """The schema of the answer, with its longest lists and texts or without."""
+    own = request.schema
+    return answer.schema if own is None else lambda _: own
+
+
+def _check(request: ModelRequest, told: ModelText) -> None:
+    """Raises `NoAnswer` or `UnreadableAnswer` for what is of no use."""
+    if request.topic == "call":
+        read(told)
+    else:
+        questions.stated(told.text)
+
+
+def read(told: ModelText) -> tuple[ModelAnswer, bool]:
+    """What is stated, and whether it is only what is whole of an answer. Raises `NoAnswer`, `UnreadableAnswer`."""
+    if not told.cut_off:
+        return parsed(told.text), False
+    found, statements = complete_items(told.text)
+    if not statements:
+        raise NoAnswer("the model's answer was cut off at its longest, before its first statement was whole")
+    return found, True
+
+
+def blocking(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Return what the coroutine returns, also where this thread runs an event loop (a notebook)."""
+    with ThreadPoolExecutor(1, "language-model") as thread:
+        return thread.submit(lambda: asyncio.run(work())).result()

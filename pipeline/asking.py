@@ -1,0 +1,97 @@
+"""Asking a language model for the calls of one process: few at a time, owners in turn, and no crowd before a dead
+endpoint."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from pipeline import analysis
+from pipeline.analysis import AnalysisOptions
+from pipeline.analysis.engine import Keep
+from pipeline.domain.insight import ModelRequest, Unanswered
+from pipeline.runtime.task_limiter import TaskLimiter
+
+DOWN_AFTER = 3  # calls in a row for which an endpoint had no answer, after which one at a time tries it
+DOWN = "endpoint_down"
+log = logging.getLogger(__name__)
+
+
+class Asker(Protocol):
+    """What `process` asks a language model through."""
+
+    async def ask(
+        self, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
+    ) -> dict[str, Unanswered]:
+        """As `analysis.ask`, when it is the call's turn."""
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """What the last calls learned of an endpoint. `failed`: calls in a row for which it had no answer."""
+
+    failed: int = 0
+    tried: bool = False  # by a call, while it is down
+
+    @property
+    def is_down(self) -> bool:
+        return self.failed >= DOWN_AFTER
+
+
+class Asking:
+    """Requests of at most `places` calls at once; owners take turns, as `TaskLimiter` says.
+
+    A call waits for its turn as long as it takes: a model that is slow slows calls down, as an engine does. One that is
+    down does not: while one call tries whether it is there again, others are told at once that it is not.
+    """
+
+    def __init__(self, places: int = 1) -> None:
+        self._limiter = TaskLimiter(lambda: places)
+        self._endpoints: defaultdict[tuple[str | None, str | None], Endpoint] = defaultdict(Endpoint)
+
+    def of(self, owner: Hashable) -> "OwnersAsking":
+        """Asks for calls of one owner (a workspace)."""
+        return OwnersAsking(self, owner)
+
+    async def ask(
+        self, owner: Hashable, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
+    ) -> dict[str, Unanswered]:
+        """As `analysis.ask`; waits for a turn."""
+        async with self._limiter.of(owner):
+            endpoint = self._endpoints[options.base_url, options.model]
+            if endpoint.is_down and endpoint.tried:
+                host = urlsplit(options.base_url or "").hostname
+                why = Unanswered(f"the endpoint {host} had no answer for the last {endpoint.failed} calls", DOWN)
+                return {request.key: why for request in requests}
+            trying = endpoint.tried = endpoint.is_down
+            try:
+                unanswered = await analysis.ask(requests, options, keep)
+            finally:
+                if trying:
+                    endpoint.tried = False
+            silent = len(unanswered) == len(requests) and any(one.down for one in unanswered.values())
+            _learn(endpoint, silent, options)
+            return unanswered
+
+
+def _learn(endpoint: Endpoint, down: bool, options: AnalysisOptions) -> None:
+    was = endpoint.is_down
+    endpoint.failed = endpoint.failed + 1 if down else 0
+    if endpoint.is_down != was:
+        told = "has no answers: calls are analyzed by rules while one at a time tries it" if down else "answers again"
+        log.warning("the language model %s %s", options.model, told)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnersAsking:
+    """An `Asker` for the calls of one owner."""
+
+    asking: Asking
+    owner: Hashable
+
+    async def ask(
+        self, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
+    ) -> dict[str, Unanswered]:
+        return await self.asking.ask(self.owner, requests, options, keep)

@@ -1,0 +1,52 @@
+"""The calls of a Conductor that wait for a language model: nothing works on them meanwhile."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from db.jobs import Lease
+from pipeline.analysis import AnalysisOptions
+from pipeline.analysis.engine import Keep
+from pipeline.asking import Asking
+from pipeline.domain.insight import ModelRequest, Unanswered
+
+
+class ModelQueue:
+    """Counts them while they wait for their turn and for the answer; `len()` says how many they are."""
+
+    def __init__(self, asking: Asking, on_change: Callable[[], None]) -> None:
+        """`on_change` is called when a call begins to wait: there is room for another one."""
+        self._asking = asking
+        self._on_change = on_change
+        self._jobs: set[UUID] = set()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def of(self, lease: Lease) -> "JobAsking":
+        """What `process` asks through for a job."""
+        return JobAsking(self, lease)
+
+    async def ask(
+        self, lease: Lease, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
+    ) -> dict[str, Unanswered]:
+        """As `Asking.ask`. Raises LeaseLost where an answer cannot be kept any longer."""
+        self._jobs.add(lease.job.job_id)
+        self._on_change()
+        try:
+            return await self._asking.ask(lease.workspace_id, requests, options, keep)
+        finally:
+            self._jobs.discard(lease.job.job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class JobAsking:
+    """An `Asker` for one job."""
+
+    queue: ModelQueue
+    lease: Lease
+
+    async def ask(
+        self, requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep
+    ) -> dict[str, Unanswered]:
+        return await self.queue.ask(self.lease, requests, options, keep)
