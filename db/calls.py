@@ -141,6 +141,7 @@ async def complete(
     voices: VoicePolicy | None = None,
     held: Sequence[HeldTurn] = (),
     producers: Mapping[Stage, str] = results.NONE_KNOWN,
+    analysis_warnings: Sequence[str] = (),
 ) -> Call | None:
     """Write the record of a call, finish its job and charge what it `held`. Raises LeaseLost.
 
@@ -151,6 +152,7 @@ async def complete(
     `voiceprint` is the rep's, kept under the call's `user_id`; `voices` says what is learnt from it (None: nothing). No
     voiceprint keeps an earlier one of an "analyze" job, and removes that of a "process" job, whose recording may be
     another. Other voices that the stages left behind are dropped. `producers`: of the stages that the record rests on.
+    `analysis_warnings`: such that the next analysis replaces.
     """
     async with database.transaction(lease.workspace_id) as connection:
         row = await jobs.lock(connection, lease)
@@ -165,7 +167,9 @@ async def complete(
         await edits.follow(connection, lease.call_pk, reindex=False)
         await jobs.finish(connection, lease)
         await connection.execute(
-            sa.update(calls).where(calls.c.id == lease.call_pk).values(_completed(lease, [*warnings, *notes]))
+            sa.update(calls)
+            .where(calls.c.id == lease.call_pk)
+            .values(_completed(lease, [*warnings, *notes], analysis_warnings))
         )
         await voiceprints.follow(connection, lease)
         await settle(connection, held)
@@ -177,11 +181,11 @@ def _metadata(call: Call) -> Call:
     return replace(call, recording_url=None, recording_url2=None)
 
 
-def _completed(lease: Lease, warnings: list[str]) -> dict[str, Any]:
+def _completed(lease: Lease, warnings: list[str], of_analysis: Sequence[str]) -> dict[str, Any]:
     now = sa.func.now()
     values: dict[str, Any] = {"analyzed_at": now, "updated_at": now, "raised": sa.func.raised_trackers(calls.c.id)}
     if lease.job.kind == "analyze":  # what was said about the recording stays true
-        return values | {"analysis_warnings": warnings}
+        return values | {"analysis_warnings": [*warnings, *of_analysis]}
     failure = dict.fromkeys(("failure_code", "failure_message", "failure_retryable", "failed_at"))
     return (
         values
@@ -190,7 +194,7 @@ def _completed(lease: Lease, warnings: list[str]) -> dict[str, Any]:
             "state": "completed",
             "completed_at": now,
             "warnings": warnings,
-            "analysis_warnings": [],
+            "analysis_warnings": list(of_analysis),
             "promoted_run": None,
         }
     )

@@ -23,6 +23,7 @@ TYPES: dict[str, TypeEngine[Any]] = {
     "halfvec": HALFVEC(384),
     "integer": sa.Integer(),
     "jsonb": JSONB(),
+    "numeric": sa.Numeric(asdecimal=False),
     "smallint": sa.SmallInteger(),
     "text": sa.Text(),
     "text[]": ARRAY(sa.Text()),
@@ -60,6 +61,7 @@ host_credentials = metadata.tables["host_credentials"]
 jobs = metadata.tables["jobs"]
 members = metadata.tables["members"]
 paces = metadata.tables["paces"]
+model_usage = metadata.tables["model_usage"]
 passage_model = metadata.tables["passage_model"]
 passages_due = metadata.tables["passages_due"]
 questions = metadata.tables["questions"]

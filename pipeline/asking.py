@@ -3,14 +3,14 @@ endpoint."""
 
 import logging
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from pipeline import analysis
 from pipeline.analysis import AnalysisOptions
-from pipeline.analysis.engine import Keep
+from pipeline.analysis.engine import Keep, Spending
 from pipeline.domain.insight import ModelRequest, Unanswered
 from pipeline.runtime.task_limiter import TaskLimiter
 
@@ -47,7 +47,9 @@ class Asking:
     down does not: while one call tries whether it is there again, others are told at once that it is not.
     """
 
-    def __init__(self, places: int = 1) -> None:
+    def __init__(self, places: int = 1, spending: Callable[[Any], Spending] | None = None) -> None:
+        """`spending`: by which the requests of an owner are counted."""
+        self._spending = spending
         self._limiter = TaskLimiter(lambda: places)
         self._endpoints: defaultdict[tuple[str | None, str | None], Endpoint] = defaultdict(Endpoint)
 
@@ -67,7 +69,7 @@ class Asking:
                 return {request.key: why for request in requests}
             trying = endpoint.tried = endpoint.is_down
             try:
-                unanswered = await analysis.ask(requests, options, keep)
+                unanswered = await analysis.ask(requests, options, keep, self._spending and self._spending(owner))
             finally:
                 if trying:
                     endpoint.tried = False

@@ -58,6 +58,7 @@ class Outcome:
     spoken: SpokenCall  # what the findings rest on, with the rep's voiceprint
     warnings: tuple[str, ...]
     late: TimedOut | None = None  # why there are no findings: the analysis missed its deadline
+    analysis_warnings: tuple[str, ...] = ()  # which the next analysis of the call replaces
 
 
 async def _record_nothing(_stage: Stage, _result: Any) -> None: ...
@@ -177,13 +178,13 @@ async def conclude(
         call, transcript, roster, speech, prosody=spoken.prosody, tone_by_voice=options.analysis.tone_by_voice
     )
     analyzing = Analyzing(workers, material, options, audio.duration)
-    findings, late = await _analyzed(analyzing, record, recall, asker or Asking().of(None))
+    findings, unasked, late = await _analyzed(analyzing, record, recall, asker or Asking().of(None))
     undone = spoken.recognized.undone
     skipped = (f"{undone} doubtful windows were not decoded again: the call has too many of them.",) if undone else ()
     unfinished = (late.message,) if late else ()
     uncalibrated = (*_unmarked(spoken.recognized), *_unmatched(spoken, options))
     warnings = (*spoken.warnings, *audio.warnings, *skipped, *unfinished, *uncalibrated)
-    return Outcome(transcript, findings, spoken, warnings, late)
+    return Outcome(transcript, findings, spoken, warnings, late, unasked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +204,14 @@ class Analyzing:
 
 async def _analyzed(
     analyzing: Analyzing, record: Record, recall: Recall, asker: Asker
-) -> tuple[tuple[Finding, ...], TimedOut | None]:
-    """The findings, or why there are none: that does not withhold the transcript."""
+) -> tuple[tuple[Finding, ...], tuple[str, ...], TimedOut | None]:
+    """The findings with warnings, or why there are none: that does not withhold the transcript."""
     try:
         if analysis.asks_model(analyzing.options.analysis):
-            return await _asking(analyzing, record, recall, asker), None
-        return await analyzing.compute(Stage.ANALYSIS, analysis.analyze), None
+            return *await _asking(analyzing, record, recall, asker), None
+        return await analyzing.compute(Stage.ANALYSIS, analysis.analyze), (), None
     except TimedOut as error:
-        return (), error
+        return (), (), error
 
 
 def _unmarked(recognized: Recognized) -> tuple[str, ...]:
@@ -220,7 +221,9 @@ def _unmarked(recognized: Recognized) -> tuple[str, ...]:
     return (f"Words are not marked one by one as unsure: there is no calibration for {recognized.engine!r}.",)
 
 
-async def _asking(analyzing: Analyzing, record: Record, recall: Recall, asker: Asker) -> tuple[Finding, ...]:
+async def _asking(
+    analyzing: Analyzing, record: Record, recall: Recall, asker: Asker
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """With what a language model has answered for this call before: it is asked nothing again, whenever this process
     ends. It is waited for in the event loop; what it answers in the workers."""
     recalled = await recall(Stage.ANSWERS)
@@ -236,7 +239,9 @@ async def _asking(analyzing: Analyzing, record: Record, recall: Recall, asker: A
         with observed(Stage.ANSWERS.display_name):
             unanswered = await asker.ask(requests, analyzing.options.analysis, keep)
     answers = ModelAnswers(texts, unanswered)
-    return await analyzing.compute(Stage.ANALYSIS, analysis.conclude, answers)  # type: ignore[no-any-return]
+    held_back = dict.fromkeys(one.reason for one in unanswered.values() if one.not_asked)
+    unasked = tuple(f"The findings are by rules, not by the language model: {why}." for why in held_back)
+    return await analyzing.compute(Stage.ANALYSIS, analysis.conclude, answers), unasked
 
 
 def _unmatched(spoken: SpokenCall, options: ProcessOptions) -> tuple[str, ...]:

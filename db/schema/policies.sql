@@ -117,7 +117,8 @@ SELECT isolate('workspaces', 'id = (SELECT switchboard_workspace())', 'id');
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id') FROM unnest(ARRAY[
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
-    'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs', 'questions']) AS name;
+    'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs', 'questions',
+    'model_usage']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
 FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
@@ -159,7 +160,7 @@ FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corr
 AS name;
 SELECT isolate_team('webhook_attempts', 'EXISTS (SELECT FROM webhook_deliveries d WHERE d.id = delivery_id)');
 SELECT isolate_team('reads', 'EXISTS (SELECT FROM calls c WHERE c.call_id = reads.call_id AND c.workspace_id = reads.workspace_id)');
-SELECT isolate_team(name::regclass, 'false') FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets', 'runs']) AS name;
+SELECT isolate_team(name::regclass, 'false') FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets', 'runs', 'model_usage']) AS name;
 
 -- Kept as it was written: no transaction changes or removes a line. It goes with its workspace, by the foreign key.
 CREATE POLICY never_changed ON admin_changes AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);

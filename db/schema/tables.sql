@@ -12,7 +12,22 @@ CREATE TABLE workspaces (
     priority double precision NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0.01 AND 100),  -- share of turns
     live_seconds integer NOT NULL DEFAULT 3600 CHECK (live_seconds >= 0),  -- a call is live for so long
     keep_digits boolean NOT NULL DEFAULT false,  -- keys pressed during calls: which, not only how many
-    allowed_hosts text[] NOT NULL DEFAULT '{}'  -- recording servers at private addresses
+    allowed_hosts text[] NOT NULL DEFAULT '{}',  -- recording servers at private addresses
+    model_requests_per_day bigint CHECK (model_requests_per_day >= 0),  -- to the language model; null: no limit
+    model_tokens_per_day bigint CHECK (model_tokens_per_day >= 0),
+    model_cost_per_day double precision CHECK (model_cost_per_day >= 0)  -- in the currency of the service's prices
+);
+
+-- What asking a language model has cost. A request is counted as it is expected before it is sent, and corrected after.
+CREATE TABLE model_usage (
+    workspace_id uuid NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,
+    day date NOT NULL,  -- UTC
+    requests bigint NOT NULL DEFAULT 0,  -- to the endpoint, repeated ones included
+    prompt_tokens bigint NOT NULL DEFAULT 0,
+    completion_tokens bigint NOT NULL DEFAULT 0,
+    cost numeric NOT NULL DEFAULT 0,  -- by the prices when each was asked
+    estimated bigint NOT NULL DEFAULT 0,  -- requests whose tokens are estimates
+    PRIMARY KEY (workspace_id, day)
 );
 
 CREATE TABLE teams (

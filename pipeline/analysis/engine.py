@@ -32,6 +32,25 @@ Keep = Callable[[str, ModelText], Awaitable[None]]
 """Takes an answer of a language model as it comes, by its request's key."""
 
 
+class BudgetReached(Exception):
+    """What may be spent on a language model is spent. Its text is for people."""
+
+
+class ReservedRequest(Protocol):
+    """A request to a language model that is counted by what it was expected to cost; that stands where nobody learns
+    what it did cost."""
+
+    async def settle(self, prompt_tokens: int, completion_tokens: int, estimated: bool = False) -> None:
+        """Count this in the place of what was expected. `estimated`: the endpoint did not say it."""
+
+
+class Spending(Protocol):
+    """What requests to a language model are counted by, and held back by where there is a limit."""
+
+    async def reserve(self, prompt_tokens: int, completion_tokens: int) -> ReservedRequest:
+        """Before a request is sent, which is expected to cost so much. Raises `BudgetReached`."""
+
+
 @runtime_checkable
 class AsksModel(Protocol):
     """An engine that asks a language model, in three steps: only the second one waits, and it takes no processor."""
@@ -39,7 +58,9 @@ class AsksModel(Protocol):
     def requests(self, material: Material, known: Mapping[str, ModelText]) -> tuple[ModelRequest, ...]:
         """What has to be asked beyond the answers that are known, in order. Never raises."""
 
-    async def ask(self, requests: Sequence[ModelRequest], keep: Keep) -> dict[str, Unanswered]:
+    async def ask(
+        self, requests: Sequence[ModelRequest], keep: Keep, spending: Spending | None = None
+    ) -> dict[str, Unanswered]:
         """Hand each answer to `keep`; return why there are no others. Raises only what `keep` does."""
 
     def conclude(self, material: Material, answers: ModelAnswers) -> tuple[Finding, ...]:
@@ -144,9 +165,11 @@ def model_requests(
     return _asking(options).requests(material, known)
 
 
-async def ask(requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep) -> dict[str, Unanswered]:
+async def ask(
+    requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep, spending: Spending | None = None
+) -> dict[str, Unanswered]:
     """Ask a language model; see `AsksModel.ask`."""
-    return await _asking(options).ask(requests, keep)
+    return await _asking(options).ask(requests, keep, spending)
 
 
 def conclude(material: Material, options: AnalysisOptions, answers: ModelAnswers) -> tuple[Finding, ...]:

@@ -44,12 +44,15 @@ ModelTexts = dict[str, ModelText]
 """Answers by what was asked: a digest of the model, the instructions and the part of the transcript."""
 
 
+Topic = Literal["call", "questions"]
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One request to a language model. Of one `topic` a later request is pointless where an earlier one failed."""
 
     key: str  # as in `ModelTexts`
-    topic: Literal["call", "questions"]
+    topic: Topic
     messages: tuple[dict[str, str], ...]
     schema: dict[str, Any] | None = None  # of the answer; None: that of the topic
     words: int = 0  # of the transcript that is sent; an endpoint that counts fewer tokens has read only a part

@@ -12,10 +12,11 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from db import admin_log, directory, keys, people_list, removal
+from db import admin_log, directory, keys, model_usage, people_list, removal
 from db.admin_log import AdminChange, NotAdmin, NotInDirectory
 from db.directory import DirectoryMember, Team, Workspace
 from db.keys import KeyInfo
+from db.model_usage import ModelUsage
 from db.reading import Page
 from pipeline.domain.insight import Contact
 from pipeline.errors import UnknownTeam
@@ -55,6 +56,11 @@ async def change_workspace(writing: Writing) -> Response:
     home = writing.reader.workspace_id
     changed = directory.update_workspace(writing.database, home, body.given(), actor(writing))
     return answer_with(await _done(changed))
+
+
+async def show_model_usage(reading: Writing) -> Response:
+    of_workspace(reading, "the use of the language model")
+    return json_answer(reading, await model_usage.of_today(reading.database, reading.reader.workspace_id))
 
 
 async def list_teams(reading: Writing) -> Response:
@@ -272,6 +278,9 @@ def _route(method: str, path: str, handler: Handler, summary: str, answer: Any, 
 ROUTES = (
     _route("GET", "/workspace", show_workspace, "The workspace of the key", Workspace),
     _route("PATCH", "/workspace", change_workspace, "Change the workspace", Workspace, bodies.WorkspaceChanges),
+    _route(
+        "GET", "/workspace/model-usage", show_model_usage, "Today's use of the language model, and its limits", ModelUsage
+    ),
     _route("GET", "/teams", list_teams, "Teams by name", Page[Team]),
     _route("POST", "/teams", create_team, "A new team", Team, bodies.NewTeam),
     _route("PATCH", TEAM, change_team, "Change a team", Team, bodies.TeamChanges),

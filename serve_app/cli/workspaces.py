@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from db.admin_log import AdminChange
     from db.database import Database
     from db.directory import Workspace
+    from db.model_usage import ModelUsage
     from db.reading import Page
     from db.removal import Contents
     from db.workspace_settings import Priorities
@@ -325,6 +326,76 @@ def priority(
     out().print(f"live: calls that ended less than {found.live_seconds} s before they were submitted")
     for name, share in found.teams.items():
         out().print(f"team {name}: priority {share:g}", markup=False)
+
+
+@app.command("budget")
+def budget(
+    requests: Annotated[
+        str | None, typer.Option(metavar="N|none", help="Requests to the model a day.", show_default=False)
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="N|none", help="Tokens of requests and answers a day.", show_default=False)
+    ] = None,
+    cost: Annotated[
+        str | None,
+        typer.Option(metavar="AMOUNT|none", help="Money a day, in the currency of the prices.", show_default=False),
+    ] = None,
+    workspace: names.Workspace = None,
+    json_: Json = False,
+) -> None:
+    """Show what a workspace has used of the language model today (UTC); show or change the most it may use in a day.
+
+    When a limit is reached, calls are analyzed by rules until the next day; their records say so. What tokens cost is
+    set by SWITCHBOARD_PROCESSING__MODEL_PRICES.
+
+    Examples:
+
+      switchboard workspaces budget --workspace acme
+
+      switchboard workspaces budget --tokens 2000000 --cost 5 --requests none --workspace acme
+    """
+    wanted = {"requests": _limit(requests, int), "tokens": _limit(tokens, int), "cost": _limit(cost, float)}
+    texts = {"requests": requests, "tokens": tokens, "cost": cost}
+    limits = {name: amount for name, amount in wanted.items() if texts[name] is not None}
+
+    async def work(database: "Database", home: "Workspace") -> "ModelUsage":
+        from db import model_usage
+
+        if limits:
+            return await model_usage.set_budget(database, home.workspace_id, limits)
+        return await model_usage.of_today(database, home.workspace_id)
+
+    used = names.run(workspace, work, writes=bool(limits))
+    if json_:
+        print_json(used)
+        return
+    most = used.budget
+    estimated = f" ({used.estimated:,} of them with tokens estimated)" if used.estimated else ""
+    out().print(f"{used.day} (UTC)", markup=False)
+    out().print(f"requests {used.requests:,} of {_most(most.requests)}{estimated}", markup=False)
+    out().print(f"tokens   {used.prompt_tokens + used.completion_tokens:,} of {_most(most.tokens)}", markup=False)
+    out().print(f"cost     {used.cost:,.4f} of {_most(most.cost)}", markup=False)
+    if used.reached:
+        err().print(
+            f"Reached: {', '.join(used.reached)}. Calls are analyzed by rules until the next day.", markup=False
+        )
+
+
+def _limit(text: str | None, kind: type[int] | type[float]) -> float | None:
+    """A limit as it is written; None: none. Raises `CommandError`."""
+    if text is None or text.lower() == "none":
+        return None
+    try:
+        amount = kind(text.replace(",", ""))
+    except ValueError:
+        amount = -1
+    if not 0 <= amount < 2**63:
+        raise CommandError(f"{text!r} is no limit.", "Write a number from 0, such as 2000000, or none.", USAGE)
+    return amount
+
+
+def _most(limit: float | None) -> str:
+    return "no limit" if limit is None else f"{limit:,g}" if isinstance(limit, float) else f"{limit:,}"
 
 
 def _changed(before: tuple[str, ...], given: tuple[str, ...], remove: bool, replace: bool) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from serve_app.conductor.lease_loop import LeaseLoop, T
 from serve_app.conductor.machine import is_dead, worker_name
 from serve_app.conductor.model_queue import ModelQueue
 from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
+from serve_app.conductor.spending import Spending
 from serve_app.metrics.names import AUDIO_DONE, JOB_FAILURES, JOB_RETRIES, JOBS_ENDED, TURNAROUND
 from serve_app.scaling.estimates import CALL, RtfxMeter
 
@@ -70,7 +71,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._sealer = sealer or Sealer()  # opens the credentials of recording servers
         self._urls = urls or UrlSealer()  # opens those of recordings
         self._workers = workers
-        self.asking = Asking(options.model_concurrency)
+        self.asking = Asking(options.concurrency, Spending(database, options, self._wait_out).of)
         self._model = ModelQueue(self.asking, self._wake.set)
         self._options = options
         self._process_options = process_options
@@ -218,7 +219,7 @@ class ConductorLoop(LeaseLoop[Lease]):
 
         So many wait and no more: a model slower than calls come holds them back in the queue.
         """
-        waiting = min(len(self._model), self._options.ASKING * self._options.model_concurrency)
+        waiting = min(len(self._model), self._options.ASKING * self._options.concurrency)
         return self._in_hand - waiting
 
     @property
@@ -417,6 +418,7 @@ class ConductorLoop(LeaseLoop[Lease]):
                     Voices(self._process_options.roles),
                     held,
                     made_by,
+                    outcome.analysis_warnings,
                 ),
             )
 

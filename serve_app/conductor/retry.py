@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
 
 from db.sealing import SecretSealed
 from pipeline.domain.call import Job
@@ -56,15 +56,16 @@ class ProcessingOptions(BaseModel):
     MAX_BACKOFF_SECONDS: ClassVar[float] = 600.0  # unless a server asks for a longer pause
     MAX_RETRY_AFTER_SECONDS: ClassVar[float] = 3600.0  # longest pause that a server may ask for (Retry-After)
 
-    concurrency: int = Field(4, ge=1, description="Calls that one Conductor runs at once.")
+    concurrency: int = Field(
+        4, ge=1, description="Calls that one Conductor runs at once, and for as many more it asks the language model."
+    )
     fetch_per_host: int = Field(
         16, ge=1, description="Calls of one workspace whose recordings are fetched from one host at once."
     )
-    model_concurrency: int = Field(
-        4,
-        ge=1,
-        description="Calls for which one Conductor asks the language model at once, besides those it runs; workspaces "
-        "take turns.",
+    model_prices: tuple[NonNegativeFloat, NonNegativeFloat] = Field(
+        (0.0, 0.0),
+        description="What a million tokens sent to the language model cost, and a million of its answers, in the "
+        "currency of budgets: 0.15,0.6.",
     )
     lease_seconds: float = Field(
         10.0, gt=1, description="A job whose Conductor is silent for this long is claimed by another."

@@ -41,6 +41,19 @@ TURNAROUND = Histogram(
     buckets=[5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600],
 )
 
+MODEL_TOKENS = Counter(
+    "switchboard_model_tokens_total",
+    "Tokens of the language model, as its endpoint counts them or, where it does not, as estimated.",
+    "Conductor",
+    {"kind": "`prompt`, `completion`"},
+)
+MODEL_NOT_ASKED = Counter(
+    "switchboard_model_not_asked_total",
+    "Calls for which the language model was asked nothing, or nothing more: they were analyzed by rules.",
+    "Conductor",
+    {"reason": "`requests`, `tokens`, `cost`: the limit of its workspace that is reached"},
+)
+
 JOBS = Gauge(
     "switchboard_jobs",
     "Jobs that are not done, by state.",
@@ -128,6 +141,8 @@ EVERY: tuple[Metric, ...] = (
     JOB_RETRIES,
     AUDIO_DONE,
     TURNAROUND,
+    MODEL_TOKENS,
+    MODEL_NOT_ASKED,
     BATCH_FILL,
     JOBS,
     QUEUE_AGE,

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import pytest_asyncio
 
-from db import directory, keys
+from db import directory, keys, model_usage
 from serve_app.api import openapi
 from serve_app.api.administration import ROUTES
 from serve_app.api.routing import Route
@@ -265,6 +265,7 @@ async def test_a_key_of_a_team_stays_within_it(admin: Admin) -> None:
         ("DELETE", f"/teams/{world.team_id}", {}),
         ("POST", "/contacts", {"name": "x"}),
         ("PATCH", "/workspace", {"name": "x"}),
+        ("GET", "/workspace/model-usage", {}),
     ):
         told = await admin.refused(403, method, path, key, **body)
         assert told["type"] == "urn:switchboard:problem:outside-team", path
@@ -272,6 +273,23 @@ async def test_a_key_of_a_team_stays_within_it(admin: Admin) -> None:
     theirs = (await new_world(world.database)).team_id
     told = await admin.refused(400, "POST", "/keys", name="x", scopes=["read"], teamId=str(theirs))
     assert told["errors"][0]["pointer"] == "/teamId"
+
+
+async def test_the_use_of_the_language_model_is_shown_with_its_limits(admin: Admin) -> None:
+    world = admin.world
+    await model_usage.set_budget(world.database, world.workspace_id, {"tokens": 100})
+    await model_usage.reserve(world.database, world.workspace_id, model_usage.ModelTokens(70, 30, 0.25))
+    shown = await admin.ok("GET", "/workspace/model-usage")
+    assert shown == {
+        "day": shown["day"],
+        "requests": 1,
+        "promptTokens": 70,
+        "completionTokens": 30,
+        "cost": 0.25,
+        "estimated": 1,
+        "budget": {"requests": None, "tokens": 100, "cost": None},
+        "reached": ["tokens"],
+    }
 
 
 async def test_the_last_admin_key_stays_and_a_revoked_one_is_listed(admin: Admin) -> None:

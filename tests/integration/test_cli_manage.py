@@ -217,3 +217,21 @@ def test_an_admin_key_is_made_renamed_and_every_change_is_listed() -> None:
     assert (first, latest) == (("created", "workspace"), ("revoked", "key"))
     assert made["secret"] not in json.dumps(lines)
     assert "revoked" in switchboard("workspaces", "changes").output
+
+
+def test_the_budget_of_the_language_model_is_shown_and_changed() -> None:
+    ok("workspaces", "create", "acme")
+    nothing = {"requests": None, "tokens": None, "cost": None}
+    shown = ok("workspaces", "budget")
+    assert (shown["requests"], shown["cost"], shown["budget"], shown["reached"]) == (0, 0.0, nothing, [])
+    set_ = ok(
+        "workspaces", "budget", "--tokens", "2,000,000", "--cost", "4.5", "--requests", "0", "--workspace", "acme"
+    )
+    assert set_["budget"] == {"requests": 0, "tokens": 2_000_000, "cost": 4.5} and set_["reached"] == ["requests"]
+    told = " ".join(switchboard("workspaces", "budget").output.split())
+    assert "requests 0 of 0" in told and "tokens 0 of 2,000,000" in told and "cost 0.0000 of 4.5" in told
+    assert "Reached: requests. Calls are analyzed by rules until the next day." in told
+    assert ok("workspaces", "budget", "--requests", "none")["budget"] == set_["budget"] | {"requests": None}
+    for wrong in ("-1", "many", "1.5", "nan", str(2**63)):
+        assert "is no limit" in refused("workspaces", "budget", f"--tokens={wrong}"), wrong
+    assert "is no limit" in refused("workspaces", "budget", "--cost=inf")

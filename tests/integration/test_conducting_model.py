@@ -64,7 +64,7 @@ async def test_calls_that_wait_for_a_model_keep_no_other_call_waiting(
     async with conducting(concurrency=1, analysis=asking(endpoint)):
         for call_id in waiting:
             await world.submit(call_id=call_id, recording_url=files.add(short))
-        await until(lambda: len(endpoint.asked) == 3, timeout=180)
+        await until(lambda: wait(world, 3), timeout=180)
         for call_id in others:
             await world.submit(call_id=call_id, recording_url=files.add(silence))
         for call_id in others:
@@ -74,6 +74,11 @@ async def test_calls_that_wait_for_a_model_keep_no_other_call_waiting(
         records = [await completed(world, call_id) for call_id in waiting]
     assert [finding(record, "tasks").value["engine"] for record in records] == [f"llm {MODEL}"] * 3
     assert len(endpoint.asked) == 3
+
+
+async def wait(world: World, count: int) -> bool:
+    """Whether so many calls have come to the model."""
+    return len(await world.rows("SELECT id FROM jobs WHERE state = 'running' AND stage = 'answers'")) == count
 
 
 async def test_a_call_that_is_superseded_while_it_waits_is_no_longer_waited_for(
@@ -86,7 +91,7 @@ async def test_a_call_that_is_superseded_while_it_waits_is_no_longer_waited_for(
     answered: threading.Event,
 ) -> None:
     endpoint.answers(waits(answered), answer())
-    async with conducting(model_concurrency=1, analysis=asking(endpoint)):
+    async with conducting(concurrency=1, analysis=asking(endpoint)):
         first = await world.submit(recording_url=files.add(short))
         await until(lambda: endpoint.asked, timeout=180)
         second = await world.submit(recording_url=files.add(FOLDER / STEREO / "call.flac"))

@@ -101,6 +101,7 @@ _FULL = (
     "INSERT INTO console_sessions (workspace_id, name, secret_sha256, expires_at)"
     " VALUES (:workspace, 'n', sha256(gen_random_uuid()::text::bytea), now())",
     "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
+    "INSERT INTO model_usage (workspace_id, day, requests) VALUES (:workspace, current_date, 1)",
     "INSERT INTO gold_sets (workspace_id, name, version, digest, calls, source, made_by)"
     " VALUES (:workspace, gen_random_uuid()::text, 1, 'd', 1, 'corrections', 'me')",
     "INSERT INTO gold_calls (set_id, workspace_id, call_pk, truth)"
@@ -247,6 +248,7 @@ _INSERTS = (
     "INSERT INTO console_sessions (workspace_id, name, secret_sha256, expires_at)"
     " VALUES (:workspace, 'n', sha256('session'), now())",
     "INSERT INTO saved_views (workspace_id, name, query) VALUES (:workspace, 'n', 'q=invoice')",
+    "INSERT INTO model_usage (workspace_id, day, requests) VALUES (:workspace, current_date, 1)",
     "INSERT INTO call_contacts VALUES (:pk, gen_random_uuid())",
     "INSERT INTO voiceprint_events (call_pk, who, action) VALUES (:pk, 'me', 'removed')",
     "INSERT INTO voiceprints (call_pk, workspace_id, model, vector, speech_seconds)"

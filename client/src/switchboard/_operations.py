@@ -74,6 +74,6 @@ LEFT_OUT: Final = frozenset(
         *("createMember", "changeMember", "removeMember"),
         *("listTeams", "createTeam", "changeTeam", "removeTeam"),
         *("listKeys", "createKey", "changeKey", "revokeKey"),
-        *("showWorkspace", "changeWorkspace", "listChanges"),
+        *("showWorkspace", "changeWorkspace", "showModelUsage", "listChanges"),
     }
 )

@@ -243,6 +243,31 @@ class MetricVerdict(Model):
     sentence: str
 
 
+class ModelBudget(Model):
+    """The most that a workspace may use in a day; None: no limit."""
+
+    requests: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+
+class ModelUsage(Model):
+    """
+    What a workspace has used in a day (UTC), and may. `reached`: which limits; the model is asked nothing more then.
+
+    `estimated`: requests whose tokens are estimates: the answer is not there, or says nothing of its usage.
+    """
+
+    day: date
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    estimated: int
+    budget: ModelBudget
+    reached: list[str] = []
+
+
 class Question(Model):
     """
     A question in plain words, or a tracker. Without limits it is asked of every call, about all of it.

@@ -4,17 +4,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
-from pipeline.analysis.engine import AnalysisOptions, Keep
+from pipeline.analysis.engine import AnalysisOptions, BudgetReached, Keep, Spending
 from pipeline.analysis.llm import answer, questions
 from pipeline.analysis.llm.answer import ModelAnswer, UnreadableAnswer, complete_items, parsed
-from pipeline.analysis.llm.client import EndpointDown, Message, ModelClient, NoAnswer
-from pipeline.analysis.llm.prompt import repair
-from pipeline.domain.insight import ModelRequest, ModelText, Unanswered
+from pipeline.analysis.llm.client import EndpointDown, ModelClient, NoAnswer
+from pipeline.analysis.llm.prompt import Message, repair
+from pipeline.domain.insight import ModelRequest, ModelText, Topic, Unanswered
 from pipeline.identity import digest_of
 
 T = TypeVar("T")
+BUDGET_REACHED = "budget_reached"
+TOPICS: tuple[Topic, ...] = get_args(Topic)
 log = logging.getLogger(__name__)
 
 
@@ -23,12 +25,14 @@ def key_of(options: AnalysisOptions, messages: Sequence[Message]) -> str:
     return digest_of(options.model, options.max_tokens, list(messages))
 
 
-async def ask(requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep) -> dict[str, Unanswered]:
+async def ask(
+    requests: Sequence[ModelRequest], options: AnalysisOptions, keep: Keep, spending: Spending | None = None
+) -> dict[str, Unanswered]:
     """Hand each usable answer to `keep`; return why there are no others. All ends within `timeout_seconds`.
 
     After a request that failed, others of its topic are not sent: they would be paid for in vain.
     """
-    client = ModelClient(options)
+    client = ModelClient(options, spending)
     unanswered: dict[str, Unanswered] = {}
     failed: dict[str, Unanswered] = {}  # by topic
     for request in requests:
@@ -37,6 +41,9 @@ async def ask(requests: Sequence[ModelRequest], options: AnalysisOptions, keep: 
             continue
         try:
             told = await _answer(client, request)
+        except BudgetReached as error:
+            failed |= dict.fromkeys(TOPICS, Unanswered(str(error), BUDGET_REACHED))
+            unanswered[request.key] = failed[request.topic]
         except NoAnswer as error:
             unanswered[request.key] = failed[request.topic] = Unanswered(
                 str(error), down=isinstance(error, EndpointDown)
@@ -52,7 +59,7 @@ async def ask(requests: Sequence[ModelRequest], options: AnalysisOptions, keep: 
 
 async def _answer(client: ModelClient, request: ModelRequest) -> ModelText:
     """The answer, after one chance to fix it. One that was cut off gets none: more room would be needed and not another
-    attempt. Raises `NoAnswer`."""
+    attempt. Raises `NoAnswer`, `BudgetReached`."""
     completion = await client.ask(request.messages, _schema(request))
     if completion.prompt_tokens is not None and completion.prompt_tokens < request.words:
         raise NoAnswer("the endpoint read only a part of what it was sent: its context is too small")

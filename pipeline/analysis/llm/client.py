@@ -18,12 +18,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from pipeline.analysis.engine import AnalysisOptions
+from pipeline.analysis.engine import AnalysisOptions, ReservedRequest, Spending
 from pipeline.analysis.llm.answer import schema
+from pipeline.analysis.llm.prompt import Message, tokens
 from pipeline.endpoint import bearer, below
 from pipeline.runtime.retry_after import retry_after
-
-Message = dict[str, str]  # role, content
 
 MOST_BYTES = 4 << 20  # of one answer: more is none
 MOST_ADAPTED = 6  # parameters dropped before a refusal stands
@@ -61,9 +60,11 @@ class _Reply:
 class ModelClient:
     """One conversation partner for one call. Everything it does ends within `timeout_seconds` of its making."""
 
-    def __init__(self, options: AnalysisOptions) -> None:
+    def __init__(self, options: AnalysisOptions, spending: Spending | None = None) -> None:
+        """`spending`: by which each request is counted, repeated ones too."""
         assert options.base_url is not None
         self._options = options
+        self._spending = spending
         self._url = below(options.base_url, "/chat/completions")
         self._host = urlsplit(options.base_url).hostname or "?"
         self._deadline = time.monotonic() + options.timeout_seconds
@@ -73,7 +74,10 @@ class ModelClient:
         self._limited = True
 
     async def ask(self, messages: Sequence[Message], answer: Callable[[bool], dict[str, Any]] = schema) -> Completion:
-        """The model's answer. `answer`: its schema, with the longest lists and texts or without. Raises `NoAnswer`."""
+        """The model's answer. `answer`: its schema, with the longest lists and texts or without.
+
+        Raises `NoAnswer`, `BudgetReached`.
+        """
         for _ in range(MOST_ADAPTED):
             reply = await self._insist(self._body(messages, answer))
             if reply.status == 200:
@@ -119,7 +123,7 @@ class ModelClient:
         while True:
             reply: _Reply | None = None
             try:
-                reply = await self._post(body)
+                reply = await self._counted(body)
             except httpx.ConnectError:
                 why = f"the endpoint {self._host} cannot be reached"
             except httpx.TransportError as error:
@@ -131,6 +135,21 @@ class ModelClient:
             if attempt > self._options.RETRIES or time.monotonic() + pause >= self._deadline:
                 raise self._refused(reply) if reply is not None else EndpointDown(why)
             await asyncio.sleep(pause)
+
+    async def _counted(self, body: dict[str, Any]) -> _Reply:
+        """The reply to a request that is counted. One that gets none stays counted as it was expected: what was sent
+        may have been worked on, unless it was not even sent. Raises `BudgetReached`."""
+        if self._spending is None:
+            return await self._post(body)
+        prompt = sum(tokens(message["content"]) for message in body["messages"])
+        reserved = await self._spending.reserve(prompt, self._options.max_tokens)
+        try:
+            reply = await self._post(body)
+        except httpx.ConnectError:
+            await reserved.settle(0, 0)
+            raise
+        await _settle(reserved, reply, prompt)
+        return reply
 
     async def _post(self, body: dict[str, Any]) -> _Reply:
         """A limit on each read would not end a server that sends a byte a minute: this is one on the whole."""
@@ -178,6 +197,31 @@ async def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], sec
         return _Reply(response.status_code, response.headers, bytes(received))
 
 
+async def _settle(reserved: ReservedRequest, reply: _Reply, prompt: int) -> None:
+    """As the endpoint counts; without its `usage` by the length of what was sent and came. Refusals cost nothing."""
+    if reply.status != 200:
+        await reserved.settle(0, 0)
+        return
+    told = _json(reply.body)
+    usage = told.get("usage") if isinstance(told, dict) else None
+    sent, said = (usage.get(f"{one}_tokens") if isinstance(usage, dict) else None for one in ("prompt", "completion"))
+    if isinstance(sent, int) and isinstance(said, int) and min(sent, said) >= 0:
+        await reserved.settle(sent, said)
+        return
+    try:
+        text = _completion(reply.body).text
+    except NoAnswer:
+        text = reply.body.decode(errors="replace")
+    await reserved.settle(prompt, tokens(text), estimated=True)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _pause(reply: _Reply | None, attempt: int) -> float:
     """Seconds until the next attempt: as the server says, else 0.5, 1, 2 ... and a little by chance."""
     told = retry_after(reply.headers) if reply is not None else None
@@ -186,10 +230,7 @@ def _pause(reply: _Reply | None, attempt: int) -> float:
 
 def _fault(body: bytes) -> dict[str, Any]:
     """The `error` object of a refusal; Ollama and others send a sentence in its place."""
-    try:
-        told = json.loads(body)
-    except ValueError:
-        return {}
+    told = _json(body)
     error = told.get("error", told) if isinstance(told, dict) else {}
     return error if isinstance(error, dict) else {"message": str(error)}
 

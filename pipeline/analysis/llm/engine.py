@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pipeline.analysis.engine import AnalysisOptions, Keep
+from pipeline.analysis.engine import AnalysisOptions, Keep, Spending
 from pipeline.analysis.evidence import checked as evidence_checked
 from pipeline.analysis.llm import questions
 from pipeline.analysis.llm.asking import ask, blocking, key_of, read
@@ -29,6 +29,14 @@ from pipeline.domain.insight import (
 
 CUT_OFF = "the model's answer was cut off at its longest; what was whole of it is used"
 log = logging.getLogger(__name__)
+
+
+class NotAsked(NoAnswer):
+    """The model was not even asked: `code` says why."""
+
+    def __init__(self, reason: str, code: str) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class LanguageModel:
@@ -63,8 +71,10 @@ class LanguageModel:
             return ()
         return tuple(one for one in every if one.key not in known)
 
-    async def ask(self, requests: Sequence[ModelRequest], keep: Keep) -> dict[str, Unanswered]:
-        return await ask(requests, self._options, keep)
+    async def ask(
+        self, requests: Sequence[ModelRequest], keep: Keep, spending: Spending | None = None
+    ) -> dict[str, Unanswered]:
+        return await ask(requests, self._options, keep, spending)
 
     def conclude(self, material: Material, answers: ModelAnswers) -> tuple[Finding, ...]:
         built = run_all(material)
@@ -93,6 +103,8 @@ class LanguageModel:
     def _analyzed(self, found: Material, built: tuple[Finding, ...], answers: ModelAnswers) -> tuple[Finding, ...]:
         try:
             reading = self._read(found, answers)
+        except NotAsked as error:
+            return _all_by_rule(built, str(error), error.code)
         except NoAnswer as error:
             return _all_by_rule(built, str(error))
         except Exception as error:  # its text may hold what was sent, the key among it
@@ -121,7 +133,8 @@ class LanguageModel:
             said = questions.answered(texts, material, wanted, by_phrases)
         except Exception as error:  # its text may hold what was sent, the key among it
             why = str(error) if isinstance(error, NoAnswer) else f"its answer cannot be used ({type(error).__name__})"
-            log.warning("own questions by phrases: %s", why)
+            if not isinstance(error, NotAsked):
+                log.warning("own questions by phrases: %s", why)
             note = f"answered by phrases, not by the language model: {why}"
             return replace(built, value={**built.value, "answers": questions.unanswered(by_phrases, why)}, note=note)
         value = {**finding_of(said, trackers, material).value, "engine": self.name}
@@ -160,15 +173,22 @@ def _text_of(request: ModelRequest, answers: ModelAnswers) -> ModelText:
     if request.key in answers.texts:
         return answers.texts[request.key]
     why = answers.unanswered.get(request.key)
+    if why is not None and why.not_asked:
+        raise NotAsked(why.reason, why.not_asked)
     raise NoAnswer(why.reason if why else "it was not asked")
 
 
-def _all_by_rule(built: tuple[Finding, ...], why: str) -> tuple[Finding, ...]:
-    log.warning("analysis by rule: %s", why)
+def _all_by_rule(built: tuple[Finding, ...], why: str, not_asked: str | None = None) -> tuple[Finding, ...]:
+    """`not_asked`: the code of why nobody asked the model, which who held it back has logged."""
+    if not_asked is None:
+        log.warning("analysis by rule: %s", why)
     told = f"made by rule, not by the language model: {why}"
-    return tuple(
-        replace(finding, note=_joined(finding.note, told)) if finding.step in MAKERS else finding for finding in built
-    )
+    more = {"not_asked": not_asked} if not_asked else {}
+
+    def by_rule(finding: Finding) -> Finding:
+        return replace(finding, value=finding.value | more, note=_joined(finding.note, told))
+
+    return tuple(by_rule(finding) if finding.step in MAKERS else finding for finding in built)
 
 
 def _joined(note: str | None, more: str) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.analysis.llm.answer import schema
-from pipeline.analysis.llm.client import Message
 from pipeline.domain.speech import Role, Transcript, Turn, Word, text_of
+
+Message = dict[str, str]  # role, content
 
 BYTES_PER_TOKEN = 3  # of UTF-8; most tokenizers need fewer tokens than that
 OVERLAP = 6  # turns that a part repeats of the one before it, so that an answer still stands beside its question

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from pipeline.analysis.llm.answer import Quote
-from pipeline.analysis.llm.client import Message, NoAnswer
+from pipeline.analysis.llm.client import NoAnswer
 from pipeline.analysis.llm.grounding import Grounding
-from pipeline.analysis.llm.prompt import PromptPart
+from pipeline.analysis.llm.prompt import Message, PromptPart
 from pipeline.analysis.llm.reading import CONFIDENCE
 from pipeline.analysis.questions.phrases import tokens
 from pipeline.analysis.questions.scope import AskedTurns, asked_turns

@@ -1,0 +1,90 @@
+"""Counts what asking a language model costs each workspace, and asks nothing more where a limit is reached."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+from uuid import UUID
+
+from db import model_usage
+from db.database import Database
+from db.model_usage import ModelBudgetReached, ModelTokens
+from pipeline.analysis.engine import BudgetReached
+from serve_app.conductor.retry import ProcessingOptions
+from serve_app.metrics.names import MODEL_NOT_ASKED, MODEL_TOKENS
+
+WaitOut = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+UNITS = {"requests": "requests", "tokens": "tokens", "cost": "in cost"}
+log = logging.getLogger("ray.serve")
+
+
+class Spending:
+    """What the workspaces of a Conductor spend; counted in PostgreSQL, for all Conductors together."""
+
+    def __init__(self, database: Database, options: ProcessingOptions, wait_out: WaitOut) -> None:
+        """`wait_out` runs a step on the database, again after an outage."""
+        self._database = database
+        self._prices = options.model_prices
+        self._wait_out = wait_out
+        self._told: dict[UUID, date] = {}  # the day for which each workspace's end was logged
+
+    def of(self, workspace_id: UUID) -> "WorkspaceSpending":
+        """What one workspace spends."""
+        return WorkspaceSpending(self, workspace_id)
+
+    def tokens(self, prompt: int, completion: int) -> ModelTokens:
+        """So many tokens, with what they cost."""
+        of_prompt, of_completion = self._prices
+        return ModelTokens(prompt, completion, (prompt * of_prompt + completion * of_completion) / 1e6)
+
+    async def reserve(self, workspace_id: UUID, expected: ModelTokens) -> "ReservedRequest":
+        """Raises `BudgetReached`."""
+        try:
+            day = await self._wait_out(lambda: model_usage.reserve(self._database, workspace_id, expected))
+        except ModelBudgetReached as reached:
+            MODEL_NOT_ASKED.inc(reason=reached.limit)
+            self._tell(workspace_id, reached)
+            raise BudgetReached(
+                f"it was not asked: the workspace's {reached.amount:,g} {UNITS[reached.limit]} "
+                f"for {reached.day} (UTC) are used up"
+            ) from None
+        return ReservedRequest(self, workspace_id, day, expected)
+
+    async def settle(self, reserved: "ReservedRequest", used: ModelTokens, estimated: bool) -> None:
+        """Count what was used in the place of what was expected."""
+        MODEL_TOKENS.inc(used.prompt, kind="prompt")
+        MODEL_TOKENS.inc(used.completion, kind="completion")
+        counted = (self._database, reserved.workspace_id, reserved.day, reserved.expected, used, estimated)
+        await self._wait_out(lambda: model_usage.settle(*counted))
+
+    def _tell(self, workspace_id: UUID, reached: ModelBudgetReached) -> None:
+        """Once a day for a workspace: each call says it in its record."""
+        if self._told.get(workspace_id) != reached.day:
+            self._told[workspace_id] = reached.day
+            log.warning("workspace %s: the language model is asked nothing more today: %s", workspace_id, reached)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSpending:
+    """A `pipeline.analysis.engine.Spending`."""
+
+    of: Spending
+    workspace_id: UUID
+
+    async def reserve(self, prompt_tokens: int, completion_tokens: int) -> "ReservedRequest":
+        """Raises `BudgetReached`."""
+        return await self.of.reserve(self.workspace_id, self.of.tokens(prompt_tokens, completion_tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedRequest:
+    """A request that is counted by what it was expected to cost."""
+
+    of: Spending
+    workspace_id: UUID
+    day: date
+    expected: ModelTokens
+
+    async def settle(self, prompt_tokens: int, completion_tokens: int, estimated: bool = False) -> None:
+        await self.of.settle(self, self.of.tokens(prompt_tokens, completion_tokens), estimated)
