@@ -104,7 +104,7 @@ class AnalysisOptions(BaseModel):
         12_000,
         ge=200,
         description="Transcript sent in one request, in tokens as estimated (3 bytes each); longer calls are split. "
-        "With the answer and some 1500 tokens of instructions it has to fit into the model's context.",
+        "With the answer and some 2200 tokens of instructions it has to fit into the model's context.",
     )
     tone_by_voice: ToneByVoice = Field(
         "customers",

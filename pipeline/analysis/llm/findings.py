@@ -11,7 +11,7 @@ from pipeline.analysis.rules.people.contacts import Contacts
 from pipeline.analysis.rules.sentiment.sentiment import tone
 from pipeline.domain.insight import Evidence, Finding, Material
 
-VERSION = 2  # raise it whenever instructions, schema or checks may give other findings
+VERSION = 3  # raise it whenever instructions, schema or checks may give other findings (a test of the former two)
 ALIKE = 60  # rapidfuzz token_set_ratio, 0..100, of what the model and the rules call one task
 SURE = 0.8  # the rules' probability from which a task that the model does not state stays in the list
 

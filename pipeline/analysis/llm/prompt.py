@@ -4,6 +4,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from pipeline.analysis.llm.answer import schema
 from pipeline.domain.speech import Role, Transcript, Turn, Word, text_of
@@ -13,6 +16,8 @@ Message = dict[str, str]  # role, content
 BYTES_PER_TOKEN = 3  # of UTF-8; most tokenizers need fewer tokens than that
 OVERLAP = 6  # turns that a part repeats of the one before it, so that an answer still stands beside its question
 SHARE = 4  # of a part, at most one in so many tokens is overlap
+
+EXAMPLES = Path(__file__).parent / "examples"  # one file for each language
 
 INSTRUCTIONS = """\
 You read the transcript of a telephone call and state what it holds, as one JSON object and nothing else.
@@ -45,6 +50,11 @@ outcome: voicemail (a machine answered and nobody else), wrong_number, follow_up
 (the customer declines what the call is about), resolved (settled, nothing left); null if none fits or this part does
 not tell.
 
+An example. These are the lines of another call:
+{lines}
+And this is its object:
+{example}
+
 Write titles, summary and topics in {language}.
 The JSON schema of the object:
 {schema}"""
@@ -66,6 +76,24 @@ class PromptPart:
     @property
     def words(self) -> int:
         return sum(len(line.split()) for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A call in a few lines, and what is to be said of it."""
+
+    lines: tuple[str, ...]
+    answer: dict[str, Any]
+
+
+@cache
+def example_of(language: str | None) -> Example:
+    """That of a language, by its code (de, pt-BR); English where it has none."""
+    code = (language or "").lower().partition("-")[0]
+    known = {path.stem: path for path in EXAMPLES.glob("*.json")}
+    found = json.loads(known.get(code, known["en"]).read_text(encoding="utf-8"))
+    lines = (f"[{at}] {speaker} ({speaker}): {text}" for at, (speaker, text) in enumerate(found["lines"]))
+    return Example(tuple(lines), found["answer"])
 
 
 def tokens(text: str) -> int:
@@ -123,8 +151,11 @@ def messages(part: PromptPart, of: int, at: int, language: str | None) -> list[M
     """
     text = "\n".join(part.lines)
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
+    shown = example_of(language)
     told = INSTRUCTIONS.format(
         sentences=SENTENCES if of == 1 else 2,
+        lines="\n".join(shown.lines),
+        example=json.dumps(shown.answer, ensure_ascii=False),
         language=f"the language {language}" if language else "the language of the call",
         schema=json.dumps(schema(), ensure_ascii=False),
     )

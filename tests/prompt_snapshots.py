@@ -1,0 +1,66 @@
+"""What a language model is told, as files that people read; `python -m tests.prompt_snapshots` writes them again.
+
+Other texts are another version of the findings (`pipeline/analysis/llm/findings.py`): `versions.txt` has the digest of
+each version's texts, and takes no second one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.analysis.llm import questions
+from pipeline.analysis.llm.findings import VERSION
+from pipeline.analysis.llm.prompt import Message, messages, parts, repair
+from pipeline.domain.questions import Question
+from pipeline.identity import digest_of
+from tests.unit.calls_by_hand import call
+
+FOLDER = Path(__file__).parent / "unit" / "prompts"
+VERSIONS = "versions.txt"
+LANGUAGES = ("de", "en", "es", "fr", "it")  # Italian has no example of its own
+LINES = (("rep", "Good morning."), ("customer", "I cancel, {please}."))
+ASKED = (
+    Question("why", "text", question="Why do they call?"),
+    Question("plan", "choice", question="Which plan?", party="customer", choices={"basic": (), "gold": ()}),
+)
+
+
+def rendered() -> dict[str, str]:
+    """The texts, by the names of their files."""
+    material = call(*LINES)
+    (part,) = parts(material.transcript, 1000)
+    asked = questions.asked(replace(material, roster=replace(material.roster, questions=ASKED)))
+    texts: dict[str, Sequence[Message]] = {
+        **{f"call.{language}.txt": messages(part, 1, 0, language) for language in LANGUAGES},
+        "part.txt": messages(part, 3, 1, "en")[1:],
+        "repair.txt": repair((), "{", "It is not JSON."),
+        "questions.txt": questions.messages(asked, part),
+    }
+    return {name: _shown(told) for name, told in texts.items()}
+
+
+def _shown(told: Sequence[Message]) -> str:
+    return "".join(f"--- {one['role']}\n{one['content']}\n" for one in told)
+
+
+def versions(texts: Mapping[str, str], known: str) -> str:
+    """The lines of `versions.txt` with that of these texts. Raises ValueError where their version has others."""
+    lines = dict(line.split() for line in known.splitlines())
+    digest = digest_of(dict(texts))
+    if lines.setdefault(str(VERSION), digest) != digest:
+        raise ValueError(f"version {VERSION} of the findings has other texts: raise VERSION in llm/findings.py")
+    return "".join(f"{version} {one}\n" for version, one in lines.items())
+
+
+def main() -> None:
+    """Write the files."""
+    FOLDER.mkdir(exist_ok=True)
+    kept = FOLDER / VERSIONS
+    texts = rendered()
+    lines = versions(texts, kept.read_text(encoding="utf-8") if kept.exists() else "")
+    for name, text in {**texts, VERSIONS: lines}.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
