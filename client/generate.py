@@ -32,6 +32,7 @@ BLOCKING = {
     "AsyncCorrecting": "Correcting",
     "AsyncRunning": "Running",
     "AsyncAsking": "Asking",
+    "AsyncCalibrating": "Calibrating",
     "aclosing": "closing",
     "aclose": "close",
     "aread": "read",

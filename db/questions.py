@@ -113,10 +113,18 @@ async def defined_versions(
 
 async def of_versions(database: Database, workspace_id: UUID, wanted: Mapping[str, int]) -> tuple[Defined, ...]:
     """The questions and scorecards of these versions by key, in their order."""
+    async with database.transaction(workspace_id) as connection:
+        return await load_versions(connection, workspace_id, wanted)
+
+
+async def load_versions(
+    connection: AsyncConnection, workspace_id: UUID, wanted: Mapping[str, int]
+) -> tuple[Defined, ...]:
+    """The same within a transaction."""
     own = questions.c.workspace_id == workspace_id
     these = sa.tuple_(questions.c.key, questions.c.version).in_(list(wanted.items()))
     query = sa.select(questions).where(own, these).order_by(questions.c.position, questions.c.key)
-    return tuple(map(definition, _stored(await database.rows(workspace_id, query))))
+    return tuple(map(definition, _stored(await connection.execute(query))))
 
 
 async def definition_of(connection: AsyncConnection, call_pk: int, key: str, version: int) -> Question | None:

@@ -42,6 +42,9 @@ for _name, _body in _TABLE.findall((SCHEMA / "tables.sql").read_text(encoding="u
 
 admin_changes = metadata.tables["admin_changes"]
 api_keys = metadata.tables["api_keys"]
+calibration_calls = metadata.tables["calibration_calls"]
+calibration_reviews = metadata.tables["calibration_reviews"]
+calibrations = metadata.tables["calibrations"]
 call_contacts = metadata.tables["call_contacts"]
 call_outcomes = metadata.tables["call_outcomes"]
 call_passages = metadata.tables["call_passages"]

@@ -55,6 +55,12 @@ CREATE TRIGGER runs_never_rewritten BEFORE UPDATE ON runs FOR EACH ROW EXECUTE F
 
 CREATE TRIGGER run_calls_never_rewritten BEFORE UPDATE ON run_calls FOR EACH ROW EXECUTE FUNCTION refuse_rewriting_run_calls();
 
+CREATE TRIGGER calibration_calls_of_own_calls BEFORE INSERT ON calibration_calls
+    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
+CREATE TRIGGER calibration_reviews_of_own_calls BEFORE INSERT ON calibration_reviews
+    FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
+
 CREATE TRIGGER call_passages_of_own_calls BEFORE INSERT ON call_passages
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
@@ -118,9 +124,9 @@ SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())'
     'teams', 'members', 'contacts', 'api_keys', 'calls', 'voice_centroids',
     'webhook_endpoints', 'webhook_deliveries', 'webhook_attempts', 'host_credentials', 'reads',
     'console_links', 'console_sessions', 'admin_changes', 'saved_views', 'gold_sets', 'runs', 'questions',
-    'model_usage']) AS name;
+    'model_usage', 'calibrations']) AS name;
 SELECT isolate(name::regclass, 'workspace_id = (SELECT switchboard_workspace())', 'workspace_id', 'call_pk')
-FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls']) AS name;
+FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corrections', 'tasks', 'gold_calls', 'passages_due', 'call_passages', 'run_calls', 'calibration_calls', 'calibration_reviews']) AS name;
 SELECT isolate(name::regclass, 'EXISTS (SELECT FROM calls WHERE calls.id = call_pk)', 'call_pk') FROM unnest(ARRAY[
     'jobs', 'submissions', 'recordings', 'stage_results', 'transcripts', 'findings', 'call_contacts',
     'voiceprint_events', 'task_marks', 'edits', 'waveforms']) AS name;
@@ -160,7 +166,9 @@ FROM unnest(ARRAY['voiceprints', 'events', 'call_search', 'call_outcomes', 'corr
 AS name;
 SELECT isolate_team('webhook_attempts', 'EXISTS (SELECT FROM webhook_deliveries d WHERE d.id = delivery_id)');
 SELECT isolate_team('reads', 'EXISTS (SELECT FROM calls c WHERE c.call_id = reads.call_id AND c.workspace_id = reads.workspace_id)');
-SELECT isolate_team(name::regclass, 'false') FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets', 'runs', 'model_usage']) AS name;
+SELECT isolate_team(name::regclass, 'false')
+FROM unnest(ARRAY['voice_centroids', 'host_credentials', 'gold_sets', 'runs', 'model_usage', 'calibrations', 'calibration_calls', 'calibration_reviews'])
+AS name;
 
 -- Kept as it was written: no transaction changes or removes a line. It goes with its workspace, by the foreign key.
 CREATE POLICY never_changed ON admin_changes AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);
@@ -173,3 +181,6 @@ CREATE POLICY search ON call_search FOR SELECT TO CURRENT_USER USING (true);
 -- What was measured against is what it was: versions of gold sets are made and removed, never changed.
 CREATE POLICY never_changed ON gold_sets AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);
 CREATE POLICY never_changed ON gold_calls AS RESTRICTIVE FOR UPDATE USING (true) WITH CHECK (false);
+
+-- A review that is handed in stays as it is.
+CREATE POLICY handed_in ON calibration_reviews AS RESTRICTIVE FOR UPDATE USING (handed_in_at IS NULL) WITH CHECK (true);

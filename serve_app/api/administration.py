@@ -279,7 +279,11 @@ ROUTES = (
     _route("GET", "/workspace", show_workspace, "The workspace of the key", Workspace),
     _route("PATCH", "/workspace", change_workspace, "Change the workspace", Workspace, bodies.WorkspaceChanges),
     _route(
-        "GET", "/workspace/model-usage", show_model_usage, "Today's use of the language model, and its limits", ModelUsage
+        "GET",
+        "/workspace/model-usage",
+        show_model_usage,
+        "Today's use of the language model, and its limits",
+        ModelUsage,
     ),
     _route("GET", "/teams", list_teams, "Teams by name", Page[Team]),
     _route("POST", "/teams", create_team, "A new team", Team, bodies.NewTeam),

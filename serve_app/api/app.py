@@ -20,7 +20,7 @@ from db.views import CallMoment, CallRecord
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.domain.speech import Transcript
 from pipeline.embedding import EmbeddingOptions
-from serve_app.api import administration, audio, calls, editing, openapi_file, questions, runs, stream
+from serve_app.api import administration, audio, calibrations, calls, editing, openapi_file, questions, runs, stream
 from serve_app.api.access import CheckRun, Door, no_runs
 from serve_app.api.calls import CallListPage
 from serve_app.api.editing import CallEdit, EditBody, TaskMark
@@ -118,7 +118,7 @@ ROUTES = (
     ),
 )
 
-EVERY_ROUTE = ROUTES + administration.ROUTES + runs.ROUTES + questions.ROUTES
+EVERY_ROUTE = ROUTES + administration.ROUTES + runs.ROUTES + questions.ROUTES + calibrations.ROUTES
 
 
 def build_api(

@@ -78,6 +78,12 @@ class QuestionRefusal(Refusal):
     status, kind, title = 409, "too-many-questions", "There are too many questions"
 
 
+class CalibrationRefusal(Refusal):
+    """The calibration is not such that this can be done with it; the detail says why, and what to do."""
+
+    status, kind, title = 409, "calibration-refused", "Not with this calibration"
+
+
 class LastKey(Refusal):
     """It is the last key of the workspace with the scope admin. Create another one first; an operator can revoke it."""
 
@@ -195,6 +201,7 @@ REFUSALS: tuple[type[Refusal], ...] = (
     RunRefusal,
     OnScorecard,
     QuestionRefusal,
+    CalibrationRefusal,
     BodyTooLarge,
     MediaTypeRefused,
     NoSuchRange,

@@ -14,6 +14,7 @@ from serve_app.api.app import EVERY_ROUTE, Route
 from serve_app.api.errors import (
     REFUSALS,
     AdminBodyRefused,
+    CalibrationRefusal,
     EditBodyRefused,
     EditIdUsed,
     InUse,
@@ -144,9 +145,11 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
         "key_id": "The key; its secret is not its id.",
         "run_id": "The run.",
         "question_key": "The question's key.",
+        "scorecard_key": "The scorecard's key.",
+        "calibration_id": "The calibration.",
     }
     schema = {"type": "string", "format": "uuid"}
-    schemas = {"question_key": _TEXT | {"minLength": 1}}
+    schemas = dict.fromkeys(("question_key", "scorecard_key"), _TEXT | {"minLength": 1})
     return [
         {
             "name": camel(name),
@@ -200,12 +203,18 @@ def _refusals(route: Route, refused: dict[str, Any]) -> dict[str, Any]:
     """References to what is refused by status, each described once in `refused`."""
     of_calls = "call_id" in route.path
     left_out: set[type[Refusal]] = set() if of_calls else {NoSuchCall, NotThereYet}
+    of_calibrations = route.path.startswith("/calibrations")
+    if not of_calibrations:
+        left_out.add(CalibrationRefusal)
     if not route.admin:
         left_out |= OF_ADMINS
         if "run_id" in route.path:
             left_out.remove(NoSuchObject)
         if route.name == "compareRun":
             left_out.remove(RunRefusal)
+        if of_calibrations:
+            left_out -= {NoSuchObject, AdminBodyRefused}
+            left_out |= {EditBodyRefused, SomethingElse, EditIdUsed, TooManyEdits, NotThereYet}
     else:
         left_out |= {EditBodyRefused, SomethingElse, EditIdUsed, TooManyEdits}
     if route.name != "playCall":

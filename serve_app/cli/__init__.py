@@ -65,6 +65,12 @@ COMMANDS = (
         "workspaces", "serve_app.cli.workspaces:app", "Workspaces: create, update, remove, terms, hosts.", "Workspace"
     ),
     Entry("questions", "serve_app.cli.questions:app", "Your own questions and trackers: set, list, try.", "Workspace"),
+    Entry(
+        "calibrations",
+        "serve_app.cli.calibrations:app",
+        "Reviewers score the same calls; how far they agree.",
+        "Workspace",
+    ),
     Entry("teams", "serve_app.cli.teams:app", "Teams of a workspace: create, update, remove.", "Workspace"),
     Entry("members", "serve_app.cli.members:app", "The people who handle calls: add, update, remove.", "Workspace"),
     Entry("contacts", "serve_app.cli.contacts:app", "The people who call: add, update, remove, import.", "Workspace"),

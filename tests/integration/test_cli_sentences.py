@@ -10,7 +10,18 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from serve_app.cli import COMMANDS, app
-from tests.integration.test_cli_width import MEMBER, QUESTIONS, RECORDING, SHOWN, TEAM, WORKSPACE, Filled
+from tests.integration.test_cli_width import (
+    ASKED,
+    CALIBRATION,
+    CARD,
+    MEMBER,
+    QUESTIONS,
+    RECORDING,
+    SHOWN,
+    TEAM,
+    WORKSPACE,
+    Filled,
+)
 from tests.postgres import fresh_database
 
 WIDTH = 80
@@ -83,6 +94,17 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("questions try", (str(people.with_name("questions.toml")), "--call", failed, *named)),
         ("questions set", (str(people.with_name("questions.toml")), *named)),
         ("questions set", (str(people.with_name("wrong.toml")), *named)),
+        ("calibrations create", ("second", CARD, "--call", call, *named)),
+        ("calibrations create", (CALIBRATION, CARD, "--call", call, *named)),
+        ("calibrations answer", (CALIBRATION, call, "anger=said", *named)),
+        ("calibrations answer", (CALIBRATION, call, f"{ASKED}=no", *named)),
+        ("calibrations agreement", (CALIBRATION, *named)),
+        ("calibrations hand-in", (CALIBRATION, *named)),
+        ("calibrations hand-in", (CALIBRATION, "--reviewer", MEMBER, *named)),
+        ("calibrations agreement", (CALIBRATION, *named)),
+        ("calibrations close", (CALIBRATION, *named)),
+        ("calibrations delete", ("second", *named)),
+        ("calibrations delete", ("second", *named)),
         ("questions scores", ("anger", *named)),
         ("questions scores", ("nothing", *named)),
         ("questions delete", ("anger", *named)),

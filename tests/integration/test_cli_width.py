@@ -67,7 +67,14 @@ phrases = ["offer you an appointment for the installation", "Glasfaserhausanschl
 key = "anger"
 party = "customer"
 phrases = ["I am very angry", "third time"]
+
+[[scorecards]]
+key = "service_quality.of_the_service_desk"
+title = "Quality of service at the service desk for house connections"
+items = [{question = "appointment_offered.by_the_service_desk"}]
 """
+ASKED = "appointment_offered.by_the_service_desk"
+CARD, CALIBRATION = "service_quality.of_the_service_desk", "calibration-of-the-service-desk.third-quarter"
 
 
 class Filled:
@@ -108,6 +115,9 @@ class Filled:
         self.job = made("jobs", "list", "--failed")[0]["jobId"]
         state.run(self._deliver)
         state.run(self._read)
+        made("calibrations", "create", CALIBRATION, CARD, "--call", str(self.completed))
+        answer = f"{ASKED}=yes"
+        made("calibrations", "answer", CALIBRATION, str(self.completed), answer, "--reviewer", MEMBER)
         made("gold", "create", "frequent-billing-questions.checked-by-two", "--call", str(self.completed))
         made(
             "runs", "create", "the-small-checkpoint.on-frequent-billing-questions", "--set", "asr.model=whisper-tiny.en"
@@ -188,6 +198,8 @@ class Filled:
             "workspaces digits": (),
             "questions list": (),
             "questions show": ("anger",),
+            "calibrations list": (),
+            "calibrations show": (CALIBRATION, "--reviewer", MEMBER),
             "teams list": (),
             "members list": (),
             "contacts list": (),

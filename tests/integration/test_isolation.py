@@ -112,6 +112,14 @@ _FULL = (
     " VALUES (:workspace, gen_random_uuid()::text, '{}', 1, 'me')",
     "INSERT INTO run_calls (run_id, workspace_id, call_pk, job_id)"
     f" SELECT r.id, :workspace, call_pk, job_id FROM ({_JOB}) AS j, runs r WHERE r.workspace_id = :workspace",
+    "INSERT INTO calibrations (workspace_id, name, scorecard, versions, made_by)"
+    " VALUES (:workspace, gen_random_uuid()::text, 's', '{}', 'me')",
+    "INSERT INTO calibration_calls (calibration_id, workspace_id, call_pk, position, machine)"
+    f" SELECT c.id, :workspace, call_pk, 0, '{{}}' FROM ({_JOB}) AS j, calibrations c"
+    " WHERE c.workspace_id = :workspace",
+    "INSERT INTO calibration_reviews (calibration_id, workspace_id, call_pk, reviewer, name, answers)"
+    " SELECT calibration_id, workspace_id, call_pk, 'r', 'n', '{}' FROM calibration_calls"
+    " WHERE workspace_id = :workspace",
     "INSERT INTO waveforms (call_pk, job_id, channels, seconds, peaks)"
     f" SELECT call_pk, job_id, 1, 1, '\\x00' FROM ({_JOB}) AS j",
     "INSERT INTO webhook_attempts (delivery_id, number, workspace_id, at, seconds, outcome)"
@@ -264,6 +272,12 @@ _INSERTS = (
     " VALUES (:workspace, 'r', 1, 0, '{}', 'me')",
     "INSERT INTO runs (workspace_id, name, settings, calls, made_by) VALUES (:workspace, 'n', '{}', 1, 'me')",
     "INSERT INTO run_calls (run_id, workspace_id, call_pk, job_id) SELECT id, :mine, :pk, :job FROM runs",
+    "INSERT INTO calibrations (workspace_id, name, scorecard, versions, made_by)"
+    " VALUES (:workspace, 'n', 's', '{}', 'me')",
+    "INSERT INTO calibration_calls (calibration_id, workspace_id, call_pk, position, machine)"
+    " SELECT id, :mine, :pk, 1, '{}' FROM calibrations",
+    "INSERT INTO calibration_reviews (calibration_id, workspace_id, call_pk, reviewer, name, answers)"
+    " SELECT id, :mine, :pk, 'r', 'n', '{}' FROM calibrations",
     "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:workspace, :pk, 't', now(), '{}')",
     "INSERT INTO events (workspace_id, call_pk, type, at, data) VALUES (:mine, :pk, 't', now(), '{}')",
 )

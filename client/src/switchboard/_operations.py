@@ -13,6 +13,7 @@ _CALL: Final = "/api/v1/calls/{call_id}"
 _RUN: Final = "/api/v1/runs/{run_id}"
 _QUESTION: Final = "/api/v1/questions/{question_key}"
 _SCORECARD: Final = "/api/v1/scorecards/{scorecard_key}"
+_CALIBRATION: Final = "/api/v1/calibrations/{calibration_id}"
 _DONE: Final = _CALL + "/tasks/{task_id}/done"
 
 
@@ -64,6 +65,14 @@ OPERATIONS: Final = {
     "listScores": Operation("GET", _SCORECARD + "/scores", frozenset({"by", "weeks", "time_zone", "format"})),
     "setScorecard": Operation("POST", "/api/v1/scorecards"),
     "removeScorecard": Operation("DELETE", _SCORECARD),
+    "listCalibrations": Operation("GET", "/api/v1/calibrations"),
+    "showCalibration": Operation("GET", _CALIBRATION),
+    "showAgreement": Operation("GET", _CALIBRATION + "/agreement"),
+    "createCalibration": Operation("POST", "/api/v1/calibrations"),
+    "reviewCall": Operation("POST", _CALIBRATION + "/calls/{call_id}/answers"),
+    "handInReview": Operation("POST", _CALIBRATION + "/hand-in"),
+    "closeCalibration": Operation("POST", _CALIBRATION + "/close"),
+    "deleteCalibration": Operation("DELETE", _CALIBRATION),
     "streamChanges": Operation("GET", "/api/v1/events/stream", frozenset({"since"})),
 }
 

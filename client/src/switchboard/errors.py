@@ -223,6 +223,7 @@ KINDS: dict[str, type[Refusal]] = {
     "too-many-edits": Conflict,
     "id-taken": Conflict,
     "in-use": Conflict,
+    "calibration-refused": Conflict,
     "run-refused": Conflict,
     "on-scorecard": Conflict,
     "too-many-questions": Conflict,

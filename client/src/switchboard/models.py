@@ -55,6 +55,32 @@ class BodyFault(Model):
     """A sentence for people."""
 
 
+class CalibrationCall(Model):
+    """A call to review, with what this reviewer answered: by key, None: nobody says it."""
+
+    call_id: UUID
+    answers: dict[str, str | None]
+
+
+class CalibrationReviewer(Model):
+    """Somebody who reviews. `calls`: of how many something is answered; `handed_in_at`: None: not yet."""
+
+    reviewer: str
+    name: str
+    calls: int
+    handed_in_at: AwareDatetime | None
+
+
+class CallAgreement(Model):
+    """A call with each reviewer's score, 0..100. `spread`: the highest less the lowest, in points."""
+
+    call_id: UUID
+    agreement: float | None
+    scores: dict[str, float | None]
+    machine_score: float | None
+    spread: float | None
+
+
 class CallMoment(Model):
     """A moment in the life of a call: "submitted", "process queued", "completed", ... `about` is a job's id, if any."""
 
@@ -125,6 +151,16 @@ class Current(Model):
     start: float | None = None
     end: float | None = None
     speaker: str | None = None
+
+
+class Disagreement(Model):
+    """A question that a call was answered differently to. `answers`: by reviewer; `machine`: None: it has none."""
+
+    call_id: UUID
+    question: str
+    agreement: float
+    answers: dict[str, str]
+    machine: str | None
 
 
 class Doubt(Model):
@@ -293,6 +329,24 @@ class Question(Model):
     version: int = 0
 
 
+class QuestionAgreement(Model):
+    """
+    How far reviewers agree on a question.
+
+    `agreement`, 0..1: of all pairs of answers to the same call, the share that is the same. `alpha`: Krippendorff's, at
+    most 1; 0: as by chance; None: fewer than two answers, or everybody always said the same. `with_machine`, 0..1: the
+    share of answers that are the machine's; None: it has none.
+    """
+
+    question: str
+    title: str
+    type: Literal["yes/no", "choice", "number", "text", "date", "tracker"] | str
+    answers: int
+    agreement: float | None
+    alpha: float | None
+    with_machine: float | None
+
+
 class QuestionAnswer(Model):
     """
     What a call says to a question. `version` is that of the question; `reason` says why it was not asked.
@@ -332,6 +386,21 @@ class Recording(Model):
     sha256: str
     size_bytes: int
     media_type: str | None = None
+
+
+class ReviewerAgreement(Model):
+    """
+    How strict a reviewer is. `score`: the mean over the calls, 0..100.
+
+    `from_group`: the mean difference, in points, from the mean of all reviewers of the same call; `from_machine`: from
+    the score of the machine's answers. Above 0: more lenient. None: no call has both scores.
+    """
+
+    reviewer: str
+    name: str
+    score: float | None
+    from_group: float | None
+    from_machine: float | None
 
 
 class RolesEdit(Model):
@@ -597,6 +666,37 @@ class Word(Model):
     joined: bool = False
 
 
+class Agreement(Model):
+    """What came of a calibration. Calls and questions stand in the order of their disagreement, the worst first."""
+
+    agreement: float | None
+    reviewers: list[ReviewerAgreement]
+    questions: list[QuestionAgreement]
+    calls: list[CallAgreement]
+    disagreements: list[Disagreement]
+
+
+class Calibration(Model):
+    """A scorecard, in a version, and calls that reviewers answer it on. `closed_at`: None: reviews are handed in."""
+
+    calibration_id: UUID
+    name: str
+    scorecard: str
+    version: int
+    calls: int
+    made_at: AwareDatetime
+    made_by: str
+    closed_at: AwareDatetime | None
+    reviewers: list[CalibrationReviewer]
+
+
+class CalibrationAgreement(Model):
+    """What came of a calibration, by the reviews that are handed in."""
+
+    calibration: Calibration
+    agreement: Agreement
+
+
 class CallEdit(Model):
     """
     An edit as it may be shown. `machine` is what the machine had said when it was made, `person` what the person
@@ -841,6 +941,16 @@ class CallListPage(Model):
     items: list[CallLine]
     next: str | None
     as_of: AwareDatetime
+
+
+class ReviewSheet(Model):
+    """What a reviewer has to answer, and has answered; nothing of the other reviewers and of the machine."""
+
+    calibration: Calibration
+    scorecard: Scorecard
+    questions: list[Question]
+    calls: list[CalibrationCall]
+    handed_in_at: AwareDatetime | None
 
 
 class RunComparing(Model):

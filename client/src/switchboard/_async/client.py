@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import httpx
 
 from switchboard._async.asking import AsyncAsking
+from switchboard._async.calibrating import AsyncCalibrating
 from switchboard._async.correcting import AsyncCorrecting
 from switchboard._async.following import AsyncFollowing
 from switchboard._async.reading import AsyncReading
@@ -19,7 +20,9 @@ from switchboard.filters import moment
 from switchboard.models import SubmitReply
 
 
-class AsyncClient(AsyncReading, AsyncTransfers, AsyncFollowing, AsyncCorrecting, AsyncRunning, AsyncAsking):
+class AsyncClient(
+    AsyncReading, AsyncTransfers, AsyncFollowing, AsyncCorrecting, AsyncRunning, AsyncAsking, AsyncCalibrating
+):
     """A Switchboard service, with a key. Its methods raise `switchboard.SwitchboardError`.
 
     `url`: by default that in SWITCHBOARD_URL, or the service of this machine; `key`: that in SWITCHBOARD_API_KEY.

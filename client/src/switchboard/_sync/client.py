@@ -9,6 +9,7 @@ import httpx
 
 from switchboard._configuration import Configuration
 from switchboard._sync.asking import Asking
+from switchboard._sync.calibrating import Calibrating
 from switchboard._sync.correcting import Correcting
 from switchboard._sync.following import Following
 from switchboard._sync.reading import Reading
@@ -19,7 +20,7 @@ from switchboard.filters import moment
 from switchboard.models import SubmitReply
 
 
-class Client(Reading, Transfers, Following, Correcting, Running, Asking):
+class Client(Reading, Transfers, Following, Correcting, Running, Asking, Calibrating):
     """A Switchboard service, with a key. Its methods raise `switchboard.SwitchboardError`.
 
     `url`: by default that in SWITCHBOARD_URL, or the service of this machine; `key`: that in SWITCHBOARD_API_KEY.
