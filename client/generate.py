@@ -47,7 +47,7 @@ CHECKED = {"title", "minimum", "maximum", "minLength", "maxLength", "pattern"}
 # What only administrators get or send, and what the client has a form of its own for.
 LEFT_OUT = {
     *("AdminChange", "CreatedKey", "DirectoryMember", "KeyInfo", "Team", "Workspace", "Problem", "SubmitBody"),
-    "ScorecardItemDefinition",
+    *("ScorecardItemDefinition", "SummaryPartBody", "SummaryBody", "SummaryTemplate", "TemplatePart"),
 }
 
 

@@ -3,6 +3,7 @@
 What changes one says who does it (`by`; None: whose process this is), and is kept in the change log.
 """
 
+import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.exc import IntegrityError
 
@@ -19,7 +21,10 @@ from db.identity import e164
 from db.rows import read, within
 from db.tables import contacts, members, teams, voice_centroids, workspaces
 from pipeline.domain.insight import Contact
+from pipeline.domain.summaries import SummaryTemplate
 
+_TEMPLATE = TypeAdapter(SummaryTemplate)
+log = logging.getLogger(__name__)
 MOST_TERMS, LONGEST_TERM = 500, 60  # recognition takes about fifty at a time, the most relevant first
 
 
@@ -41,7 +46,8 @@ class Workspace:
 
     `terms` are the workspace's own words (products, places, jargon), which recognition listens for. `keep_digits`:
     whether labels say which keys were pressed in a call, and not only how many. `allowed_hosts`: hosts inside an own
-    network that this workspace's recordings may be fetched from, and nobody else's.
+    network that this workspace's recordings may be fetched from, and nobody else's. `summary`: its template; None: that
+    of the call's language.
     """
 
     workspace_id: UUID
@@ -51,16 +57,21 @@ class Workspace:
     terms: tuple[str, ...] = ()
     keep_digits: bool = False
     allowed_hosts: tuple[str, ...] = ()
+    summary: SummaryTemplate | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A part of a workspace; every call belongs to one. `channels_swapped`: its PBX records the customer first."""
+    """A part of a workspace; every call belongs to one. `channels_swapped`: its PBX records the customer first.
+
+    `summary`: its template of summaries; None: its workspace's.
+    """
 
     team_id: UUID
     workspace_id: UUID
     name: str
     channels_swapped: bool = False
+    summary: SummaryTemplate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,8 @@ async def create_workspace(
 async def update_workspace(
     database: Database, workspace_id: UUID, changes: Mapping[str, Any], by: Actor | None = None
 ) -> Workspace:
-    """Change `name`, `default_country` or `time_zone`, for calls worked on from now on. Raises NotInDirectory."""
+    """Change `name`, `default_country`, `time_zone` or `summary`, for calls worked on from now on. Raises
+    NotInDirectory."""
     return await set_columns(database, workspace_id, by, **changes)
 
 
@@ -140,7 +152,8 @@ async def create_team(
 
 
 async def update_team(database: Database, team: Team, changes: Mapping[str, Any], by: Actor | None = None) -> Team:
-    """Change `name` or `channels_swapped`, which is for recordings submitted from now on. Raises NotInDirectory."""
+    """Change `name`, `channels_swapped`, which is for recordings submitted from now on, or `summary`, for calls that
+    are analyzed from now on. Raises NotInDirectory."""
     async with _changing(database, team.workspace_id, by) as change:
         return _team(await update(change, teams, the_team(team.workspace_id, team.team_id), changes, "team"))
 
@@ -307,7 +320,7 @@ async def update(
     change: Changing, table: sa.Table, where: sa.ColumnElement[bool], changes: Mapping[str, Any], kind: str
 ) -> sa.Row[Any]:
     """The row with what is changed, and a line in the change log. Raises NotInDirectory where there is none."""
-    values = dict(changes) | ({"updated_at": sa.func.now()} if "updated_at" in table.c else {})
+    values = _stored(changes) | ({"updated_at": sa.func.now()} if "updated_at" in table.c else {})
     rows = await change.run(sa.update(table).where(where).values(**values).returning(table))
     if not rows:
         raise NotInDirectory(f"there is no such {kind}")
@@ -330,7 +343,7 @@ def _is(member: DirectoryMember, by: Actor | None) -> sa.ColumnElement[bool]:
 
 
 def _team(row: sa.Row[Any]) -> Team:
-    return read(Team, row, team_id=row.id)
+    return read(Team, row, team_id=row.id, summary=template(row.summary))
 
 
 def _member(row: sa.Row[Any]) -> DirectoryMember:
@@ -343,12 +356,29 @@ def _contact(row: sa.Row[Any]) -> Contact:
 
 def _workspace(row: sa.Row[Any]) -> Workspace:
     lists = {"terms": tuple(row.terms), "allowed_hosts": tuple(row.allowed_hosts)}
-    return read(Workspace, row, workspace_id=row.id, **lists)
+    return read(Workspace, row, workspace_id=row.id, summary=template(row.summary), **lists)
+
+
+def template(held: Any) -> SummaryTemplate | None:
+    """A template of summaries as it is stored; None for one that only a later version of the service can read."""
+    try:
+        return None if held is None else _TEMPLATE.validate_python(held)
+    except ValidationError:
+        log.warning("a template of summaries cannot be read here")
+        return None
+
+
+def _stored(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns as they are stored."""
+    if "summary" not in changes:
+        return dict(changes)
+    summary = changes["summary"]
+    return {**changes, "summary": sa.null() if summary is None else _TEMPLATE.dump_python(summary, mode="json")}
 
 
 async def set_columns(database: Database, workspace_id: UUID, by: Actor | None = None, **values: Any) -> Workspace:
     """Change columns of a workspace. Raises NotInDirectory."""
-    statement = sa.update(workspaces).where(workspaces.c.id == workspace_id).values(**values)
+    statement = sa.update(workspaces).where(workspaces.c.id == workspace_id).values(**_stored(values))
     async with changing(database, workspace_id, by) as change:
         (row,) = await change.run(statement.returning(workspaces))
         await change.note("changed", "workspace", workspace_id, row.name, ", ".join(values))

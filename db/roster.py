@@ -9,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db import questions
 from db.database import Database
+from db.directory import template
 from db.jobs import Lease
-from db.tables import call_contacts, calls, contacts, members, voice_centroids, voiceprints, workspaces
+from db.tables import call_contacts, calls, contacts, members, teams, voice_centroids, voiceprints, workspaces
 from pipeline.domain.insight import Contact, Member, MemberVoiceprint, Roster
 from pipeline.domain.questions import Question, Scorecard
 from pipeline.domain.speech import Voiceprint
@@ -31,8 +32,10 @@ async def load(database: Database, lease: Lease) -> Roster:
                     *(workspaces.c[name] for name in ("default_country", "time_zone", "terms", "keep_digits")),
                     *(calls.c[name] for name in ("from_e164", "to_e164")),
                     questions.asked_now().label("questions"),
+                    sa.func.coalesce(teams.c.summary, workspaces.c.summary).label("summary"),
                 )
                 .join(calls, calls.c.workspace_id == workspaces.c.id)
+                .join(teams, teams.c.id == calls.c.team_id)
                 .where(calls.c.id == lease.call_pk)
             )
         ).one()
@@ -49,6 +52,7 @@ async def load(database: Database, lease: Lease) -> Roster:
             channels_swapped=lease.channels_swapped,
             questions=questions.only(Question, defined),
             scorecards=questions.only(Scorecard, defined),
+            summary=template(row.summary),
         )
 
 

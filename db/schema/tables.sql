@@ -15,7 +15,8 @@ CREATE TABLE workspaces (
     allowed_hosts text[] NOT NULL DEFAULT '{}',  -- recording servers at private addresses
     model_requests_per_day bigint CHECK (model_requests_per_day >= 0),  -- to the language model; null: no limit
     model_tokens_per_day bigint CHECK (model_tokens_per_day >= 0),
-    model_cost_per_day double precision CHECK (model_cost_per_day >= 0)  -- in the currency of the service's prices
+    model_cost_per_day double precision CHECK (model_cost_per_day >= 0),  -- in the currency of the service's prices
+    summary jsonb  -- pipeline.domain.summaries.SummaryTemplate; null: that of the call's language
 );
 
 -- What asking a language model has cost. A request is counted as it is expected before it is sent, and corrected after.
@@ -37,6 +38,7 @@ CREATE TABLE teams (
     created_at timestamptz NOT NULL DEFAULT now(),
     priority double precision NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0.01 AND 100),  -- times its workspace's
     channels_swapped boolean NOT NULL DEFAULT false,  -- its PBX sends the customer first
+    summary jsonb,  -- null: that of its workspace
     CONSTRAINT teams_workspace_id_id_key UNIQUE (workspace_id, id)
 );
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pipeline.domain.call import Call
 from pipeline.domain.questions import Question, Scorecard
 from pipeline.domain.speech import Prosody, Span, Transcript, Voiceprint
+from pipeline.domain.summaries import SummaryTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,7 @@ class Roster:
     channels_swapped: bool = False  # the sender's PBX puts the customer on the first channel
     questions: tuple[Question, ...] = ()  # that the workspace asks of its calls, trackers too
     scorecards: tuple[Scorecard, ...] = ()
+    summary: SummaryTemplate | None = None  # of the call's team or workspace; None: that of the language
 
 
 ToneByVoice = Literal["customers", "nobody", "everybody"]

@@ -1,14 +1,15 @@
 """What administrators send: one model for each body, read strictly, every fault at once."""
 
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 from uuid import UUID
 from zoneinfo import available_timezones
 
 import phonenumbers
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 from starlette.requests import Request
 
+from pipeline.domain.summaries import MOST, PARTS, SummaryPartName, SummaryTemplate, TemplatePart, checked
 from serve_app.api.errors import AdminBodyRefused
 from serve_app.intake.limits import LimitOptions, check_media_type, read_body
 from serve_app.intake.wire import Fault, InvalidBody, read_object
@@ -57,15 +58,47 @@ class Body(BaseModel):
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
-class WorkspaceChanges(Body):
+class SummaryPartBody(Body):
+    """A part of a summary."""
+
+    part: SummaryPartName
+    heading: str | None = Field(None, description="Unset: as in the language of the call; empty: none.")
+    most: int | None = Field(None, ge=1, le=MOST, description="Tasks, or sentences of the reason. Unset: as usual.")
+
+
+class SummaryBody(Body):
+    """A template of summaries: its parts, in order; the others are left out."""
+
+    parts: list[SummaryPartBody] = Field(min_length=1, max_length=len(PARTS))
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        self.domain()
+        return self
+
+    def domain(self) -> SummaryTemplate:
+        """The template. Raises ValueError."""
+        return checked(TemplatePart(one.part, one.heading, one.most) for one in self.parts)
+
+
+class _WithSummary(Body):
+    def given(self) -> dict[str, Any]:
+        """What was sent; a template as the domain has it."""
+        found = super().given()
+        told = found.get("summary")
+        return {**found, "summary": told.domain()} if isinstance(told, SummaryBody) else found
+
+
+class WorkspaceChanges(_WithSummary):
     """What is changed of the workspace."""
 
-    MAY_BE_NULL = frozenset({"default_country"})
+    MAY_BE_NULL = frozenset({"default_country", "summary"})
     name: Name | None = None
     default_country: Annotated[str, AfterValidator(_country)] | None = Field(
         None, description="ISO 3166; national numbers are read by it."
     )
     time_zone: Zone | None = Field(None, description="An IANA name.")
+    summary: SummaryBody | None = Field(None, description="Of its summaries; null: that of the call's language.")
 
 
 class NewTeam(Body):
@@ -76,11 +109,13 @@ class NewTeam(Body):
     channels_swapped: bool = Field(False, description="Its PBX records the customer first.")
 
 
-class TeamChanges(Body):
+class TeamChanges(_WithSummary):
     """What is changed of a team."""
 
+    MAY_BE_NULL = frozenset({"summary"})
     name: Name | None = None
     channels_swapped: bool | None = None
+    summary: SummaryBody | None = Field(None, description="Of its summaries; null: that of the workspace.")
 
 
 class NewMember(Body):
@@ -196,6 +231,7 @@ def _nulls(body: Body) -> list[Fault]:
 
 def _fault(error: Any, known: frozenset[str]) -> Fault:
     name = next((one for one in error["loc"] if one in known), None)
-    if error["type"] == "extra_forbidden":
+    message = str(error["msg"]).removeprefix("Value error, ").rstrip(".")
+    if error["type"] == "extra_forbidden" and name is None:
         return Fault("", f"A key is not a field of this body. Fields are: {', '.join(sorted(known))}.")
-    return Fault(f"/{name}" if name else "", f"{name or 'The body'}: {error['msg']}.")
+    return Fault(f"/{name}" if name else "", f"{name or 'The body'}: {message}.")

@@ -10,6 +10,7 @@ from serve_app.cli.console import Json, command_group, err, moment, out, print_j
 from serve_app.cli.errors import USAGE, CommandError
 from serve_app.cli.managed import Yes, confirm, given, say_removed
 from serve_app.cli.places import Country, TimeZone, check_place
+from serve_app.cli.summaries import summary
 
 if TYPE_CHECKING:
     from db.admin_log import AdminChange
@@ -28,6 +29,9 @@ app = command_group("""Workspaces: each has its own calls, teams, members, conta
 
       switchboard workspaces update acme --time-zone America/New_York
 """)
+
+
+app.command("summary")(summary)
 
 
 @app.command("create")

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,12 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from db import promotion, questions, run_results, runs
+from db import directory, promotion, questions, run_results, runs
 from db.database import EVERY_WORKSPACE
 from db.views import CallRecord
+from pipeline.domain.insight import Finding
 from pipeline.domain.questions import Question
+from pipeline.domain.summaries import SummaryTemplate, TemplatePart
 from serve_app.settings import Settings
 from tests.integration.conductors import shown, until
 from tests.integration.test_runs import (  # noqa: F401 (fixtures)
@@ -24,6 +26,7 @@ from tests.integration.test_runs import (  # noqa: F401 (fixtures)
     call,
     engines,
     made,
+    result,
     same,
     settings,
     worked,
@@ -110,6 +113,24 @@ async def test_stored_calls_are_asked_without_recognizing_and_a_killed_run_goes_
         " jsonb_array_elements(r.findings) f, jsonb_array_elements(f -> 'value' -> 'answers') a"
     )
     assert [(row["state"], row["version"]) for row in rows] == [("said", "1")]
+
+
+async def test_a_run_makes_summaries_again_by_the_template_of_the_workspace(
+    world: World,
+    call: CallRecord,  # noqa: F811
+    engines: Engines,  # noqa: F811
+    settings: Settings,  # noqa: F811
+) -> None:
+    def text(findings: Iterable[Finding]) -> str:
+        return next(str(one.value["text"]) for one in findings if one.step == "summary")
+
+    before = text(call.findings)
+    template = SummaryTemplate((TemplatePart("reason", "Why", 1),))
+    await directory.update_workspace(world.database, world.workspace_id, {"summary": template})
+    run = await worked(world, engines, settings, await made(world, "laid-out", {}))
+    again = await result(world, run)
+    assert text(again.findings).startswith("Why: ") and not before.startswith("Why: ")
+    assert text((await shown(world)).findings) == before, "the record keeps its own until the run is promoted"
 
 
 @pytest.mark.slow

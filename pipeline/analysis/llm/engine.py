@@ -16,6 +16,7 @@ from pipeline.analysis.llm.questions import AskedQuestion
 from pipeline.analysis.llm.reading import ReadAnswer, ground, merged
 from pipeline.analysis.questions.step import OwnQuestions, answer, track
 from pipeline.analysis.questions.step import finding as finding_of
+from pipeline.analysis.rules.summary.summary import Summary
 from pipeline.analysis.step import run_all
 from pipeline.domain.insight import (
     Finding,
@@ -110,7 +111,12 @@ class LanguageModel:
         except Exception as error:  # its text may hold what was sent, the key among it
             log.error("the language model's answer could not be used: %s", type(error).__name__)
             return _all_by_rule(built, f"its answer could not be used ({type(error).__name__})")
-        return tuple(self._finding(finding, reading, found) for finding in built)
+        made: dict[str, Finding] = {}
+        for finding in built:
+            by_template = finding.step == Summary.name and found.roster.summary is not None
+            told = replace(found, findings={**found.findings, **made})
+            made[finding.step] = self._finding(Summary().run(told) if by_template else finding, reading, found)
+        return tuple(made.values())
 
     def _read(self, material: Material, answers: ModelAnswers) -> ReadAnswer:
         """What the model states about every part. Raises `NoAnswer`."""

@@ -82,23 +82,28 @@ def contacts(reading: ReadAnswer, built: Finding, material: Material) -> Finding
 
 
 def summary(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
-    """Sentences in the model's words, each with the words that bear it out; topics and outcome where it gave them."""
+    """Sentences in the model's words, each with the words that bear it out; topics and outcome where it gave them.
+
+    By a workspace's own template the sentences stay those of `built`, which is made of the model's tasks.
+    """
     if not reading.sentences:
         return None
     outcome = _outcome(reading, built, material)
-    value = {
-        **built.value,
-        "text": " ".join(told.text for told in reading.sentences),
-        "sentences": [
-            {"text": told.text, "speaker": None, "turns": [told.evidence.turn], "evidence": asdict(told.evidence)}
-            for told in reading.sentences
-        ],
-    }
+    value, evidence = dict(built.value), built.evidence
+    if material.roster.summary is None:
+        value |= {
+            "text": " ".join(told.text for told in reading.sentences),
+            "sentences": [
+                {"text": told.text, "speaker": None, "turns": [told.evidence.turn], "evidence": asdict(told.evidence)}
+                for told in reading.sentences
+            ],
+        }
+        evidence = tuple(told.evidence for told in reading.sentences)
     if outcome:
         value |= {"outcome": outcome.text, "outcome_evidence": asdict(outcome.evidence)}
     if reading.topics:
         value["topics"] = [_topic(told) for told in reading.topics]
-    return replace(built, value=value, evidence=tuple(told.evidence for told in reading.sentences), note=None)
+    return replace(built, value=value, evidence=evidence, note=None)
 
 
 def _outcome(reading: ReadAnswer, built: Finding, material: Material) -> GroundedText | None:

@@ -23,9 +23,14 @@ BEHIND, BESIDE = 1.5, 2  # a second sentence of the same party may have so many 
 
 
 def reason(
-    said: tuple[Said, ...], outgoing: bool | None, promises: frozenset[Evidence], names: frozenset[str]
+    said: tuple[Said, ...],
+    outgoing: bool | None,
+    promises: frozenset[Evidence],
+    names: frozenset[str],
+    alone: bool = False,
 ) -> tuple[Sentence, ...]:
-    """The likeliest sentence of the first half, and a second one that is near it and nearly as likely, in order.
+    """The likeliest sentence of the first half and, unless it stands `alone`, a second one that is near it and nearly
+    as likely, in order.
 
     `outgoing`: who placed the call, where that is known; `promises`: the sentences that commit somebody; `names`: of
     persons, in lower case, which say nothing. Empty where no person speaks.
@@ -46,7 +51,7 @@ def reason(
         if item is not best and item[2].role is best[2].role
         if abs(item[1] - best[1]) <= BESIDE and item[0] >= best[0] - BEHIND
     ]
-    chosen = [best, max(beside, key=lambda item: item[:2])] if beside else [best]
+    chosen = [best, max(beside, key=lambda item: item[:2])] if beside and not alone else [best]
     return tuple(sentence for sentence in (item[2] for item in scored) if any(sentence is one[2] for one in chosen))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.analysis.rules.summary.outcome import outcome
 from pipeline.analysis.rules.summary.reason import reason
-from pipeline.analysis.rules.summary.template import SummaryPart, fill, steps
+from pipeline.analysis.rules.summary.template import SummaryPart, fill, lines_of, steps
 from pipeline.analysis.rules.summary.topics import topics
 from pipeline.analysis.talk import Sentence, read
 from pipeline.domain.insight import Evidence, Finding, Material
@@ -16,7 +16,8 @@ REASON_ALONE = ("{reason}.",)  # the template of a language without a pack
 
 
 class Summary:
-    """By template: the sentence that tells why there is a call, what was agreed, what is open, the next step."""
+    """By template, the workspace's or that of the language: the sentence that tells why there is a call, what was
+    agreed, what is open, the next step."""
 
     name = "summary"
     version = 3
@@ -34,9 +35,12 @@ class Summary:
         promises = frozenset(Evidence(**task["evidence"]) for task in tasks)
         names = _names(material)
         how = outcome(said, tasks)
-        why = reason(said, _value(material, "direction").get("outgoing"), promises, names)
+        own = material.roster.summary
+        alone = own is not None and own.most("reason") == 1
+        why = reason(said, _value(material, "direction").get("outgoing"), promises, names, alone)
         ending = how.evidence if how and how.name in ENDINGS else None
-        lines = pack(material.transcript.language).get("summary", "template", REASON_ALONE)
+        usual = pack(material.transcript.language).get("summary", "template", REASON_ALONE)
+        lines = lines_of(own, usual) if own else usual
         told = fill(lines, _told(material, why, ending, tasks))
         value = {
             "text": " ".join(line for line, _ in told),
@@ -69,7 +73,7 @@ def _told(
 ) -> list[SummaryPart]:
     names = _parties(material)
     told = [_quoted("reason", [one.evidence() for one in why], names, material)] if why else []
-    told += steps(tasks, lambda task: names.get(task["owner"], task["owner"]))
+    told += steps(tasks, lambda task: names.get(task["owner"], task["owner"]), material.roster.summary)
     if ending and ending not in [one.evidence() for one in why]:
         told.append(_quoted("ending", [ending], names, material))
     return told

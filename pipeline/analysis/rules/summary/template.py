@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any
 
-PARTS = ("reason", "agreed", "open", "next_step", "ending")
-"""What a line of a template may hold: `{reason}`; one of them at most. `ending`: how a call was refused."""
-AT_MOST = 3  # tasks in one part
+from pipeline.domain.summaries import PARTS, SummaryTemplate
+
+AT_MOST = 3  # tasks in one part, unless a template says otherwise
 AGREED = frozenset({"appointment", "request"})  # kinds of task that the other party has agreed to
 
 
@@ -53,13 +53,32 @@ def fill(lines: Iterable[str], told: Iterable[SummaryPart]) -> list[tuple[str, S
     return [(_TWO_ENDS.sub(r"\1", line.format(**{one.part: one.text.rstrip(".,;")})), one) for line, one in used]
 
 
-def steps(tasks: list[dict[str, Any]], owner: Callable[[dict[str, Any]], str]) -> list[SummaryPart]:
-    """What was agreed, what is open and what comes next: the task that is due first, if there are several. `owner`
-    names who does a task."""
-    ahead = min(tasks, key=_due) if len(tasks) > 1 and any(task["due_date"] for task in tasks) else None
+def lines_of(own: SummaryTemplate, usual: Iterable[str]) -> tuple[str, ...]:
+    """The lines of a workspace's template; without a heading of its own, a part has that of `usual`, its language's."""
+    of_language = {part: line for line in usual for part in PARTS if f"{{{part}}}" in line}
+    return tuple(
+        of_language.get(one.part, f"{{{one.part}}}.")
+        if one.heading is None
+        else (f"{one.heading}: " if one.heading else "") + f"{{{one.part}}}."
+        for one in own.parts
+    )
+
+
+def steps(
+    tasks: list[dict[str, Any]], owner: Callable[[dict[str, Any]], str], own: SummaryTemplate | None = None
+) -> list[SummaryPart]:
+    """What was agreed, what is open and what comes next: the task that is due first, if there are several, and a next
+    step is told. `owner` names who does a task; `own`: how many are told of each."""
+
+    def most(part: str) -> int:
+        told = own.most(part) if own else None
+        return AT_MOST if told is None else told
+
+    several = len(tasks) > 1 and any(task["due_date"] for task in tasks)
+    ahead = min(tasks, key=_due) if several and most("next_step") else None
     surest = sorted((task for task in tasks if task is not ahead), key=lambda task: -task["confidence"])
-    agreed = [task for task in surest if task["kind"] in AGREED][:AT_MOST]
-    left = [task for task in surest if task["kind"] not in AGREED][:AT_MOST]
+    agreed = [task for task in surest if task["kind"] in AGREED][: most("agreed")]
+    left = [task for task in surest if task["kind"] not in AGREED][: most("open")]
     parts = (("agreed", agreed), ("open", left), ("next_step", [ahead] if ahead else []))
     return [_told(part, chosen, owner) for part, chosen in parts if chosen]
 
