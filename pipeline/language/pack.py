@@ -17,8 +17,9 @@ FOLDER = Path(__file__).parent / "packs"
 _PROPER = r"(?:[A-ZÀ-ÖØ-Þ][\w'-]+)"
 _PARTICLE = r"(?:(?:van der|van den|van de|van|di|da|dos|bin|ben|ter|ten) )?"  # they mean nothing else
 _NAME = rf"(?P<name>(?-i:{_PROPER}(?: {_PARTICLE}{_PROPER}){{0,2}}))"
-_JOINT = r"(?:of|the|del|de|la|los|las|des|du|les|von|der|zum|zur|am|&|and|und|y|et)"
-_COMPANY = rf"(?P<company>(?-i:{_PROPER}(?:(?: {_JOINT})* {_PROPER}){{0,3}}))"
+JOINT = r"(?:of|the|del|de|la|los|las|des|du|les|von|der|zum|zur|am|do|da|dos|das|&|and|und|y|et|e)"
+"""Small words inside the names of companies, of all languages."""
+_COMPANY = rf"(?P<company>(?-i:{_PROPER}(?:(?: {JOINT})* {_PROPER}){{0,3}}))"
 
 
 @dataclass(frozen=True)

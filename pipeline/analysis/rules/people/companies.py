@@ -21,14 +21,13 @@ from pipeline.analysis.rules.people.phonetics import folded
 from pipeline.analysis.talk import Said, Sentence
 from pipeline.domain.insight import Contact
 from pipeline.domain.speech import Role
-from pipeline.language.pack import Pack, straighten
+from pipeline.language.pack import JOINT, Pack, straighten
 from pipeline.language.pack import pack as pack_of
 
 _FROM = r"(?i:de la|del|from the|vom|von der|du)"  # with a kind of business after it, theirs
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'&-]*"
-_JOINT = r"(?:of|the|del|de|la|los|las|des|du|les|von|der|zum|zur|am|et|and|und|y|e|&)"
-_LONG_FIRM = rf"(?P<company>{_WORD}(?:(?: {_JOINT})* {_WORD}){{0,4}})"
-_KIND_OF_FIRM = rf"(?P<company>(?:[a-zà-öø-ÿ-]+ )?{_WORD}(?:(?: {_JOINT})* {_WORD}){{0,4}})"  # "pharmacie Colbert"
+_LONG_FIRM = rf"(?P<company>{_WORD}(?:(?: {JOINT})* {_WORD}){{0,4}})"
+_KIND_OF_FIRM = rf"(?P<company>(?:[a-zà-öø-ÿ-]+ )?{_WORD}(?:(?: {JOINT})* {_WORD}){{0,4}})"  # "pharmacie Colbert"
 OPENING = 3  # turns of theirs in which they say whom they call for
 _FIRM = r"(?P<company>[A-ZÀ-ÖØ-Þ][\w'-]+(?: [A-ZÀ-ÖØ-Þ][\w'-]+){0,2})"
 
