@@ -6,7 +6,6 @@ which parameters they take; one that they refuse by name is dropped or written o
 
 import asyncio
 import json
-import random
 import re
 import ssl
 import time
@@ -22,9 +21,8 @@ from pipeline.analysis.engine import AnalysisOptions, ReservedRequest, Spending
 from pipeline.analysis.llm.answer import schema
 from pipeline.analysis.llm.prompt import Message, tokens
 from pipeline.endpoint import bearer, below
-from pipeline.runtime.retry_after import retry_after
+from pipeline.exchange import CONNECT_SECONDS, MOST_BYTES, Reply, pause
 
-MOST_BYTES = 4 << 20  # of one answer: more is none
 MOST_ADAPTED = 6  # parameters dropped before a refusal stands
 DOWN = frozenset({408, 502, 503, 504})
 AGAIN = DOWN | {429}
@@ -48,13 +46,6 @@ class Completion:
     text: str
     prompt_tokens: int | None
     cut_off: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    status: int
-    headers: httpx.Headers
-    body: bytes
 
 
 class ModelClient:
@@ -117,11 +108,11 @@ class ModelClient:
             return False
         return True
 
-    async def _insist(self, body: dict[str, Any]) -> _Reply:
+    async def _insist(self, body: dict[str, Any]) -> Reply:
         """The reply, asked for again where that may help and time allows."""
         attempt = 0
         while True:
-            reply: _Reply | None = None
+            reply: Reply | None = None
             try:
                 reply = await self._counted(body)
             except httpx.ConnectError:
@@ -130,13 +121,13 @@ class ModelClient:
                 raise EndpointDown(self._broken(error)) from None
             if reply is not None and reply.status not in AGAIN:
                 return reply
-            pause = _pause(reply, attempt)
+            wait = pause(reply, 0.5 * 2.0**attempt)
             attempt += 1
-            if attempt > self._options.RETRIES or time.monotonic() + pause >= self._deadline:
+            if attempt > self._options.RETRIES or time.monotonic() + wait >= self._deadline:
                 raise self._refused(reply) if reply is not None else EndpointDown(why)
-            await asyncio.sleep(pause)
+            await asyncio.sleep(wait)
 
-    async def _counted(self, body: dict[str, Any]) -> _Reply:
+    async def _counted(self, body: dict[str, Any]) -> Reply:
         """The reply to a request that is counted. One that gets none stays counted as it was expected: what was sent
         may have been worked on, unless it was not even sent. Raises `BudgetReached`."""
         if self._spending is None:
@@ -151,7 +142,7 @@ class ModelClient:
         await _settle(reserved, reply, prompt)
         return reply
 
-    async def _post(self, body: dict[str, Any]) -> _Reply:
+    async def _post(self, body: dict[str, Any]) -> Reply:
         """A limit on each read would not end a server that sends a byte a minute: this is one on the whole."""
         left = max(self._deadline - time.monotonic(), 0.001)
         try:
@@ -168,7 +159,7 @@ class ModelClient:
             return self._late()
         return f"the connection to the endpoint {self._host} broke ({type(error).__name__})"
 
-    def _refused(self, reply: _Reply) -> NoAnswer:
+    def _refused(self, reply: Reply) -> NoAnswer:
         """Never the endpoint's own sentence: some of them repeat a part of the key."""
         code = str(_fault(reply.body).get("code") or "")
         told = f" ({code})" if _CODE.fullmatch(code) else ""
@@ -182,9 +173,9 @@ def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-async def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], seconds: float) -> _Reply:
+async def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], seconds: float) -> Reply:
     """Redirects are not followed: the key is meant for this address alone."""
-    limits = httpx.Timeout(seconds, connect=min(10.0, seconds))
+    limits = httpx.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds))
     async with (
         httpx.AsyncClient(timeout=limits, follow_redirects=False, verify=_certificates()) as client,
         client.stream("POST", url, json=body, headers=headers) as response,
@@ -194,10 +185,10 @@ async def _exchange(url: str, body: dict[str, Any], headers: dict[str, str], sec
             received += piece
             if len(received) > MOST_BYTES:
                 raise NoAnswer(f"the answer is larger than {MOST_BYTES >> 20} MiB")
-        return _Reply(response.status_code, response.headers, bytes(received))
+        return Reply(response.status_code, response.headers, bytes(received))
 
 
-async def _settle(reserved: ReservedRequest, reply: _Reply, prompt: int) -> None:
+async def _settle(reserved: ReservedRequest, reply: Reply, prompt: int) -> None:
     """As the endpoint counts; without its `usage` by the length of what was sent and came. Refusals cost nothing."""
     if reply.status != 200:
         await reserved.settle(0, 0)
@@ -220,12 +211,6 @@ def _json(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
-
-
-def _pause(reply: _Reply | None, attempt: int) -> float:
-    """Seconds until the next attempt: as the server says, else 0.5, 1, 2 ... and a little by chance."""
-    told = retry_after(reply.headers) if reply is not None else None
-    return 0.5 * 2.0**attempt + random.uniform(0, 0.25) if told is None else told  # noqa: S311 (spreads requests)
 
 
 def _fault(body: bytes) -> dict[str, Any]:
