@@ -39,14 +39,10 @@ class ProcessingOptions(BaseModel):
     # Further calls, of workspaces with no call running: they do not wait for the calls of a workspace that has taken
     # all places.
     GUESTS: ClassVar[int] = 1
-    ASKING: ClassVar[int] = (
-        4  # times `model_concurrency`: calls that wait for a language model and take no other's place
-    )
+    ASKING: ClassVar[int] = 4  # times `concurrency`: calls that wait for a language model and take no place
     POOL_SIZE: ClassVar[int] = 8  # database connections of one Conductor
     POLL_SECONDS: ClassVar[float] = 1.0  # how often to look for jobs when no notification arrives
-    FETCH_CONCURRENCY: ClassVar[int] = (
-        128  # calls whose recordings one Conductor fetches at once, besides those it runs
-    )
+    FETCH_CONCURRENCY: ClassVar[int] = 128  # recordings that one Conductor fetches at once, besides the calls it runs
     WORKSPACE_SHARE: ClassVar[float] = 0.25  # of `FETCH_CONCURRENCY` that the calls of one workspace may take
     BACKFILL_SHARE: ClassVar[float] = 0.1  # of the audio, that backfill keeps while live calls wait: it makes progress
     MAX_FAILURES: ClassVar[int] = 5  # transient engine failures before a call fails
