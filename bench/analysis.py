@@ -4,17 +4,20 @@
                              [--base-url http://127.0.0.1:8000/v1 --model NAME]
 
 CASES are folders of JSON files: `input` (language, startTime, durationSeconds, roster, contacts, turns) and `gold`;
-analysis_cases/README.md says what they hold. Figures by language and of all; `analysis_score.py` defines them. With an
-endpoint the language model's findings are judged (a key is taken from SWITCHBOARD_ANALYSIS__API_KEY); the notes of
---detail say where it failed and the rules' were judged in their place.
+analysis_cases/README.md says what they hold. Figures by language and of all, with 95 % intervals from drawing calls anew
+(in the file those of each language too); `analysis_score.py` defines them. With an endpoint the language model's
+findings are judged (a key is taken from SWITCHBOARD_ANALYSIS__API_KEY); the notes of --detail say where it failed and
+the rules' were judged in their place.
 """
 
 import argparse
 import json
 import os
+import random
 import statistics
 import sys
 import time
+from collections import defaultdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,8 @@ from pipeline.analysis import AnalysisOptions, analyze
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Contact, Finding, Material, Member, Roster
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
+
+RESAMPLES, SEED = 1000, 23
 
 
 def material(case: dict[str, Any]) -> Material:
@@ -97,30 +102,70 @@ def scored(task: dict[str, Any]) -> dict[str, Any]:
     return {**named, "turn": task["evidence"]["turn"]}
 
 
-def judged(cases: list[dict[str, Any]], found: dict[str, Any], detail: bool) -> dict[str, dict[str, float | int]]:
+Judged = tuple[str, dict[str, int], analysis_score.Answers]
+"""A call's language, how many tasks were found, known and right, and which answers were."""
+
+
+def judged(cases: list[dict[str, Any]], found: dict[str, Any], detail: bool) -> list[Judged]:
+    """Each call."""
+    made = []
+    for case in cases:
+        counts, answers = dict.fromkeys(("found", "known", "right"), 0), analysis_score.Answers(list)
+        notes = analysis_score.tasks(case, found[case["id"]]["tasks"], counts, answers)
+        notes += analysis_score.the_rest(case["gold"], found[case["id"]], answers)
+        if detail:
+            print(*(f"{case['id']}: {note}" for note in notes), sep="\n", end="\n" if notes else "")
+        made.append((case["input"]["language"], counts, answers))
+    return made
+
+
+def by_language(calls: list[Judged]) -> dict[str, dict[str, float | int]]:
     """The figures by language, and of "all"."""
     made = {}
-    for language in (*sorted({case["input"]["language"] for case in cases}), "all"):
+    for language in (*sorted({language for language, _, _ in calls}), "all"):
         counts, answers = dict.fromkeys(("found", "known", "right"), 0), analysis_score.Answers(list)
-        for case in cases:
-            if language not in ("all", case["input"]["language"]):
-                continue
-            notes = analysis_score.tasks(case, found[case["id"]]["tasks"], counts, answers)
-            notes += analysis_score.the_rest(case["gold"], found[case["id"]], answers)
-            if detail and language == "all":
-                print(*(f"{case['id']}: {note}" for note in notes), sep="\n", end="\n" if notes else "")
+        for _, counted, given in (call for call in calls if language in ("all", call[0])):
+            for name in counts:
+                counts[name] += counted[name]
+            for name, right in given.items():
+                answers[name] += right
         made[language] = analysis_score.figures(counts, answers)
     return made
 
 
-def table(made: dict[str, dict[str, float | int]]) -> str:
-    """One line for each figure, one column for each language; how many answers it is made of in brackets."""
-    lines = [f"{'':28}" + "".join(f"{language:>14}" for language in made)]
+def intervals(calls: list[Judged]) -> dict[str, dict[str, tuple[float, float]]]:
+    """The middle 95 % of each share when the calls of each language are drawn anew, by language and of "all"."""
+    rng = random.Random(SEED)
+    drawn: dict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    of = {language: [call for call in calls if call[0] == language] for language, _, _ in calls}
+    for _ in range(RESAMPLES):
+        again = [call for those in of.values() for call in rng.choices(those, k=len(those))]
+        for language, figures in by_language(again).items():
+            for name, value in figures.items():
+                if isinstance(value, float):
+                    drawn[language][name].append(value)
+    return {
+        language: {name: _middle(sorted(values)) for name, values in figures.items()}
+        for language, figures in drawn.items()
+    }
+
+
+def _middle(values: list[float]) -> tuple[float, float]:
+    outside = round(len(values) * 0.025)
+    return values[outside], values[-1 - outside]
+
+
+def table(
+    made: dict[str, dict[str, float | int]], ends: dict[str, dict[str, tuple[float, float]]] | None = None
+) -> str:
+    """One line for each figure, one column for each language, and the interval of "all" where there are `ends`."""
+    lines = [f"{'':28}" + "".join(f"{language:>14}" for language in made) + (f"{'all, 95 %':>16}" if ends else "")]
     for name in made["all"]:
         if name.endswith(", of"):
             continue
-        cells = (_cell(of.get(name), of.get(f"{name}, of")) for of in made.values())
-        lines.append(f"{name:28}" + "".join(f"{cell:>14}" for cell in cells))
+        cells = "".join(f"{_cell(of.get(name), of.get(f'{name}, of')):>14}" for of in made.values())
+        low, high = ends["all"].get(name, (None, None)) if ends else (None, None)
+        lines.append(f"{name:28}{cells}" + ("" if low is None else f"{f'{low:.2f} to {high:.2f}':>16}"))
     return "\n".join(lines)
 
 
@@ -158,12 +203,13 @@ def main() -> None:
         for finding in findings:
             if finding.note and given.detail:
                 print(f"{case['id']}: {finding.step}: {finding.note}")
-    made = judged(cases, predictions, given.detail)
+    calls = judged(cases, predictions, given.detail)
+    made, ends = by_language(calls), intervals(calls)
     figures = {"calls": len(cases), "median_ms": statistics.median(milliseconds), "slowest_ms": max(milliseconds)}
-    print(table(made))
+    print(table(made, ends))
     print("{calls} calls, median {median_ms:.1f} ms, slowest {slowest_ms:.1f} ms".format(**figures))
     if given.json:
-        given.json.write_text(json.dumps({**figures, "by_language": made}, indent=2) + "\n")
+        given.json.write_text(json.dumps({**figures, "by_language": made, "intervals": ends}, indent=2) + "\n")
     if given.predictions:
         given.predictions.write_text(json.dumps(predictions, ensure_ascii=False, indent=1))
 
