@@ -4,7 +4,7 @@
                              [--base-url http://127.0.0.1:8000/v1 --model NAME]
 
 CASES are folders of JSON files: `input` (language, startTime, durationSeconds, roster, contacts, turns) and `gold`;
-analysis_cases/README.md says what they hold. Figures by language and of all, with 95 % intervals from drawing calls anew
+analysis_cases/README.md says what they hold. Figures by language and of all, with 95 % intervals over calls drawn anew
 (in the file those of each language too); `analysis_score.py` defines them. With an endpoint the language model's
 findings are judged (a key is taken from SWITCHBOARD_ANALYSIS__API_KEY); the notes of --detail say where it failed and
 the rules' were judged in their place.

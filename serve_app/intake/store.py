@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -79,7 +80,9 @@ class PostgresSubmissionStore:
         }
         what = DECISIONS.get(done.decision, "accepted")
         lasted = 1000 * (time.perf_counter() - begun)
-        decisions.info("call %s: %s (%.0f ms, request %s)", submission.call_id, what, lasted, request_id, extra=about)
+        told = (submission.call_id, what, lasted, request_id)
+        line = partial(decisions.info, "call %s: %s (%.0f ms, request %s)", *told, extra=about)
+        asyncio.get_running_loop().call_soon(line)  # when the answer is on its way: its sender need not wait for it
         return done
 
     def is_full(self, workspace_id: UUID) -> bool:
