@@ -29,7 +29,7 @@ class Asker(Protocol):
 
 
 @dataclass(slots=True)
-class Endpoint:
+class ModelEndpoint:
     """What the last calls learned of an endpoint. `failed`: calls in a row for which it had no answer."""
 
     failed: int = 0
@@ -51,7 +51,7 @@ class Asking:
         """`spending`: by which the requests of an owner are counted."""
         self._spending = spending
         self._limiter = TaskLimiter(lambda: places)
-        self._endpoints: defaultdict[tuple[str | None, str | None], Endpoint] = defaultdict(Endpoint)
+        self._endpoints: defaultdict[tuple[str | None, str | None], ModelEndpoint] = defaultdict(ModelEndpoint)
 
     def of(self, owner: Hashable) -> "OwnersAsking":
         """Asks for calls of one owner (a workspace)."""
@@ -78,7 +78,7 @@ class Asking:
             return unanswered
 
 
-def _learn(endpoint: Endpoint, down: bool, options: AnalysisOptions) -> None:
+def _learn(endpoint: ModelEndpoint, down: bool, options: AnalysisOptions) -> None:
     was = endpoint.is_down
     endpoint.failed = endpoint.failed + 1 if down else 0
     if endpoint.is_down != was:

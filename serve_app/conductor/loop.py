@@ -37,7 +37,7 @@ from serve_app.conductor.lease_loop import LeaseLoop, T
 from serve_app.conductor.machine import is_dead, worker_name
 from serve_app.conductor.model_queue import ModelQueue
 from serve_app.conductor.retry import ProcessingOptions, decide, is_last_try
-from serve_app.conductor.spending import Spending
+from serve_app.conductor.spending import ModelSpending
 from serve_app.metrics.names import AUDIO_DONE, JOB_FAILURES, JOB_RETRIES, JOBS_ENDED, TURNAROUND
 from serve_app.scaling.estimates import CALL, RtfxMeter
 
@@ -71,7 +71,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._sealer = sealer or Sealer()  # opens the credentials of recording servers
         self._urls = urls or UrlSealer()  # opens those of recordings
         self._workers = workers
-        self.asking = Asking(options.concurrency, Spending(database, options, self._wait_out).of)
+        self.asking = Asking(options.concurrency, ModelSpending(database, options, self._wait_out).of)
         self._model = ModelQueue(self.asking, self._wake.set)
         self._options = options
         self._process_options = process_options

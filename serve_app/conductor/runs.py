@@ -39,7 +39,7 @@ from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.conductor.loop import InternalError
 from serve_app.conductor.machine import is_dead, worker_name
 from serve_app.conductor.retry import ProcessingOptions
-from serve_app.conductor.spending import Spending
+from serve_app.conductor.spending import ModelSpending
 from serve_app.runs.configuration import RunOptions, SettingRefused, configuration, digest, options_of, resolved
 from serve_app.settings import Settings
 
@@ -88,7 +88,7 @@ class RunLoop(LeaseLoop[RunLease]):
         asking: Asking | None = None,
     ) -> None:
         super().__init__(database, "runs")
-        self._model = asking or Asking(options.concurrency, Spending(database, options, self._wait_out).of)
+        self._model = asking or Asking(options.concurrency, ModelSpending(database, options, self._wait_out).of)
         self._engines = engines
         self._settings = settings
         self._options = options

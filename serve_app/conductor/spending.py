@@ -19,7 +19,7 @@ UNITS = {"requests": "requests", "tokens": "tokens", "cost": "in cost"}
 log = logging.getLogger("ray.serve")
 
 
-class Spending:
+class ModelSpending:
     """What the workspaces of a Conductor spend; counted in PostgreSQL, for all Conductors together."""
 
     def __init__(self, database: Database, options: ProcessingOptions, wait_out: WaitOut) -> None:
@@ -38,7 +38,7 @@ class Spending:
         of_prompt, of_completion = self._prices
         return ModelTokens(prompt, completion, (prompt * of_prompt + completion * of_completion) / 1e6)
 
-    async def reserve(self, workspace_id: UUID, expected: ModelTokens) -> "ReservedRequest":
+    async def reserve(self, workspace_id: UUID, expected: ModelTokens) -> "CountedRequest":
         """Raises `BudgetReached`."""
         try:
             day = await self._wait_out(lambda: model_usage.reserve(self._database, workspace_id, expected))
@@ -49,9 +49,9 @@ class Spending:
                 f"it was not asked: the workspace's {reached.amount:,g} {UNITS[reached.limit]} "
                 f"for {reached.day} (UTC) are used up"
             ) from None
-        return ReservedRequest(self, workspace_id, day, expected)
+        return CountedRequest(self, workspace_id, day, expected)
 
-    async def settle(self, reserved: "ReservedRequest", used: ModelTokens, estimated: bool) -> None:
+    async def settle(self, reserved: "CountedRequest", used: ModelTokens, estimated: bool) -> None:
         """Count what was used in the place of what was expected."""
         MODEL_TOKENS.inc(used.prompt, kind="prompt")
         MODEL_TOKENS.inc(used.completion, kind="completion")
@@ -69,19 +69,19 @@ class Spending:
 class WorkspaceSpending:
     """A `pipeline.analysis.engine.Spending`."""
 
-    of: Spending
+    of: ModelSpending
     workspace_id: UUID
 
-    async def reserve(self, prompt_tokens: int, completion_tokens: int) -> "ReservedRequest":
+    async def reserve(self, prompt_tokens: int, completion_tokens: int) -> "CountedRequest":
         """Raises `BudgetReached`."""
         return await self.of.reserve(self.workspace_id, self.of.tokens(prompt_tokens, completion_tokens))
 
 
 @dataclass(frozen=True, slots=True)
-class ReservedRequest:
+class CountedRequest:
     """A request that is counted by what it was expected to cost."""
 
-    of: Spending
+    of: ModelSpending
     workspace_id: UUID
     day: date
     expected: ModelTokens

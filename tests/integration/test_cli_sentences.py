@@ -86,6 +86,7 @@ def commands(filled: Filled, people: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("workspaces create", ("Stadtwerke Unterföhring Netzbetrieb und Einspeisung", "--country", "DE")),
         ("workspaces create", ("acme", "--country", "Germany")),
         ("workspaces update", (WORKSPACE, "--time-zone", "America/Argentina/ComodRivadavia")),
+        ("workspaces budget", ("--requests", "200", "--tokens", "2000000", "--cost", "none", *named)),
         ("workspaces digits", ("--keep", *named)),
         ("workspaces hosts", ("pbx local", *named)),
         ("workspaces priority", ("4", "--team", TEAM, *named)),

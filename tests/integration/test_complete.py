@@ -389,7 +389,7 @@ async def test_the_record_of_a_call_tells_its_whole_story_and_serialises(world: 
     assert await views.show_call(world.database, uuid4()) is None
 
 
-async def test_calls_and_jobs_are_listed_latest_first_by_workspace_and_state(world: World) -> None:
+async def test_calls_and_jobs_are_listed_last_changed_first_by_workspace_and_state(world: World) -> None:
     ids = []
     for n in range(3):
         world.call_id = uuid4()
@@ -397,7 +397,9 @@ async def test_calls_and_jobs_are_listed_latest_first_by_workspace_and_state(wor
         await world.submit(recording_url=A if n else None, start_time=datetime(2026, 1, 1, tzinfo=UTC))
     await jobs.fail(world.database, await world.one(), NotAudio())
     database, workspace = world.database, world.workspace_id
-    assert [call.call_id for call in await views.list_calls(database)] == ids[::-1]
+    assert [call.call_id for call in await views.list_calls(database)] == [ids[1], ids[2], ids[0]], (
+        "one has failed since"
+    )
     (failed,) = await views.list_calls(database, workspace, "failed")
     assert (failed.call_id, failed.attempts, failed.failure) == (
         ids[1],

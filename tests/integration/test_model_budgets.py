@@ -22,7 +22,7 @@ from pipeline.asking import Asking
 from pipeline.domain.insight import ModelRequest, ModelText, Unanswered
 from pipeline.domain.questions import Question
 from serve_app.cli.file_server import FileServer
-from serve_app.conductor.spending import Spending
+from serve_app.conductor.spending import ModelSpending
 from tests.integration.conductors import Conduct, completed, finding, shown, until
 from tests.integration.test_conducting_changes import analyzed
 from tests.integration.test_runs import PLAIN, Engines, call, engines, made, settings, worked  # noqa: F401 (fixtures)
@@ -47,7 +47,7 @@ def asking_of(database: Database) -> Asking:
     async def at_once(step: Any) -> Any:
         return await step()
 
-    return Asking(8, Spending(database, PRICES, at_once).of)
+    return Asking(8, ModelSpending(database, PRICES, at_once).of)
 
 
 @pytest_asyncio.fixture

@@ -1,4 +1,4 @@
-"""What people say and the day they mean, counted by hand from the calendar, in four languages."""
+"""What people say and the day they mean, counted by hand from the calendar, in five languages."""
 
 from datetime import date, datetime
 from zoneinfo import ZoneInfo
@@ -343,6 +343,19 @@ fr wed 2025-04-26 d'ici une dizaine de jours
 fr wed 2025-05-01 en début de mois
 fr wed 2025-04-25 pas ce vendredi, le suivant
 fr fri 2025-11-07 pas ce vendredi, celui d'après
+pt wed 2025-04-16 hoje
+pt wed 2025-04-17 amanhã
+pt wed 2025-04-17 amanhã de manhã
+pt wed 2025-04-18 depois de amanhã
+pt wed 2025-04-18 até sexta-feira
+pt wed 2025-04-18 na sexta
+pt wed 2025-04-21 na segunda-feira
+pt wed 2025-04-26 em dez dias
+pt wed 2025-04-23 daqui a uma semana
+pt wed 2025-04-30 daqui a duas semanas
+pt wed 2025-04-28 no dia vinte e oito
+pt tue 2026-01-02 na sexta-feira
+pt mon 2026-09-01 amanhã
 """
 ROWS = [line.split(" ", 3) for line in SAID.strip().splitlines()]
 SENTENCES = {
@@ -350,6 +363,7 @@ SENTENCES = {
     "es": ["Se lo mando {}.", "Entonces {}, vale."],
     "de": ["Ich schicke es Ihnen {}.", "Gut, {} dann."],
     "fr": ["Je vous l'envoie {}.", "Bon, {} alors."],
+    "pt": ["Eu lhe envio {}.", "Então {}, certo."],
 }
 
 
