@@ -350,7 +350,7 @@ def budget(
     """Show what a workspace has used of the language model today (UTC); show or change the most it may use in a day.
 
     When a limit is reached, calls are analyzed by rules until the next day; their records say so. What tokens cost is
-    set by SWITCHBOARD_PROCESSING__MODEL_PRICES.
+    set by SWITCHBOARD_PROCESSING__MODEL_PRICES; without it a limit of cost is never reached.
 
     Examples:
 
@@ -370,6 +370,12 @@ def budget(
         return await model_usage.of_today(database, home.workspace_id)
 
     used = names.run(workspace, work, writes=bool(limits))
+    if used.budget.cost is not None and not _priced():
+        err().print(
+            "The limit of cost counts nothing: no prices are set, so every request costs 0. Set "
+            "SWITCHBOARD_PROCESSING__MODEL_PRICES of the service, such as 0.15,0.6, and start it again.",
+            markup=False,
+        )
     if json_:
         print_json(used)
         return
@@ -383,6 +389,13 @@ def budget(
         err().print(
             f"Reached: {', '.join(used.reached)}. Calls are analyzed by rules until the next day.", markup=False
         )
+
+
+def _priced() -> bool:
+    """Whether the settings, as this command reads them, say what tokens cost."""
+    from serve_app.settings import Settings
+
+    return any(Settings().processing.model_prices)
 
 
 def _limit(text: str | None, kind: type[int] | type[float]) -> float | None:

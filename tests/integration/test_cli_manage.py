@@ -235,3 +235,16 @@ def test_the_budget_of_the_language_model_is_shown_and_changed() -> None:
     for wrong in ("-1", "many", "1.5", "nan", str(2**63)):
         assert "is no limit" in refused("workspaces", "budget", f"--tokens={wrong}"), wrong
     assert "is no limit" in refused("workspaces", "budget", "--cost=inf")
+
+
+def test_a_budget_of_money_without_prices_is_said_to_count_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    ok("workspaces", "create", "acme")
+    without = "no prices are set"
+    assert without not in switchboard("workspaces", "budget", "--tokens", "100").output
+    assert "SWITCHBOARD_PROCESSING__MODEL_PRICES" in switchboard("workspaces", "budget", "--cost", "5").stderr
+    for shown in (switchboard("workspaces", "budget"), switchboard("workspaces", "budget", "--json")):
+        assert without in shown.stderr and without not in shown.stdout
+    monkeypatch.setenv("SWITCHBOARD_PROCESSING__MODEL_PRICES", "0,0.6")
+    assert without not in switchboard("workspaces", "budget", "--cost", "4").output
+    monkeypatch.delenv("SWITCHBOARD_PROCESSING__MODEL_PRICES")
+    assert without not in switchboard("workspaces", "budget", "--cost", "none").output
