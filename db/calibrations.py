@@ -13,10 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from db import questions
 from db.admin_log import Actor, changing
 from db.database import Database, Scope
-from db.edits import Editor, machine_answers, name_of
+from db.edits import Editor, machine_answers, name_of, own_answers
 from db.rows import read
-from db.tables import calibration_calls, calibration_reviews, calibrations, calls, transcripts
-from pipeline.domain.calibration import Agreement, Answers, ReviewedCall, agreement_of
+from db.tables import calibration_calls, calibration_reviews, calibrations, calls, findings, transcripts
+from pipeline.domain.answers import QuestionAnswer, TrackerResult
+from pipeline.domain.calibration import Agreement, Answers, Disagreement, ReviewedCall, agreement_of
 from pipeline.domain.overrides import NOT_APPLICABLE, anchor_of, refusal, shown_answer
 from pipeline.domain.questions import Defined, Question, Scorecard
 
@@ -255,6 +256,28 @@ async def agreement(database: Database, scope: Scope, editor: Editor, calibratio
     reviewed = [ReviewedCall(row.call_id, row.machine, given[row.call_pk]) for row in rows]
     names = {one.reviewer: one.name for one in own.calibration.reviewers if one.handed_in_at}
     return CalibrationAgreement(own.calibration, agreement_of(own.scorecard, own.questions, reviewed, names))
+
+
+async def evidence_starts(
+    database: Database, scope: Scope, found: Iterable[Disagreement]
+) -> dict[tuple[UUID, str], float]:
+    """Where, in seconds, the machine found its answer; by call and question, of those where it found one."""
+    wanted = {(one.call_id, one.question) for one in found}
+    of_calls = (findings.c.step == "questions", calls.c.call_id.in_({call_id for call_id, _ in wanted}))
+    query = sa.select(calls.c.call_id, findings.c.value).join(calls, calls.c.id == findings.c.call_pk).where(*of_calls)
+    starts: dict[tuple[UUID, str], float] = {}
+    async with database.transaction(scope) as connection:
+        for row in await connection.execute(query.order_by(findings.c.version)):
+            own = own_answers(row.value).by_key()
+            told = {(row.call_id, key): start for key, one in own.items() if (start := _start(one)) is not None}
+            starts |= {place: start for place, start in told.items() if place in wanted}
+    return starts
+
+
+def _start(answer: QuestionAnswer | TrackerResult) -> float | None:
+    if isinstance(answer, TrackerResult):
+        return answer.matches[0].evidence.start if answer.matches else None
+    return answer.evidence.start if answer.evidence else None
 
 
 def _id(editor: Editor) -> str:

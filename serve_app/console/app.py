@@ -13,6 +13,7 @@ from db.database import Database
 from serve_app.api.sound import SoundFolder
 from serve_app.console import (
     administration,
+    calibrations,
     call,
     calls,
     comparison,
@@ -66,6 +67,11 @@ def routes(site: Site) -> list[BaseRoute]:
         site.route("/comparison", comparison.comparison),
         site.route("/comparison/runs/{id}", runs.run),
         site.route("/comparison/runs/{id}/{move}", runs.move, "POST"),
+        site.route("/calibrations", calibrations.list_calibrations),
+        site.route("/calibrations/{id}", calibrations.calibration),
+        site.route("/calibrations/{id}/calls/{call}", calibrations.review),
+        site.route("/calibrations/{id}/calls/{call}", calibrations.answer, "POST"),
+        site.route("/calibrations/{id}/hand-in", calibrations.hand_in, "POST"),
         site.route("/queue", queue.queue),
         site.route("/workspace", workspace.workspace),
         site.route("/workspace/keys", administration.create_key, "POST"),

@@ -96,13 +96,15 @@ async def turns(visit: Visit) -> Response:
     if conversation is None or number >= len(conversation.parts):
         raise NotUnderstood
     part = conversation.parts[number]
-    return visit.page("_turns.html", conversation=conversation, part=part, reasons=REASONS, call=record.call)
+    reading = "reading" in visit.request.query_params  # beside a review, where nothing is corrected
+    shown = {"conversation": conversation, "part": part, "reasons": REASONS, "call": record.call, "reading": reading}
+    return visit.page("_turns.html", **shown)
 
 
-async def read(visit: Visit, what: str | None, machine: bool = False) -> CallRecord:
-    """The call in the path, and a note of who read what of it; None: nothing that was said. `machine`: without what
-    people corrected. Raises `NotFound`."""
-    call_id = visit.id()
+async def read(visit: Visit, what: str | None, machine: bool = False, call_id: UUID | None = None) -> CallRecord:
+    """A call, that in the path unless another is meant, and a note of who read what of it; None: nothing that was
+    said. `machine`: without what people corrected. Raises `NotFound`."""
+    call_id = call_id or visit.id()
     async with visit.database.transaction(visit.reader, snapshot=True) as connection:
         record = await views.read_call(connection, call_id, machine)
     if record is None:

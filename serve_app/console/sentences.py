@@ -40,6 +40,13 @@ VIEW_UNNAMED = ("The view needs a name", "Go back, and give it a name of at most
 VIEW_NAME_TAKEN = ("Another view has this name", "Go back, and choose another name.")
 VOICE_UNASSIGNED = ("Nobody knows whose voice this is", "An operator assigns it first: switchboard voiceprints assign.")
 
+NO_REVIEWER = (
+    "Reviewing takes a key of your own",
+    "Sign in with a key that has the scope edit; a link is no reviewer.",
+)
+REVIEW_INCOMPLETE = ("Something is not answered yet", "Go back, and answer each question of each call.")
+REVIEW_STAYS = ("These answers stay as they are", "They are handed in, or the calibration is closed.")
+
 NOT_MEASURED = ("This cannot be measured here", "The Console lacks the package switchboard-calls[evaluation].")
 MEASURED_TOO_LONG = ("Measuring took too long", "The command line measures it: switchboard runs compare.")
 RUN_REFUSED = "That cannot be done with this run"

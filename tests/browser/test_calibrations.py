@@ -1,0 +1,57 @@
+"""What a reviewer does with a calibration, in a browser: listen, answer by keys, hand in, look where others differ."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from db.database import Database
+from tests.browser.desk import SignIn, grave
+from tests.integration.console_site import recorded
+from tests.integration.test_calibrations import ANA, FIRST, hand_in, prepared, review
+from tests.postgres import new_world
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+async def test_calls_are_reviewed_handed_in_and_compared(
+    sign_in: SignIn, database: Database, tmp_path: Path, scheme: str, width: int
+) -> None:
+    world = await new_world(database)
+    calibration, calls = await prepared(world)
+    for call_id in calls:
+        await recorded(world, call_id, tmp_path)
+        await review(world, ANA, calibration, call_id, FIRST)
+    await hand_in(world, ANA, calibration)
+    visitor = await sign_in(world, "read", "edit")
+    page = visitor.page
+    await page.set_viewport_size({"width": width, "height": 844})
+    await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+
+    async def sound(name: str) -> None:
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width, name
+        assert await grave(page, visitor.faults) == [], name
+
+    await page.locator("header .menu summary").click()
+    await page.get_by_role("link", name="Calibrations").click()
+    await sound("list")
+    await page.get_by_role("link", name="march").click()
+    await sound("open")
+    await page.get_by_role("row").filter(has_text="0 of 3").get_by_role("link").first.click()
+    await expect(page.locator("#wave .wait")).to_have_count(0)  # it is drawn
+    await sound("review")
+    for told, notice in (("No", "Not said"), ("Yes", "Not applicable")):
+        await page.get_by_label("Was an appointment offered?").select_option(told)
+        await page.get_by_label("Why?", exact=True).fill("the price")
+        await page.get_by_label("call is recorded").select_option(notice)
+        await page.get_by_label("Why?", exact=True).press("Enter")
+        await expect(page.get_by_role("heading", name=f"Call {2 if told == 'No' else 1} of 2")).to_have_count(
+            1 if told == "No" else 0
+        )
+    await page.get_by_text("Hand in", exact=True).last.click()
+    await sound("whole")
+    await page.get_by_role("button", name="Hand in for good").click()
+    table = page.get_by_role("region", name="Disagreements")
+    await expect(table.get_by_role("row")).to_have_count(3)
+    await sound("result")
+    await table.get_by_role("link", name="▶").first.click()
+    await page.wait_for_url(f"**/calls/{calls[0]}#t=*")
