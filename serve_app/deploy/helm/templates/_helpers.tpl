@@ -15,6 +15,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 {{- end -}}
 {{- $_ := required "settings.STORAGE: where recordings are kept, s3://my-bucket/recordings" .Values.settings.STORAGE -}}
+{{- if .Values.llm.enabled -}}
+{{- range $name, $value := include "switchboard.llm.settings" . | fromYaml -}}
+{{- $_ := set $variables (printf "SWITCHBOARD_%s" $name) $value -}}
+{{- end -}}
+{{- end -}}
 {{- range $name, $value := .Values.settings -}}
 {{- $_ := set $variables (printf "SWITCHBOARD_%s" $name) (toString $value) -}}
 {{- end -}}
