@@ -41,8 +41,9 @@ def test_serve_deploy_accepts_llm_yaml() -> None:
 def test_ray_accepts_the_bounds_of_the_model_and_adds_replicas_for_requests_that_wait() -> None:
     """Left out, `target_ongoing_requests` of Ray Serve LLM is a thousand million: one replica for ever."""
     from ray.serve._private.common import DeploymentID
+    from ray.serve._private.config import DeploymentConfig
     from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy as policy
-    from ray.serve.config import AutoscalingConfig, AutoscalingContext, DeploymentConfig
+    from ray.serve.config import AutoscalingConfig, AutoscalingContext
 
     given = model(LLM.read_text())["deployment_config"]
     config, scaling = DeploymentConfig(**given), AutoscalingConfig(**given["autoscaling_config"])
