@@ -1,23 +1,24 @@
 """How well, and how fast, does the analysis read calls whose truth is known?
 
-    python bench/analysis.py CASES [CASES ...] [--language en] [--detail] [--predictions OUT] [--json FILE]
-                             [--base-url http://127.0.0.1:8000/v1 --model NAME]
+    python bench/analysis.py CASES [CASES ...] [--language en] [--names "*_a?"] [--detail] [--predictions OUT]
+                             [--json FILE] [--base-url http://127.0.0.1:8000/v1 --model NAME --answers FILE]
 
 CASES are folders of JSON files: `input` (language, startTime, durationSeconds, roster, contacts, turns) and `gold`;
 analysis_cases/README.md says what they hold. Figures by language and of all, with 95 % intervals over calls drawn anew
-(in the file those of each language too); `analysis_score.py` defines them. With an endpoint the language model's
-findings are judged (a key is taken from SWITCHBOARD_ANALYSIS__API_KEY); the notes of --detail say where it failed and
-the rules' were judged in their place.
+(in the file those of each language too); `analysis_score.py` defines them. With an endpoint three are judged: rules
+and model joined, as the service does it, the model alone (what the transcript bears out of its answers; nothing where
+it gave none), and the rules alone on the same calls. A key is taken from SWITCHBOARD_ANALYSIS__API_KEY; the notes of
+--detail say where the model failed and the rules' findings were judged in their place.
 """
 
 import argparse
 import json
-import os
 import random
 import statistics
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,8 @@ from uuid import UUID
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import analysis_score
-from pipeline.analysis import AnalysisOptions, analyze
+from bench import analysis_score, model_answers
+from pipeline.analysis import analyze
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Contact, Finding, Material, Member, Roster
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
@@ -133,21 +134,34 @@ def by_language(calls: list[Judged]) -> dict[str, dict[str, float | int]]:
     return made
 
 
-def intervals(calls: list[Judged]) -> dict[str, dict[str, tuple[float, float]]]:
-    """The middle 95 % of each share when the calls of each language are drawn anew, by language and of "all"."""
-    rng = random.Random(SEED)
+Intervals = dict[str, dict[str, tuple[float, float]]]
+"""By language, and of "all", the ends of each figure's 95 % interval."""
+
+
+def intervals(calls: list[Judged], without: list[Judged] | None = None) -> Intervals:
+    """The middle 95 % of each share when the calls of each language are drawn anew; of the differences, where the same
+    calls were judged `without` something."""
     drawn: dict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    of = {language: [call for call in calls if call[0] == language] for language, _, _ in calls}
-    for _ in range(RESAMPLES):
-        again = [call for those in of.values() for call in rng.choices(those, k=len(those))]
-        for language, figures in by_language(again).items():
+    for chosen in draws([language for language, _, _ in calls]):
+        less = by_language([without[at] for at in chosen]) if without else {}
+        for language, figures in by_language([calls[at] for at in chosen]).items():
             for name, value in figures.items():
                 if isinstance(value, float):
-                    drawn[language][name].append(value)
+                    drawn[language][name].append(value - less.get(language, {}).get(name, 0.0))
     return {
         language: {name: _middle(sorted(values)) for name, values in figures.items()}
         for language, figures in drawn.items()
     }
+
+
+def draws(languages: list[str]) -> Iterator[list[int]]:
+    """Positions of calls, as many of each language as there are."""
+    rng = random.Random(SEED)
+    of: defaultdict[str, list[int]] = defaultdict(list)
+    for at, language in enumerate(languages):
+        of[language].append(at)
+    for _ in range(RESAMPLES):
+        yield [at for those in of.values() for at in rng.choices(those, k=len(those))]
 
 
 def _middle(values: list[float]) -> tuple[float, float]:
@@ -155,9 +169,7 @@ def _middle(values: list[float]) -> tuple[float, float]:
     return values[outside], values[-1 - outside]
 
 
-def table(
-    made: dict[str, dict[str, float | int]], ends: dict[str, dict[str, tuple[float, float]]] | None = None
-) -> str:
+def table(made: dict[str, dict[str, float | int]], ends: Intervals | None = None) -> str:
     """One line for each figure, one column for each language, and the interval of "all" where there are `ends`."""
     lines = [f"{'':28}" + "".join(f"{language:>14}" for language in made) + (f"{'all, 95 %':>16}" if ends else "")]
     for name in made["all"]:
@@ -175,41 +187,83 @@ def _cell(value: float | None, answers: float | None) -> str:
     return str(value) if isinstance(value, int) else f"{value:.3f}" + (f" ({answers})" if answers else "")
 
 
+def report(calls: list[Judged], hidden: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Prints the figures, without the hidden ones."""
+    made, ends = by_language(calls), intervals(calls)
+    for of in made.values():
+        for name in hidden:
+            of.pop(name, None)
+    print(table(made, ends))
+    return {"by_language": made, "intervals": ends}
+
+
+def with_model(
+    cases: list[dict[str, Any]], answers: model_answers.KeptAnswers, joined: list[Judged], rules: list[Judged]
+) -> dict[str, Any]:
+    """Prints how rules, model and both compare, and what the model cost."""
+    calls = [material(case) for case in cases]
+    readings = [answers.reading(call) for call in calls]
+    found = {case["id"]: model_answers.alone(one) for case, one in zip(cases, readings, strict=True)}
+    alone = judged(cases, found, False)
+    told: dict[str, Any] = {}
+    for name, those, hidden in (("rules", rules, ()), ("model alone", alone, model_answers.NOT_ITS_OWN)):
+        print(f"\n{name}")
+        told[name] = report(those, hidden)
+    ends = intervals(joined, rules)
+    print("\njoined less rules, 95 %")
+    for name in ends["all"]:
+        print(f"{name:28}" + "".join(f"{_range(of.get(name)):>18}" for of in ends.values()))
+    cost, dropped = answers.cost(calls), model_answers.dropped(readings)
+    print("\na call:", ", ".join(f"{name} {value:g}" for name, value in cost.items()))
+    print("not borne out:", ", ".join(f"{kind} {refused} of {of}" for kind, (refused, of) in dropped.items()))
+    return {**told, "joined less rules": ends, "cost": cost, "not borne out": dropped}
+
+
+def _range(ends: tuple[float, float] | None) -> str:
+    return "-" if ends is None else f"{ends[0]:+.2f} to {ends[1]:+.2f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", type=Path, nargs="+", help="folders of cases")
     parser.add_argument("--language", help="only cases in this language")
+    parser.add_argument("--names", default="*", help="only cases whose names fit this pattern")
     parser.add_argument("--detail", action="store_true", help="print every mistake, and the notes of findings")
     parser.add_argument("--predictions", type=Path, help="keep what was found in this file")
     parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--base-url", help="an OpenAI-compatible endpoint: judge a language model")
-    parser.add_argument("--model", help="its name there")
+    model_answers.add_arguments(parser)
     given = parser.parse_args()
-    cases = [json.loads(path.read_text()) for folder in given.cases for path in sorted(folder.glob("*.json"))]
+    paths = [path for folder in given.cases for path in sorted(folder.glob(f"{given.names}.json"))]
+    cases = [json.loads(path.read_text()) for path in paths]
     cases = [case for case in cases if given.language in (None, case["input"]["language"])]
     if not cases:
         parser.error("no cases there")
-    options = AnalysisOptions()
-    if given.base_url:
-        key = os.environ.get("SWITCHBOARD_ANALYSIS__API_KEY")
-        options = AnalysisOptions(engine="llm", base_url=given.base_url, model=given.model, api_key=key)
-    predictions, milliseconds = {}, []
+    options = model_answers.options_of(given)
+    answers = model_answers.KeptAnswers(options, given.answers) if given.base_url else None
+    if answers:
+        answers.ask_all([material(case) for case in cases], at_once=given.at_once)
+    predictions: dict[str, Any] = {}
+    by_rule: dict[str, Any] = {}
+    milliseconds = []
     analyze(material(cases[0]))  # imports and packs
     for case in cases:
         started = time.perf_counter()
-        findings = analyze(material(case), options)
+        by_rule[case["id"]] = prediction(findings := analyze(material(case)))
         milliseconds.append((time.perf_counter() - started) * 1000)
+        if answers:
+            findings = answers.findings(material(case))
         predictions[case["id"]] = prediction(findings)
         for finding in findings:
             if finding.note and given.detail:
                 print(f"{case['id']}: {finding.step}: {finding.note}")
     calls = judged(cases, predictions, given.detail)
-    made, ends = by_language(calls), intervals(calls)
     figures = {"calls": len(cases), "median_ms": statistics.median(milliseconds), "slowest_ms": max(milliseconds)}
-    print(table(made, ends))
-    print("{calls} calls, median {median_ms:.1f} ms, slowest {slowest_ms:.1f} ms".format(**figures))
+    made = report(calls)
+    print("{calls} calls, by rules median {median_ms:.1f} ms, slowest {slowest_ms:.1f} ms".format(**figures))
+    if answers:
+        made |= with_model(cases, answers, calls, judged(cases, by_rule, False))
     if given.json:
-        given.json.write_text(json.dumps({**figures, "by_language": made, "intervals": ends}, indent=2) + "\n")
+        given.json.write_text(json.dumps({**figures, **made}, indent=2) + "\n")
     if given.predictions:
         given.predictions.write_text(json.dumps(predictions, ensure_ascii=False, indent=1))
 
