@@ -4,6 +4,7 @@ A reviewer is the key that opened the session. Calibrations are of all teams: a 
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 from uuid import UUID
 
 from starlette.responses import Response
@@ -35,7 +36,7 @@ async def calibration(visit: Visit) -> Response:
     """How far each reviewer is; the viewer's own calls; the result, for those who handed in, and all once closed."""
     sheet = await _sheet(visit)
     left = sum(len(sheet.questions) - len(call.answers) for call in sheet.calls)
-    shared = {"sheet": sheet, "one": sheet.calibration, "may_review": _may_review(visit), "left": left}
+    shared: dict[str, Any] = {"sheet": sheet, "one": sheet.calibration, "may_review": _may_review(visit), "left": left}
     if sheet.handed_in_at is None and sheet.calibration.closed_at is None:
         return visit.page("calibration.html", **shared)
     found = await _agreement(visit)
