@@ -19,12 +19,13 @@ FOLDERS = (
         "CONTRIBUTING.md",
         "SECURITY.md",
         "bench/README.md",
+        "notebooks",
     ),
     *(":(glob)pipeline/*", "pipeline/audio", "pipeline/checkpoints", "pipeline/domain", "pipeline/fetch"),
     *("pipeline/language", "pipeline/runtime", "pipeline/asr", "pipeline/diarization", "pipeline/speakers"),
     "pipeline/analysis",
 )
-SUFFIXES = {".py", ".md", ".json", ".yaml", ".toml", ".sh", ".env", ".example", ".sql", ".html"}
+SUFFIXES = {".py", ".md", ".json", ".yaml", ".toml", ".sh", ".env", ".example", ".sql", ".html", ".ipynb"}
 KEPT = (" # terms: ok", " -- terms: ok")  # at the end of a line
 SKIPPED = ("serve_app/demo/samples/", "pipeline/speakers/announcements/")  # what people say
 PACKS = "pipeline/language/packs/"  # what people say, but for sections and keys
