@@ -51,7 +51,7 @@ async def calibration(visit: Visit) -> Response:
 
 
 async def review(visit: Visit) -> Response:
-    """A call to listen to, and the questions, with what this reviewer answered; nothing that the machine found."""
+    """A call to listen to, and the questions, with what this reviewer answered; none of the machine's answers."""
     sheet = await _sheet(visit)
     call_id, answers = _call_of(visit, sheet)
     _reviewer(visit)
