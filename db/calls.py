@@ -13,6 +13,7 @@ from db import edits, jobs, record, results, voiceprints
 from db.database import Database
 from db.identity import e164, recording_identity
 from db.jobs import Lease
+from db.prepared import Prepared
 from db.recording_urls import UrlSealer, in_body
 from db.rows import dump_json, to_call
 from db.tables import calls
@@ -40,13 +41,18 @@ class Accepted:
     decision: str = field(default="", compare=False)
 
 
-_SUBMIT = """
+_PARAMETERS = (  # of `submit_call`, in its order, by their names in `arguments`
+    *("key", "call_id", "team", "user", "from", "to", "from_e164", "to_e164", "start", "outgoing", "duration"),
+    *("url", "url2", "identity", "identity2", "body", "token", "same", "same2", "request", "trace"),
+)
+_SUBMIT = Prepared(
+    "submit_call",
+    """
     SELECT outcome, job, decision FROM submit_call(
-        %(key)s, %(call_id)s, %(team)s, %(user)s, %(from)s, %(to)s, %(from_e164)s, %(to_e164)s,
-        %(start)s, %(outgoing)s, %(duration)s, %(url)s, %(url2)s, %(identity)s, %(identity2)s, %(body)s,
-        %(token)s, %(same)s, %(same2)s, %(request)s, %(trace)s
+        $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21
     )
-"""
+    """,
+)
 
 _REFUSALS = {"key_revoked": KeyRevoked, "unknown_team": UnknownTeam, "call_of_other_team": CallOfOtherTeam}
 
@@ -54,16 +60,16 @@ _REFUSALS = {"key_revoked": KeyRevoked, "unknown_team": UnknownTeam, "call_of_ot
 async def submit_alone(database: Database, values: dict[str, Any]) -> tuple[str, UUID | None, str | None]:
     """The outcome of `submit_call`, the job it names and what was decided; `values` are `arguments`."""
     try:
-        texts = {name: _text(value) for name, value in values.items()}
-        outcome, job_id, decision = await database.fetch_one(_SUBMIT, texts)
+        texts = [_text(values[name]) for name in _PARAMETERS]
+        outcome, job_id, decision = await database.fetch_prepared(_SUBMIT, texts)
     except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
         raise StateUnavailable from error
-    return outcome, job_id, decision
+    assert outcome is not None
+    return outcome, None if job_id is None else UUID(job_id), decision
 
 
 def _text(value: Any) -> str | None:
-    """An argument as PostgreSQL reads it, whatever its type. Parameters of one type share one prepared statement: a
-    short duration, a long one and none would be three."""
+    """An argument as PostgreSQL reads it, whatever its type."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, dict):

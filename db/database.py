@@ -10,12 +10,12 @@ it, and `fetch_all` tries again on a fresh one.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -28,6 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from db import isolation
 from db.clock import Clock
+from db.prepared import Connection, Prepared, is_running, stop
 from db.rows import dump_json
 
 log = logging.getLogger(__name__)
@@ -97,8 +98,8 @@ Scope = UUID | Reader | Literal[_Everywhere.EVERY_WORKSPACE]
 
 _NOT_THE_CALLS = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
 
-RawPool = AsyncConnectionPool[psycopg.AsyncConnection[tuple[object, ...]]]
-
+RawPool = AsyncConnectionPool[Connection]
+Found = TypeVar("Found")
 
 _SNAPSHOT = sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 _SET_SCOPE = sa.text(f"SELECT set_config('{WORKSPACE_SETTING}', :scope, true)")  # until the transaction ends
@@ -116,6 +117,7 @@ class Database:
         self._answer_seconds = answer_seconds
         self.pool = pool
         self.engine = engine
+        self._stopping: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(
@@ -235,19 +237,30 @@ class Database:
 
         Run again if the connection turns out to be dead, so it must be one that may run twice.
         """
+
+        async def rows(connection: Connection) -> list[Any]:
+            return await (await connection.execute(statement, values)).fetchall()
+
+        return await self._answer(rows)
+
+    async def fetch_prepared(self, statement: Prepared, values: Sequence[str | None]) -> list[str | None]:
+        """As `fetch_all`: the one row of a statement. If it is canceled, it ends before the server has noticed."""
+        return await self._answer(lambda connection: statement.row(connection, values))
+
+    async def _answer(self, ask: Callable[[Connection], Awaitable[Found]]) -> Found:
         try:
             async with asyncio.timeout(self._answer_seconds) as deadline:
-                return await self._fetch(statement, values)
+                return await self._ask(ask)
         except TimeoutError:
             if not deadline.expired():
                 raise
             raise _silent(self._answer_seconds) from None
 
-    async def _fetch(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+    async def _ask(self, ask: Callable[[Connection], Awaitable[Found]]) -> Found:
         for last in (False, False, True):
             connection = await self.pool.getconn()  # it commits by itself: nothing to end before it goes back
             try:
-                return await (await connection.execute(statement, values)).fetchall()
+                return await ask(connection)
             except psycopg.errors.ReadOnlySqlTransaction as error:
                 await connection.close()  # a server that only reads is as good as none
                 if last:
@@ -256,9 +269,26 @@ class Database:
                 if last or not connection.closed:
                     raise
             finally:
-                await self.pool.putconn(connection)
+                if is_running(connection):
+                    self._stop(connection)
+                else:
+                    await self.pool.putconn(connection)
             await self.pool.check()  # the others are dead as well: have them all replaced
         raise AssertionError
+
+    def _stop(self, connection: Connection) -> None:
+        stopping = asyncio.create_task(self._stopped(connection))
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopping.discard)
+
+    async def _stopped(self, connection: Connection) -> None:
+        """Make a connection on which a statement was left running fit for the next, or have the pool replace it."""
+        try:
+            await stop(connection, CONNECT_SECONDS)
+        except psycopg.Error:
+            await connection.close()
+        finally:
+            await self.pool.putconn(connection)
 
     async def __aenter__(self) -> Self:
         return self
@@ -268,6 +298,7 @@ class Database:
 
     async def close(self) -> None:
         """Close both pools; connections in use end with their block."""
+        await asyncio.gather(*self._stopping)
         await self.pool.close()
         await self.engine.dispose()
 

@@ -1,9 +1,9 @@
 """Submissions that wait for the same commit go together: one transaction, one round trip, one flush to disk.
 
-Nothing is held back to fill a group. A submission that finds nothing under way for its workspace leaves at once, with
-those that came in the same turn of the event loop; what comes while a transaction is under way leaves together when it
-ends (what databases know as group commit, here before the statement rather than after it). Each is answered only after
-its own commit.
+Nothing is held back to fill a group. A submission that finds nothing under way for its workspace leaves at once, and in
+busy times with those that came in the same turn of the event loop; what comes while a transaction is under way leaves
+together when it ends (what databases know as group commit, here before the statement rather than after it). Each is
+answered only after its own commit.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ from pipeline.errors import StateUnavailable
 
 MOST = 32  # submissions in one transaction
 WAITING = 1024  # submissions that wait in all; more are refused
-ALONE_SECONDS = 0.1  # for which others of its workspace wait for one that left alone; it may wait for its call's row
+ALONE_SECONDS = 0.1  # for which others of its workspace wait for one that left alone
+BUSY_SECONDS = 1.0  # after a group: a turn of the event loop is worth waiting for others
 
 _SUBMIT_CALLS = "SELECT place, outcome, job, decision FROM submit_call_group(%s, %s)"
 _ALONE = "alone"  # outcome: somebody holds the call
@@ -72,11 +73,13 @@ class _Waiting:
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """A transaction. `left`: how many still wait for it."""
+    """A transaction. `left`: how many still wait for it. `task`: None where it is that of a request."""
 
-    items: list[_Waiting]
-    left: int
+    items: list[_Waiting] = field(default_factory=list)
+    left: int = 0
     task: asyncio.Task[None] | None = None
+    alone: bool = False
+    awaited: bool = False  # another waits for one that is alone
 
 
 @dataclass(eq=False, slots=True)
@@ -104,6 +107,7 @@ class Grouping:
         self._lines: dict[UUID, _Line] = {}
         self._waiting = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._busy_until = 0.0  # of the event loop's time
 
     async def submit(
         self,
@@ -129,10 +133,13 @@ class Grouping:
         values = calls.arguments(sender, submission, body, signing_parameters, self._urls, request_id, trace)
         if self._waiting >= self._bound:
             raise StateUnavailable(f"{self._bound} submissions wait for PostgreSQL already.")
+        loop = asyncio.get_running_loop()
         line = self._lines.get(sender.workspace_id)
         if line is None:
             line = self._lines[sender.workspace_id] = _Line()
-        item = _Waiting(sender, submission, values, asyncio.get_running_loop().create_future())
+            if loop.time() >= self._busy_until:
+                return await self._at_once(sender.workspace_id, line, submission, values)
+        item = _Waiting(sender, submission, values, loop.create_future())
         line.waiting.append(item)
         self._waiting += 1
         self._depart(sender.workspace_id, line)
@@ -142,24 +149,45 @@ class Grouping:
             self._leave(sender.workspace_id, line, item)
             raise
 
+    async def _at_once(
+        self, workspace_id: UUID, line: _Line, submission: Submission, values: dict[str, Any]
+    ) -> Accepted:
+        """Where few come, one costs less without what groups need."""
+        group = line.under_way = _Group(alone=True)
+        try:
+            answer = await calls.submit_alone(self._database, values)
+        finally:
+            self._arrive(workspace_id, line, group)
+        return calls.accepted(submission, *answer)
+
     def _depart(self, workspace_id: UUID, line: _Line) -> None:
         """Send off what waits, unless something is under way."""
         if line.under_way is not None:
+            self._bound_waiting(workspace_id, line, line.under_way)
             return
         if not line.waiting:
             self._lines.pop(workspace_id, None)
             return
-        group = line.under_way = _Group([], 0)
+        group = line.under_way = _Group()
         with carrying(Carried()):  # it belongs to several requests
             group.task = asyncio.create_task(self._carry(workspace_id, line, group))
         self._tasks.add(group.task)
         group.task.add_done_callback(self._tasks.discard)
+
+    def _bound_waiting(self, workspace_id: UUID, line: _Line, group: _Group) -> None:
+        """Others wait for one that is alone only for so long: it may wait for its call's row."""
+        if group.alone and not group.awaited:
+            group.awaited = True
+            asyncio.get_running_loop().call_later(ALONE_SECONDS, self._arrive, workspace_id, line, group)
 
     def _board(self, line: _Line, group: _Group) -> None:
         """Take what waits. Done by the group's own task, a turn of the event loop after it was called for: what was
         read from the network in the same turn has come into line by then, and fewer transactions are needed."""
         group.items = [line.waiting.popleft() for _ in range(min(self._most, len(line.waiting)))]
         group.left = len(group.items)
+        group.alone = group.left == 1
+        if group.left > 1:
+            self._busy_until = asyncio.get_running_loop().time() + BUSY_SECONDS
         self._waiting -= group.left
         for item in group.items:
             item.group = group
@@ -188,8 +216,8 @@ class Grouping:
             self._board(line, group)
             if not group.items:  # all of them left the line meanwhile
                 return
-            if len(group.items) == 1:
-                await self._single(workspace_id, line, group)
+            if group.alone:
+                await self._one_by_one(group.items)
                 return
             rest = await self._together(workspace_id, group.items)
             self._arrive(workspace_id, line, group)
@@ -202,14 +230,6 @@ class Grouping:
                 raise
         finally:
             self._arrive(workspace_id, line, group)
-
-    async def _single(self, workspace_id: UUID, line: _Line, group: _Group) -> None:
-        """A group of one costs less without what groups need."""
-        departure = asyncio.get_running_loop().call_later(ALONE_SECONDS, self._arrive, workspace_id, line, group)
-        try:
-            await self._one_by_one(group.items)
-        finally:
-            departure.cancel()
 
     async def _together(self, workspace_id: UUID, items: list[_Waiting]) -> list[_Waiting]:
         """Those that have to be done by themselves."""

@@ -29,6 +29,7 @@ class LeaseLoop(ABC, Generic[L]):
         self._wake = asyncio.Event()
         self._stopping = False
         self._loops: list[asyncio.Task[None]] = []
+        self._concluding: set[asyncio.Task[None]] = set()  # in the transaction that ends their claim
 
     @abstractmethod
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
@@ -108,6 +109,24 @@ class LeaseLoop(ABC, Generic[L]):
                 log.warning("%s: database not reachable, waiting: %s", self._label, first_line(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _conclude(self, step: Callable[[], Awaitable[T]]) -> T:
+        """As `_wait_out`, for the transaction that ends the claim of the current task.
+
+        A renewal that waited for it finds nothing to renew any more, which is no loss: see `_lose`.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        self._concluding.add(task)
+        try:
+            return await self._wait_out(step)
+        finally:
+            self._concluding.discard(task)
+
+    def _lose(self, task: "asyncio.Task[None]") -> None:
+        """Cancel a task whose lease could not be renewed. One that is about to end its claim finds out by itself."""
+        if task not in self._concluding:
+            task.cancel()
 
 
 def first_line(error: BaseException) -> str:

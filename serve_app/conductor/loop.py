@@ -233,7 +233,7 @@ class ConductorLoop(LeaseLoop[Lease]):
             return
         for job_id in await jobs.renew(self._database, held, self._options.lease_seconds):
             if job_id in self._running:
-                self._running[job_id][1].cancel()
+                self._lose(self._running[job_id][1])
 
     async def _listen(self) -> None:
         """Wake the claiming loop as soon as a job is announced."""
@@ -295,7 +295,7 @@ class ConductorLoop(LeaseLoop[Lease]):
 
     async def _end_claim(self, lease: Lease, step: Callable[[list[turns.HeldTurn]], Awaitable[T]]) -> T:
         """Run the transaction that ends a claim and charges what it held. Raises LeaseLost."""
-        return await self._wait_out(lambda: step(self._turn_held(lease)))
+        return await self._conclude(lambda: step(self._turn_held(lease)))
 
     async def _settle_lost(self) -> None:
         held, self._unsettled = self._unsettled, []
@@ -319,7 +319,7 @@ class ConductorLoop(LeaseLoop[Lease]):
             is_last_try(lease.job, lease.clock.now(), self._options),
             self._access(lease),
         )
-        await self._wait_out(lambda: jobs.fetched(self._database, lease, warnings))
+        await self._conclude(lambda: jobs.fetched(self._database, lease, warnings))
 
     def _opened(self, call: Call) -> Call:
         """The call with the URLs that its sender sent, which leave this process as requests only. Raises

@@ -145,7 +145,7 @@ class RunLoop(LeaseLoop[RunLease]):
         held = [lease for lease, _ in self._running.values()]
         for key in await run_calls.renew(self._database, held, self._options.lease_seconds) if held else ():
             if key in self._running:
-                self._running[key][1].cancel()
+                self._lose(self._running[key][1])
 
     async def _tidy(self) -> None:
         """Once in a while: let calls of dead processes be claimed, and end runs whose calls were erased."""
@@ -175,7 +175,7 @@ class RunLoop(LeaseLoop[RunLease]):
     async def _run_to_its_end(self, lease: RunLease) -> None:
         try:
             outcome = await self._outcome(lease)
-            await self._wait_out(lambda: run_calls.complete(self._database, lease, outcome))
+            await self._conclude(lambda: run_calls.complete(self._database, lease, outcome))
         except LeaseLost:
             log.info("call %s of run %s: lost", lease.lease.call.call_id, lease.run_id)
         except NotFetched:
@@ -191,7 +191,7 @@ class RunLoop(LeaseLoop[RunLease]):
     async def _fail(self, lease: RunLease, error: CallError) -> None:
         log.warning("call %s of run %s: %s: %s", lease.lease.call.call_id, lease.run_id, error.code, error.message)
         with contextlib.suppress(LeaseLost):
-            await self._wait_out(lambda: run_calls.fail(self._database, lease, error))
+            await self._conclude(lambda: run_calls.fail(self._database, lease, error))
 
     async def _outcome(self, lease: RunLease) -> RunOutcome:
         prepared = await self._prepare(lease)

@@ -1,11 +1,17 @@
 """A Conductor that dies, leaves or loses its lease: another one resumes its calls."""
 
 import asyncio
+import logging
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
+import pytest
+
+from db import calls
 from serve_app.cli.file_server import FileServer
 from tests.integration.conductors import (
     Conduct,
@@ -108,3 +114,29 @@ async def test_a_job_of_a_process_of_this_machine_that_is_no_more_is_taken_over_
     async with conducting():
         (job,) = (await completed(world)).jobs
     assert (job.attempts, job.crashes) == (2, 0)
+
+
+async def test_a_renewal_that_waits_for_the_end_of_a_claim_does_not_take_it_for_a_loss(
+    world: World,
+    workers: WatchedWorkers,
+    files: FileServer,
+    short: Path,
+    conducting: Conduct,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It finds the lease gone as soon as the record is committed, before the task has heard of that."""
+    complete = calls.complete
+    async with conducting() as conductor:
+
+        async def and_renewed(*given: Any) -> Any:
+            done = await complete(*given)
+            await conductor._renew()
+            await asyncio.sleep(0)
+            return done
+
+        with patch.object(calls, "complete", and_renewed), caplog.at_level(logging.INFO, "ray.serve"):
+            await world.submit(recording_url=files.add(short))
+            await completed(world)
+            await until(lambda: not conductor._running)
+    assert any("completed in" in line.getMessage() for line in caplog.records)
+    assert not conductor._unsettled

@@ -1,6 +1,8 @@
 """Connections that outlive what they were made for: servers that turn read-only, servers and nodes that vanish."""
 
 import asyncio
+import os
+import signal
 
 import psycopg
 import pytest
@@ -9,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from db import jobs
 from db.database import EVERY_WORKSPACE, OUTAGES, SOCKET, Database
+from db.prepared import Prepared
 from pipeline.errors import StateUnavailable
 from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World
@@ -83,6 +86,38 @@ async def test_a_server_that_vanishes_is_noticed_while_its_answer_is_awaited(wor
     async with world.database.pool.connection() as pooled:
         for found in (parameters, pooled.info.get_parameters()):
             assert found["keepalives_idle"] == str(SOCKET["keepalives_idle"])
+
+
+async def test_who_gives_up_waits_for_no_frozen_server_and_leaves_the_connection_fit(world: World) -> None:
+    statement = Prepared("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
+    database = await Database.open(world.database.url, pool_size=1)
+    try:
+        _, pid = await database.fetch_prepared(statement, ["0"])
+        assert pid is not None
+        os.kill(int(pid), signal.SIGSTOP)
+        try:
+            asking = asyncio.create_task(database.fetch_prepared(statement, ["600"]))
+            done, _ = await asyncio.wait({asking}, timeout=0.2)
+            assert not done
+            asking.cancel()
+            done, _ = await asyncio.wait({asking}, timeout=2)
+            assert done, "it waits for the server to notice"
+            assert asking.cancelled()
+        finally:
+            os.kill(int(pid), signal.SIGCONT)
+        assert await database.fetch_prepared(statement, ["0"]) == ["", pid]
+    finally:
+        await database.close()
+
+
+async def test_a_prepared_statement_that_the_server_refuses_says_why_and_is_used_again(world: World) -> None:
+    statement = Prepared("halved", "SELECT (84 / $1::int)::text, $2::text")
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await world.database.fetch_prepared(statement, ["0", None])
+        assert await world.database.fetch_prepared(statement, ["2", None]) == ["42", None]
+        with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+            await world.database.fetch_prepared(statement, ["two", None])
 
 
 async def test_what_is_written_is_not_in_the_message_of_a_failed_statement(world: World) -> None:

@@ -1,12 +1,14 @@
 """Submissions that are committed together: each fares as if it had been alone."""
 
 import asyncio
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
+import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,11 +25,13 @@ B = "https://store.example/b.wav"
 
 
 class Sending:
-    """Submissions that are sent in one turn of the event loop, so that they go in one group."""
+    """Submissions that are sent in one turn of the event loop, so that they go in one group. `busy`: where few come,
+    the first does not wait for others."""
 
-    def __init__(self, world: World, **options: Any) -> None:
+    def __init__(self, world: World, busy: bool = True, **options: Any) -> None:
         self.world = world
         self.grouping = Grouping(world.database, **options)
+        self.grouping._busy_until = math.inf if busy else 0.0
         self._sent: list[asyncio.Task[calls.Accepted]] = []
 
     def add(self, sender: Sender | None = None, **fields: Any) -> None:
@@ -83,8 +87,9 @@ async def test_no_group_is_larger_than_allowed(world: World) -> None:
     assert await groups(world) == [4, 4, 2]
 
 
-async def test_one_at_a_time_is_not_grouped_and_not_kept_waiting(world: World) -> None:
-    sending = Sending(world)
+@pytest.mark.parametrize("busy", [True, False])
+async def test_one_at_a_time_is_not_grouped_and_not_kept_waiting(world: World, busy: bool) -> None:
+    sending = Sending(world, busy)
     for _ in range(3):
         sending.add(call_id=uuid4())
         await sending.answers()
@@ -240,9 +245,10 @@ async def test_a_call_that_somebody_holds_delays_only_its_own_submissions(world:
     assert (await world.row(free))["duration"] == 7
 
 
-async def test_nobody_waits_behind_the_only_submission_of_a_call_that_somebody_holds(world: World) -> None:
+@pytest.mark.parametrize("busy", [True, False])
+async def test_nobody_waits_behind_the_only_submission_of_a_call_that_somebody_holds(world: World, busy: bool) -> None:
     await world.submit()
-    sending = Sending(world)
+    sending = Sending(world, busy)
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("SELECT FROM calls WHERE call_id = %s FOR UPDATE", [world.call_id])
         sending.add(call_id=world.call_id, duration=3)
@@ -272,8 +278,9 @@ async def test_groups_of_two_replicas_with_the_same_calls_do_not_lock_each_other
     assert row["deadlocks"] == 0
 
 
-async def test_a_submission_that_is_given_up_leaves_the_line_and_no_other_with_it(world: World) -> None:
-    sending = Sending(world)
+@pytest.mark.parametrize("busy", [True, False])
+async def test_a_submission_that_is_given_up_leaves_the_line_and_no_other_with_it(world: World, busy: bool) -> None:
+    sending = Sending(world, busy)
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("LOCK TABLE calls")
         sending.add(call_id=uuid4())
@@ -313,8 +320,9 @@ async def test_a_line_that_all_leave_before_their_transaction_begins_is_in_nobod
     assert given_up not in [row["call_id"] for row in await world.rows("SELECT call_id FROM calls")]
 
 
-async def test_a_transaction_that_all_have_given_up_is_in_nobodys_way(world: World) -> None:
-    sending = Sending(world)
+@pytest.mark.parametrize("busy", [True, False])
+async def test_a_transaction_that_all_have_given_up_is_in_nobodys_way(world: World, busy: bool) -> None:
+    sending = Sending(world, busy)
     async with await psycopg.AsyncConnection.connect(world.database.url) as holder:
         await holder.execute("LOCK TABLE calls")
         sending.add(call_id=uuid4())

@@ -199,14 +199,13 @@ END $$;
 -- inserted once, as `transcribing`: what says that it was received shows it as it was then.
 CREATE OR REPLACE FUNCTION write_event() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    kinds text[] := event_types_of(OLD, NEW);
     kind text;
     moved calls;
 BEGIN
-    IF kinds = '{}' OR NOT EXISTS (SELECT FROM webhook_endpoints WHERE workspace_id = NEW.workspace_id) THEN
+    IF NOT EXISTS (SELECT FROM webhook_endpoints WHERE workspace_id = NEW.workspace_id) THEN
         RETURN NULL;  -- the one query that a workspace without endpoints pays for
     END IF;
-    FOREACH kind IN ARRAY kinds LOOP
+    FOREACH kind IN ARRAY event_types_of(OLD, NEW) LOOP
         moved := NEW;
         IF kind = 'call.received' THEN
             moved.state := 'received';
