@@ -81,6 +81,10 @@ class Wording:
     def number(self, value: float, digits: int = 0) -> str:
         return str(format_decimal(round(value, digits), locale=self.locale))
 
+    def fixed(self, value: float, digits: int) -> str:
+        """With all its digits, for what is compared: 0.00, not 0."""
+        return str(format_decimal(value, f"0.{'0' * digits}", locale=self.locale))
+
     def percent(self, share: float) -> str:
         return str(format_percent(share, locale=self.locale))
 

@@ -73,7 +73,7 @@ async def test_a_reviewer_answers_hands_in_and_sees_the_others_only_then(site: h
     assert (await site.post(f"{here}/hand-in")).headers["location"] == here
     page = seen(await site.get(here))
     assert "67% of all pairs" in page and "Not handed in: Bob." in page
-    assert "Was an appointment offered? 4 50% 0 75%" in page and "Ana" in page.split("How strict")[-1]
+    assert "Was an appointment offered? 4 50% 0.00 75%" in page and "Ana" in page.split("How strict")[-1]
     stays = await site.post(f"{here}/calls/{one}", data=ANSWERS)
     assert "These answers stay as they are" in seen(stays, 409)
     assert " disabled" in (await site.get(f"{here}/calls/{one}")).text
