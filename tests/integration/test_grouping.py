@@ -96,6 +96,15 @@ async def test_one_at_a_time_is_not_grouped_and_not_kept_waiting(world: World, b
     assert await groups(world) == [1, 1, 1]
 
 
+async def test_the_first_of_many_leaves_at_once_and_in_busy_times_with_those_of_its_turn(world: World) -> None:
+    sending = Sending(world, busy=False)
+    for together in (5, 3):
+        for _ in range(together):
+            sending.add(call_id=uuid4())
+        await sending.answers()
+    assert await groups(world) == [1, 4, 3]
+
+
 async def test_in_one_group_the_submissions_of_a_call_count_in_the_order_in_which_they_came(world: World) -> None:
     sending = Sending(world)
     calls_ = [uuid4() for _ in range(3)]
