@@ -56,8 +56,10 @@ async def stop(connection: Connection, seconds: float) -> None:
 
 
 def _result(connection: Connection) -> PQGen[pq.abc.PGresult]:
-    result: pq.abc.PGresult
-    (result,) = yield from generators.execute(connection.pgconn)
-    if result.status == pq.ExecStatus.FATAL_ERROR:
-        raise psycopg.errors.error_from_result(result)
-    return result
+    results: list[pq.abc.PGresult] = yield from generators.execute(connection.pgconn)
+    for result in results:  # of a connection that the server ends: its reason, and that it ended
+        if result.status == pq.ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(result)
+    if not results:
+        raise psycopg.InternalError("no result")
+    return results[0]

@@ -110,6 +110,20 @@ async def test_who_gives_up_waits_for_no_frozen_server_and_leaves_the_connection
         await database.close()
 
 
+async def test_a_prepared_statement_whose_connection_is_ended_runs_on_another(world: World) -> None:
+    statement = Prepared("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
+    async with await psycopg.AsyncConnection.connect(world.database.url, autocommit=True) as admin:
+        _, idle = await world.database.fetch_prepared(statement, ["0"])
+        await admin.execute("SELECT pg_terminate_backend(%s::int)", [idle])
+        _, used = await world.database.fetch_prepared(statement, ["0"])
+        assert used != idle
+        asking = asyncio.create_task(world.database.fetch_prepared(statement, ["0.5"]))
+        await asyncio.sleep(0.1)
+        await admin.execute("SELECT pg_terminate_backend(%s::int)", [used])
+        _, another = await asking
+    assert another != used
+
+
 async def test_a_prepared_statement_that_the_server_refuses_says_why_and_is_used_again(world: World) -> None:
     statement = Prepared("halved", "SELECT (84 / $1::int)::text, $2::text")
     for _ in range(2):
