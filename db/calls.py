@@ -13,7 +13,7 @@ from db import edits, jobs, record, results, voiceprints
 from db.database import Database
 from db.identity import e164, recording_identity
 from db.jobs import Lease
-from db.prepared import Prepared
+from db.prepared import PreparedStatement
 from db.recording_urls import UrlSealer, in_body
 from db.rows import dump_json, to_call
 from db.tables import calls
@@ -45,7 +45,7 @@ _PARAMETERS = (  # of `submit_call`, in its order, by their names in `arguments`
     *("key", "call_id", "team", "user", "from", "to", "from_e164", "to_e164", "start", "outgoing", "duration"),
     *("url", "url2", "identity", "identity2", "body", "token", "same", "same2", "request", "trace"),
 )
-_SUBMIT = Prepared(
+_SUBMIT = PreparedStatement(
     "submit_call",
     """
     SELECT outcome, job, decision FROM submit_call(

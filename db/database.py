@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from db import isolation
 from db.clock import Clock
-from db.prepared import Connection, Prepared, is_running, stop
+from db.prepared import Connection, PreparedStatement, is_running, stop
 from db.rows import dump_json
 
 log = logging.getLogger(__name__)
@@ -243,7 +243,7 @@ class Database:
 
         return await self._answer(rows)
 
-    async def fetch_prepared(self, statement: Prepared, values: Sequence[str | None]) -> list[str | None]:
+    async def fetch_prepared(self, statement: PreparedStatement, values: Sequence[str | None]) -> list[str | None]:
         """As `fetch_all`: the one row of a statement. If it is canceled, it ends before the server has noticed."""
         return await self._answer(lambda connection: statement.row(connection, values))
 

@@ -16,7 +16,7 @@ _LOOK_SECONDS = 0.1  # between two looks at a connection that says nothing
 Connection = psycopg.AsyncConnection[tuple[object, ...]]
 
 
-class Prepared:
+class PreparedStatement:
     """A statement of one row. `text` numbers its parameters ($1); each is text or NULL, as PostgreSQL reads it."""
 
     def __init__(self, name: str, text: str) -> None:

@@ -58,7 +58,9 @@ async def run(path: Path) -> str:
         await client.async_execute()
     finally:
         if "NOTEBOOKS_TO" in os.environ:  # to look at the plots
-            nbformat.write(notebook, Path(os.environ["NOTEBOOKS_TO"]) / path.name)
+            folder = Path(os.environ["NOTEBOOKS_TO"])
+            folder.mkdir(parents=True, exist_ok=True)
+            nbformat.write(notebook, folder / path.name)
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert float(outputs[-1].text) < SECONDS

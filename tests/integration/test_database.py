@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from db import jobs
 from db.database import EVERY_WORKSPACE, OUTAGES, SOCKET, Database
-from db.prepared import Prepared
+from db.prepared import PreparedStatement
 from pipeline.errors import StateUnavailable
 from serve_app.conductor.retry import ProcessingOptions
 from tests.postgres import World
@@ -89,7 +89,7 @@ async def test_a_server_that_vanishes_is_noticed_while_its_answer_is_awaited(wor
 
 
 async def test_who_gives_up_waits_for_no_frozen_server_and_leaves_the_connection_fit(world: World) -> None:
-    statement = Prepared("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
+    statement = PreparedStatement("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
     database = await Database.open(world.database.url, pool_size=1)
     try:
         _, pid = await database.fetch_prepared(statement, ["0"])
@@ -111,7 +111,7 @@ async def test_who_gives_up_waits_for_no_frozen_server_and_leaves_the_connection
 
 
 async def test_a_prepared_statement_whose_connection_is_ended_runs_on_another(world: World) -> None:
-    statement = Prepared("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
+    statement = PreparedStatement("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
     async with await psycopg.AsyncConnection.connect(world.database.url, autocommit=True) as admin:
         _, idle = await world.database.fetch_prepared(statement, ["0"])
         await admin.execute("SELECT pg_terminate_backend(%s::int)", [idle])
@@ -125,7 +125,7 @@ async def test_a_prepared_statement_whose_connection_is_ended_runs_on_another(wo
 
 
 async def test_a_prepared_statement_that_the_server_refuses_says_why_and_is_used_again(world: World) -> None:
-    statement = Prepared("halved", "SELECT (84 / $1::int)::text, $2::text")
+    statement = PreparedStatement("halved", "SELECT (84 / $1::int)::text, $2::text")
     for _ in range(2):
         with pytest.raises(psycopg.errors.DivisionByZero):
             await world.database.fetch_prepared(statement, ["0", None])
