@@ -85,6 +85,20 @@ def test_what_the_call_does_not_bear_out_is_no_answer(name, told, why, endpoint)
     assert answers[name]["reason"] == "what the model answered is not borne out by the transcript"
 
 
+@pytest.mark.parametrize("many", [4, 5])
+def test_words_that_are_quoted_under_one_question_after_the_other_answer_none(many, endpoint):
+    """A small model puts what it has last read under whatever is asked."""
+    questions = [Question(f"asked{place}", question=f"Is it so, {place}?") for place in range(many)]
+    quoted = {"answer": "no", "quote": q(3, "Yes, do that.")}
+    other = {"answer": "yes", "quote": q(2, "Could I come by on Friday?")}
+    told = {f"q{place + 1}": quoted for place in range(many)} | {f"q{many + 1}": other}
+    answers, _ = asked(endpoint, told, questions=(*questions, ASKED[0]))
+    assert answers.pop("visit")["answer"] == "yes"
+    found_by = {(one["answer"], one["reason"]) for one in answers.values()}
+    worn = "what the model answered is not borne out by the transcript"
+    assert found_by == ({("no", None)} if many == 4 else {(None, worn)})
+
+
 def test_a_text_in_words_that_nobody_said_is_the_quote_itself(endpoint):
     answers, _ = asked(endpoint, TOLD | {"q2": {"answer": "Greed of shareholders", "quote": q(1, "the price went up")}})
     assert answers["why"]["answer"] == "the price went up"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,7 @@ from pipeline.domain.questions import Question
 from pipeline.language.pack import straighten
 
 MOST_ANSWER = 300  # characters
+MOST_OF_ONE_QUOTE = 4  # questions: a greeting gives a name, a company and an offer of help, hardly more
 CUT_OFF = "the model's answer ended before it came to this question"
 NOT_BORNE_OUT = "what the model answered is not borne out by the transcript"
 INSTRUCTIONS = """\
@@ -143,7 +145,18 @@ def answered(
                 missed[key] = CUT_OFF
             elif told is not None:
                 missed.setdefault(key, NOT_BORNE_OUT)
+    for key in _of_worn_quotes(found):
+        del found[key]
+        missed[key] = NOT_BORNE_OUT
     return [found.get(one.key) or _by_phrases(one, missed.get(one.key)) for one in built]
+
+
+def _of_worn_quotes(found: Mapping[str, QuestionAnswer]) -> list[str]:
+    """The questions that one and the same quote answers with too many others: a small model that fills in a form puts
+    the words it has last read under whatever is asked, and there they are indeed.
+    """
+    uses = Counter(one.evidence for one in found.values())
+    return [key for key, one in found.items() if uses[one.evidence] > MOST_OF_ONE_QUOTE]
 
 
 def _by_phrases(answer: QuestionAnswer, missed: str | None) -> QuestionAnswer:
