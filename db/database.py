@@ -10,7 +10,7 @@ it, and `fetch_all` tries again on a fresh one.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -117,7 +117,7 @@ class Database:
         self._answer_seconds = answer_seconds
         self.pool = pool
         self.engine = engine
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._besides: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(
@@ -270,16 +270,19 @@ class Database:
                     raise
             finally:
                 if is_running(connection):
-                    self._stop(connection)
+                    self._beside(self._stopped(connection))
                 else:
                     await self.pool.putconn(connection)
-            await self.pool.check()  # the others are dead as well: have them all replaced
+            # The others are dead as well: have them all replaced. Who gives up meanwhile does not wait for them.
+            await asyncio.shield(self._beside(self.pool.check()))
         raise AssertionError
 
-    def _stop(self, connection: Connection) -> None:
-        stopping = asyncio.create_task(self._stopped(connection))
-        self._stopping.add(stopping)
-        stopping.add_done_callback(self._stopping.discard)
+    def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Work that goes on though nobody waits for it, and ends before the pools do."""
+        task = asyncio.create_task(work)
+        self._besides.add(task)
+        task.add_done_callback(self._besides.discard)
+        return task
 
     async def _stopped(self, connection: Connection) -> None:
         """Make a connection on which a statement was left running fit for the next, or have the pool replace it."""
@@ -298,7 +301,7 @@ class Database:
 
     async def close(self) -> None:
         """Close both pools; connections in use end with their block."""
-        await asyncio.gather(*self._stopping)
+        await asyncio.gather(*self._besides, return_exceptions=True)
         await self.pool.close()
         await self.engine.dispose()
 

@@ -124,6 +124,30 @@ async def test_a_prepared_statement_whose_connection_is_ended_runs_on_another(wo
     assert another != used
 
 
+async def test_who_gives_up_does_not_wait_until_dead_connections_are_replaced(world: World) -> None:
+    statement = PreparedStatement("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
+    database = await Database.open(world.database.url, pool_size=2)
+    try:
+        both = await asyncio.gather(*(database.fetch_prepared(statement, ["0.3"]) for _ in range(2)))
+        _, last = await database.fetch_prepared(statement, ["0"])  # the other one is next
+        (following,) = {int(pid or 0) for _, pid in both} - {int(last or 0)}
+        async with await psycopg.AsyncConnection.connect(world.database.url, autocommit=True) as admin:
+            await admin.execute("SELECT pg_terminate_backend(%s)", [following])
+        os.kill(int(last or 0), signal.SIGSTOP)
+        try:
+            asking = asyncio.create_task(database.fetch_prepared(statement, ["0"]))
+            done, _ = await asyncio.wait({asking}, timeout=0.5)
+            assert not done, "the frozen one is looked at"
+            asking.cancel()
+            done, _ = await asyncio.wait({asking}, timeout=2)
+            assert done, "it waits for the frozen one"
+        finally:
+            os.kill(int(last or 0), signal.SIGCONT)
+        assert (await database.fetch_prepared(statement, ["0"]))[0] == ""
+    finally:
+        await database.close()
+
+
 async def test_a_prepared_statement_that_the_server_refuses_says_why_and_is_used_again(world: World) -> None:
     statement = PreparedStatement("halved", "SELECT (84 / $1::int)::text, $2::text")
     for _ in range(2):
