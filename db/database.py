@@ -273,7 +273,7 @@ class Database:
                     self._beside(self._stopped(connection))
                 else:
                     await self.pool.putconn(connection)
-            # The others are dead as well: have them all replaced. Who gives up meanwhile does not wait for them.
+            # The others are dead as well: have them all replaced. Who is canceled meanwhile does not wait.
             await asyncio.shield(self._beside(self.pool.check()))
         raise AssertionError
 
