@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import threading
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -110,26 +111,35 @@ async def test_many_calls_are_waited_for_over_streams_that_are_cut(
     assert sorted(found) == sorted(made)
 
 
-async def test_changes_are_followed_through_a_cut(desk: Desk, cut: tuple[Proxy, Client]) -> None:  # noqa: F811
-    proxy, client = cut
+async def test_changes_are_followed_through_a_cut(desk: Desk) -> None:  # noqa: F811
     seen: list[UUID] = []
+    has_begun, made = threading.Event(), threading.Event()
 
-    def follow(count: int) -> None:
+    def hold(answer: httpx.Response) -> None:
+        """What changes before the stream is open, and after it was asked where it begins, is told too."""
+        if not has_begun.is_set():
+            has_begun.set()
+            made.wait(60)
+
+    def follow(client: Client, count: int) -> None:
         for change in client.changes():
             seen.append(change.call_id)
             if len(set(seen)) == count:
                 return
 
-    with ThreadPoolExecutor(1) as threads:
-        proxy.cuts = [10**9, 900, 0]  # where it begins is asked for; then the stream, and the one after it, are cut
-        following = threads.submit(follow, 3)
-        async with asyncio.timeout(60):
-            while proxy.connections < 2:
-                await asyncio.sleep(0.02)
-        made = [await received(desk.world) for _ in range(3)]
+    with (
+        ThreadPoolExecutor(1) as threads,
+        cutting(desk.base) as proxy,
+        httpx.Client(limits=httpx.Limits(max_keepalive_connections=0), event_hooks={"response": [hold]}) as http,
+    ):
+        proxy.cuts = [10**9, 0, 900, 0]  # where it begins is asked for; then streams are cut: at once, within, at once
+        following = threads.submit(follow, Client(proxy.url, desk.key, http=http), 3)
+        assert await asyncio.to_thread(has_begun.wait, 60)
+        calls_made = [await received(desk.world) for _ in range(3)]
+        made.set()
         await asyncio.wait_for(asyncio.wrap_future(following), 120)
-    assert set(seen) == set(made)
-    assert proxy.connections >= 4 and not proxy.cuts
+        assert set(seen) == set(calls_made)
+        assert proxy.connections >= 5 and not proxy.cuts
 
 
 async def test_a_submission_whose_answer_is_lost_is_sent_again_and_recorded_once(

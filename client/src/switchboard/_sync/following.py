@@ -70,17 +70,16 @@ class Following:
         """Each change of a call that the key may read, as it happens, for as long as it is asked for.
 
         It goes on after lost connections, until none can be made within the client's timeout. A change may come twice,
-        and none after `since` (by default: now) is missed.
+        and none after `since` is missed. By default it begins a few seconds before now: what changes while the first
+        connection is made would be missed otherwise.
         """
         parser, patience = EventParser(), Patience(None)
-        missed_since = since or (self._session.ask(CallListPage, "listCalls", {"limit": 1})).as_of
-        begin = since
+        begin = since or (self._session.ask(CallListPage, "listCalls", {"limit": 1})).as_of
         while True:
             with closing(self._stream(parser, patience, begin)) as changes:
                 for change in changes:
                     if change is not None:
                         yield change
-            begin = missed_since
 
     def _stream(
         self, parser: EventParser, patience: Patience, since: datetime | None = None
