@@ -5,7 +5,7 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,8 @@ from db.database import Database
 from db.recording_urls import UrlSealer
 from tests.chaos import events, skew
 from tests.chaos.auditor import Fault, Truth, audit
-from tests.chaos.kills import SHARES, Kill, Killer, schedule
-from tests.chaos.ledger import ACCEPTED, Ledger
+from tests.chaos.kills import LONGEST, SHARES, Kill, Killer, schedule
+from tests.chaos.ledger import ACCEPTED, Attempt, Ledger
 from tests.chaos.recordings import Recordings, spoken
 from tests.chaos.stand import SECRETS_KEY, Onlooker, Stand
 from tests.chaos.storm import Plan, Senders, Step, _Sketch
@@ -267,6 +267,7 @@ async def _figures(storm: _Storm, settled: float | None, seconds: float) -> dict
         "seconds in all": round(seconds),
         "submissions accepted": storm.ledger.accepted,
         "attempts by answer": dict(answers.most_common()),
+        "attempts without an answer, by what was under way": unanswered(storm.ledger.attempts, storm.killer.kills),
         "stored submissions beyond those accepted": stored - answers[str(ACCEPTED)],
         "calls by end": states,
         "jobs": jobs[0]["n"],
@@ -277,6 +278,20 @@ async def _figures(storm: _Storm, settled: float | None, seconds: float) -> dict
         "times a Conductor was cut off silently": storm.stand.wire.silences,
         "seconds until every call had ended": "not within the time" if settled is None else round(settled),
     }
+
+
+def unanswered(attempts: Iterable[Attempt], kills: Sequence[Kill]) -> dict[str, int]:
+    """How many attempts nobody answered, by the latest fault that was not over yet while they waited."""
+    found: Counter[str] = Counter()
+    for one in attempts:
+        if one.status is None:
+            felt = [
+                kill
+                for kill in kills
+                if kill.at < one.answered_at and kill.at + (kill.recovered or LONGEST) > one.sent_at
+            ]
+            found[f"{one.error}: {max(felt, key=lambda kill: kill.at).kind if felt else 'nothing'}"] += 1
+    return dict(found.most_common())
 
 
 async def _workspaces(stand: Stand, receiver: Receiver) -> dict[str, str]:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.__main__ import show
-from tests.chaos.run import Options, run
+from tests.chaos.kills import Kill
+from tests.chaos.ledger import Attempt
+from tests.chaos.run import Options, run, unanswered
 
 KINDS = ("intake", "task", "cut", "backend", "conductor", "transcriber", "postgres")
 
@@ -22,3 +24,17 @@ async def test_a_short_storm_loses_nothing_and_doubles_nothing() -> None:
     assert report.figures["submissions accepted"] >= 50
     assert len({kill.kind for kill in report.kills}) >= 3
     assert report.figures["events stored"] >= 50
+
+
+def test_what_nobody_answered_is_told_by_what_was_under_way() -> None:
+    def sent(at: float, seconds: float, status: int | None = None, error: str | None = "ReadTimeout") -> Attempt:
+        return Attempt(1, 1, "north", {}, at, at + seconds, status, error=error)
+
+    kills = [Kill("head", 100.0, "", 40.0, 0), Kill("cut", 110.0, "", 1.0, 0), Kill("node", 300.0, "", None, 0)]
+    attempts = [sent(90, 5), sent(95, 12), sent(105, 12), sent(139, 12), sent(310, 12), sent(310, 1, 202, None)]
+    assert unanswered(attempts, kills) == {
+        "ReadTimeout: nothing": 1,
+        "ReadTimeout: head": 2,
+        "ReadTimeout: cut": 1,
+        "ReadTimeout: node": 1,
+    }
