@@ -154,6 +154,14 @@ def _listens(port: int) -> None:
     raise AssertionError("HAProxy did not start")
 
 
+def _appears(socket_path: Path) -> None:
+    for _ in range(1200):
+        if socket_path.exists():
+            return
+        time.sleep(0.05)
+    raise AssertionError("HAProxy made no admin socket")
+
+
 HEAD = b"/submit HTTP/1.1\r\nHost: x\r\n"
 REQUEST = b"POST " + HEAD + b"Content-Length: 0\r\n\r\n"
 
@@ -224,7 +232,9 @@ def sides(tmp_path: Path) -> Iterator[tuple[dict[str, int], Path, subprocess.Pop
     }
     process = subprocess.Popen([ingress.HAPROXY, "-db", "-f", config], env=environment)
     try:
-        _listens(ports["front"])
+        for port in ports.values():
+            _listens(port)
+        _appears(admin)  # HAProxy gives it its name when all of them are bound
         yield ports, admin, process
     finally:
         process.terminate()
