@@ -90,6 +90,7 @@ class Bench:
         self.service.wait_for_engines()
         (replica, *_) = self.find("Intake")
         self.folders.add(replica.environ()[run_folder.MARK])
+        assert replica in self.marked(), "what is left running would not be found"
         return took
 
     @property
@@ -154,12 +155,15 @@ class Bench:
     def strays(self) -> list[str]:
         """Processes of the service that do not descend from `up`."""
         family = {self.up, *self.up.children(recursive=True)} if self.service.process.poll() is None else set()
-        found = set()
-        for one in (run_folder.PREFIX,):
-            for folder in Path(tempfile.gettempdir()).glob(f"{one}*"):
-                found |= children.with_variable(run_folder.MARK, folder)
         server = embedded.postmaster(self.folder)
-        return sorted(_short(one) for one in (found | ({server} if server else set())) - family)
+        return sorted(_short(one) for one in (self.marked() | ({server} if server else set())) - family)
+
+    def marked(self) -> set[psutil.Process]:
+        """Processes that say by their environment that they are of a service."""
+        found: set[psutil.Process] = set()
+        for folder in self.folders | set(map(str, Path(tempfile.gettempdir()).glob(f"{run_folder.PREFIX}*"))):
+            found |= children.with_variable(run_folder.MARK, folder)
+        return found
 
     def kill_child(self, what: str) -> Row:
         row = Row(what)
