@@ -4,16 +4,25 @@ Used by the benchmarks of speed. The parts of a call are whole sample calls, so 
 of a dialogue; each call begins with another sample, and they are a little louder or softer, so that no two are alike.
 """
 
+import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import soundfile
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from serve_app.demo.samples import load_samples
+from serve_app.demo.sounds import fetch
+
 SAMPLES = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "calls"
 PARTS = ("01_invoice_stereo", "02_callback_stereo", "07_hold_stereo", "08_flite_voices_stereo")  # English, separate
+REAL_PARTS = ("01_help_line", "04_two_files", "07_interview")
 RATE = 8000
 
 Samples = npt.NDArray[np.float32]
@@ -29,12 +38,33 @@ class LongCall:
     channels: tuple[Path, Path]
 
 
-def make(folder: Path, number: int, minutes: float | Sequence[float]) -> list[LongCall]:
-    """`number` calls of `minutes` (one length for all, or lengths to take in turn), written into `folder`."""
+def make(
+    folder: Path, number: int, minutes: float | Sequence[float], parts: Sequence[Samples] | None = None
+) -> list[LongCall]:
+    """`number` calls of `minutes` (one length for all, or lengths to take in turn), written into `folder`.
+
+    `parts`: what they are made of, each of shape (n, 2); synthetic voices if None.
+    """
     lengths = [minutes] if isinstance(minutes, int | float) else list(minutes)
-    parts = [_read(name) for name in PARTS]
+    parts = parts or [_read(name) for name in PARTS]
     folder.mkdir(parents=True, exist_ok=True)
     return [_write(folder, i, _joined(parts, i, lengths[i % len(lengths)])) for i in range(number)]
+
+
+def real_parts() -> list[Samples]:
+    """The demonstration's calls of real English voices with a channel for each, shape (n, 2)."""
+    wanted = {sample.name: sample for sample in load_samples() if sample.name in REAL_PARTS}
+    sounds = fetch()
+    with tempfile.TemporaryDirectory() as folder:
+        files = [wanted[name].composed(Path(folder), sounds).recordings for name in REAL_PARTS]
+        return [_together([soundfile.read(file, dtype="float32", always_2d=True) for file in each]) for each in files]
+
+
+def _together(channels: Sequence[tuple[Any, int]]) -> Samples:
+    if {rate for _, rate in channels} != {RATE}:
+        raise SystemExit(f"not all samples have {RATE} Hz")
+    shortest = min(len(sound) for sound, _ in channels)
+    return np.concatenate([sound[:shortest] for sound, _ in channels], axis=1, dtype=np.float32)
 
 
 def _read(name: str) -> Samples:

@@ -90,10 +90,23 @@ class Clock:
         return Used(time.perf_counter() - self._seconds, time.process_time() - self._processor)
 
 
+@dataclass(frozen=True)
+class Ran:
+    """Seconds until all calls were complete, processor seconds by part of the service, and what was heard."""
+
+    seconds: float
+    processor: dict[str, float]
+    transcripts: list[Any]
+
+    @property
+    def words(self) -> int:
+        return sum(len(turn.words) for transcript in self.transcripts for turn in transcript.turns)
+
+
 class Whole:
     """The running service, and the processor seconds that its processes have used."""
 
-    def __init__(self, folder: Path, model: Path, threads: int) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
         from db import embedded, migrate
         from serve_app.service.ports import free_port
         from tests.acceptance.running import RunningService
@@ -101,7 +114,7 @@ class Whole:
         self._state = folder / "state"
         url = embedded.start(self._state)
         migrate.migrate(url)
-        self._service = RunningService(url, folder, free_port(), service_settings(model, threads))
+        self._service = RunningService(url, folder, free_port(), settings)
         self._service.start()
 
     def stop(self) -> None:
@@ -110,11 +123,11 @@ class Whole:
         self._service.stop()
         embedded.stop(self._state)
 
-    def run(self, recordings: Sequence[Path]) -> tuple[float, dict[str, float], int]:
-        """Seconds until all calls are complete, processor seconds by part, words recognized."""
+    def run(self, recordings: Sequence[Path]) -> "Ran":
+        """Submit all at once, and wait until they are complete."""
         return asyncio.run(self._run(recordings))
 
-    async def _run(self, recordings: Sequence[Path]) -> tuple[float, dict[str, float], int]:
+    async def _run(self, recordings: Sequence[Path]) -> "Ran":
         from serve_app.cli.file_server import FileServer
         from tests.acceptance.running import Client
 
@@ -129,8 +142,8 @@ class Whole:
         bad = [record.call.failure for record in records if record.call.state != "completed"]
         if bad:
             raise SystemExit(f"{len(bad)} of {len(records)} calls failed: {bad[0]}")
-        words = sum(len(turn.words) for record in records if record.transcript for turn in record.transcript.turns)
-        return seconds, {part: round(after[part] - before.get(part, 0.0), 1) for part in after}, words
+        parts = {part: round(after[part] - before.get(part, 0.0), 1) for part in after}
+        return Ran(seconds, parts, [record.transcript for record in records if record.transcript])
 
     def _used(self) -> dict[str, float]:
         assert self._service.process is not None
@@ -230,7 +243,7 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     work = Work(calls, mixed)
     bare = None if options.only_whisperx else Bare(model, threads)
     whisperx = WhisperX(options.whisperx, model, threads) if options.whisperx else None
-    whole = Whole(folder, model, threads)
+    whole = Whole(folder, service_settings(model, threads))
     try:
         whole.run([*work.recordings[:1], *work.to_diarize[:1]])  # engines loaded, caches and plans warm
         if bare is not None:
@@ -260,13 +273,14 @@ class Work:
 
 def one(whole: Whole, bare: Bare | None, whisperx: WhisperX | None, work: Work) -> dict[str, Any]:
     """Everything once."""
-    seconds, parts, words = whole.run(work.recordings)
+    ran = whole.run(work.recordings)
+    seconds, parts = ran.seconds, ran.processor
     service = Used(seconds, sum(parts.values()))
     print(f"  service: {seconds:.0f} s, {service.processor:.0f} of processors: {parts}", flush=True)
     row: dict[str, Any] = {
         "audio_hours_per_hour": round(work.hours * 3600 / seconds, 1),
         "audio_hours_per_core_hour": round(work.hours * 3600 / seconds / (os.cpu_count() or 1), 1),
-        "words": words,
+        "words": ran.words,
         **_figures("service", service, service),
     }
     if bare is not None:

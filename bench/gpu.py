@@ -1,0 +1,205 @@
+"""How many seconds of calls does a GPU work off in a second, and does it hear what the CPU of its machine hears?
+
+    python bench/gpu.py [--calls 32] [--minutes 4] [--layout separate|mixed|both] [--scripted large-v3-turbo]
+                        [--devices auto,cpu] [--repetitions 2] [--json FILE]
+
+Starts the service as `switchboard up` does, with its own settings for this machine, once for each of `--devices`, and
+gives it the same calls: real voices of the demonstration, joined to calls of `--minutes`. Whisper base and
+segmentation-3.0+campplus, as `switchboard checkpoints fetch` brings them. `--scripted` puts a Whisper of that size in
+base's place which says a script, for its speed alone (`scripted_whisper.py`). All calls are submitted at once; the
+clock runs until the last record is complete. The first figure is what `switchboard plan --gpu-rtfx` wants, of one GPU.
+
+`auto` must find a GPU: this ends with 2 where there is none. Between two devices are counted: words that differ, and
+the time in which another speaker is talking.
+"""
+
+import argparse
+import csv
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench import long_calls, scripted_whisper
+from bench.throughput import Ran, Whole, Work
+from pipeline import device
+from serve_app.demo.compare import WordErrors, word_errors
+
+DIARIZATION = "segmentation-3.0+campplus"
+FRAME = 0.1  # s, of the comparison of speakers
+
+
+class Gpu:
+    """What NVIDIA's driver says of the first GPU while a block runs: share of the time it works, memory in MiB."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[float, float]] = []
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        if shutil.which("nvidia-smi") is None:
+            return self
+        asked = "--query-gpu=utilization.gpu,memory.used"
+        command = ["nvidia-smi", "--id=0", asked, "--format=csv,noheader,nounits", "--loop-ms=250"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        threading.Thread(target=self._read, daemon=True).start()
+        return self
+
+    def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        for busy, memory in csv.reader(self._process.stdout):
+            self._rows.append((float(busy), float(memory)))
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+    def figures(self) -> dict[str, float]:
+        """The mean of the first and the most of the second; nothing if the driver said nothing."""
+        if not self._rows:
+            return {}
+        busy, memory = zip(*self._rows, strict=True)
+        return {"gpu_busy": round(statistics.mean(busy) / 100, 2), "gpu_mib": max(memory)}
+
+
+def settings(model: str, scripted: bool, where: str) -> dict[str, str]:
+    """The service's own for this machine, but for what a test's service has set."""
+    return {
+        "SWITCHBOARD_ASR__MODEL": model,
+        "SWITCHBOARD_ASR__DEVICE": where,
+        "SWITCHBOARD_DIARIZATION__PIPELINE": DIARIZATION,
+        "SWITCHBOARD_DIARIZATION__DEVICE": where,
+        "SWITCHBOARD_PROCESSING__LEASE_SECONDS": "60",
+        **({"SWITCHBOARD_SAFETY__SECOND_PASS": "false"} if scripted else {}),  # all that it says is suspect
+    }
+
+
+def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Rows by device, and how the last transcripts of two devices differ."""
+    model = "base"
+    if options.scripted:
+        model = str(scripted_whisper.write(folder / "model", options.scripted, options.words))
+    calls = long_calls.make(folder / "calls", options.calls, options.minutes, long_calls.real_parts())
+    work = Work(
+        calls, [options.layout == "mixed" or (options.layout == "both" and i % 2 == 1) for i in range(len(calls))]
+    )
+    rows: dict[str, list[dict[str, float]]] = {}
+    heard: dict[str, list[Any]] = {}
+    for where in options.devices:
+        state = folder / where
+        state.mkdir()
+        whole = Whole(state, settings(model, bool(options.scripted), where))
+        try:
+            whole.run(work.recordings[:2])  # engines loaded, caches and plans warm
+            print(f"{where}: warm", flush=True)
+            for _ in range(options.repetitions):
+                with Gpu() as gpu:
+                    ran = whole.run(work.recordings)
+                rows.setdefault(where, []).append(_row(ran, work.hours) | gpu.figures())
+                heard[where] = ran.transcripts
+                print(f"  {rows[where][-1]}", flush=True)
+        finally:
+            whole.stop()
+    found: dict[str, Any] = {"rows": rows}
+    if len(heard) > 1:
+        found["differ"] = differ(*list(heard.values())[:2])
+    return found
+
+
+def _row(ran: Ran, hours: float) -> dict[str, Any]:
+    return {
+        "rtfx": round(hours * 3600 / ran.seconds, 1),
+        "seconds": round(ran.seconds, 1),
+        "words": ran.words,
+        "processor_s": ran.processor,
+    }
+
+
+def differ(one: Sequence[Any], other: Sequence[Any]) -> dict[str, float]:
+    """Words of `one` that the other has otherwise, and seconds in which the other has another speaker; as shares."""
+    words, seconds, elsewhere = WordErrors(0, 0), 0, 0
+    for first, second in zip(one, other, strict=True):
+        words += word_errors(_text(first), _text(second))
+        if first.layout.kind.separated:
+            continue
+        a, b = _speakers(first), _speakers(second)
+        told = [(x, y) for x, y in zip(a, b, strict=True) if x or y]
+        names = sorted({name for pair in told for name in pair if name})
+        straight = sum(x != y for x, y in told)
+        swapped = dict(zip(names, reversed(names), strict=True)) if len(names) == 2 else {}
+        crossed = sum(swapped.get(x, x) != y for x, y in told)
+        seconds, elsewhere = seconds + len(told), elsewhere + min(straight, crossed)
+    return {"words": round(words.rate, 4), "speakers": round(elsewhere / seconds, 4) if seconds else 0.0}
+
+
+def _text(transcript: Any) -> str:
+    return " ".join(turn.text for turn in transcript.turns)
+
+
+def _speakers(transcript: Any) -> list[str]:
+    """Who speaks in each frame; "" where nobody does."""
+    frames = [""] * round(transcript.duration / FRAME)
+    for turn in transcript.turns:
+        for word in turn.words:
+            for i in range(int(word.start / FRAME), min(len(frames), round(word.end / FRAME))):
+                frames[i] = turn.speaker
+    return frames
+
+
+def report(found: dict[str, Any]) -> None:
+    """Medians over the repetitions."""
+    print(f"\n{'device':<8}{'audio s per s':>14}{'elapsed s':>11}{'processor s':>13}{'GPU busy':>10}{'GPU MiB':>10}")
+    for where, rows in found["rows"].items():
+        middle = {
+            key: statistics.median(row[key] for row in rows if key in row) for key in rows[0] if key != "processor_s"
+        }
+        processor = statistics.median(sum(row["processor_s"].values()) for row in rows)
+        print(
+            f"{where:<8}{middle['rtfx']:>14.1f}{middle['seconds']:>11.1f}{processor:>13.1f}"
+            f"{middle.get('gpu_busy', float('nan')):>10.2f}{middle.get('gpu_mib', float('nan')):>10.0f}"
+        )
+    if "differ" in found:
+        words, speakers = found["differ"]["words"], found["differ"]["speakers"]
+        print(f"\nbetween the devices: {words:.2%} of the words, another speaker in {speakers:.2%} of the time")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--calls", type=int, default=32)
+    parser.add_argument("--minutes", type=float, default=4.0)
+    parser.add_argument("--layout", choices=("separate", "mixed", "both"), default="both")
+    parser.add_argument("--scripted", choices=scripted_whisper.SIZES, help="a Whisper of this size that says a script")
+    parser.add_argument("--words", type=int, default=60, help="words that it says of every window")
+    parser.add_argument("--devices", type=lambda text: text.split(","), default=["auto", "cpu"])
+    parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    options = parser.parse_args()
+    if "auto" in options.devices and not device.gpus():
+        print(
+            "No GPU is here: `switchboard doctor --node` says why. --devices cpu measures without one.", file=sys.stderr
+        )
+        sys.exit(2)
+    machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
+    model = f"Whisper {options.scripted} (scripted)" if options.scripted else "Whisper base"
+    print(f"{options.calls} calls of {options.minutes:g} min, {options.layout}, {model}, {machine}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="switchboard-gpu-") as folder:
+        found = measure(options, Path(folder))
+    report(found)
+    if options.json:
+        found |= {"machine": machine, "model": model, "layout": options.layout}
+        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
