@@ -1,13 +1,14 @@
 """How many seconds of calls does a GPU work off in a second, and does it hear what the CPU of its machine hears?
 
-    python bench/gpu.py [--calls 32] [--minutes 4] [--layout separate|mixed|both] [--scripted large-v3-turbo]
+    python bench/gpu.py [--calls 32] [--minutes 4] [--layout separate|mixed|both] [--model base] [--scripted]
                         [--devices auto,cpu] [--repetitions 2] [--json FILE]
 
 Starts the service as `switchboard up` does, with its own settings for this machine, once for each of `--devices`, and
-gives it the same calls: real voices of the demonstration, joined to calls of `--minutes`. Whisper base and
-segmentation-3.0+campplus, as `switchboard checkpoints fetch` brings them. `--scripted` puts a Whisper of that size in
-base's place which says a script, for its speed alone (`scripted_whisper.py`). All calls are submitted at once; the
-clock runs until the last record is complete. The first figure is what `switchboard plan --gpu-rtfx` wants, of one GPU.
+gives it the same calls: real voices of the demonstration, joined to calls of `--minutes`. Speakers are separated by
+segmentation-3.0+campplus; `switchboard checkpoints fetch` brings it and `--model base`. For the speed alone of a size
+whose weights are not at hand: `python bench/scripted_whisper.py FOLDER --size large-v3-turbo`, then
+`--model FOLDER --scripted`. All calls are submitted at once; the clock runs until the last record is complete. The
+first figure is what `switchboard plan --gpu-rtfx` wants, of one GPU.
 
 `auto` must find a GPU: this ends with 2 where there is none. Between two devices are counted: words that differ, and
 the time in which another speaker is talking.
@@ -30,7 +31,7 @@ from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import long_calls, scripted_whisper
+from bench import long_calls
 from bench.throughput import Ran, Whole, Work
 from pipeline import device
 from serve_app.demo.compare import WordErrors, word_errors
@@ -87,9 +88,6 @@ def settings(model: str, scripted: bool, where: str) -> dict[str, str]:
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Rows by device, and how the last transcripts of two devices differ."""
-    model = "base"
-    if options.scripted:
-        model = str(scripted_whisper.write(folder / "model", options.scripted, options.words))
     calls = long_calls.make(folder / "calls", options.calls, options.minutes, long_calls.real_parts())
     work = Work(
         calls, [options.layout == "mixed" or (options.layout == "both" and i % 2 == 1) for i in range(len(calls))]
@@ -99,7 +97,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     for where in options.devices:
         state = folder / where
         state.mkdir()
-        whole = Whole(state, settings(model, bool(options.scripted), where))
+        whole = Whole(state, settings(options.model, options.scripted, where))
         try:
             whole.run(work.recordings[:2])  # engines loaded, caches and plans warm
             print(f"{where}: warm", flush=True)
@@ -179,8 +177,8 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=32)
     parser.add_argument("--minutes", type=float, default=4.0)
     parser.add_argument("--layout", choices=("separate", "mixed", "both"), default="both")
-    parser.add_argument("--scripted", choices=scripted_whisper.SIZES, help="a Whisper of this size that says a script")
-    parser.add_argument("--words", type=int, default=60, help="words that it says of every window")
+    parser.add_argument("--model", default="base", help="as SWITCHBOARD_ASR__MODEL takes it: a name or a folder")
+    parser.add_argument("--scripted", action="store_true", help="it says a script whatever it hears: decode it once")
     parser.add_argument("--devices", type=lambda text: text.split(","), default=["auto", "cpu"])
     parser.add_argument("--repetitions", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write the figures here")
@@ -191,13 +189,12 @@ def main() -> None:
         )
         sys.exit(2)
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"
-    model = f"Whisper {options.scripted} (scripted)" if options.scripted else "Whisper base"
-    print(f"{options.calls} calls of {options.minutes:g} min, {options.layout}, {model}, {machine}", flush=True)
+    print(f"{options.calls} calls of {options.minutes:g} min, {options.layout}, {options.model}, {machine}", flush=True)
     with tempfile.TemporaryDirectory(prefix="switchboard-gpu-") as folder:
         found = measure(options, Path(folder))
     report(found)
     if options.json:
-        found |= {"machine": machine, "model": model, "layout": options.layout}
+        found |= {"machine": machine, "model": options.model, "layout": options.layout}
         options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 

@@ -7,10 +7,12 @@ blocks) and 2.3 (context-aware masking) are the classes below. Names of modules 
 """
 # mypy: allow-subclassing-any
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from torchaudio.compliance import kaldi
 
 from pipeline.domain.speech import SAMPLE_RATE
@@ -18,27 +20,42 @@ from pipeline.domain.speech import SAMPLE_RATE
 BINS = 80  # of the log-mel filterbank
 DIMENSION = 192
 MIN_FRAMES = 40  # of 10 ms; from less nothing is to be told of a voice
+FRAME, HOP = SAMPLE_RATE // 40, SAMPLE_RATE // 100  # samples of a frame, and from one frame to the next
 GROWTH = 32  # channels that each layer of a dense block adds
 BOTTLENECK = 128  # channels inside a layer
 SEGMENT = 100  # frames of 20 ms whose mean is a frame's local context
 HEAD_CHANNELS = 32
 BLOCKS = ((12, 1), (24, 2), (16, 2))  # layers, dilation
+TOGETHER_GPU = 16_000  # frames in one pass, padding included: 160 MB for each map of the front end
+TOGETHER_CPU = 1_200  # likewise, without padding; more of them leave the cache and take longer
 
 
 class CAMPlusPlus(nn.Module):
-    """Filterbank frames of one voice to an embedding. Inference only: normalization uses its stored statistics."""
+    """Filterbank frames of a voice to an embedding. Inference only: normalization uses its stored statistics."""
 
     def __init__(self) -> None:
         super().__init__()
         self.head = FrontEnd()
         self.xvector = _backbone(HEAD_CHANNELS * BINS // 8)
 
-    def forward(self, frames: Tensor) -> Tensor:
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.head.conv1.weight.device
+
+    def forward(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Return (batch, 192) of (batch, frames, 80): log-mel frames of 10 ms whose mean over time is zero.
 
-        Every frame takes part in the mean, so nothing may be padded.
+        Every frame takes part in means over time. So where voices of several lengths are padded with zeros to one,
+        `lengths` (batch,) says how many frames each has, and each comes out as it would alone.
         """
-        embedding: Tensor = self.xvector(self.head(frames.transpose(1, 2).unsqueeze(1)))
+        inside = None if lengths is None else _inside(lengths, frames.shape[1])
+        signal = self.head(frames.transpose(1, 2).unsqueeze(1), inside)
+        if lengths is not None:
+            inside = _inside((lengths + 1) // 2, (frames.shape[1] + 1) // 2)  # its first layer takes every second one
+        for layer in self.xvector:
+            signal = layer(signal, inside) if isinstance(layer, DenseBlock | StatisticsPooling) else layer(signal)
+        embedding: Tensor = signal
         return embedding
 
 
@@ -55,7 +72,72 @@ def load(path: Path) -> CAMPlusPlus:
 
 def filterbank(waveform: Tensor) -> Tensor:
     """Return (frames, 80) of (1, samples) at 16 kHz: Kaldi's log-mel energies, none of sound shorter than a frame."""
+    if waveform.shape[1] < FRAME:
+        return waveform.new_zeros(0, BINS)
     return kaldi.fbank(waveform, num_mel_bins=BINS, sample_frequency=SAMPLE_RATE, dither=0.0)
+
+
+def filterbanks(sounds: Sequence[Tensor]) -> list[Tensor]:
+    """Return what `filterbank` gives for each sound, (samples,). On a GPU in one go: its steps are small and many."""
+    if not sounds or sounds[0].device.type == "cpu":
+        return [filterbank(sound[None]) for sound in sounds]
+    return filterbanks_together(sounds)
+
+
+def filterbanks_together(sounds: Sequence[Tensor]) -> list[Tensor]:
+    """As `filterbanks`: sounds are joined so that each begins with a frame; those in which two meet are left out."""
+    hops = [-(-len(sound) // HOP) for sound in sounds]
+    padded = [nn.functional.pad(sound, (0, own * HOP - len(sound))) for sound, own in zip(sounds, hops, strict=True)]
+    found = filterbank(nn.functional.pad(torch.cat(padded), (0, FRAME))[None])
+    frames = [max(0, 1 + (len(sound) - FRAME) // HOP) for sound in sounds]
+    return [own[:count] for own, count in zip(found.split([*hops, len(found) - sum(hops)]), frames, strict=False)]
+
+
+def embedded(network: CAMPlusPlus, voices: Sequence[Tensor]) -> Tensor:
+    """Return (voices, 192) of the log-mel frames of each voice, (frames, 80); NaN for fewer than `MIN_FRAMES`.
+
+    On a GPU voices of several lengths share a pass, without which starting its hundreds of small steps takes longer
+    than computing them. On a CPU, where padding costs what speech does, only voices of one length do.
+    """
+    found = torch.full((len(voices), DIMENSION), torch.nan, device=network.device)
+    lengths = [len(voice) for voice in voices]
+    for group in _groups(lengths, on_gpu=network.device.type == "cuda"):
+        own = [voices[at] - voices[at].mean(dim=0) for at in group]
+        if len({lengths[at] for at in group}) == 1:
+            found[group] = network(torch.stack(own))
+        else:
+            counts = torch.tensor([lengths[at] for at in group], device=network.device)
+            found[group] = network(pad_sequence(own, batch_first=True), counts)
+    return found
+
+
+def _groups(lengths: Sequence[int], on_gpu: bool) -> Iterator[list[int]]:
+    """Places of the voices that go through the network together."""
+    most = TOGETHER_GPU if on_gpu else TOGETHER_CPU
+    group: list[int] = []
+    for at in sorted(range(len(lengths)), key=lambda at: -lengths[at]):
+        if lengths[at] < MIN_FRAMES:
+            break
+        longest = lengths[group[0]] if group else lengths[at]
+        if (len(group) + 1) * longest > most or not (on_gpu or lengths[at] == longest):
+            if group:
+                yield group
+            group = []
+        group.append(at)
+    if group:
+        yield group
+
+
+def _inside(lengths: Tensor, frames: int) -> Tensor:
+    """Return (batch, 1, frames): 1 in the frames that a voice has, 0 where it was padded."""
+    return (torch.arange(frames, device=lengths.device) < lengths[:, None]).float()[:, None]
+
+
+def _only(signal: Tensor, inside: Tensor | None) -> Tensor:
+    """`signal`, (batch, ..., frames), with silence where it was padded; in place."""
+    if inside is None:
+        return signal
+    return signal.mul_(inside if signal.dim() == 3 else inside[:, None])
 
 
 class FrontEnd(nn.Module):
@@ -70,11 +152,12 @@ class FrontEnd(nn.Module):
         self.conv2 = nn.Conv2d(HEAD_CHANNELS, HEAD_CHANNELS, 3, stride=(2, 1), padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(HEAD_CHANNELS)
 
-    def forward(self, spectrum: Tensor) -> Tensor:
-        """(batch, 1, bins, frames) to (batch, channels * bins / 8, frames)."""
-        maps = self.bn1(self.conv1(spectrum)).relu_()
-        maps = self.layer2(self.layer1(maps))
-        return self.bn2(self.conv2(maps)).relu_().flatten(1, 2)
+    def forward(self, spectrum: Tensor, inside: Tensor | None) -> Tensor:
+        """(batch, 1, bins, frames) to (batch, channels * bins / 8, frames). `inside`: see `_inside`."""
+        maps = _only(self.bn1(self.conv1(spectrum)).relu_(), inside)
+        for residual in (*self.layer1, *self.layer2):
+            maps = residual(maps, inside)
+        return _only(self.bn2(self.conv2(maps)).relu_(), inside).flatten(1, 2)
 
 
 class Residual(nn.Module):
@@ -92,9 +175,9 @@ class Residual(nn.Module):
             self.shortcut.append(nn.Conv2d(channels, channels, 1, stride=(stride, 1), bias=False))
             self.shortcut.append(nn.BatchNorm2d(channels))
 
-    def forward(self, maps: Tensor) -> Tensor:
-        inner = self.bn1(self.conv1(maps)).relu_()
-        return self.bn2(self.conv2(inner)).add_(self.shortcut(maps)).relu_()
+    def forward(self, maps: Tensor, inside: Tensor | None) -> Tensor:
+        inner = _only(self.bn1(self.conv1(maps)).relu_(), inside)
+        return _only(self.bn2(self.conv2(inner)).add_(self.shortcut(maps)).relu_(), inside)
 
 
 class DenseBlock(nn.Module):
@@ -106,13 +189,13 @@ class DenseBlock(nn.Module):
         for number in range(layers):
             self.add_module(f"tdnnd{number + 1}", DenseLayer(channels + number * GROWTH, dilation))
 
-    def forward(self, signal: Tensor) -> Tensor:
+    def forward(self, signal: Tensor, inside: Tensor | None) -> Tensor:
         """(batch, channels, frames) to (batch, channels + layers * 32, frames)."""
         batch, filled, frames = signal.shape
         joined = signal.new_empty(batch, filled + self.made, frames)
         joined[:, :filled] = signal
         for layer in self.children():
-            joined[:, filled : filled + GROWTH] = layer(joined[:, :filled])
+            joined[:, filled : filled + GROWTH] = layer(joined[:, :filled], inside)
             filled += GROWTH
         return joined
 
@@ -127,8 +210,9 @@ class DenseLayer(nn.Module):
         self.nonlinear2 = _normalized(BOTTLENECK)
         self.cam_layer = MaskedConvolution(dilation)
 
-    def forward(self, signal: Tensor) -> Tensor:
-        masked: Tensor = self.cam_layer(self.nonlinear2(self.linear1(self.nonlinear1(signal))))
+    def forward(self, signal: Tensor, inside: Tensor | None) -> Tensor:
+        narrow = _only(self.nonlinear2(self.linear1(self.nonlinear1(signal))), inside)
+        masked: Tensor = self.cam_layer(narrow, inside)
         return masked
 
 
@@ -141,10 +225,14 @@ class MaskedConvolution(nn.Module):
         self.linear1 = nn.Conv1d(BOTTLENECK, BOTTLENECK // 2, 1)
         self.linear2 = nn.Conv1d(BOTTLENECK // 2, GROWTH, 1)
 
-    def forward(self, signal: Tensor) -> Tensor:
+    def forward(self, signal: Tensor, inside: Tensor | None) -> Tensor:
         """(batch, 128, frames) to (batch, 32, frames). The mask is the same for all frames of a segment."""
         segments = nn.functional.avg_pool1d(signal, SEGMENT, SEGMENT, ceil_mode=True)  # (batch, 128, segments)
-        context = segments + signal.mean(dim=2, keepdim=True)
+        mean = signal.mean(dim=2, keepdim=True)
+        if inside is not None:  # as a share of the frames that are there
+            filled = nn.functional.avg_pool1d(inside, SEGMENT, SEGMENT, ceil_mode=True)
+            segments, mean = segments / filled.clamp(min=1 / SEGMENT), mean / inside.mean(dim=2, keepdim=True)
+        context = segments + mean
         mask = self.linear2(self.linear1(context).relu_()).sigmoid_()
         frames = mask.repeat_interleave(SEGMENT, dim=2)[:, :, : signal.shape[2]]
         return self.linear_local(signal).mul_(frames)
@@ -153,8 +241,13 @@ class MaskedConvolution(nn.Module):
 class StatisticsPooling(nn.Module):
     """Mean and standard deviation over time: (batch, channels, frames) to (batch, 2 * channels, 1)."""
 
-    def forward(self, signal: Tensor) -> Tensor:
-        return torch.cat([signal.mean(dim=2, keepdim=True), signal.std(dim=2, keepdim=True)], dim=1)
+    def forward(self, signal: Tensor, inside: Tensor | None) -> Tensor:
+        if inside is None:
+            return torch.cat([signal.mean(dim=2, keepdim=True), signal.std(dim=2, keepdim=True)], dim=1)
+        count = inside.sum(dim=2, keepdim=True)
+        mean = (signal * inside).sum(dim=2, keepdim=True) / count
+        squares = (signal - mean).square_().mul_(inside).sum(dim=2, keepdim=True)
+        return torch.cat([mean, (squares / (count - 1)).sqrt_()], dim=1)
 
 
 class Flattened(nn.Module):

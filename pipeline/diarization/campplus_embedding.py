@@ -7,7 +7,7 @@ from pyannote.audio.core.model import Model
 from pyannote.audio.core.task import Problem, Resolution, Specifications
 from torch import Tensor
 
-from pipeline.diarization.campplus import DIMENSION, MIN_FRAMES, CAMPlusPlus, filterbank
+from pipeline.diarization.campplus import DIMENSION, MIN_FRAMES, CAMPlusPlus, embedded, filterbanks
 from pipeline.domain.speech import SAMPLE_RATE
 
 
@@ -15,7 +15,7 @@ class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
     """A speaker embedding of 192 dimensions, not of unit length.
 
     CAM++ normalizes and masks by the mean of all frames it is given, so that weights in the pooling alone would mix
-    the voices of a window. One filterbank per window serves all its speakers; the network runs once per speaker.
+    the voices of a window. One filterbank per window serves all its speakers.
     """
 
     def __init__(self, network: CAMPlusPlus, center: Sequence[float]) -> None:
@@ -37,23 +37,19 @@ class CAMPlusPlusEmbedding(Model):  # type: ignore[misc]
         frame rate; a weight above 0.5 selects a frame. A speaker with fewer than 40 frames of 10 ms gets NaN. Without
         weights all frames are selected; raises `ValueError` where they are fewer than 40.
         """
-        spectra = [filterbank(waveform) for waveform in waveforms]
+        spectra = filterbanks(list(waveforms[:, 0]))
         if weights is None:
             if not spectra or len(spectra[0]) < MIN_FRAMES:
                 raise ValueError(f"A voice cannot be embedded from fewer than {MIN_FRAMES} frames of 10 ms.")
-            return torch.stack([self._embed(spectrum) for spectrum in spectra])
+            return self._centered(spectra)
         by_speaker = weights if weights.dim() == 3 else weights[:, None]
-        found = torch.stack(
-            [self._of_speakers(spectrum, own) for spectrum, own in zip(spectra, by_speaker, strict=True)]
-        )
-        return found if weights.dim() == 3 else found[:, 0]
+        masks = torch.nn.functional.interpolate(by_speaker.float(), size=len(spectra[0]), mode="nearest") > 0.5
+        found = self._centered([spectrum[mask] for spectrum, own in zip(spectra, masks, strict=True) for mask in own])
+        return found.view(*weights.shape[:-1], DIMENSION)
 
-    def _of_speakers(self, spectrum: Tensor, weights: Tensor) -> Tensor:
-        """(speakers, 192) of (frames, 80) and (speakers, any number of frames)."""
-        masks = torch.nn.functional.interpolate(weights[None].float(), size=len(spectrum), mode="nearest")[0] > 0.5
-        return torch.stack([self._embed(spectrum[mask]) for mask in masks])
+    def of_sounds(self, sounds: Sequence[Tensor]) -> Tensor:
+        """Return (sounds, 192) of sounds of any length, (samples,) at 16 kHz; NaN below 40 frames of 10 ms."""
+        return self._centered(filterbanks(sounds))
 
-    def _embed(self, frames: Tensor) -> Tensor:
-        if len(frames) < MIN_FRAMES:
-            return frames.new_full((DIMENSION,), torch.nan)
-        return self.network((frames - frames.mean(dim=0))[None])[0] - self.center
+    def _centered(self, voices: Sequence[Tensor]) -> Tensor:
+        return embedded(self.network, voices) - self.center

@@ -5,11 +5,9 @@ about a second and a half; a window is one part of a recording. What follows for
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -136,28 +134,20 @@ class Clustering(TorchEngine):
 
         return (MIN_FRAMES + 2) * HOP  # a frame of the filterbank is 25 ms
 
-    def embedded(self, speech: Samples) -> npt.NDArray[np.float64]:
-        """See `Voiceprints`."""
-        (found,) = self._vectors([np.ascontiguousarray(speech, np.float32)])
-        return np.asarray(found, np.float64)
+    def embedded(self, sounds: Sequence[Samples]) -> npt.NDArray[np.float64]:
+        """See `TorchEngine`."""
+        return self._vectors(sounds).astype(np.float64)
 
     def _vectors(self, sounds: Sequence[Samples]) -> npt.NDArray[np.float32]:
-        """Unit vectors, shape (sounds, 192). Windows of one length share a forward pass: nothing may be padded."""
+        """Unit vectors, shape (sounds, 192); NaN for what is too short."""
         import torch
 
-        from pipeline.diarization.campplus import DIMENSION, MIN_FRAMES, filterbank
+        from pipeline.diarization.campplus import embedded, filterbanks
 
-        found = np.full((len(sounds), DIMENSION), np.nan, np.float32)
-        alike: dict[int, list[tuple[int, Any]]] = defaultdict(list)
         try:
             with torch.inference_mode():
-                for at, sound in enumerate(sounds):
-                    frames = filterbank(torch.tensor(sound, device=self._device)[None])
-                    alike[len(frames)].append((at, frames - frames.mean(dim=0)))
-                for count, own in alike.items():
-                    if count >= MIN_FRAMES:
-                        made = self._network(torch.stack([frames for _, frames in own])) - self._center
-                        found[[at for at, _ in own]] = torch.nn.functional.normalize(made, dim=1).cpu().numpy()
+                frames = filterbanks([torch.tensor(sound, device=self._device) for sound in sounds])
+                made = embedded(self._network, frames) - self._center
+                return torch.nn.functional.normalize(made, dim=1).cpu().numpy()  # type: ignore[no-any-return]
         except (RuntimeError, ValueError, MemoryError) as error:
             raise EngineError(f"The voices could not be embedded ({type(error).__name__}).") from error
-        return found

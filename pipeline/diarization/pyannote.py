@@ -142,18 +142,28 @@ class Pyannote(TorchEngine):
         """See `Voiceprints`."""
         return int(self._pipeline._embedding.min_num_samples)
 
-    def embedded(self, speech: Samples) -> npt.NDArray[np.float64]:
-        """See `Voiceprints`."""
-        import torch
-
-        embedding = self._pipeline._embedding
-        waveform = torch.from_numpy(np.ascontiguousarray(speech))[None]
+    def embedded(self, sounds: Sequence[Samples]) -> npt.NDArray[np.float64]:
+        """See `TorchEngine`."""
         try:
-            waveform, _ = embedding.model_.audio.downmix_and_resample(waveform, SAMPLE_RATE)
-            vector = np.asarray(embedding(waveform[None])[0], dtype=np.float64)
+            vectors = np.asarray(self._vectors(sounds), dtype=np.float64)
         except (RuntimeError, ValueError) as error:
             raise EngineError(f"The voice could not be embedded ({type(error).__name__}).") from error
-        return vector / (np.linalg.norm(vector) or 1.0)
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors / np.where(norms == 0, 1.0, norms)
+
+    def _vectors(self, sounds: Sequence[Samples]) -> npt.NDArray[np.float32]:
+        import torch
+
+        from pipeline.diarization.campplus_embedding import CAMPlusPlusEmbedding
+
+        embedding = self._pipeline._embedding
+        model, device = embedding.model_, embedding.device
+        waveforms = [torch.from_numpy(np.ascontiguousarray(sound, np.float32)) for sound in sounds]
+        if isinstance(model, CAMPlusPlusEmbedding):
+            with torch.inference_mode():
+                return model.of_sounds([one.to(device) for one in waveforms]).cpu().numpy()  # type: ignore[no-any-return]
+        resampled = [model.audio.downmix_and_resample(one[None], SAMPLE_RATE)[0] for one in waveforms]
+        return np.concatenate([embedding(one[None]) for one in resampled])
 
 
 def _load(checkpoint: checkpoints.Checkpoint, name: str, device: Any) -> Any:

@@ -72,8 +72,11 @@ class TorchEngine(ABC):
         """Samples at 16 kHz below which nothing is embedded."""
 
     @abstractmethod
-    def embedded(self, speech: Samples) -> Vector:
-        """Return the unit vector of one piece of speech; not finite when there is none. Raises `EngineError`."""
+    def embedded(self, sounds: Sequence[Samples]) -> Vector:
+        """Return the unit vectors of pieces of speech, (sounds, dimension); a row is not finite where there is none.
+
+        Raises `EngineError`.
+        """
 
     def voiceprint(self, spoken: Sequence[Samples]) -> Voiceprint | None:
         """See `pipeline.diarization.Engine`: joined, cut into like pieces of 6 s or more, embedded, averaged."""
@@ -81,14 +84,18 @@ class TorchEngine(ABC):
         seconds = len(speech) / SAMPLE_RATE
         if seconds < MIN_VOICEPRINT_SECONDS:
             return None
-        vectors = np.stack([self.embedded(part) for part in np.array_split(speech, max(1, int(seconds // PIECE)))])
+        vectors = self.embedded(np.array_split(speech, max(1, int(seconds // PIECE))))
         made = self.of_speaker(vectors.mean(axis=0), seconds)
         return made and replace(made, agreement=_agreement(vectors))
 
     def voices(self, spoken: Sequence[Samples]) -> list[Voiceprint | None]:
         """See `pipeline.diarization.Engine`."""
-        least = self.fewest_samples
-        return [self._made(self.embedded(one), len(one) / SAMPLE_RATE) if len(one) >= least else None for one in spoken]
+        found: list[Voiceprint | None] = [None] * len(spoken)
+        enough = [at for at, one in enumerate(spoken) if len(one) >= self.fewest_samples]
+        if enough:
+            for at, vector in zip(enough, self.embedded([spoken[at] for at in enough]), strict=True):
+                found[at] = self._made(vector, len(spoken[at]) / SAMPLE_RATE)
+        return found
 
     def of_speaker(self, vector: npt.NDArray[np.floating] | None, seconds: float) -> Voiceprint | None:
         """Return the voiceprint of a vector of any length; None for too little speech, and for NaN or zeros.

@@ -75,6 +75,60 @@ def test_every_speaker_of_a_window_is_embedded_as_if_alone(embedding: Any) -> No
     torch.testing.assert_close(embedding(sound, weights[:, 1]), found[:, 1], equal_nan=True)
 
 
+def test_voices_that_share_a_pass_on_a_gpu_come_out_as_they_do_alone(
+    embedding: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from pipeline.diarization import campplus
+
+    passes: list[int] = []
+    counting = embedding.network.register_forward_pre_hook(lambda _, given: passes.append(len(given[0])))
+    lengths = [998, 39, 40, 41, 300, 301, 998, 555, 5, 120]
+    voices = [frames(998)[0][:length] for length in lengths]
+    with torch.inference_mode():
+        alone = campplus.embedded(embedding.network, voices)
+        assert passes == [1] * 8  # of these, two of one length are already too much for a pass on a CPU
+        groups = campplus._groups
+        monkeypatch.setattr(campplus, "_groups", lambda lengths, on_gpu: groups(lengths, True))
+        together = campplus.embedded(embedding.network, voices)
+    counting.remove()
+    assert passes[8:] == [8]
+    torch.testing.assert_close(together, alone, atol=1e-4, rtol=0, equal_nan=True)
+    assert torch.isnan(alone).all(dim=1).tolist() == [length < 40 for length in lengths]
+
+
+def test_a_pass_holds_no_more_than_fits() -> None:
+    from pipeline.diarization.campplus import TOGETHER_CPU, TOGETHER_GPU, _groups
+
+    rng = np.random.default_rng(4)
+    lengths = [int(length) for length in rng.choice([30, 60, 150, 997, 998, 20_000], 200)]
+    for on_gpu, most in ((True, TOGETHER_GPU), (False, TOGETHER_CPU)):
+        groups = list(_groups(lengths, on_gpu))
+        assert sorted(at for group in groups for at in group) == [
+            at for at, length in enumerate(lengths) if length > 39
+        ]
+        for group in groups:
+            longest = max(lengths[at] for at in group)
+            assert len(group) == 1 or len(group) * longest <= most
+            assert on_gpu or {lengths[at] for at in group} == {longest}
+    assert len(list(_groups(lengths, True))) < len(list(_groups(lengths, False))) / 2
+
+
+def test_filterbanks_in_one_go_are_those_of_each_sound() -> None:
+    import torch
+
+    from pipeline.diarization.campplus import filterbanks, filterbanks_together
+
+    noise = torch.randn(100_000, generator=torch.Generator().manual_seed(2)) / 10
+    sounds = [noise[at : at + n] for at, n in enumerate((16_000, 160, 399, 400, 12_345, 0, 559, 560, 90_000))]
+    alone, together = filterbanks(sounds), filterbanks_together(sounds)
+    assert [len(one) for one in together] == [98, 0, 0, 1, 75, 0, 1, 2, 561] == [len(one) for one in alone]
+    for one, other in zip(alone, together, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
+    assert filterbanks([]) == []
+
+
 def test_too_short_a_sound_is_refused(embedding: Any) -> None:
     import torch
 
