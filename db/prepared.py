@@ -4,6 +4,7 @@ For the hot path of `/submit`, whose parameters are all text: finding types, the
 cursor cost this process more there than sending and reading do.
 """
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from weakref import WeakSet
@@ -13,6 +14,7 @@ from psycopg import generators, pq, waiting
 from psycopg.abc import PQGen
 
 _LOOK_SECONDS = 0.1  # between two looks at a connection that says nothing
+_CANCEL_AGAIN_SECONDS = 0.5
 Connection = psycopg.AsyncConnection[tuple[object, ...]]
 
 
@@ -50,9 +52,22 @@ def is_running(connection: Connection) -> bool:
 
 
 async def stop(connection: Connection, seconds: float) -> None:
-    """Cancel what was left running, and read what is still to come of it. Raises psycopg.Error if that fails."""
-    await connection.cancel_safe(timeout=seconds)
-    await connection.wait(generators.execute(connection.pgconn), timeout=seconds)
+    """Cancel what was left running, and read what is still to come of it. Raises psycopg.Error if that fails.
+
+    Canceled again until it ends: a server that is about to read the statement takes a cancel for one of the statement
+    before, and ignores it.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        left = max(deadline - time.monotonic(), _LOOK_SECONDS)
+        await connection.cancel_safe(timeout=left)
+        try:
+            await connection.wait(generators.execute(connection.pgconn), timeout=min(left, _CANCEL_AGAIN_SECONDS))
+        except psycopg.Error:
+            if is_running(connection) and time.monotonic() < deadline:
+                continue
+            raise
+        return
 
 
 def _result(connection: Connection) -> PQGen[pq.abc.PGresult]:

@@ -110,6 +110,28 @@ async def test_who_gives_up_waits_for_no_frozen_server_and_leaves_the_connection
         await database.close()
 
 
+async def test_a_cancel_that_the_server_ignores_is_sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    statement = PreparedStatement("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
+    sent, really = [0], psycopg.AsyncConnection.cancel_safe
+
+    async def ignored_once(self: psycopg.AsyncConnection, *, timeout: float) -> None:
+        sent[0] += 1
+        if sent[0] > 1:
+            await really(self, timeout=timeout)
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "cancel_safe", ignored_once)
+    database = await Database.open(world.database.url, pool_size=1)
+    try:
+        _, pid = await database.fetch_prepared(statement, ["0"])
+        asking = asyncio.create_task(database.fetch_prepared(statement, ["9"]))
+        await asyncio.wait({asking}, timeout=0.2)
+        asking.cancel()
+        assert await database.fetch_prepared(statement, ["0"]) == ["", pid]
+        assert sent == [2]
+    finally:
+        await database.close()
+
+
 async def test_a_prepared_statement_whose_connection_is_ended_runs_on_another(world: World) -> None:
     statement = PreparedStatement("slept", "SELECT pg_sleep($1::float)::text, pg_backend_pid()::text")
     async with await psycopg.AsyncConnection.connect(world.database.url, autocommit=True) as admin:
