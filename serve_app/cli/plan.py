@@ -58,7 +58,7 @@ def plan(
     """Estimate cores or GPUs, replicas, growth and cost for a number of calls, from measured ratios.
 
     The ratios are of Whisper base on two CPU cores; other models and GPUs differ: measure yours with
-    bench/throughput.py. Needs no service.
+    bench/throughput.py and bench/gpu.py. Needs no service.
 
     Examples:
 
