@@ -1,12 +1,14 @@
 """Does a call cost more when ten thousand are queued, or when a million are stored?
 
-    python bench/scale.py [--queued 10000] [--stored 1000000] [--rounds 7] [--calls 30] [--json FILE]
+    python bench/scale.py [--queued 10000] [--stored 1000000] [--lean] [--rounds 7] [--calls 30] [--json FILE]
 
 Three databases on one server of its own: ten calls queued; many queued; ten queued beside many stored. In turns each of
 them has the statements of some calls run against it, as Intake and Conductor run them: submitted, claimed, every stage
 noted and recorded, completed. Counted is CPU time, of PostgreSQL's back ends (Linux, /proc) and of this process. Read
 the ratios to the database with ten calls. The look of the scaling policies is counted too, for itself: it comes every
 two seconds, not with each call.
+
+`--lean` stores of each call its submission, its job and one result only, so that 10,000,000 calls fit on a disk.
 """
 
 import argparse
@@ -23,7 +25,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 
@@ -44,31 +46,41 @@ HEARD = AudioAnalysis(LAYOUT, 240.0, (SPEECH, SPEECH), ())
 TRANSCRIPT = Transcript("en", 1.0, 240.0, (), (), LAYOUT, "bench")
 FINDINGS = tuple(Finding(step, 1, {"text": "x" * 200}, (), 1.0) for step in ("summary", "statistics", "tone"))
 
-GENERATE = """
+CALLS = """
 INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, duration, recording_url,
     recording_identity, state, completed_at, analyzed_at, created_at)
 SELECT {workspace}, gen_random_uuid(), {team}, '+4930' || n, '+49409' || n, now() - n * interval '1 s', 240,
     'https://pbx.example.com/' || n || '.wav', 'https://pbx.example.com/' || n || '.wav', '{state}', now(), now(),
     now() - n * interval '1 s'
-FROM generate_series(1, {count}) AS n;
-INSERT INTO jobs (call_pk, kind, state, run, attempts, team_id, live, audio_seconds, created_at, not_before)
-SELECT id, 'process', '{job}', {run}, {run}, team_id, false, 240, created_at, created_at FROM calls;
-UPDATE calls SET job_id = jobs.id FROM jobs WHERE jobs.call_pk = calls.id;
+FROM generate_series({first}, {last}) AS n;
+WITH made AS (
+    INSERT INTO jobs (call_pk, kind, state, run, attempts, team_id, live, audio_seconds, created_at, not_before)
+    SELECT id, 'process', '{job}', {run}, {run}, team_id, false, 240, created_at, created_at
+    FROM calls WHERE id > {after}
+    RETURNING id, call_pk
+)
+UPDATE calls SET job_id = made.id FROM made WHERE made.call_pk = calls.id;
+"""
+SUBMISSIONS = """
 INSERT INTO submissions (call_pk, key_id, body, job_id)
-SELECT id, gen_random_uuid(), '{{"callId": "x", "duration": 240}}', job_id FROM calls;
+SELECT id, gen_random_uuid(), '{{"callId": "x", "duration": 240}}', job_id FROM calls WHERE id > {after};
+"""
+RESULTS = """
+INSERT INTO stage_results (call_pk, content_key, stage, job_id, result)
+SELECT id, 'of 1 0:' || md5(id::text), stage, job_id, '{{"duration": 240}}'
+FROM calls, unnest(ARRAY[{stages}]) AS stage WHERE id > {after};
 """
 RECORDED = """
 INSERT INTO recordings (job_id, channel, call_pk, uri, sha256, size_bytes)
-SELECT job_id, 0, id, 'file:///recordings/' || id, md5(id::text), 1000000 FROM calls;
-INSERT INTO stage_results (call_pk, content_key, stage, job_id, result)
-SELECT id, 'of 1 0:' || md5(id::text), stage, job_id, '{{"duration": 240}}'
-FROM calls, unnest(ARRAY['audio', 'asr', 'speakers']) AS stage;
+SELECT job_id, 0, id, 'file:///recordings/' || id, md5(id::text), 1000000 FROM calls WHERE id > {after};
 INSERT INTO transcripts (call_pk, job_id, language, duration, engine, content)
-SELECT id, job_id, 'en', 240, 'bench', '{{"turns": []}}' FROM calls;
-INSERT INTO findings (call_pk, step, version, position, value) SELECT id, 'summary', 1, 0, '{{"text": "x"}}' FROM calls;
+SELECT id, job_id, 'en', 240, 'bench', '{{"turns": []}}' FROM calls WHERE id > {after};
+INSERT INTO findings (call_pk, step, version, position, value)
+SELECT id, 'summary', 1, 0, '{{"text": "x"}}' FROM calls WHERE id > {after};
 INSERT INTO tasks (call_pk, position, title, owner, kind, confidence, evidence)
-SELECT id, 0, 'Send the offer', 'rep', 'send', 0.9, '{{}}' FROM calls;
+SELECT id, 0, 'Send the offer', 'rep', 'send', 0.9, '{{}}' FROM calls WHERE id > {after};
 """
+AT_ONCE = 500_000  # calls stored in one go
 
 
 @dataclass
@@ -143,7 +155,7 @@ class Stand:
             await queue.backlog(self.database)
 
 
-async def stand(url: str, name: str, queued: int, stored: int) -> Stand:
+async def stand(url: str, name: str, queued: int, stored: int, lean: bool) -> Stand:
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name}")
     own = url.replace("/switchboard?", f"/{name}?")
@@ -154,21 +166,31 @@ async def stand(url: str, name: str, queued: int, stored: int) -> Stand:
     _, secret = await keys.create(database, home.workspace_id, team.team_id, {"submit"}, "bench")
     sender = await keys.find(database, secret)
     assert sender is not None
-    plain = {"workspace": f"'{home.workspace_id}'", "team": f"'{team.team_id}'"}
     with psycopg.connect(own, autocommit=True) as admin:
         admin.execute("SET session_replication_role = replica")  # no triggers, no look at foreign keys: it is right
         admin.execute("SET synchronous_commit = off")
-        if stored:
-            say(f"{name}: storing {stored} calls")
-            fill = GENERATE + RECORDED
-            admin.execute(fill.format(**plain, count=stored, state="completed", job="done", run=1))
-        say(f"{name}: queueing {queued}")
-        more = GENERATE.replace("FROM calls", "FROM calls WHERE job_id IS NULL")
-        more = more.replace("WHERE jobs.call_pk = calls.id", "WHERE jobs.call_pk = calls.id AND calls.job_id IS NULL")
-        more = more.rpartition("INSERT INTO submissions")[0]
-        admin.execute(more.format(**plain, count=queued, state="transcribing", job="queued", run=0))
+        fill(admin, home.workspace_id, team.team_id, stored, lean)
+        say(f"{name}: {stored} calls stored, queueing {queued}")
+        fill(admin, home.workspace_id, team.team_id, queued)
         admin.execute("VACUUM ANALYZE")
     return Stand(name, database, sender, await back_ends(database))
+
+
+def fill(admin: Any, workspace: UUID, team: UUID, count: int, lean: bool | None = None) -> None:
+    """Make `count` calls: completed ones, `lean` or with all that is recorded of them; queued ones if it is None."""
+    state = {"state": "transcribing", "job": "queued", "run": 0, "stages": ""}
+    text = CALLS
+    if lean is not None:
+        stages = "'asr'" if lean else "'audio', 'asr', 'speakers'"
+        state = {"state": "completed", "job": "done", "run": 1, "stages": stages}
+        text += SUBMISSIONS + RESULTS + ("" if lean else RECORDED)
+    for first in range(0, count, AT_ONCE):
+        ((after,),) = admin.execute("SELECT coalesce(max(id), 0) FROM calls").fetchall()
+        last = min(count, first + AT_ONCE)
+        places = {"workspace": f"'{workspace}'", "team": f"'{team}'", "first": first + 1, "last": last, "after": after}
+        admin.execute(text.format(**places, **state))
+        if lean is not None:
+            say(f"{last} of {count} calls stored")
 
 
 async def back_ends(database: Database) -> list[int]:
@@ -179,7 +201,7 @@ async def back_ends(database: Database) -> list[int]:
 
 async def measure(url: str, options: argparse.Namespace) -> list[Stand]:
     sizes = {"ten": (10, 0), "queued": (options.queued, 0), "stored": (10, options.stored)}
-    stands = [await stand(url, name, *size) for name, size in sizes.items()]
+    stands = [await stand(url, name, *size, options.lean) for name, size in sizes.items()]
     try:
         for one in stands:  # caches and plans
             await one.some_calls(10)
@@ -236,6 +258,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queued", type=int, default=10_000, help="calls queued in the second database")
     parser.add_argument("--stored", type=int, default=1_000_000, help="calls stored in the third")
+    parser.add_argument("--lean", action="store_true", help="only a submission, a job and a result of each stored call")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each database")
     parser.add_argument("--calls", type=int, default=30, help="calls in one turn")
     parser.add_argument("--json", type=Path, help="write the figures here")
