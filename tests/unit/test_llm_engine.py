@@ -175,6 +175,26 @@ def test_a_name_that_is_only_spelled_is_said(endpoint):
     assert (fact["value"], fact["engine"]) == ("Kowalski", "llm")
 
 
+def test_a_name_that_is_no_contact_does_not_lose_the_one_that_is_known(endpoint):
+    lines = (
+        ("rep", "Who is calling?"),
+        ("customer", "My name is Peter Miller, and Lucy Brown told me to call. My email is pete at work dot example."),
+    )
+    assert found(call(*lines), None)["contacts"].value["contact_id"] == "c1"
+    name = {"value": "Lucy Brown", "quotes": [q(1, "Lucy Brown told me to call.")]}
+    email = {"value": "pete@work.example", "quotes": [q(1, "My email is pete at work dot example.")]}
+    endpoint.answers(answer(contact={"name": name, "email": email}))
+    made = found(call(*lines), options(endpoint))["contacts"]
+    assert made.value["contact_id"] == "c1"
+    heard = made.value["heard"]
+    assert (heard["name"]["value"], heard["name"]["engine"]) == ("Peter Miller", "rules")
+    assert (heard["email"]["value"], heard["email"]["engine"]) == ("pete@work.example", "llm")
+    assert made.note.startswith("the model heard somebody who is no contact")
+    material = call(*lines)
+    material = replace(material, roster=replace(material.roster, contacts=()))
+    assert found(material, options(endpoint))["contacts"].value["heard"]["name"]["value"] == "Lucy Brown"
+
+
 def test_parties_nobody_knows_own_nothing(endpoint):
     endpoint.answers(without(tasks=[task(2, SEND)], tones=[]))
     lines = tuple(({"rep": "A", "customer": "B"}[speaker], text) for speaker, text in LINES)

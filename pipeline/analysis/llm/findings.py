@@ -11,7 +11,7 @@ from pipeline.analysis.rules.people.contacts import Contacts
 from pipeline.analysis.rules.sentiment.sentiment import tone
 from pipeline.domain.insight import Evidence, Finding, Material
 
-VERSION = 3  # raise it whenever instructions, schema or checks may give other findings (a test of the former two)
+VERSION = 4  # raise it whenever instructions, schema or checks may give other findings (a test of the former two)
 ALIKE = 60  # rapidfuzz token_set_ratio, 0..100, of what the model and the rules call one task
 SURE = 0.8  # the rules' probability from which a task that the model does not state stays in the list
 
@@ -69,16 +69,30 @@ def _agreed(one: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
     return {**one, **due, "confidence": max(one["confidence"], confidence), "stated_by": ["model", "rules"]}
 
 
+IDENTITY = ("name", "company")  # facts by which a caller is found among the contacts
+
+
 def contacts(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
-    """The model's facts before the rules' own; who that makes the other party is decided by rule."""
+    """The model's facts before the rules' own; who that makes the other party is decided by rule.
+
+    The rules found a known contact: then it stays, unless what the model says fits another one. Facts that leave nobody
+    are left out.
+    """
     if not reading.facts:
         return None
-    found = Contacts().run(material, reading.facts)
+    facts, known, note = reading.facts, built.value.get("contact_id"), None
+    found = Contacts().run(material, facts)
+    if known and found.value["contact_id"] is None:
+        facts = {field: fact for field, fact in facts.items() if field not in IDENTITY}
+        found = Contacts().run(material, facts)
+        note = "the model heard somebody who is no contact; by what the rules heard it is one"
+        if found.value["contact_id"] != known:
+            return None
     heard = {
-        field: {**fact, "engine": "llm" if field in reading.facts else "rules"} if fact else None
+        field: {**fact, "engine": "llm" if field in facts else "rules"} if fact else None
         for field, fact in found.value["heard"].items()
     }
-    return replace(found, value={**found.value, "heard": heard}, note=None)
+    return replace(found, value={**found.value, "heard": heard}, note=note)
 
 
 def summary(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
