@@ -5,6 +5,7 @@ or a library of CUDA is missing, is an error that says what to do: an engine tha
 """
 
 import ctypes
+import math
 import os
 import re
 import sysconfig
@@ -19,7 +20,18 @@ CUBLAS = "libcublas.so.12"  # opened by CTranslate2 at its first forward pass; i
 CUBLAS_WHEEL = Path(sysconfig.get_paths()["purelib"], "nvidia/cublas/lib")  # of nvidia-cublas-cu12
 CTRANSLATE2_CUDA = "12"  # what its wheels are built for
 OLDEST_DRIVER = {"12": "525.60.13", "13": "580.65.06"}  # CUDA's major version -> NVIDIA's driver for Linux
+QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of this container: "200000 100000" are two cores, "max 100000" is no limit
 _HIDDEN = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES; Ray sets "" for an actor without a share of a GPU
+
+
+def cores() -> int:
+    """Return how many cores this process may use: those it is bound to, and no more than its container is given."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        given, period = QUOTA.read_text().split()
+        return max(1, min(bound, math.ceil(int(given) / int(period))))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return bound
 
 
 def gpus() -> list[str]:

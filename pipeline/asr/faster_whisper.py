@@ -5,7 +5,7 @@ serve chunks of any calls: every prompt carries its own language.
 """
 
 import json
-import os
+import math
 import threading
 import zlib
 from collections import defaultdict
@@ -26,13 +26,15 @@ from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.asr.fallback import Way
 from pipeline.asr.plausible import MAX_NO_SPEECH, compression
 from pipeline.checkpoints import WHOLE, CheckpointKind
-from pipeline.device import CTRANSLATE2_CUDA, choose, load_cublas
+from pipeline.device import CTRANSLATE2_CUDA, choose, cores, load_cublas
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.errors import EngineError
 
 CPU_BATCH, MOST_IN_A_BATCH = 4, 64
-AT_ONCE = 2  # batches that the device works on, on a CPU each with its share of the threads; a third is prepared
-THREADS_EACH = 4  # by default, as CTranslate2 chooses: more in one forward pass bring little
+AT_ONCE = (
+    2  # batches at least that the device works on, on a CPU each with its share of the threads; one more is prepared
+)
+THREADS_EACH = 4  # as CTranslate2 chooses: more in one forward pass bring little, so more cores take more batches
 TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)  # at which a chunk decoded alone is sampled, in turn (Whisper's own)
 KEPT_LANGUAGES = 5
 PADDED_ON_CPU = (15.0, 20.0, 25.0)  # seconds to which shorter windows are padded; others to the whole 30 s
@@ -58,7 +60,7 @@ class FasterWhisperOptions(AsrOptions):
     )
     beam_size: int = Field(5, ge=1, le=10, description="Hypotheses kept while decoding; 1 is greedy and faster.")
     cpu_threads: int = Field(
-        0, ge=0, description="Threads on a CPU, of all batches at once; 0: one for each core, at most 4 for a batch."
+        0, ge=0, description="Threads on a CPU, of all batches at once; 0: one for each core. A batch has up to 4."
     )
     vocabulary: Literal["auto", "on", "off"] = Field(
         "auto",
@@ -129,15 +131,16 @@ class FasterWhisper:
         if compute_type == "auto":
             compute_type = "float16" if device == "cuda" else "int8"
         checkpoint = checkpoints.resolve(options.model, kind, device, store)
-        threads = options.cpu_threads or _cores()
-        self.batches_at_once = at_once if device == "cuda" else min(at_once, threads)
-        each = max(1, threads // self.batches_at_once)
+        threads = options.cpu_threads or cores()
+        self.batches_at_once = (
+            at_once if device == "cuda" else min(max(at_once, math.ceil(threads / THREADS_EACH)), threads)
+        )
         with checkpoints.loading(checkpoint.folder):
             self._model = WhisperModel(
                 str(checkpoint.folder),
                 device=device,
                 compute_type=compute_type,
-                cpu_threads=each if options.cpu_threads else min(each, THREADS_EACH),
+                cpu_threads=max(1, threads // self.batches_at_once),
                 num_workers=self.batches_at_once,
                 local_files_only=True,
             )
@@ -411,11 +414,6 @@ class FasterWhisper:
                 self._model.hf_tokenizer, self._model.model.is_multilingual, task="transcribe", language=language
             )
         return self._tokenizers[language]
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _likeliest(languages: dict[str, float]) -> dict[str, float]:

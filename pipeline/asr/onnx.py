@@ -5,7 +5,6 @@ Most give a time to every token; those that do not (Whisper, Canary) have their 
 """
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from pipeline.asr.alignment.engine import Aligner
 from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.asr.plausible import compression
 from pipeline.checkpoints import CheckpointKind
-from pipeline.device import choose
+from pipeline.device import choose, cores
 from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.errors import CheckpointMissing, EngineError
 
@@ -149,7 +148,7 @@ def load_model(checkpoint: checkpoints.Checkpoint, device: str, quantization: st
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or len(os.sched_getaffinity(0))
+    options.intra_op_num_threads = threads or cores()
     providers = ["CUDAExecutionProvider"] if device == "cuda" else ["CPUExecutionProvider"]
     with checkpoints.loading(checkpoint.folder):
         try:

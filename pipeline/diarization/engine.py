@@ -94,7 +94,7 @@ class DiarizationOptions(EngineOptions):
         ge=1,
         description="Windows of sound in one forward pass; unset: on a CPU 4 (clustering: 8), on a GPU 32 (64).",
     )
-    threads: int = Field(0, ge=0, description="PyTorch's threads on a CPU, for the whole process; 0: its default.")
+    threads: int = Field(0, ge=0, description="PyTorch's threads on a CPU, of the whole process; 0: one for each core.")
     min_speakers: int = Field(1, ge=1, description="Fewest speakers that a mixed recording is taken to have.")
     max_speakers: int | None = Field(None, ge=1, description="Most speakers; unset: as many as are detected.")
 

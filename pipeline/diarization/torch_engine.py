@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.device import choose
+from pipeline.device import choose, cores
 from pipeline.diarization.engine import DiarizationOptions, Samples
 from pipeline.domain.speech import SAMPLE_RATE, Audio, Diarization, Voiceprint
 
@@ -40,8 +40,7 @@ class TorchEngine(ABC):
         """Take threads and batch size from the options; return the device."""
         import torch
 
-        if options.threads:
-            torch.set_num_threads(options.threads)
+        torch.set_num_threads(options.threads or min(torch.get_num_threads(), cores()))
         device = self.device_of(options)
         self.batch_size = options.batch_size or (self.GPU_BATCH if device == "cuda" else self.CPU_BATCH)
         return device

@@ -71,7 +71,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._sealer = sealer or Sealer()  # opens the credentials of recording servers
         self._urls = urls or UrlSealer()  # opens those of recordings
         self._workers = workers
-        self.asking = Asking(options.concurrency, ModelSpending(database, options, self._wait_out).of)
+        self.asking = Asking(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
         self._model = ModelQueue(self.asking, self._wake.set)
         self._options = options
         self._process_options = process_options
@@ -199,12 +199,12 @@ class ConductorLoop(LeaseLoop[Lease]):
     @property
     def _room(self) -> int:
         """How many more jobs may be started now."""
-        return 0 if self._stopping or self._suspect else max(0, self._options.concurrency - self._worked_on)
+        return 0 if self._stopping or self._suspect else max(0, self._options.calls_at_once - self._worked_on)
 
     @property
     def _guests(self) -> int:
         """How many more beyond that, of workspaces with no call running."""
-        whole = self._options.concurrency + self._options.GUESTS
+        whole = self._options.calls_at_once + self._options.GUESTS
         return 0 if self._stopping or self._suspect else min(self._options.GUESTS, max(0, whole - self._worked_on))
 
     @property
@@ -219,7 +219,7 @@ class ConductorLoop(LeaseLoop[Lease]):
 
         So many wait and no more: a model slower than calls come holds them back in the queue.
         """
-        waiting = min(len(self._model), self._options.ASKING * self._options.concurrency)
+        waiting = min(len(self._model), self._options.ASKING * self._options.calls_at_once)
         return self._in_hand - waiting
 
     @property

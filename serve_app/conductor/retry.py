@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
 
 from db.sealing import SecretSealed
+from pipeline.device import cores
 from pipeline.domain.call import Job
 from pipeline.errors import (
     CallError,
@@ -39,7 +40,9 @@ class ProcessingOptions(BaseModel):
     # Further calls, of workspaces with no call running: they do not wait for the calls of a workspace that has taken
     # all places.
     GUESTS: ClassVar[int] = 1
-    ASKING: ClassVar[int] = 4  # times `concurrency`: calls that wait for a language model and take no place
+    ASKING: ClassVar[int] = 4  # times `calls_at_once`: calls that wait for a language model and take no place
+    FEWEST_AT_ONCE: ClassVar[int] = 4  # engines have their next batch while another call is decoded
+    MOST_AT_ONCE: ClassVar[int] = 32  # one event loop leads them all: beyond that, more Conductors
     POOL_SIZE: ClassVar[int] = 8  # database connections of one Conductor
     POLL_SECONDS: ClassVar[float] = 1.0  # how often to look for jobs when no notification arrives
     FETCH_CONCURRENCY: ClassVar[int] = 128  # recordings that one Conductor fetches at once, besides the calls it runs
@@ -52,8 +55,11 @@ class ProcessingOptions(BaseModel):
     MAX_BACKOFF_SECONDS: ClassVar[float] = 600.0  # unless a server asks for a longer pause
     MAX_RETRY_AFTER_SECONDS: ClassVar[float] = 3600.0  # longest pause that a server may ask for (Retry-After)
 
-    concurrency: int = Field(
-        4, ge=1, description="Calls that one Conductor runs at once, and for as many more it asks the language model."
+    concurrency: int | None = Field(
+        None,
+        ge=1,
+        description="Calls that one Conductor runs at once, and for as many more it asks the language model; "
+        "unset: one for each core of its machine, from 4 to 32.",
     )
     fetch_per_host: int = Field(
         16, ge=1, description="Calls of one workspace whose recordings are fetched from one host at once."
@@ -74,6 +80,11 @@ class ProcessingOptions(BaseModel):
     drain_seconds: float = Field(
         20.0, ge=0, description="On shutdown, time for running calls to finish before they are requeued."
     )
+
+    @property
+    def calls_at_once(self) -> int:
+        """`concurrency`, or what this machine has room for: one core at a time decodes, cuts and analyzes a call."""
+        return self.concurrency or min(max(cores(), self.FEWEST_AT_ONCE), self.MOST_AT_ONCE)
 
     @property
     def fetch_per_workspace(self) -> int:

@@ -88,7 +88,7 @@ class RunLoop(LeaseLoop[RunLease]):
         asking: Asking | None = None,
     ) -> None:
         super().__init__(database, "runs")
-        self._model = asking or Asking(options.concurrency, ModelSpending(database, options, self._wait_out).of)
+        self._model = asking or Asking(options.calls_at_once, ModelSpending(database, options, self._wait_out).of)
         self._engines = engines
         self._settings = settings
         self._options = options
@@ -126,7 +126,7 @@ class RunLoop(LeaseLoop[RunLease]):
             self._wake.clear()
             await self._renew()
             await self._tidy()
-            room = 0 if self._stopping else self._options.concurrency - len(self._running)
+            room = 0 if self._stopping else self._options.calls_at_once - len(self._running)
             claimed = (
                 await run_calls.claim(self._database, self._name, room, self._options.lease_seconds) if room else []
             )

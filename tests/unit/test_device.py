@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -19,6 +20,7 @@ from pipeline.runtime.actors import TranscriberReplica
 from serve_app.cli import app
 from serve_app.cli.doctor import gpu as doctor
 from serve_app.cli.doctor.check import Check, Level
+from tests import fixture_checkpoints
 
 OLD = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  12.2.0\n"
 NEW = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs@builder)\nGCC: 13.3.0\n"
@@ -185,3 +187,54 @@ def test_without_cublas_the_error_says_what_to_install(tmp_path: Path, monkeypat
     monkeypatch.setattr(ctypes, "CDLL", missing)
     with pytest.raises(DeviceUnavailable, match=r"cuBLAS of CUDA 12 .*\[cuda\]"):
         device.load_cublas()
+
+
+@pytest.mark.parametrize(
+    ("quota", "bound", "expected"),
+    [
+        ("max 100000", 16, 16),
+        ("200000 100000", 16, 2),
+        ("250000 100000", 16, 3),
+        ("50000 100000", 16, 1),
+        ("6400000 100000", 16, 16),
+        ("", 3, 3),
+        (None, 5, 5),
+    ],
+)
+def test_a_containers_quota_counts_as_its_cores(
+    quota: str | None, bound: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if quota is not None:
+        (tmp_path / "cpu.max").write_text(f"{quota}\n")
+    monkeypatch.setattr(device, "QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(bound)))
+    assert device.cores() == expected
+
+
+@pytest.mark.parametrize(
+    ("cores", "batches", "threads", "calls"),
+    [(1, 1, 1, 4), (2, 2, 1, 4), (8, 2, 4, 8), (16, 4, 4, 16), (96, 24, 4, 32)],
+)
+def test_the_defaults_use_the_cores_that_are_there(
+    cores: int, batches: int, threads: int, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline.asr.faster_whisper import FasterWhisper, FasterWhisperOptions
+    from serve_app.conductor.retry import ProcessingOptions
+
+    given: dict[str, int] = {}
+
+    class Loaded(BaseException):
+        pass
+
+    def load(*_: Any, **options: Any) -> None:
+        given.update(options)
+        raise Loaded
+
+    monkeypatch.setattr(device, "QUOTA", Path("/nowhere"))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr("faster_whisper.WhisperModel", load)
+    with pytest.raises(Loaded):
+        FasterWhisper(FasterWhisperOptions(model=str(fixture_checkpoints.RECOGNITION), device="cpu"))
+    assert (given["num_workers"], given["cpu_threads"]) == (batches, threads)
+    assert ProcessingOptions().calls_at_once == calls
+    assert ProcessingOptions(concurrency=3).calls_at_once == 3
