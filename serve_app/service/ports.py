@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from serve_app.service.run_folder import running
 from serve_app.settings import PREFIX
 
 AGENT_PORT = 52365  # of Ray's agent, which starts submitted jobs: `ray.init` takes no other
+LEFT_SECONDS = 10.0  # what a killed service leaves has ended by then; measured: 2.7 s on two cores
 RANGE = 100  # ports of the replicas of one service, of those from 30000 to 31000
 
 
@@ -99,13 +101,41 @@ def _listener(port: int) -> str:
 
 
 def refuse_taken_port(host: str, port: int) -> None:
-    """Raise `ServiceError` where something listens already: two HAProxies would share the port, and the requests."""
+    """Raise `ServiceError` where something listens already: two HAProxies would share the port, and the requests.
+
+    The HAProxy of a service that was killed ends by itself: that is waited for.
+    """
+    deadline = time.monotonic() + LEFT_SECONDS
+    while error := _taken(host, port):
+        if time.monotonic() > deadline or not _is_left_over(port):
+            raise ServiceError(
+                f"The service cannot listen on {host}, port {port} ({error.strerror}){_listener(port)}. Stop what "
+                f"listens there, or choose another one with --port or {PREFIX}HTTP__PORT."
+            )
+        time.sleep(0.1)
+
+
+def _taken(host: str, port: int) -> OSError | None:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended are no obstacle
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise ServiceError(
-                f"The service cannot listen on {host}, port {port} ({error.strerror}){_listener(port)}. Stop what "
-                f"listens there, or choose another one with --port or {PREFIX}HTTP__PORT."
-            ) from None
+            return error
+    return None
+
+
+def _is_left_over(port: int) -> bool:
+    """Whether what took the port goes or has gone: an HAProxy of this user, of no service that runs."""
+    if any(urlsplit(str(service.facts.get("url"))).port == port for service in running()):
+        return False
+    return all(_is_haproxy(one.pid) for one in _listening(port))
+
+
+def _is_haproxy(pid: int | None) -> bool:
+    try:
+        return pid is not None and psutil.Process(pid).name() == "haproxy"
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.Error:
+        return False
