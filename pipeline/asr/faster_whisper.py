@@ -31,9 +31,7 @@ from pipeline.domain.speech import SAMPLE_RATE, Chunk, ChunkText, Word
 from pipeline.errors import EngineError
 
 CPU_BATCH, MOST_IN_A_BATCH = 4, 64
-AT_ONCE = (
-    2  # batches at least that the device works on, on a CPU each with its share of the threads; one more is prepared
-)
+AT_ONCE = 2  # batches that the device works on, or more on a CPU, each with its share of the threads; one is prepared
 THREADS_EACH = 4  # as CTranslate2 chooses: more in one forward pass bring little, so more cores take more batches
 TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)  # at which a chunk decoded alone is sampled, in turn (Whisper's own)
 KEPT_LANGUAGES = 5
@@ -132,9 +130,9 @@ class FasterWhisper:
             compute_type = "float16" if device == "cuda" else "int8"
         checkpoint = checkpoints.resolve(options.model, kind, device, store)
         threads = options.cpu_threads or cores()
-        self.batches_at_once = (
-            at_once if device == "cuda" else min(max(at_once, math.ceil(threads / THREADS_EACH)), threads)
-        )
+        self.batches_at_once = at_once
+        if device == "cpu":
+            self.batches_at_once = min(max(at_once, math.ceil(threads / THREADS_EACH)), threads)
         with checkpoints.loading(checkpoint.folder):
             self._model = WhisperModel(
                 str(checkpoint.folder),

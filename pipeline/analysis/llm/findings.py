@@ -13,6 +13,7 @@ from pipeline.domain.insight import Evidence, Finding, Material
 
 VERSION = 4  # raise it whenever instructions, schema or checks may give other findings (a test of the former two)
 ALIKE = 60  # rapidfuzz token_set_ratio, 0..100, of what the model and the rules call one task
+IDENTITY = ("name", "company")  # facts by which a caller is found among the contacts
 SURE = 0.8  # the rules' probability from which a task that the model does not state stays in the list
 
 
@@ -67,9 +68,6 @@ def _agreed(one: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
     confidence = round(1 - (1 - CONFIDENCE) * (1 - rule["confidence"]), 2)
     due = {key: rule[key] for key in ("due_expression", "due_date", "due_time")} if one["due_date"] is None else {}
     return {**one, **due, "confidence": max(one["confidence"], confidence), "stated_by": ["model", "rules"]}
-
-
-IDENTITY = ("name", "company")  # facts by which a caller is found among the contacts
 
 
 def contacts(reading: ReadAnswer, built: Finding, material: Material) -> Finding | None:
