@@ -131,7 +131,7 @@ class FasterWhisper:
         checkpoint = checkpoints.resolve(options.model, kind, device, store)
         threads = options.cpu_threads or cores()
         self.batches_at_once = at_once
-        if device == "cpu":
+        if device != "cuda":
             self.batches_at_once = min(max(at_once, math.ceil(threads / THREADS_EACH)), threads)
         with checkpoints.loading(checkpoint.folder):
             self._model = WhisperModel(
@@ -169,7 +169,7 @@ class FasterWhisper:
         )
 
     def _batch_size(self, device: str, folder: Path, compute_type: str) -> int:
-        if device == "cpu":
+        if device != "cuda":
             return CPU_BATCH
         import torch
 
