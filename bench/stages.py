@@ -144,9 +144,9 @@ class OneByOne(LocalWorkers):
         async with self._turn:
             return await super().compute(fn, *args)
 
-    async def _ask(self, engine: Any, ask: Callable[[Any], Any]) -> Any:
+    async def _run(self, name: str, ask: Callable[[Any], Any]) -> Any:
         async with self._turn:
-            return await super()._ask(engine, ask)
+            return await super()._run(name, ask)
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def report(rounds: Sequence[dict[str, float]], minutes: float) -> list[dict[str,
     )
     ratio = statistics.median(one[BARE] / (sum(one.values()) - one[BARE]) for one in rounds)
     parts = {part for one in rounds for part in one} - {BARE}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for part in parts:
         seconds = statistics.median(one.get(part, 0.0) for one in rounds)
         share = round(seconds / recognition, 4)

@@ -14,14 +14,15 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bench.real import calls
-from bench.real.calls import Builder, Event
+from bench.real import catalog
+from bench.real.calls import FLOOR, Builder, Event
 from bench.real.lines import LINES, at_snr, energy, level, noise, pink, telephone_band
 from bench.real.machines import MACHINES
 from bench.real.sources import RATE, Clip, Half, Sound, SourceMissing, Sources
@@ -50,7 +51,7 @@ Mask = npt.NDArray[np.bool_]  # per 10 ms
 class Tally:
     """What labels say of the events of one kind."""
 
-    heard: Counter[str] = field(default_factory=Counter)  # seconds by label
+    heard: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # seconds by label
     loud: float = 0.0
     kept: float = 0.0
     utterances: int = 0
@@ -60,9 +61,10 @@ class Tally:
     def row(self, kind: str) -> dict[str, Any]:
         """Shares in percent."""
         total = sum(self.heard.values())
-        right = sum(self.heard[one] for one in RIGHT.get(kind, {kind}))
+        right = sum(self.heard.get(one, 0.0) for one in RIGHT.get(kind, {kind}))
         row: dict[str, Any] = {"seconds": round(total, 1), "right": _percent(right, total)}
-        wrong = {one: _percent(seconds, total) for one, seconds in self.heard.most_common()}
+        most_first = sorted(self.heard.items(), key=itemgetter(1), reverse=True)
+        wrong = {one: _percent(seconds, total) for one, seconds in most_first}
         row["labels"] = {one: share for one, share in wrong.items() if share >= 0.05}
         if self.utterances:
             row |= {"utterances": self.utterances, "loud speech kept": _percent(self.kept, self.loud)}
@@ -192,8 +194,8 @@ def music(pieces: Sequence[Clip]) -> Builder:
 
 
 def tones(sources: Sources, half: Half) -> Builder:
-    """Ringing, busy, keys, beeps and special information tones of `calls.tones`, and a real machine's beep."""
-    made = calls.tones(sources, half, "tones")
+    """Ringing, busy, keys, beeps and special information tones of `catalog.tones`, and a real machine's beep."""
+    made = catalog.tones(sources, half, "tones")
     built = Builder(32)
     for event in made.events:
         special = event.source == "special information tone"
@@ -225,7 +227,7 @@ def measure(sources: Sources, half: Half, lines: Sequence[str]) -> list[dict[str
     rows: list[dict[str, Any]] = []
     took = duration = 0.0
     for name, built, treat in scenes(sources, half):
-        floor = np.resize(pink(MINUTE, calls.FLOOR, np.random.default_rng(6)), len(built.channels[0]))
+        floor = np.resize(pink(MINUTE, FLOOR, np.random.default_rng(6)), len(built.channels[0]))
         treated = treat(built.channels[0] + floor)
         for line in lines:
             sound = LINES[line](treated)
