@@ -38,8 +38,15 @@ DEADLINE = 500.0
 
 def cluster(address: str, nodes: int) -> dict[str, Any]:
     """A cluster configuration of a head without GPU and at most `nodes` nodes with one."""
-    lists = ("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands")
-    lists += ("head_start_ray_commands", "worker_start_ray_commands", "cluster_synced_files")
+    lists = (
+        "initialization_commands",
+        "setup_commands",
+        "head_setup_commands",
+        "worker_setup_commands",
+        "head_start_ray_commands",
+        "worker_start_ray_commands",
+        "cluster_synced_files",
+    )
     return {
         "cluster_name": "pretended",
         "max_workers": nodes,

@@ -7,7 +7,8 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def through(row: Sound, codec: str | None) -> Sound:
             output.mux(stream.encode(ready))
         output.mux(stream.encode(None))
     buffer.seek(0)
-    return decode_file(buffer, DecodeOptions()).samples[0].astype(np.float64)
+    return np.asarray(decode_file(buffer, DecodeOptions()).samples[0], np.float64)
 
 
 def db(level: float) -> float:
@@ -144,7 +145,8 @@ def music(seconds: float, rng: np.random.Generator) -> Sound:
 def drifted(row: Sound, ppm: float) -> Sound:
     """A channel as a clock records it that counts `ppm` too few samples a second."""
     positions = np.arange(int(len(row) / (1 + ppm * 1e-6))) * (1 + ppm * 1e-6)
-    return np.interp(positions, np.arange(len(row)), row)
+    recorded: Sound = np.interp(positions, np.arange(len(row)), row)
+    return recorded
 
 
 def matrix(names: tuple[str, ...], seed: int, only: str = "") -> Iterator[Case]:
@@ -161,7 +163,8 @@ def _any(rng: np.random.Generator) -> str | None:
 
 
 def _mixed(call: Sound) -> Sound:
-    return call.sum(axis=0) * 0.7
+    mixed: Sound = call.sum(axis=0) * 0.7
+    return mixed
 
 
 def _mono(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
@@ -172,9 +175,9 @@ def _mono(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
 def _identical(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
     mixed = _mixed(call)
     changes: dict[str, Callable[[Sound], Sound]] = {"copy": lambda x: x}
-    changes |= {f"{gain} dB": lambda x, g=gain: x * db(g) for gain in (-3, -12, -30)}  # type: ignore[misc]
-    changes |= {f"{ms} ms": lambda x, d=ms: late(x, d * 16) for ms in (-90, -5, 1, 40, 95)}  # type: ignore[misc]
-    changes |= {f"through {codec}": lambda x, c=codec: through(x, c) for codec in CODECS}  # type: ignore[misc]
+    changes |= {f"{gain} dB": partial(mul, db(gain)) for gain in (-3, -12, -30)}
+    changes |= {f"{ms} ms": partial(late, samples=ms * 16) for ms in (-90, -5, 1, 40, 95)}
+    changes |= {f"through {codec}": partial(through, codec=codec) for codec in CODECS}
     changes["inverted"] = lambda x: -x
     changes["inverted, -6 dB, 20 ms, A-law"] = lambda x: through(late(-x * db(-6), 320), "A-law")
     changes["noise"] = lambda x: x + noise(len(x), 200, rng)

@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -131,7 +132,7 @@ def offsets_by_confidence(outcomes: list[Outcome]) -> list[dict[str, float | int
     return rows
 
 
-def table(rows: list[dict[str, float | int | str]]) -> None:
+def table(rows: Sequence[Mapping[str, float | int | str]]) -> None:
     if not rows:
         return
     widths = [max(len(str(key)), *(len(str(row[key])) for row in rows)) + 2 for key in rows[0]]

@@ -85,7 +85,11 @@ def channels(truth: TrueCall, heard: TrueCall) -> list[tuple[list[TrueTurn], lis
     """Turns by channel; all together where a call has one."""
     if any(turn.channel is None for turn in (*truth.turns, *heard.turns)):
         return [(list(truth.turns), list(heard.turns))]
-    return [tuple([t for t in one.turns if t.channel == at] for one in (truth, heard)) for at in (0, 1)]  # type: ignore[misc]
+    return [(_of_channel(truth, at), _of_channel(heard, at)) for at in (0, 1)]
+
+
+def _of_channel(call: TrueCall, channel: int) -> list[TrueTurn]:
+    return [turn for turn in call.turns if turn.channel == channel]
 
 
 def words(turns: Sequence[TrueTurn], language: str | None, written: bool = False) -> list[str]:
@@ -141,7 +145,7 @@ def starts(truth: TrueCall, heard: TrueCall) -> Parts:
     for said, got in channels(truth, heard):
         one, two = ([w for turn in turns for w in turn.words or ()] for turns in (said, got))
         plain = [["".join(filter(str.isalnum, w.text)).casefold() for w in some] for some in (one, two)]
-        for block in SequenceMatcher(None, *plain, autojunk=False).get_matching_blocks():
+        for block in SequenceMatcher(None, plain[0], plain[1], autojunk=False).get_matching_blocks():
             for at in range(block.size):
                 total += abs((two[block.b + at].start or 0) - (one[block.a + at].start or 0))
                 count += 1
@@ -210,9 +214,12 @@ def intervals(found: Comparison) -> list[dict[str, Any]]:
         verdict = found.verdict(MODELS[1], metric)
         if verdict is None or verdict.rate.low is None or verdict.rate.high is None:
             continue
-        of = [{score.name: METRICS[metric](score) for score in system.scores} for system in found.systems]
-        names = sorted(name for name in of[0].keys() & of[1].keys() if of[0][name] and of[1][name])
-        columns = [np.array([side[name][at] for name in names]) for side in of for at in (0, 1)]  # type: ignore[index]
+        of = [
+            {score.name: counted for score in system.scores if (counted := METRICS[metric](score))}
+            for system in found.systems
+        ]
+        names = sorted(of[0].keys() & of[1].keys())
+        columns = [np.array([side[name][at] for name in names]) for side in of for at in (0, 1)]
 
         def apart(a: Any, b: Any, c: Any, d: Any, axis: int = -1) -> Any:
             return c.sum(axis) / d.sum(axis) - a.sum(axis) / b.sum(axis)

@@ -155,8 +155,9 @@ def main() -> None:
     if options.child:
         child(options.child)
         return
-    figures = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "memory": memory(options)}
-    show(figures["memory"])
+    load, rows = os.getloadavg()[0], memory(options)
+    figures = {"cores": os.cpu_count(), "load": load, "memory": rows}
+    show(rows)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 

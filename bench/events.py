@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -51,6 +52,9 @@ class Receiver:
 
     taken: int = 0
     url: str = ""
+
+    def has_more_than(self, taken: int) -> bool:
+        return self.taken > taken
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -153,7 +157,7 @@ async def delivered(database: Database, deliveries: int) -> dict[str, Any]:
         for _ in range(30):
             before = receiver.taken
             await submit(database, by)
-            waits.append(await timed(lambda before=before: receiver.taken > before))
+            waits.append(await timed(partial(receiver.has_more_than, before)))
         await loop.stop(5.0)
     return {
         "deliveries": deliveries // 2 * 2,

@@ -60,7 +60,7 @@ def ways(turns: dict[int, str]) -> list[list[dict[str, Any]]]:
     return [[quotes[at + step] for step in span] for at in quotes for span in spans if at + span[-1] in quotes]
 
 
-def tasks_kept(case: dict[str, Any], stated: list[dict[str, Any]], ask: Any) -> dict[str, Any]:
+def tasks_kept(case: dict[str, Any], stated: list[dict[str, Any]], ask: Any) -> dict[tuple[int, str], dict[str, Any]]:
     """The stated tasks that stay, by turn and owner: a title may give way to the quote."""
     made = ask(case, answer(stated, {}))["tasks"].value
     listed = made["tasks"] if "engine" in made else []
@@ -139,15 +139,15 @@ def main() -> None:
 def overhead(case: dict[str, Any], ask: Any) -> float:
     """Milliseconds that asking a model that answers at once takes longer than the rules alone."""
     stated = [task(one, said(case)) for one in case["gold"]["tasks"]]
-    given, taken = material(case), {"rules": [], "llm": []}
+    given, rules, llm = material(case), list[float](), list[float]()
     for _ in range(3):
         started = time.perf_counter()
         analyze(given)
         between = time.perf_counter()
         ask(case, answer(stated, {}))
-        taken["rules"].append(between - started)
-        taken["llm"].append(time.perf_counter() - between)
-    return (min(taken["llm"]) - min(taken["rules"])) * 1000
+        rules.append(between - started)
+        llm.append(time.perf_counter() - between)
+    return (min(llm) - min(rules)) * 1000
 
 
 if __name__ == "__main__":

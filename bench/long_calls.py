@@ -75,7 +75,7 @@ def _read(name: str) -> Samples:
 
 
 def _joined(parts: Sequence[Samples], number: int, minutes: float) -> Samples:
-    wanted, found, random = round(minutes * 60 * RATE), [], np.random.default_rng(number)
+    wanted, found, random = round(minutes * 60 * RATE), list[Samples](), np.random.default_rng(number)
     while sum(map(len, found)) < wanted:
         found.append(parts[(number + len(found)) % len(parts)] * np.float32(random.uniform(0.7, 1.0)))
     return np.concatenate(found)[:wanted]

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -219,19 +220,16 @@ async def asked(
         for name, wanted in questions(chance, given, members).items():
             size = 25 if name.startswith("search") else 50
             filter_ = CallFilter(**wanted)
-            page = await timed(name, lambda f=filter_, s=size, r=reader: list_calls(database, r, f, None, s), counts)
+            page = await timed(name, partial(list_calls, database, reader, filter_, None, size), counts)
             if page.next and name in ("list: all", "search: usual word"):
                 for _ in range(5):
                     cursor = page.next or cursor
-                    page = await timed(
-                        f"{name}, next page",
-                        lambda f=filter_, s=size, r=reader, c=cursor: list_calls(database, r, f, c, s),
-                        counts,
-                    )
+                    following = partial(list_calls, database, reader, filter_, cursor, size)
+                    page = await timed(f"{name}, next page", following, counts)
         tasks = TaskFilter(done=False, due_from=NOW.date() - timedelta(days=30))
         for by in ("team", "member"):
-            await timed(f"scores: by {by}", lambda b=by, r=reader: score_weeks(database, r, "UTC", 12, b), counts)
-        await timed("tasks: open, due", lambda t=tasks, r=reader: list_tasks(database, r, t), counts)
+            await timed(f"scores: by {by}", partial(score_weeks, database, reader, "UTC", 12, by), counts)
+        await timed("tasks: open, due", partial(list_tasks, database, reader, tasks), counts)
     return took
 
 

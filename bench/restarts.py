@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -154,6 +155,7 @@ class Bench:
 
     def strays(self) -> list[str]:
         """Processes of the service that do not descend from `up`."""
+        assert self.service.process is not None
         family = {self.up, *self.up.children(recursive=True)} if self.service.process.poll() is None else set()
         server = embedded.postmaster(self.folder)
         return sorted(_short(one) for one in (self.marked() | ({server} if server else set())) - family)
@@ -289,7 +291,7 @@ def _short(process: psutil.Process) -> str:
     return f"{process.pid} {_title(process)[:60]}"
 
 
-def measure(folder: Path, only: list[str]) -> dict[str, object]:
+def measure(folder: Path, only: list[str]) -> dict[str, Any]:
     bench = Bench(folder)
     first = bench.start()
     rows: list[Row] = []
@@ -332,10 +334,10 @@ def _is_free(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def show(found: dict[str, object]) -> None:
+def show(found: dict[str, Any]) -> None:
     print(f"\nfirst start: 202 after {found['first_start_seconds']} s\n")
     print(f"{'kill -9 of':<20}{'s to 202':>10}{'refused':>9}{'back after s':>14}  left running; remark")
-    for row in found["rows"]:  # type: ignore[attr-defined]
+    for row in found["rows"]:
         back = "" if row["process_back_seconds"] is None else row["process_back_seconds"]
         left = ", ".join(row["left_running"]) or "nothing"
         print(
@@ -362,7 +364,7 @@ def main() -> None:
     if arguments.json:
         machine = {"cores": os.cpu_count(), "load": os.getloadavg()[0]}
         arguments.json.write_text(json.dumps(machine | found, indent=2) + "\n", encoding="utf-8")
-    if found["lost"] or found["left_at_the_end"] or any(row["left_running"] for row in found["rows"]):  # type: ignore[attr-defined]
+    if found["lost"] or found["left_at_the_end"] or any(row["left_running"] for row in found["rows"]):
         raise SystemExit("calls were lost, or something was left running")
 
 

@@ -208,7 +208,7 @@ def compare(rows: list[dict[str, Any]], minutes: float) -> list[dict[str, Any]]:
 
 def _flat(early: list[dict[str, Any]], late: list[dict[str, Any]], decile: int) -> bool:
     before, after = (statistics.quantiles([row["uss_mb"] for row in rows], n=10)[decile] for rows in (early, late))
-    return after - before < max(GROWTH * before, GROWTH_MB)
+    return bool(after - before < max(GROWTH * before, GROWTH_MB))
 
 
 def plot(rows: list[dict[str, Any]], file: Path) -> None:
@@ -219,7 +219,7 @@ def plot(rows: list[dict[str, Any]], file: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(10, 6))
-    axes.set_prop_cycle(color=pyplot.get_cmap("tab20").colors)  # as many as there are kinds
+    axes.set_prop_cycle(color=matplotlib.color_sequences["tab20"])  # as many as there are kinds
     for kind in sorted({row["kind"] for row in rows}):
         of_kind = [row for row in rows if row["kind"] == kind]
         axes.plot([row["at"] / 60 for row in of_kind], [row["uss_mb"] for row in of_kind], label=kind)

@@ -44,7 +44,8 @@ class Stand:
 
 def _listening(port: int) -> set[int]:
     found = psutil.net_connections(kind="tcp")
-    return {one.pid for one in found if one.status == psutil.CONN_LISTEN and one.laddr.port == port and one.pid}
+    listening = [one for one in found if one.status == psutil.CONN_LISTEN]
+    return {one.pid for one in listening if one.laddr and one.laddr.port == port and one.pid}
 
 
 def _seconds(process: psutil.Process) -> float:

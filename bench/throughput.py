@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -349,11 +349,8 @@ def main() -> None:
 def report(rows: Sequence[dict[str, Any]]) -> None:
     """Medians over the repetitions."""
 
-    def median(of: Callable[[dict[str, Any]], float]) -> float:
-        return statistics.median(of(row) for row in rows)
-
     def figure(name: str) -> float:
-        return median(lambda row: row[name])
+        return float(statistics.median(row[name] for row in rows))
 
     rate, per_core = figure("audio_hours_per_hour"), figure("audio_hours_per_core_hour")
     print(f"\nhours of audio in an hour {rate:.1f}, of each core {per_core:.1f}")
@@ -368,7 +365,7 @@ def report(rows: Sequence[dict[str, Any]]) -> None:
     print(f"\n{'part of the service':<36}{'processor s':>12}{'audio h per core h':>20}")
     hours = rows[0]["audio_hours_per_hour"] * rows[0]["service_s"]
     for part in rows[0]["processor_s"]:
-        seconds = median(lambda row, part=part: row["processor_s"].get(part, 0.0))
+        seconds = statistics.median(row["processor_s"].get(part, 0.0) for row in rows)
         print(f"{part:<36}{seconds:>12.1f}{hours / seconds if seconds else float('inf'):>20.0f}")
 
 

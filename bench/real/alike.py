@@ -100,7 +100,9 @@ def main() -> None:
     system = Switchboard(options.model, options.model, options.diarization)
     clips = {clip.speaker: clip for clip in sources.voices(options.half)}
     near = nearest(options.half, sources, options.diarization, options.pairs)
-    wanted = [(Mix("-".join(pair), pair), seed, cosine) for seed, (cosine, pair) in enumerate(near)]
+    wanted: list[tuple[Mix, int, float | None]] = [
+        (Mix("-".join(pair), pair), seed, cosine) for seed, (cosine, pair) in enumerate(near)
+    ]
     if options.others:
         wanted += [(mix, seed, None) for seed, mix in enumerate(mixes(options.half))]
     found = []

@@ -104,7 +104,7 @@ def read(path: Path = FILE) -> list[Labeled]:
             row["case"],
             row["form"],
             tuple(Part(*part) for part in row["parts"]),
-            tuple(HeardWord(*word[:4], machine=bool(word[4])) for word in row["words"]),
+            tuple(HeardWord(at, start, end, text, bool(machine)) for at, start, end, text, machine in row["words"]),
         )
         for row in read_rows(path)
     ]

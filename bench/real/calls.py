@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -189,10 +190,10 @@ class Truth:
     events: tuple[Event, ...]
 
     @classmethod
-    def of(cls, told: dict[str, object]) -> "Truth":
+    def of(cls, told: dict[str, Any]) -> "Truth":
         """From what `Call.truth` yields or JSON holds of it."""
-        events = tuple(Event(**event) for event in told["events"])  # type: ignore[attr-defined]
-        return cls(**{**told, "events": events})  # type: ignore[arg-type]
+        events = tuple(Event(**event) for event in told["events"])
+        return cls(**{**told, "events": events})
 
     @classmethod
     def read(cls, path: Path) -> "Truth":

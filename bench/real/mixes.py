@@ -94,8 +94,8 @@ def composed(mix: Mix, clips: list[Clip], sources: Sources, half: Half, seed: in
             if turn < len(own):
                 first = max(0.0, at)
                 at = built.put(min(number, 1), first, own[turn].sound, "speech", clip.id, speaker=clip.speaker)
-                loud = {"onset": first + own[turn].onset, "offset": first + own[turn].offset}
-                built.events[-1] = replace(built.events[-1], **loud)
+                onset, offset = first + own[turn].onset, first + own[turn].offset
+                built.events[-1] = replace(built.events[-1], onset=onset, offset=offset)
                 at += -rng.uniform(*OVERLAP) if rng.random() < mix.overlap else rng.choice(GAPS)
     built.pad(1.0)
     lines = built.lines()

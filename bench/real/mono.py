@@ -44,7 +44,7 @@ def ours(pipeline: str, engine_name: str = "pyannote") -> Callable[[Sound], Span
     """An engine of the service."""
     from pipeline.diarization import DiarizationOptions, load
 
-    engine = load(DiarizationOptions(engine=engine_name, pipeline=pipeline, device="cpu", threads=1))  # type: ignore[call-arg]
+    engine = load(DiarizationOptions(engine=engine_name, pipeline=pipeline, device="cpu", threads=1))
     return lambda sound: [(one.start, one.end, one.speaker) for one in engine.diarize(sound).spans]
 
 

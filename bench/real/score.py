@@ -197,14 +197,14 @@ def align(said: Sequence[Said], heard: Sequence[Token]) -> list[Pair]:
     pairs: list[Pair] = []
     row, column = rows, columns
     while row or column:
-        parts = compounds.get(row - 1, {}).get(column - 1)
+        joined = compounds.get(row - 1, {}).get(column - 1)
         if row and column and _same(cost[row, column], cost[row - 1, column - 1] + differs[row - 1, column - 1]):
             row, column = row - 1, column - 1
             pairs.append(Pair(row, column, bool(ours[row] == theirs[column])))
-        elif parts and _same(cost[row, column], _before(cost, tie, row - 1, column - 1, parts)):
-            row, column = row - parts[0], column - parts[1]
-            pairs += [Pair(row + at, None, True) for at in reversed(range(1, parts[0]))]
-            pairs += [Pair(None, column + at, True) for at in reversed(range(1, parts[1]))]
+        elif joined and _same(cost[row, column], _before(cost, tie, row - 1, column - 1, joined)):
+            row, column = row - joined[0], column - joined[1]
+            pairs += [Pair(row + at, None, True) for at in reversed(range(1, joined[0]))]
+            pairs += [Pair(None, column + at, True) for at in reversed(range(1, joined[1]))]
             pairs.append(Pair(row, column, True))
         elif row and _same(cost[row, column], cost[row - 1, column] + 1):
             row -= 1

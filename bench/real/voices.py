@@ -154,8 +154,8 @@ def naming(prints: Sequence[tuple[Row, Voiceprint]], kind: str, calibration: Voi
     for name in sorted({row["speaker"] for row, _ in prints}):
         own = [VoiceSample(row["line"], made) for row, made in prints if _enrolls(row, name)]
         known[name] = [one.voiceprint for one in learn(own, {}, calibration, ENOUGH).centroids]
-    counts = {"members": len(known), "members with a profile": sum(map(bool, known.values()))}
-    tally: dict[str, int] = {"right": 0, "wrong": 0, "not named": 0, "strangers": 0, "strangers named": 0}
+    counts: dict[str, float] = {"members": len(known), "members with a profile": sum(map(bool, known.values()))}
+    tally: dict[str, float] = {"right": 0, "wrong": 0, "not named": 0, "strangers": 0, "strangers named": 0}
     for row, made in prints:
         if row["kind"] != kind:
             continue
