@@ -16,6 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from db.database import EVERY_WORKSPACE, Database
+from db.live_jobs import WAITING, in_states
 from db.rows import columns, read
 from db.tables import engines, jobs, paces, teams, workspaces
 
@@ -116,7 +117,7 @@ _WHAT = ("kind", "live", "channels", "recognized", "voice_done")
 
 
 def _groups(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """Reads the live jobs only, by a partial index, and no other table."""
+    """Reads the live jobs only, by their partial indexes, and no other table."""
     running: sa.ColumnElement[bool] = sa.literal_column("(state = 'running')").label("running")
     fetching: sa.ColumnElement[bool] = sa.literal_column("(state = 'fetching')").label("fetching")
     columns = [running, fetching, *(jobs.c[name] for name in _WHAT), *more]
@@ -129,7 +130,7 @@ def _groups(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
             sa.func.coalesce(sa.func.sum(jobs.c.audio_seconds), 0.0).label("audio_seconds"),
             sa.func.count().filter(jobs.c.audio_seconds.is_(None)).label("unknown"),
         )
-        .where(jobs.c.state.in_([sa.literal_column(f"'{state}'") for state in ("fetching", "queued", "running")]))
+        .where(in_states())
         .group_by(due, *columns)
     )
 
@@ -158,8 +159,7 @@ async def ages(database: Database) -> dict[str, float]:
         f"coalesce(extract(epoch FROM now() - min(queued_at) FILTER (WHERE {which})), 0)::float"
         for which in _AGES.values()
     )
-    live = "state IN ('fetching', 'queued', 'running')"
-    query = sa.text(f"SELECT {oldest} FROM jobs WHERE {live} AND {_DUE}")  # noqa: S608 (of constants)
+    query = sa.text(f"SELECT {oldest} FROM jobs WHERE {in_states()} AND {_DUE}")  # noqa: S608 (of constants)
     async with database.transaction(EVERY_WORKSPACE) as connection:
         return dict(zip(_AGES, (await connection.execute(query)).one(), strict=True))
 
@@ -190,13 +190,9 @@ async def lanes(database: Database) -> tuple[Backlog, tuple[Lane, ...]]:
 
 async def full_workspaces(database: Database, limit: int) -> frozenset[UUID]:
     """The workspaces of which `limit` calls or more wait, for their recording or their turn, or are worked on."""
-    waits = [
-        sa.select(jobs.c.team_id, sa.func.count().label("calls"))
-        .where(sa.literal_column(f"state = '{state}'"))  # as the index has it
-        .group_by(jobs.c.team_id)
-        for state in ("fetching", "queued", "running")
-    ]
-    by_team = sa.union_all(*waits).subquery()
+    by_team = (
+        sa.select(jobs.c.team_id, sa.func.count().label("calls")).where(in_states()).group_by(jobs.c.team_id).subquery()
+    )
     query = (
         sa.select(teams.c.workspace_id)
         .join(by_team, by_team.c.team_id == teams.c.id)
@@ -222,7 +218,7 @@ async def place(database: Database, job_id: UUID) -> QueuePlace | None:
             other.c.live == mine.c.live,
             other.c.team_id == mine.c.team_id,
             mine.c.state.in_(["fetching", "queued"]),
-            sa.literal_column("other.state IN ('fetching', 'queued')"),
+            in_states(WAITING, "other"),
             sa.tuple_(other.c.not_before, other.c.created_at) < sa.tuple_(mine.c.not_before, mine.c.created_at),
         )
         .scalar_subquery()

@@ -7,10 +7,9 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from db.database import Database, Reader
+from db.live_jobs import LIVE_STATES, WAITING, in_states
 from db.rows import read
 from db.tables import jobs, teams
-
-LIVE_STATES = ("fetching", "queued", "running")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +29,7 @@ class TeamQueue:
 async def team_queues(database: Database, reader: Reader) -> list[TeamQueue]:
     """By team's name; a team with nothing to do is there with zeros."""
     count = sa.func.count()
-    waits = jobs.c.state.in_(("fetching", "queued"))
-    live = jobs.c.state.in_([sa.literal_column(f"'{state}'") for state in LIVE_STATES])  # as the indexes have them
+    waits = jobs.c.state.in_(WAITING)
     query = (
         sa.select(
             teams.c.id.label("team_id"),
@@ -41,7 +39,7 @@ async def team_queues(database: Database, reader: Reader) -> list[TeamQueue]:
             sa.func.coalesce(sa.func.sum(jobs.c.audio_seconds), 0.0).label("audio_seconds"),
             sa.func.min(jobs.c.queued_at).filter(waits).label("oldest"),
         )
-        .select_from(teams.outerjoin(jobs, sa.and_(jobs.c.team_id == teams.c.id, live)))
+        .select_from(teams.outerjoin(jobs, sa.and_(jobs.c.team_id == teams.c.id, in_states())))
         .where(teams.c.workspace_id == reader.workspace_id)
         .group_by(teams.c.id, teams.c.name)
         .order_by(teams.c.name)
