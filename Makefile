@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 JOBS ?= 2
 
-.PHONY: help setup weights demo up test unit integration acceptance browser coverage slow journeys chaos fuzz attacks figures docs check format lock clean
+.PHONY: help setup weights demo up test unit integration acceptance browser coverage slow llama journeys chaos fuzz attacks figures docs check format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,10 @@ slow: weights  ## the tests that take minutes: engines and references on much so
 	@$(BIN)/python -m tests.llama_server
 	@$(BIN)/python -m tests.s3_server
 	@$(BIN)/python -m pytest -m slow tests
+
+llama: setup  ## the language-model engine against llama.cpp's own server and a real, very small model
+	@$(BIN)/python -m tests.llama_server
+	@$(BIN)/python -m pytest -m slow tests/unit/test_real_language_model.py
 
 journeys: setup  ## from an empty folder to the goal, with the commands of the documentation, for each kind of user
 	@$(BIN)/python -m pytest -m slow tests/journeys
