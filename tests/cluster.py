@@ -12,15 +12,18 @@ CLUSTER = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80 
 
 
 @contextmanager
-def serving(**environment: str) -> Iterator[None]:
-    """Serve without a proxy; its processes see `environment` and can import the tests."""
+def serving(metrics_port: int | None = None, **environment: str) -> Iterator[None]:
+    """Serve without a proxy; its processes see `environment` and can import the tests.
+
+    `metrics_port`: where its Ray tells its metrics and ours.
+    """
     import ray
     from ray import serve
 
     environment = {"PYTHONPATH": str(ROOT), "RAY_worker_niceness": "0"} | environment
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
-    patiently(lambda: ray.init("local", **CLUSTER))
+    patiently(lambda: ray.init("local", **CLUSTER, _metrics_export_port=metrics_port))
     try:
         serve.start(proxy_location="Disabled")
         yield

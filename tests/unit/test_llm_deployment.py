@@ -1,16 +1,20 @@
-"""The optional language model on the same cluster: off it changes nothing, on it is what llm.yaml says.
+"""The optional language model beside the service: off it changes nothing, on it is what llm.yaml says.
 
 Nothing here imports vLLM, which wants another PyTorch than the locked one.
 """
 
 import inspect
+import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
 
 from pipeline.analysis.engine import AnalysisOptions
+from serve_app.deploy.llm_scaling import QUEUED_CALLS, QueuedCalls
+from serve_app.metrics import names
 from serve_app.settings import unknown_variables
 from tests.unit.test_deploy_files import DEPLOY, ROOT, check_cluster, serve_faults
 
@@ -38,26 +42,63 @@ def test_serve_deploy_accepts_llm_yaml() -> None:
     assert serve_faults(LLM.read_text().replace("request_timeout_s:", "request_timeout:")) != []
 
 
-def test_ray_accepts_the_bounds_of_the_model_and_adds_replicas_for_requests_that_wait() -> None:
-    """Left out, `target_ongoing_requests` of Ray Serve LLM is a thousand million: one replica for ever."""
-    from ray.serve._private.common import DeploymentID
-    from ray.serve._private.config import DeploymentConfig
-    from ray.serve.autoscaling_policy import replica_queue_length_autoscaling_policy as policy
+@pytest.fixture
+def wanted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
+    """How many replicas Ray asks the shipped policy for, by requests and by what Prometheus says."""
+    from ray.serve._private.autoscaling_state import _resolve_policy_callable
     from ray.serve.config import AutoscalingConfig, AutoscalingContext
 
-    given = model(LLM.read_text())["deployment_config"]
-    config, scaling = DeploymentConfig(**given), AutoscalingConfig(**given["autoscaling_config"])
+    monkeypatch.syspath_prepend(DEPLOY)
+    scaling = AutoscalingConfig(**model(LLM.read_text())["deployment_config"]["autoscaling_config"])
+    policy: Any = _resolve_policy_callable(scaling.policy)
 
-    def wanted(requests: int) -> float:
+    def wanted(requests: int, calls: float | None) -> float:
+        said = None if calls is None else {QUEUED_CALLS: calls}
+        monkeypatch.setattr(type(policy), "prometheus_metrics", property(lambda _: said))
         nothing: dict[str, Any] = dict.fromkeys(inspect.signature(AutoscalingContext).parameters)
-        there = {"deployment_id": DeploymentID("llm"), "current_num_replicas": 1, "target_num_replicas": 1}
-        known = {"total_num_requests": requests, "config": scaling, "policy_state": {}}
-        return policy(AutoscalingContext(**nothing | there | known))[0]
+        known = {"total_num_requests": requests, "config": scaling}
+        return float(policy(AutoscalingContext(**nothing | known))[0])
 
+    return wanted
+
+
+def test_calls_that_wait_add_replicas_and_so_do_requests(wanted: Callable[..., float]) -> None:
+    assert [wanted(0, calls) for calls in (0, 1, 100, 250)] == [0, 0.01, 1, 2.5]  # which Ray rounds up
+    assert [wanted(requests, 0) for requests in (8, 16)] == [1, 2]
+    assert wanted(16, 100) == wanted(8, 200) == 2
+
+
+def test_without_the_queue_requests_alone_count(wanted: Callable[..., float]) -> None:
+    assert [wanted(requests, None) for requests in (0, 8, 16)] == [0, 1, 2]
+
+
+def test_ray_accepts_the_bounds_of_the_model(wanted: Callable[..., float]) -> None:
+    """What one replica may not take waits in Serve, where a second one finds it."""
+    from ray.serve._private.config import DeploymentConfig
+
+    config = DeploymentConfig(**model(LLM.read_text())["deployment_config"])
+    scaling = config.autoscaling_config
+    assert scaling is not None
     assert (scaling.min_replicas, scaling.max_replicas) == (1, 2)
-    assert (wanted(8), wanted(16)) == (1, 2)
-    # What one replica may not take waits in Serve, where a second one finds it.
-    assert scaling.target_ongoing_requests <= config.max_ongoing_requests <= 2 * scaling.target_ongoing_requests
+    target = scaling.get_target_ongoing_requests()
+    assert target <= config.max_ongoing_requests <= 2 * target
+
+
+def test_the_policy_asks_for_a_metric_that_switchboard_has() -> None:
+    (used,) = re.findall(r"ray_\w+", QUEUED_CALLS)
+    (states,) = re.findall(r'state=~"([a-z|]+)"', QUEUED_CALLS)
+    assert used == names.JOBS.exposed
+    assert {f"`{state}`" for state in states.split("|")} <= set(re.findall(r"`\w+`", names.JOBS.labels["state"]))
+
+
+def test_it_says_where_nobody_tells_it_of_the_queue(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("RAY_PROMETHEUS_HOST", raising=False)
+    QueuedCalls(100, prometheus_address="http://127.0.0.1:9090")
+    assert not caplog.messages
+    QueuedCalls(100)
+    assert "RAY_PROMETHEUS_HOST" in caplog.text
 
 
 def test_the_model_has_room_and_time_for_what_the_settings_ask_by_default() -> None:
@@ -79,6 +120,9 @@ def test_ray_up_accepts_the_cluster_of_the_model_whose_nodes_hold_it() -> None:
     assert types["llm"]["resources"]["GPU"] == one["placement_group_config"]["bundle_per_worker"]["GPU"]
     assert types["llm"]["max_workers"] == one["deployment_config"]["autoscaling_config"]["max_replicas"]
     assert types["head"]["resources"] == {"CPU": 0}
+    # Ray imports the policy from there.
+    assert "\nPYTHONPATH=$HOME/llm\n" in (DEPLOY / "llm.env").read_text()
+    assert cluster["file_mounts"]["~/llm/llm_scaling.py"] == "serve_app/deploy/llm_scaling.py"
 
 
 if sys.platform == "linux":
@@ -97,7 +141,7 @@ if sys.platform == "linux":
         found = [one for path, text in texts.items() if path.endswith(".yaml") for one in yaml.safe_load_all(text)]
         return {(one["kind"], one["metadata"]["name"]): one for one in found if one}
 
-    NEW = {("RayService", "calls-llm"), ("NetworkPolicy", "calls-llm")}
+    NEW = {(kind, "calls-llm") for kind in ("RayService", "NetworkPolicy", "ConfigMap")}
 
     def test_without_it_the_chart_has_nothing_of_it(chart: Any) -> None:
         text = yaml.safe_dump_all(render_alone(chart, STORAGE).values())
@@ -146,8 +190,10 @@ if sys.platform == "linux":
         variables = dict(
             line.split("=", 1) for line in (DEPLOY / "llm.env").read_text().splitlines() if "=" in line[:40]
         )
-        variables = {name: value for name, value in variables.items() if not name.startswith(("#", "RAY_AUTH_"))}
+        of_nodes = ("#", "RAY_AUTH_", "PYTHONPATH")
+        variables = {name: value for name, value in variables.items() if not name.startswith(of_nodes)}
         assert len(variables) == 3
+        variables |= {"HF_HOME": "/models", "PYTHONPATH": "/etc/switchboard-llm"}
         for pod in of_it.values():
             spec = pod["spec"]
             (container,) = spec["containers"]
@@ -156,10 +202,21 @@ if sys.platform == "linux":
                 "allowPrivilegeEscalation": False,
                 "capabilities": {"drop": ["ALL"]},
             }
-            assert {one["name"]: one["value"] for one in container["env"]} == variables | {"HF_HOME": "/models"}
+            assert {one["name"]: one["value"] for one in container["env"]} == variables
             assert container["envFrom"] == [{"secretRef": {"name": "hub"}}]
         assert of_it["llm"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 1
         assert "nvidia.com/gpu" not in of_it["head"]["spec"]["containers"][0]["resources"]["limits"]
+
+    def test_its_pods_find_the_policy_and_the_prometheus_that_the_values_name(chart: Any) -> None:
+        found = render(chart, ON | {"llm": ON["llm"] | {"prometheus": "http://prometheus.monitoring:9090"}})
+        assert found["ConfigMap", "calls-llm"]["data"] == {"llm_scaling.py": (DEPLOY / "llm_scaling.py").read_text()}
+        for pod in pods({"RayService": found["RayService", "calls-llm"]}).values():
+            (container,) = pod["spec"]["containers"]
+            told = {one["name"]: one["value"] for one in container["env"]}
+            assert told["RAY_PROMETHEUS_HOST"] == "http://prometheus.monitoring:9090"
+            (mount,) = (one for one in container["volumeMounts"] if one["mountPath"] == told["PYTHONPATH"])
+            (volume,) = (one for one in pod["spec"]["volumes"] if one["name"] == mount["name"])
+            assert volume["configMap"] == {"name": "calls-llm"}
 
     def test_only_pods_of_switchboard_reach_it_and_theirs_are_not_reached_by_it(chart: Any) -> None:
         found = render(chart, ON)

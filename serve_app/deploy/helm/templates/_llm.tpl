@@ -51,6 +51,7 @@ spec:
   tolerations: {{- toYaml . | nindent 4 }}
   {{- end }}
   volumes:
+    - {name: scaling, configMap: {name: {{ .context.Release.Name }}-llm}}
     - name: models
       {{- if $llm.claim }}
       persistentVolumeClaim: {claimName: {{ $llm.claim }}}
@@ -63,10 +64,14 @@ spec:
       env:
         - {name: HF_HOME, value: /models}
         {{- range splitList "\n" (.context.Files.Get "files/llm.env") }}
-        {{- if and (regexMatch "^[A-Za-z_]+=" .) (not (hasPrefix "RAY_AUTH_" .)) }}
+        {{- if and (regexMatch "^[A-Za-z_]+=" .) (not (or (hasPrefix "RAY_AUTH_" .) (hasPrefix "PYTHONPATH" .))) }}
         {{- $parts := regexSplit "=" . 2 }}
         - {name: {{ first $parts }}, value: {{ last $parts | quote }}}
         {{- end }}
+        {{- end }}
+        - {name: PYTHONPATH, value: /etc/switchboard-llm}
+        {{- with $llm.prometheus }}
+        - {name: RAY_PROMETHEUS_HOST, value: {{ . | quote }}}
         {{- end }}
       {{- with $llm.secrets }}
       envFrom:
@@ -79,6 +84,7 @@ spec:
         capabilities: {drop: [ALL]}
       volumeMounts:
         - {name: models, mountPath: /models}
+        - {name: scaling, mountPath: /etc/switchboard-llm, readOnly: true}
       ports:
         {{- if eq .component "head" }}
         - {name: gcs-server, containerPort: 6379}

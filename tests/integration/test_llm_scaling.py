@@ -1,0 +1,87 @@
+"""The language model's scaling policy where it lives: calls in PostgreSQL become replicas of a Ray Serve of its own.
+
+Everything between is real: what a Conductor records, the agent of Ray that tells it, Prometheus, Serve's controller.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from serve_app.metrics import facts
+from serve_app.metrics.facts import DatabaseFacts
+from serve_app.scaling.policy import ScalingOptions
+from serve_app.service.ports import free_port
+from tests import cluster
+from tests.integration.test_scaling_in_serve import Engine, running
+from tests.postgres import World
+
+DEPLOY = cluster.ROOT / "serve_app/deploy"
+QUICK = {"upscale_delay_s": 0.5, "downscale_delay_s": 0.5, "metrics_interval_s": 1, "look_back_period_s": 2}
+
+
+@contextmanager
+def prometheus(folder: Path, port: int, metrics_port: int) -> Iterator[None]:
+    """Debian's Prometheus, reading one Ray each second."""
+    job = {"job_name": "switchboard", "static_configs": [{"targets": [f"127.0.0.1:{metrics_port}"]}]}
+    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    options = (f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn")
+    process = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yml", *options])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def as_shipped(**changes: Any) -> dict[str, Any]:
+    (one,) = yaml.safe_load((DEPLOY / "llm.yaml").read_text())["applications"][0]["args"]["llm_configs"]
+    return dict(one["deployment_config"]["autoscaling_config"]) | changes
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="apt-get install prometheus")
+async def test_replicas_come_for_calls_that_nobody_has_asked_of_yet_and_go_when_they_are_done(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray import serve
+
+    port, metrics_port = free_port(), free_port()
+    environment = {
+        "PYTHONPATH": f"{cluster.ROOT}:{DEPLOY}",
+        "RAY_PROMETHEUS_HOST": f"http://127.0.0.1:{port}",
+        "RAY_metrics_report_interval_ms": "500",
+    }
+    monkeypatch.syspath_prepend(DEPLOY)
+    monkeypatch.setattr(facts, "SECONDS", 0.5)
+    policy = as_shipped()["policy"] | {"policy_kwargs": {"calls_per_replica": 2}}
+    model = serve.deployment(name="Model")(Engine).options(
+        autoscaling_config=as_shipped(min_replicas=0, policy=policy, **QUICK),
+        ray_actor_options={"num_cpus": 0},
+        graceful_shutdown_wait_loop_s=0.1,
+    )
+    conductor = DatabaseFacts(world.database, ScalingOptions())
+    with cluster.serving(metrics_port, **environment), prometheus(tmp_path, port, metrics_port):
+        conductor.start()
+        try:
+            serve.run(model.bind(), name="model", route_prefix=None)
+
+            def status() -> Any:
+                return serve.status().applications["model"].deployments["Model"]
+
+            await running(status, 0)
+            await world.submit(recording_url="https://store.example/a.wav")
+            await running(status, 1)
+            for name in "bcd":
+                await world.submit(call_id=uuid4(), recording_url=f"https://store.example/{name}.wav")
+            await running(status, 2)
+            await world.execute("UPDATE jobs SET state = 'done', finished_at = now()")
+            await running(status, 0)
+        finally:
+            await conductor.stop()
