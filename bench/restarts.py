@@ -3,8 +3,8 @@
     python bench/restarts.py [--only GCS HAProxy ...] [--json FILE]
 
 Starts `switchboard up` with its embedded PostgreSQL, sends it start-phase submissions all the time, and kills -9 its
-processes one after another; then `up` itself, `up` with its worker, Ctrl-C twice, a second `up` on the same folder, and
-(as root) a full disk. The reference is the time of the first start in the same run.
+processes one after another; then `up` itself, `up` with its worker, these two with a new `up` at once, Ctrl-C twice, a
+second `up` on the same folder, and (as root) a full disk. The reference is the time of the first start in the same run.
 """
 
 import argparse
@@ -56,7 +56,7 @@ TITLES = {  # what is killed, by the beginning of its title, or the script that 
     "GCS": "gcs_server",
     "worker of up": "",
 }
-OTHERS = ("up", "up and its worker", "Ctrl-C twice", "a second up", "disk full")
+OTHERS = ("up", "up and its worker", "up, new at once", "Ctrl-C twice", "a second up", "disk full")
 NOT_RESTARTED = ("log monitor", "autoscaler monitor")  # by Ray; nothing of ours needs them
 WATCH_SECONDS, STEADY_SECONDS, LONGEST = 10.0, 4.0, 300.0
 DISK_BYTES = 500 << 20
@@ -207,13 +207,18 @@ class Bench:
         row.seconds_to_202 = round(took, 1)
         row.remark += "; seconds to 202 are those of the next start"
 
-    def kill_up(self, with_worker: bool) -> Row:
-        row = Row("up and its worker" if with_worker else "up")
-        victims = [self.up, *(self.find("worker of up") if with_worker else [])]
+    def kill_up(self, name: str) -> Row:
+        row = Row(name)
+        victims = [self.up, *(self.find("worker of up") if name != "up" else [])]
         struck = time.monotonic()
         for victim in victims:
             victim.kill()
-        self.gone(row, struck)
+        if name == "up, new at once":
+            row.seconds_to_202 = round(self.start(), 1)
+            row.remark = "seconds to 202 are those of the new one"
+            row.left_running = self.strays()
+        else:
+            self.gone(row, struck)
         return row
 
     def interrupt_twice(self) -> Row:
@@ -311,7 +316,7 @@ def measure(folder: Path, only: list[str]) -> dict[str, Any]:
             elif name == "Ctrl-C twice":
                 row = bench.interrupt_twice()
             else:
-                row = bench.kill_up(with_worker=name != "up")
+                row = bench.kill_up(name)
             rows.append(row)
             print(row, flush=True)
         lost = bench.lost()
