@@ -42,6 +42,7 @@ STEADY = 1500.0  # seconds for anything to happen on a busy machine
 LAUNCH = """
 import signal, sys
 import ray, yaml
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a bench in the background has it ignored
 from ray.serve._private import api
 from ray.serve.schema import ServeDeploySchema
 config = ServeDeploySchema.model_validate(yaml.safe_load(open(sys.argv[1])))
