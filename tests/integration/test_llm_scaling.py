@@ -27,7 +27,7 @@ QUICK = {"upscale_delay_s": 0.5, "downscale_delay_s": 0.5, "metrics_interval_s":
 
 
 @contextmanager
-def prometheus(folder: Path, port: int, metrics_port: int) -> Iterator[None]:
+def prometheus(folder: Path, port: int, metrics_port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Debian's Prometheus, reading one Ray each second."""
     job = {"job_name": "switchboard", "static_configs": [{"targets": [f"127.0.0.1:{metrics_port}"]}]}
     config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}
@@ -35,7 +35,7 @@ def prometheus(folder: Path, port: int, metrics_port: int) -> Iterator[None]:
     options = (f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn")
     process = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yml", *options])
     try:
-        yield
+        yield process
     finally:
         process.kill()
         process.wait()
@@ -47,7 +47,7 @@ def as_shipped(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="apt-get install prometheus")
-async def test_replicas_come_for_calls_that_nobody_has_asked_of_yet_and_go_when_they_are_done(
+async def test_replicas_come_for_calls_before_any_asks_and_go_when_these_are_done_or_nobody_tells_of_them(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ray import serve
@@ -67,7 +67,7 @@ async def test_replicas_come_for_calls_that_nobody_has_asked_of_yet_and_go_when_
         graceful_shutdown_wait_loop_s=0.1,
     )
     conductor = DatabaseFacts(world.database, ScalingOptions())
-    with cluster.serving(metrics_port, **environment), prometheus(tmp_path, port, metrics_port):
+    with cluster.serving(metrics_port, **environment), prometheus(tmp_path, port, metrics_port) as telling:
         conductor.start()
         try:
             serve.run(model.bind(), name="model", route_prefix=None)
@@ -83,5 +83,9 @@ async def test_replicas_come_for_calls_that_nobody_has_asked_of_yet_and_go_when_
             await running(status, 2)
             await world.execute("UPDATE jobs SET state = 'done', finished_at = now()")
             await running(status, 0)
+            await world.submit(call_id=uuid4(), recording_url="https://store.example/e.wav")
+            await running(status, 1)
+            telling.kill()
+            await running(status, 0)  # requests alone count, and there are none
         finally:
             await conductor.stop()
