@@ -6,7 +6,7 @@ goes on where it was.
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
@@ -86,6 +86,17 @@ def look_for(files: Iterable[StoredFile], storage: str, steps: Steps) -> Iterato
         )
 
 
+def read_all(files: Iterable[StoredFile], steps: Steps, total: int) -> Iterator[tuple[StoredFile, CopyOutcome]]:
+    """Read recordings where they are stored, and compare them with their digests. Raises `StorageError`."""
+    done = 0
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for some in _batches(files, 8 * AT_ONCE):
+            for file, outcome in zip(some, pool.map(lambda file: _looked_at(file, steps), some), strict=True):
+                done += file.size
+                steps.tell("recordings", done, total)
+                yield file, outcome
+
+
 def put_all(files: list[StoredFile], folder: Path, storage: str, steps: Steps) -> int:
     """Copy recordings from `folder` into a storage, those that it has not; returns how many. Raises `StorageError`."""
     fs, root = opened(storage)
@@ -130,30 +141,41 @@ def _copied(file: StoredFile, folder: Path, steps: Steps) -> CopyOutcome:
     target = place(folder, file.sha256)
     if has(folder, file):
         return CopyOutcome.COPIED
-    fs, path = opened(file.uri)
     unfinished = folder / f".{uuid4().hex}"
-    digest = hashlib.sha256()
     try:
-        with fs.open(path, "rb") as source, unfinished.open("xb") as copy:
-            while piece := source.read(PIECE):
-                digest.update(piece)
-                copy.write(piece)
-                steps.left()
+        with unfinished.open("xb") as copy:
+            outcome = _read(file, copy.write, steps, CopyOutcome.COPIED)
             copy.flush()
             os.fsync(copy.fileno())
-        if digest.hexdigest() != file.sha256:
-            return CopyOutcome.DAMAGED
-        target.parent.mkdir(mode=0o700, exist_ok=True)
-        unfinished.replace(target)
+        if outcome == CopyOutcome.COPIED:
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return outcome
+
+
+def _looked_at(file: StoredFile, steps: Steps) -> CopyOutcome:
+    return _read(file, len, steps, CopyOutcome.LISTED)
+
+
+def _read(file: StoredFile, take: Callable[[bytes], object], steps: Steps, whole: CopyOutcome) -> CopyOutcome:
+    """Hand a stored recording on in pieces; `whole` where it is what had been stored."""
+    fs, path = opened(file.uri)
+    digest = hashlib.sha256()
+    try:
+        with fs.open(path, "rb") as source:
+            while piece := source.read(PIECE):
+                digest.update(piece)
+                take(piece)
+                steps.left()
     except FileNotFoundError:
         return CopyOutcome.MISSING
     except OutOfTime:
         raise
     except Exception as error:  # each object store has its own exceptions
-        raise StorageError(f"A recording could not be copied ({type(error).__name__}).") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return CopyOutcome.COPIED
+        raise StorageError(f"A recording could not be read or copied ({type(error).__name__}).") from error
+    return whole if digest.hexdigest() == file.sha256 else CopyOutcome.DAMAGED
 
 
 def _size_elsewhere(uri: str) -> int | None:

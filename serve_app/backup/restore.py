@@ -14,7 +14,7 @@ from pipeline.fetch import handed_in
 from serve_app.backup import manifest, recordings
 from serve_app.backup.manifest import BackupUnfit, Manifest
 from serve_app.backup.steps import Steps
-from serve_app.backup.verify import compare, copied, restore_database
+from serve_app.backup.verify import compare, in_storage, kept, restore_database
 
 
 class NotRestored(Exception):
@@ -39,6 +39,7 @@ class Restored:
     seconds: float
     recordings: int  # copied into the storage
     moved: int  # rows of recordings that say another place now
+    lost: int  # listed recordings that are no longer in their bucket, or have another size
     missing_keys: tuple[str, ...]  # fingerprints of keys that sealed values may need, and that are not set
 
 
@@ -57,11 +58,13 @@ def restore(folder: Path, target: RestoreTarget, steps: Steps) -> Restored:
     restored_before = not dump.is_empty(target.url)
     if restored_before and compare(told, target.url, steps):
         raise dump.DatabaseNotEmpty("The database is not empty, and holds something else than this backup.")
-    done, moved = 0, 0
+    done, moved, lost = 0, 0, 0
+    files = kept(folder, told)
     if told.recordings.how == "copied":
-        files = copied(folder)
         _check_room(told, target.storage)
         done = recordings.put_all(files, folder.parent / manifest.RECORDINGS, target.storage, steps)
+    else:
+        lost = sum(1 for _ in in_storage(files, told.recordings.storage, steps, quick=True))
     _put_handed_in(folder / manifest.HANDED_IN, target.handed_in)
     if not restored_before:
         restore_database(folder, told, target.url, steps)
@@ -73,7 +76,7 @@ def restore(folder: Path, target: RestoreTarget, steps: Steps) -> Restored:
         moved = dump.move_files(target.url, recordings.address(target.storage))
     there = {manifest.fingerprint(key) for key in target.keys}
     lacking = tuple(key for key in told.secrets.keys if key not in there) if sum(told.secrets.sealed.values()) else ()
-    return Restored(told, steps.took(), done, moved, lacking)
+    return Restored(told, steps.took(), done, moved, lost, lacking)
 
 
 def _check_room(told: Manifest, storage: str) -> None:

@@ -24,37 +24,41 @@ class Verified:
 
     manifest: Manifest
     flaws: tuple[str, ...]
-    recordings: int  # copies that were looked at
+    recordings: int  # that were looked at: copies, or in their bucket
     restored_seconds: float | None = None  # of a drill: until the database was there
     compared_seconds: float | None = None  # of a drill: until each table's digest was compared
 
 
 def verify(folder: Path, steps: Steps, quick: bool = False, drill: bool = False) -> Verified:
-    """Look at every file of a backup; with `quick` at the sizes of recordings only. Changes nothing.
+    """Look at every file of a backup, and at recordings that stayed in a bucket; with `quick` only at the sizes of
+    recordings. Changes nothing.
 
     `drill`: restore the database into an embedded PostgreSQL in a temporary folder, and compare each table. Raises
-    `BackupUnfit`, `OutOfTime`, those of `db.dump`, and `OSError`.
+    `BackupUnfit`, `OutOfTime`, `StorageError`, those of `db.dump`, and `OSError`.
     """
     told = Manifest.read(folder)
     flaws = list(_files(folder, told, steps))
-    copies = copied(folder) if told.recordings.how == "copied" and manifest.LIST in told.files else []
-    flaws += _copies(folder.parent / manifest.RECORDINGS, copies, steps, quick)
+    files = kept(folder, told) if manifest.LIST in told.files else []
+    if told.recordings.how == "copied":
+        flaws += _first(_copies(folder.parent / manifest.RECORDINGS, files, steps, quick))
+    else:
+        flaws += _first(in_storage(files, told.recordings.storage, steps, quick))
     seconds: tuple[float, float] | tuple[None, None] = (None, None)
     if drill and not flaws:
         found, *seconds = _drill(folder, told, steps)  # type: ignore[assignment]
         flaws += found
-    return Verified(told, tuple(flaws), len(copies), *seconds)
+    return Verified(told, tuple(flaws), len(files), *seconds)
 
 
-def copied(folder: Path) -> list[StoredFile]:
-    """The recordings that a backup has copies of. Raises `BackupUnfit`."""
+def kept(folder: Path, told: Manifest) -> list[StoredFile]:
+    """The recordings that were there when the backup was made: copied into it, or listed. Raises `BackupUnfit`."""
     found = []
     with (folder / manifest.LIST).open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             parts = line.rstrip("\n").split("\t")
             if len(parts) != 4 or not parts[1].isdecimal():
                 raise manifest.BackupUnfit(f"{folder / manifest.LIST}, line {number}: not a recording.")
-            if parts[2] == CopyOutcome.COPIED:
+            if parts[2] == told.recordings.how:
                 found.append(StoredFile(parts[0], int(parts[1]), json.loads(parts[3])))
     return found
 
@@ -108,16 +112,34 @@ def _files(folder: Path, told: Manifest, steps: Steps) -> Iterator[str]:
         steps.tell("files", done, total)
 
 
-def _copies(pool: Path, copies: list[StoredFile], steps: Steps, quick: bool) -> list[str]:
+def in_storage(files: list[StoredFile], storage: str, steps: Steps, quick: bool) -> Iterator[str]:
+    """What is wrong with listed recordings where they are stored, as sentences; with `quick` only sizes are compared.
+
+    Raises `StorageError`, `OutOfTime`.
+    """
+    if quick:
+        found = recordings.look_for(files, storage, steps)
+    else:
+        found = recordings.read_all(files, steps, sum(file.size for file in files))
+    for file, outcome in found:
+        if outcome != CopyOutcome.LISTED:
+            yield f"{file.uri} is {'missing' if outcome == CopyOutcome.MISSING else 'not what was stored'}."
+
+
+def _copies(pool: Path, copies: list[StoredFile], steps: Steps, quick: bool) -> Iterator[str]:
     total, done = sum(file.size for file in copies), 0
-    wrong = []
     for file in copies:
         if not recordings.has(pool, file):
-            wrong.append(f"{recordings.place(pool, file.sha256)} is missing or cut short.")
+            yield f"{recordings.place(pool, file.sha256)} is missing or cut short."
         elif not quick and recordings.sha256_of(recordings.place(pool, file.sha256), steps) != file.sha256:
-            wrong.append(f"{recordings.place(pool, file.sha256)} is damaged.")
+            yield f"{recordings.place(pool, file.sha256)} is damaged."
         done += file.size
         steps.tell("recordings", done, total)
+
+
+def _first(flaws: Iterator[str]) -> list[str]:
+    """Name some, and count the others."""
+    wrong = list(flaws)
     more = [f"{len(wrong) - NAMED} more recordings are missing or damaged."] if len(wrong) > NAMED else []
     return wrong[:NAMED] + more
 

@@ -94,6 +94,8 @@ def verify(
 ) -> None:
     """Check a backup: each file against its digest. Exit code 1 where anything is missing or changed.
 
+    Recordings that stayed in a bucket are read there: with --quick their sizes are listed.
+
     Examples:
 
       switchboard backup verify /backups/2026-11-24T093000Z
@@ -204,8 +206,8 @@ def _tell_verified(found: "Verified") -> None:
         )
     if not found.flaws:
         console.print(
-            f"{told.name} is whole: {counted(len(told.files), 'file')}, {counted(found.recordings, 'copy', 'copies')} "
-            f"of recordings, {counted(len(told.tables), 'table')}.",
+            f"{told.name} is whole: {counted(len(told.files), 'file')}, {counted(found.recordings, 'recording')} "
+            f"{told.recordings.how}, {counted(len(told.tables), 'table')}.",
             markup=False,
         )
 

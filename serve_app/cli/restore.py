@@ -62,6 +62,7 @@ def restore(
                 "tables": len(done.manifest.tables),
                 "recordings_copied": done.recordings,
                 "recordings_moved": done.moved,
+                "recordings_lost": done.lost,
                 "missing_keys": list(done.missing_keys),
                 "seconds": round(done.seconds, 3),
             }
@@ -102,6 +103,12 @@ def _tell(done: "Restored") -> None:
     )
     if told.recordings.how == "listed":
         console.print(f"Recordings are read from {told.recordings.storage}, as before.", markup=False)
+    if done.lost:
+        err().print(
+            f"{counted(done.lost, 'recording')} of these are not there, or not as they were: bring back the versions "
+            "that the bucket kept. `switchboard backup verify BACKUP` names them.",
+            markup=False,
+        )
     if done.missing_keys:
         sealed = ", ".join(f"{count} {kind}" for kind, count in told.secrets.sealed.items() if count)
         err().print(

@@ -30,7 +30,7 @@ print(json.dumps(found))
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def bucket() -> Iterator[Bucket]:
     with s3_server.bucket("here") as made:
         for sound, name in zip(SOUNDS, NAMES, strict=True):
@@ -119,3 +119,25 @@ def test_copied_recordings_come_back_into_another_bucket_to_the_digit(
     assert (done["recordingsCopied"], done["recordingsMoved"]) == (9, 9)
     assert stored(empty) == held(bucket, "s3://there/recordings")
     assert sorted(stored(empty).values()) == sorted(NAMES)
+
+
+def test_what_a_bucket_lost_since_the_backup_is_found_and_told_on_the_way_back(
+    bucket: Bucket, filled: World, empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = "s3://here/recordings"
+    made = switchboard(bucket, filled.database.url, here, "backup", "create", tmp_path / "backups")
+
+    def verified(*options: str) -> tuple[int, str]:
+        done = run(bucket, "-m", "serve_app.cli", "backup", "verify", made["backup"], *options, COLUMNS="300")
+        return done.returncode, done.stderr
+
+    assert verified() == (0, "")
+    lost, damaged = (f"s3://here/{key(name)}" for name in NAMES[:2])
+    httpx.delete(f"{bucket.url}/here/{key(NAMES[0])}").raise_for_status()
+    bucket.put(key(NAMES[1]), b"?" * len(SOUNDS[1]))
+    assert verified("--quick") == (1, f"{lost} is missing.\n")
+    code, told = verified()
+    assert code == 1 and sorted(told.splitlines()) == [f"{lost} is missing.", f"{damaged} is not what was stored."]
+    done = switchboard(bucket, empty, here, "restore", made["backup"])
+    assert (done["recordingsLost"], done["recordingsMoved"]) == (1, 0)
