@@ -4,12 +4,13 @@
 or a library of CUDA is missing, is an error that says what to do: an engine that is merely slow is noticed by nobody.
 """
 
+import contextlib
 import ctypes
 import math
 import os
 import re
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pipeline.errors import DeviceUnavailable
@@ -20,18 +21,40 @@ CUBLAS = "libcublas.so.12"  # opened by CTranslate2 at its first forward pass; i
 CUBLAS_WHEEL = Path(sysconfig.get_paths()["purelib"], "nvidia/cublas/lib")  # of nvidia-cublas-cu12
 CTRANSLATE2_CUDA = "12"  # what its wheels are built for
 OLDEST_DRIVER = {"12": "525.60.13", "13": "580.65.06"}  # CUDA's major version -> NVIDIA's driver for Linux
-QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of this container: "200000 100000" are two cores, "max 100000" is no limit
+CGROUPS = Path("/sys/fs/cgroup")  # in a container mostly its own control group; else those of the whole machine
+OWN_CGROUPS = Path("/proc/self/cgroup")  # lines such as 0::/system.slice/switchboard.service, 4:cpu,cpuacct:/docker/1f
 _HIDDEN = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES; Ray sets "" for an actor without a share of a GPU
 
 
 def cores() -> int:
-    """Return how many cores this process may use: those it is bound to, and no more than its container is given."""
+    """Return how many cores this process may use: those it is bound to, and no more than a container or unit is given.
+
+    Of a quota (Docker's `--cpus`, Kubernetes' limits, systemd's CPUQuota) a begun core counts as one.
+    """
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([bound, *map(math.ceil, _quotas())]))
+
+
+def _quotas() -> Iterator[float]:
+    """In cores, of each control group that this process is in, and of those above it, in either version of Linux's."""
     try:
-        given, period = QUOTA.read_text().split()
-        return max(1, min(bound, math.ceil(int(given) / int(period))))
-    except (OSError, ValueError):  # no container, or one without a limit
-        return bound
+        lines = OWN_CGROUPS.read_text().splitlines()
+    except OSError:  # no Linux
+        return
+    for _, controllers, path in (line.split(":", 2) for line in lines):
+        if not controllers:
+            roots, file = (CGROUPS, CGROUPS / "unified"), "cpu.max"
+        elif "cpu" in controllers.split(","):
+            roots, file = (CGROUPS / controllers, CGROUPS / "cpu"), "cpu.cfs_quota_us"
+        else:
+            continue
+        above = Path(path.strip("/"))
+        for folder in {root / part for root in roots for part in (above, *above.parents)}:
+            with contextlib.suppress(OSError, ValueError):  # the root has none, nor has a group of another mount
+                given, *period = (folder / file).read_text().split()
+                quota = int(given) / int(period[0] if period else (folder / "cpu.cfs_period_us").read_text())
+                if quota > 0:  # version 1 says -1 where there is no limit, version 2 "max"
+                    yield quota
 
 
 def gpus() -> list[str]:

@@ -189,24 +189,45 @@ def test_without_cublas_the_error_says_what_to_install(tmp_path: Path, monkeypat
         device.load_cublas()
 
 
+UNIT, DOCKER = "system.slice/switchboard.service", "docker/1f"
+
+
 @pytest.mark.parametrize(
-    ("quota", "bound", "expected"),
+    ("own", "files", "bound", "expected"),
     [
-        ("max 100000", 16, 16),
-        ("200000 100000", 16, 2),
-        ("250000 100000", 16, 3),
-        ("50000 100000", 16, 1),
-        ("6400000 100000", 16, 16),
-        ("", 3, 3),
-        (None, 5, 5),
+        ("0::/", {"cpu.max": "max 100000"}, 16, 16),
+        ("0::/", {"cpu.max": "200000 100000"}, 16, 2),
+        ("0::/", {"cpu.max": "250000 100000"}, 16, 3),
+        ("0::/", {"cpu.max": "50000 100000"}, 16, 1),
+        ("0::/", {"cpu.max": "6400000 100000"}, 16, 16),
+        ("0::/", {"cpu.max": ""}, 3, 3),
+        ("0::/", {}, 5, 5),
+        (None, {}, 5, 5),
+        # a unit of systemd, and a limit of what it belongs to
+        (f"0::/{UNIT}", {f"{UNIT}/cpu.max": "400000 100000"}, 16, 4),
+        (f"0::/{UNIT}", {f"{UNIT}/cpu.max": "max 100000", "system.slice/cpu.max": "300000 100000"}, 16, 3),
+        (f"0::/{UNIT}", {"system.slice/another.service/cpu.max": "100000 100000"}, 16, 16),
+        # a container that sees its own group as the root, and knows its name on the machine
+        ("0::/kubepods/pod7/c1", {"cpu.max": "200000 100000"}, 16, 2),
+        # version 1, its controllers together or apart, and both versions
+        (f"4:cpu,cpuacct:/{DOCKER}\n2:memory:/", {f"cpu,cpuacct/{DOCKER}/cpu.cfs_quota_us": "150000"}, 16, 2),
+        (f"4:cpu,cpuacct:/{DOCKER}", {"cpu,cpuacct/cpu.cfs_quota_us": "-1"}, 16, 16),
+        (f"1:cpu:/{DOCKER}\n0::/", {"cpu/cpu.cfs_quota_us": "300000"}, 16, 3),
+        (f"2:cpuset:/{DOCKER}\n0::/{UNIT}", {f"unified/{UNIT}/cpu.max": "100000 100000"}, 16, 1),
     ],
 )
-def test_a_containers_quota_counts_as_its_cores(
-    quota: str | None, bound: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_quota_of_a_container_or_unit_counts_as_its_cores(
+    own: str | None, files: dict[str, str], bound: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if quota is not None:
-        (tmp_path / "cpu.max").write_text(f"{quota}\n")
-    monkeypatch.setattr(device, "QUOTA", tmp_path / "cpu.max")
+    if own is not None:
+        (tmp_path / "own").write_text(f"{own}\n")
+    for name, text in files.items():
+        path = tmp_path / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+        path.with_name("cpu.cfs_period_us").write_text("100000\n")
+    monkeypatch.setattr(device, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(device, "CGROUPS", tmp_path / "cgroup")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(bound)))
     assert device.cores() == expected
 
@@ -230,7 +251,7 @@ def test_the_defaults_use_the_cores_that_are_there(
         given.update(options)
         raise Loaded
 
-    monkeypatch.setattr(device, "QUOTA", Path("/nowhere"))
+    monkeypatch.setattr(device, "OWN_CGROUPS", Path("/nowhere"))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
     monkeypatch.setattr("faster_whisper.WhisperModel", load)
     with pytest.raises(Loaded):
