@@ -3,16 +3,22 @@
 `install` puts this upon what Ray Serve logs with in a process, as text or as JSON.
 """
 
+import json
 import logging
 import re
 import traceback
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Any
 
 from pipeline.carried import carried
 from pipeline.errors import CallError
 
 OURS = ("pipeline", "db", "serve_app", "switchboard")  # whose lines go where those of Ray Serve go
 SERVE = "ray.serve"
+TEXT = "%%(levelname)s %%(asctime)s %s %%(process)d %%(filename)s:%%(lineno)d -- %%(message)s"
+FILE_BYTES, FILES = 10 * 2**20, 3
+_USUAL = {*logging.makeLogRecord({}).__dict__, "message", "asctime", "log_to_stderr"}
 _FORGING = re.compile("[\x00-\x1f\x7f\u0085\u2028-\u202e\u2066-\u2069]+")  # ends a line, or turns it around
 _SECRETS = re.compile(
     r"(\b[a-z][a-z0-9+.-]*://)(?:[^\s/?#@\"'<>]*@)?([^\s?#\"'<>]*)(?:[?#][^\s\"'<>]*)?", re.IGNORECASE
@@ -56,6 +62,37 @@ def install() -> None:
         ours.handlers, ours.propagate = list(serve.handlers), False
         if ours.level == logging.NOTSET:
             ours.setLevel(logging.INFO)
+
+
+def to_file(path: Path, name: str, in_json: bool) -> None:
+    """In a process without Ray, called `name`: log to a file, or `FILES`, what a replica logs by Ray Serve."""
+    handler = RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8")
+    handler.setFormatter(JSONFormatter(name) if in_json else logging.Formatter(TEXT % name))
+    serve = logging.getLogger(SERVE)
+    serve.handlers, serve.propagate = [handler], False
+    serve.setLevel(logging.INFO)
+    install()
+
+
+class JSONFormatter(logging.Formatter):
+    """A line as Ray Serve's formatter of that name writes it: what is known of the place, and what `extra` adds."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._component = {"component_name": name}
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = {
+            **self._component,
+            "asctime": self.formatTime(record),
+            "levelname": record.levelname,
+            "message": record.getMessage(),
+            "filename": record.filename,
+            "lineno": record.lineno,
+            "process": record.process,
+        }
+        added = {name: value for name, value in record.__dict__.items() if name not in _USUAL and name not in fields}
+        return json.dumps(fields | added, default=str)
 
 
 def as_json() -> bool:

@@ -31,13 +31,15 @@ def up(
 ) -> None:
     """Start or join Ray, migrate the database, serve calls until Ctrl-C.
 
-    Calls are taken in as soon as "ready" is printed; recognition follows when its model is loaded (the first start
-    downloads it). Ctrl-C drains: running calls end or are put back, nothing is lost.
+    Calls are taken in after a few seconds, before Ray runs, and again at once when it dies. Results can be read when
+    "ready" is printed; recognition follows when its model is loaded (the first start downloads it). Ctrl-C drains:
+    running calls end or are put back, nothing is lost.
 
     Example: switchboard up --port 8000
     """
     from serve_app.service.run_folder import discard_own, own
     from serve_app.service.service import Service
+    from serve_app.service.standby import StandbyProcess
     from serve_app.service.supervisor import Supervisor
     from serve_app.settings import Settings
 
@@ -50,12 +52,15 @@ def up(
 
     def serve(database_url: str, ready: Callable[[], None]) -> None:
         within = settings.with_folder_key().model_copy(update={"database_url": database_url})
-        _serve(Service(within, address, dashboard, step), settings, as_json, ready)
+        socket = standby.socket if standby else None
+        _serve(Service(within, address, dashboard, step, standby=socket), settings, as_json, ready)
 
     os.umask(0o077)  # recordings, decoded sound, logs: for this user alone
-    state = Service(settings, address, on_step=step).refuse()
+    service = Service(settings, address, on_step=step)
+    state = service.refuse()
     folder = own().path  # made here, so that it is this process's, and one for all that it starts
-    code = Supervisor(state, serve, settings.processing.drain_seconds, folder, step).run()
+    standby = StandbyProcess(settings, folder, as_json) if service.may_have_standby else None
+    code = Supervisor(state, serve, settings.processing.drain_seconds, folder, step, standby).run()
     if code:
         raise typer.Exit(code)
     discard_own()

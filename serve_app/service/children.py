@@ -3,12 +3,14 @@
 import contextlib
 import ctypes
 import os
+import signal
 import time
 from collections.abc import Callable, Iterable
 
 import psutil
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # before one that ends is started again, by how often in a row it has
 END_SECONDS = 10.0  # that processes may take to be gone after SIGKILL
 
 
@@ -19,6 +21,17 @@ def adopt_orphans() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_parent(parent: int) -> None:
+    """From now on the kernel kills this process when `parent`, which started it, is gone, however it went.
+
+    Linux only; elsewhere only one that is gone already is noticed.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        raise SystemExit(1)
 
 
 def descendants() -> set[psutil.Process]:
@@ -37,6 +50,11 @@ def with_variable(name: str, value: str) -> set[psutil.Process]:
             if process.pid != os.getpid() and process.environ().get(name) == value:
                 found |= {process, *process.children(recursive=True)}
     return {process for process in found if process.pid != os.getpid() and is_alive(process)}
+
+
+def pause(failures: int) -> float:
+    """Seconds to wait before a process is started that has failed so often in a row."""
+    return PAUSES[min(failures, len(PAUSES) - 1)]
 
 
 def is_alive(process: psutil.Process) -> bool:

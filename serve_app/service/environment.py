@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.endpoint import REVEAL
@@ -33,18 +34,20 @@ def shared_variables() -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
-def prepare_environment(settings: Settings, database_url: str, address: str = LOCAL) -> None:
+def prepare_environment(
+    settings: Settings, database_url: str, address: str = LOCAL, standby: Path | None = None
+) -> None:
     """What the processes of a local cluster inherit: the settings, and variables that Ray reads when it is imported.
 
     `address`: where the Ray is that is joined; "local" for one of this machine alone, which has a new token then.
+    `standby`: the socket of the intake's standby; None: there is none.
     Ray's own variables are left alone where the operator set them. Settings are written whole, group by group, in
     place of the variables they came from, so that a replica reads exactly what this process decided.
     """
-    for name in [name for name in os.environ if name.startswith(PREFIX) and _is_setting(name)]:
+    kept = without_settings(os.environ)
+    for name in os.environ.keys() - kept.keys():
         del os.environ[name]
-    for name, value in settings.model_dump(mode="json", exclude_none=True, context={REVEAL: True}).items():
-        os.environ[PREFIX + name.upper()] = value if isinstance(value, str) else json.dumps(value)
-    os.environ[f"{PREFIX}DATABASE_URL"] = database_url
+    os.environ.update(settings_variables(settings.model_copy(update={"database_url": database_url})))
     defaults = shared_variables() | {
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
         # HAProxy falls back on Serve's own proxy there: on another service's, where two share a machine.
@@ -60,8 +63,21 @@ def prepare_environment(settings: Settings, database_url: str, address: str = LO
         defaults |= ray_access.own_ray(own().path)
     else:
         defaults |= ray_access.joined_ray(address)
-    for name, value in (defaults | _ingress(settings)).items():
+    for name, value in (defaults | _ingress(settings, standby)).items():
         os.environ.setdefault(name, value)
+
+
+def settings_variables(settings: Settings) -> dict[str, str]:
+    """The settings as variables, secrets included, whole groups each."""
+    written = settings.model_dump(mode="json", exclude_none=True, context={REVEAL: True})
+    return {
+        PREFIX + name.upper(): value if isinstance(value, str) else json.dumps(value) for name, value in written.items()
+    }
+
+
+def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """What is no setting of the service."""
+    return {name: value for name, value in environment.items() if not (name.startswith(PREFIX) and _is_setting(name))}
 
 
 def _find_own_commands() -> None:
@@ -72,7 +88,7 @@ def _find_own_commands() -> None:
         os.environ["PATH"] = os.pathsep.join((folder, before))
 
 
-def _ingress(settings: Settings) -> dict[str, str]:
+def _ingress(settings: Settings, standby: Path | None) -> dict[str, str]:
     """Proxies that answer 503 while they know of no route yet, where Serve's own would answer 404; HAProxy's files in a
     folder that only this user may enter, because anyone who reaches its admin socket can send calls elsewhere."""
     from serve_app.intake.ingress import HAPROXY
@@ -81,6 +97,8 @@ def _ingress(settings: Settings) -> dict[str, str]:
         "HAPROXY_CONNECTIONS_PER_SOURCE": str(settings.http.connections_per_source),
         "HAPROXY_LISTEN_ADDRESS": settings.http.host,
     }
+    if standby is not None:
+        variables["HAPROXY_STANDBY"] = str(standby)
     if "RAY_SERVE_HAPROXY_SOCKET_PATH" not in os.environ:
         folder = own().path
         variables |= {f"RAY_SERVE_HAPROXY_{what}": str(folder / file) for what, file in HAPROXY_FILES.items()}

@@ -1,8 +1,13 @@
 """Ports that no other service on this machine has, though several start at once."""
 
 import contextlib
+import os
 import socket
+import struct
 import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +20,10 @@ from serve_app.settings import PREFIX
 
 AGENT_PORT = 52365  # of Ray's agent, which starts submitted jobs: `ray.init` takes no other
 LEFT_SECONDS = 10.0  # what a killed service leaves has ended by then; measured: 2.7 s on two cores
+STANDBY = "serve_app.intake.standby"  # the module that runs as one
+EVERYWHERE = {"0.0.0.0", "::"}  # noqa: S104
+LISTS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+LISTENS = "0A"  # the state of a socket
 RANGE = 100  # ports of the replicas of one service, of those from 30000 to 31000
 
 
@@ -129,13 +138,75 @@ def _is_left_over(port: int) -> bool:
     """Whether what took the port goes or has gone: an HAProxy of this user, of no service that runs."""
     if any(urlsplit(str(service.facts.get("url"))).port == port for service in running()):
         return False
-    return all(_is_haproxy(one.pid) for one in _listening(port))
+    return all(_ends_by_itself(one.pid) for one in _listening(port))
 
 
-def _is_haproxy(pid: int | None) -> bool:
+def _ends_by_itself(pid: int | None) -> bool:
+    """Whether it dies with the process that started it: HAProxy, and the standby."""
     try:
-        return pid is not None and psutil.Process(pid).name() == "haproxy"
+        return pid is not None and (psutil.Process(pid).name() == "haproxy" or STANDBY in psutil.Process(pid).cmdline())
     except psutil.NoSuchProcess:
         return True
     except psutil.Error:
         return False
+
+
+def shared_socket(address: tuple[str, int]) -> socket.socket:
+    """Bound to (host, port), which other processes of this user may listen on as well, if they share it too.
+
+    Raises OSError.
+    """
+    family, host = _resolved(address)
+    found = socket.socket(family)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        found.bind((host, address[1]))
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def is_taken(address: tuple[str, int], ours: socket.socket | None) -> bool:
+    """Whether a socket other than `ours` listens at (host, port), or at that port of every address. Linux.
+
+    To bind a socket for an answer would be in the way of a process that binds one at the same moment.
+    """
+    _, host = _resolved(address)
+    own = os.fstat(ours.fileno()).st_ino if ours is not None and ours.fileno() >= 0 else None
+    return any(
+        port == address[1] and inode != own and (at == host or EVERYWHERE & {at, host})
+        for at, port, inode in _listeners()
+    )
+
+
+def _listeners() -> Iterator[tuple[str, int, int]]:
+    """Address, port and inode of each TCP socket that listens.
+
+    The kernel lists them before all others, so that it costs nothing however many connections there are.
+    """
+    for path in LISTS:
+        with contextlib.suppress(FileNotFoundError), path.open() as lines:  # without IPv6, that of IPv6 is not there
+            next(lines)
+            for line in lines:
+                _, local, _, state, *others = line.split()
+                if state != LISTENS:
+                    break
+                at, port = local.split(":")
+                yield _address(at), int(port, 16), int(others[5])
+
+
+def _address(digits: str) -> str:
+    """Of hexadecimal digits, words of four bytes in the order of this machine."""
+    words = [struct.pack("=I", int(digits[at : at + 8], 16)) for at in range(0, len(digits), 8)]
+    return socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, b"".join(words))
+
+
+@cache
+def _resolved(address: tuple[str, int]) -> tuple[socket.AddressFamily, str]:
+    """The family, and the host as a number; every address of IPv6 is every one of IPv4 here, as HAProxy is told."""
+    if address[0] == "::":
+        return socket.AF_INET, "0.0.0.0"  # noqa: S104
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    return family, str(socket.getaddrinfo(*address, family, socket.SOCK_STREAM)[0][4][0])

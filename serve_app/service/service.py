@@ -7,11 +7,13 @@ its own pieces: `ray up cluster.yaml`, `switchboard migrate`, `serve deploy serv
 import contextlib
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,7 +21,7 @@ import psutil
 
 from pipeline.fetch import handed_in
 from serve_app.service import children, ray_start
-from serve_app.service.environment import LOCAL, prepare_environment
+from serve_app.service.environment import LOCAL, haproxy_available, prepare_environment
 from serve_app.service.errors import ServiceError
 from serve_app.service.ports import agent_is_ours, own_port, refuse_taken_port
 from serve_app.service.run_folder import own
@@ -56,6 +58,7 @@ class Service:
     `address`: None starts Ray here; "auto" or host:port joins a running cluster.
     `on_step(sentence)` is told what happens, for progress displays.
     `proxy_location`: where requests are taken in, "HeadOnly" or "EveryNode"; None: every node of a cluster it joins.
+    `standby`: the socket of the intake's standby, which may listen at the service's address already; None: no standby.
     """
 
     def __init__(
@@ -65,11 +68,13 @@ class Service:
         dashboard: bool = False,
         on_step: Callable[[str], None] = lambda _: None,
         proxy_location: str | None = None,
+        standby: Path | None = None,
     ) -> None:
         self._settings = settings
         self._dashboard = dashboard
         self._address = address or os.environ.get("RAY_ADDRESS") or LOCAL
         self._on_step = on_step
+        self._standby = standby
         self._owns_ray = self._address == LOCAL
         self._proxy_location = proxy_location or ("HeadOnly" if self._owns_ray else "EveryNode")
         self._state = State(settings, on_step)
@@ -77,6 +82,11 @@ class Service:
         self._metrics_port = 0  # none
         self._dashboard_at: str | None = None
         self._before: set[psutil.Process] | None = None  # descendants of this process that are none of the service's
+
+    @property
+    def may_have_standby(self) -> bool:
+        """Whether a standby can share the port: with HAProxy, on this machine alone."""
+        return self._owns_ray and haproxy_available() and sys.platform == "linux"
 
     def refuse(self) -> State:
         """Raise `ServiceError` for what would fail: no shared database, no model in the folder that a setting names, a
@@ -88,7 +98,7 @@ class Service:
         if self._owns_ray:  # on a cluster the engines' nodes have folders of their own
             _refuse_empty_folders(self._settings)
         self._state.hold()
-        if self._owns_ray:
+        if self._owns_ray and self._standby is None:
             refuse_taken_port(self._settings.http.host, self._settings.http.port)
         return self._state
 
@@ -102,7 +112,7 @@ class Service:
         self._tell()
         database_url = self._state.open()
         self._migrate(database_url)
-        prepare_environment(self._settings.with_folder_key(), database_url, self._address)
+        prepare_environment(self._settings.with_folder_key(), database_url, self._address, self._standby)
         self._before = children.descendants()
         self._start_ray()
         if self._owns_ray and on_ray_gone:
@@ -277,12 +287,18 @@ class Service:
         serve.run_many([target], wait_for_applications_running=False, wait_for_ingress_deployment_creation=False)
 
     def _wait_for(self, submit_url: str, timeout: float = 120.0) -> None:
-        """The intake is there when an unauthenticated POST is answered by us with a 401."""
+        """The intake is there when a proxy knows of it, and an unauthenticated POST is answered by us with a 401.
+
+        A standby answers alike, but knows nothing of routes.
+        """
         deadline = time.monotonic() + timeout
-        with httpx.Client(timeout=2.0, trust_env=False) as client:
+        routes = httpx.URL(submit_url).copy_with(path="/-/routes")
+        with httpx.Client(timeout=2.0, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)) as client:
             while time.monotonic() < deadline:
                 with contextlib.suppress(httpx.HTTPError):
-                    if client.post(submit_url, json={}).status_code == 401:
+                    found = client.get(routes)
+                    known = found.is_success and INTAKE in found.json().values()
+                    if known and client.post(submit_url, json={}).status_code == 401:
                         return
                 time.sleep(0.1)
         raise ServiceError(f"Nothing answered at {submit_url} within {timeout:.0f} s; Ray's logs say why.")

@@ -3,7 +3,8 @@
 Two processes. The supervisor, which people start and signal, holds the data folder and PostgreSQL, and becomes the
 parent of every process of the service that loses its own. Its child, the worker, starts Ray and Serve, and is started
 again when it or Ray dies. Where the supervisor is killed the worker notices, ends everything, and goes. Where both are
-killed Ray's processes end by themselves, and the kernel tells PostgreSQL.
+killed Ray's processes end by themselves, and the kernel tells PostgreSQL. A third process, the standby of the intake,
+takes calls while there is no worker.
 """
 
 import contextlib
@@ -16,14 +17,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from serve_app.service import children
 from serve_app.service.run_folder import MARK
+from serve_app.service.standby import StandbyProcess
 from serve_app.service.state import State
 
 LOOK_SECONDS = 0.2
 STATE_SECONDS = 0.5  # between two looks at PostgreSQL
 STEADY_SECONDS = 60.0  # a worker that lived for so long did not fail to start
-PAUSES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)  # before a further start in a row, of the worker or of PostgreSQL
 AGAIN = 70  # exit code of a worker that is to be started again, also where none has been ready yet
 STOP_SECONDS = 60.0  # that Ray and Serve may take to end, once calls have been drained
 
@@ -35,13 +38,21 @@ class Supervisor:
     """`run` keeps `worker(database_url, ready)` going, which calls `ready` once it has been and ends after a SIGTERM.
 
     `on_step(sentence)` is told what happens. `drain_seconds`: how long running calls may take to end. `folder`: the
-    service's, which all processes that the worker starts have in their environment as `MARK`.
+    service's, which all processes that the worker starts have in their environment as `MARK`. `standby` is kept up
+    beside the workers, also while there is none.
     """
 
     def __init__(
-        self, state: State, worker: Worker, drain_seconds: float, folder: Path, on_step: Step = lambda _: None
+        self,
+        state: State,
+        worker: Worker,
+        drain_seconds: float,
+        folder: Path,
+        on_step: Step = lambda _: None,
+        standby: StandbyProcess | None = None,
     ) -> None:
         self._state, self._worker, self._folder, self._on_step = state, worker, folder, on_step
+        self._standby = standby
         self._stop_seconds = drain_seconds + STOP_SECONDS
         self._stopping = False
         self._ready = mmap.mmap(-1, 1)  # shared with the worker: whether one has ever been ready
@@ -67,21 +78,36 @@ class Supervisor:
 
     def _stop(self, _number: int, _frame: Any) -> None:
         """A second signal changes nothing, so that draining is not cut short by impatience."""
+        if self._standby and not self._stopping:
+            self._standby.stop()
         self._stopping = True
 
     def _keep_up(self, url: str) -> int:
         failures = 0
+        if self._standby:
+            self._standby.start(url)
         while not self._stopping:
             started = time.monotonic()
             code = self._watch(self._start_worker(url))
-            children.end(spared=self._state.processes)
+            children.end(spared=self._spared)
             if not self._stopping and not self._ready[0] and code > 0 and code != AGAIN:
                 return code
             failures = 0 if time.monotonic() - started > STEADY_SECONDS else failures + 1
             if not self._stopping:
                 self._on_step(f"The service's process ended ({_why(code)}): starting it again")
-                self._wait(_pause(failures))
+                self._wait(children.pause(failures))
         return 0
+
+    def _spared(self) -> set[psutil.Process]:
+        """What outlives a worker."""
+        return self._state.processes() | (self._standby.processes() if self._standby else set())
+
+    def _reap(self) -> dict[int, int]:
+        """The children that have ended; the standby among them is started again."""
+        ended = children.reap()
+        if self._standby:
+            self._standby.keep(ended)
+        return ended
 
     def _start_worker(self, url: str) -> int:
         """Fork; the worker's process number."""
@@ -103,7 +129,7 @@ class Supervisor:
     def _watch(self, worker: int) -> int:
         """Stay with the worker until it has ended, and keep PostgreSQL up meanwhile; the worker's exit code."""
         deadline, look_at_state = float("inf"), 0.0
-        while (code := children.reap().get(worker)) is None:
+        while (code := self._reap().get(worker)) is None:
             now = time.monotonic()
             if self._stopping and deadline == float("inf"):
                 deadline = now + self._stop_seconds
@@ -125,17 +151,13 @@ class Supervisor:
         except Exception as error:  # a full disk, for one: it may have space again in a moment
             self._state_failures += 1
             self._on_step(f"PostgreSQL does not start: {error}")
-        return time.monotonic() + STATE_SECONDS + _pause(self._state_failures)
+        return time.monotonic() + STATE_SECONDS + children.pause(self._state_failures)
 
     def _wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._stopping:
             time.sleep(LOOK_SECONDS)
-            children.reap()
-
-
-def _pause(failures: int) -> float:
-    return PAUSES[min(failures, len(PAUSES) - 1)]
+            self._reap()
 
 
 def _why(code: int) -> str:

