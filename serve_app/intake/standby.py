@@ -23,8 +23,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from db.database import Database
 from db.readiness import standing
@@ -40,7 +42,9 @@ from serve_app.settings import Settings
 LOOK_SECONDS = 0.1  # between two looks at who listens
 SCHEMA_SECONDS = 0.2  # between two looks at the schema
 GRACE_SECONDS = 10  # that requests under way may take, once somebody else takes the new ones
-CONNECTIONS = 1024  # at once; more get 503
+HEAD_SECONDS = 10.0  # that a connection has for the head of a request, as with HAProxy
+CROWDED_SECONDS = 1.0  # that it has beside more than CONNECTIONS others
+CONNECTIONS = 1024
 HEAD_BYTES = 16 * 1024  # of a request, as HAProxy's
 log = logging.getLogger("switchboard.intake")
 
@@ -97,14 +101,13 @@ class Standby:
         server = _Server(
             uvicorn.Config(
                 OnlySubmissions(self._app, self._prefix, behind_haproxy),
-                http="h11",
+                http=H11Protocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=CONNECTIONS,
                 timeout_graceful_shutdown=GRACE_SECONDS,
                 h11_max_incomplete_event_size=HEAD_BYTES,
             )
@@ -116,11 +119,33 @@ class Standby:
 
 
 class _Server(uvicorn.Server):
-    """One of several in this process, whose signals are not for it."""
+    """One of several in this process, whose signals are not for it. It waits for no client without end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._silent_since: WeakKeyDictionary[H11Protocol, float] = WeakKeyDictionary()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def on_tick(self, counter: int) -> bool:
+        self._close_silent()
+        return await super().on_tick(counter)
+
+    def _close_silent(self) -> None:
+        """Connections that have brought no request for too long."""
+        now, connections = (
+            time.monotonic(),
+            [one for one in self.server_state.connections if isinstance(one, H11Protocol)],
+        )
+        longest = HEAD_SECONDS if len(connections) <= CONNECTIONS else CROWDED_SECONDS
+        for connection in connections:
+            cycle = connection.cycle
+            if cycle is not None and not cycle.response_complete:
+                self._silent_since.pop(connection, None)
+            elif now - self._silent_since.setdefault(connection, now) > longest:
+                connection.transport.close()
 
 
 async def serve(settings: Settings, private: Path, opened: Callable[[], None]) -> None:

@@ -1,9 +1,11 @@
 """What the standby of the intake passes on, and when a port is another's."""
 
+import asyncio
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,8 +16,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from serve_app.intake import standby
 from serve_app.intake.ingress import SOURCE_HEADER, OnlySubmissions
-from serve_app.service.ports import is_taken, shared_socket
+from serve_app.service.ports import free_port, is_taken, shared_socket
 
 FORGED = {SOURCE_HEADER: "203.0.113.9"}
 
@@ -60,6 +63,47 @@ async def test_behind_a_load_balancer_the_last_address_of_its_header_counts(
     async with client("/", behind_haproxy=False) as http:
         answer = await http.post("/submit", headers=[("X-Forwarded-For", one) for one in brought])
     assert answer.text == source
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the standby runs on Linux only")
+async def test_a_silent_connection_is_closed_and_one_that_is_answered_late_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(standby, "HEAD_SECONDS", 0.4)
+    answered, stopping = asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await answered.wait()
+        await send({"type": "http.response.start", "status": 202, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    address = ("127.0.0.1", free_port())
+    with socket.socket(socket.AF_UNIX) as private:
+        private.bind(str(tmp_path / "s"))
+        opened = asyncio.Event()
+        running = asyncio.create_task(standby.Standby(slow, "/", address, private).run(stopping, opened.set))
+        await opened.wait()
+        request = b"POST /submit HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n"
+        late, late_out = await connected(address)
+        late_out.write(request + b"\r\n")
+        for said in (b"", request):  # nothing, or a head that does not end
+            silent, silent_out = await connected(address)
+            silent_out.write(said)
+            assert await silent.read() == b""
+            silent_out.close()
+        answered.set()
+        assert (await late.read()).startswith(b"HTTP/1.1 202 ")
+        late_out.close()
+        stopping.set()
+        await running
+
+
+async def connected(address: tuple[str, int]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    while True:
+        try:
+            return await asyncio.open_connection(*address)
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the standby runs on Linux only")
