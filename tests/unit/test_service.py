@@ -76,8 +76,19 @@ def test_proxies_that_take_longer_than_serve_waits_do_not_end_the_start(
     def start(**_: object) -> None:
         raise TimeoutError("HTTP proxies not available after 60s.")
 
-    class Unknown(BaseHTTPRequestHandler):
+    asked: list[int] = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            """The standby, which knows of no routes; then a proxy that has heard of none; then one that has."""
+            status, routes = ((503, b""), (200, b"{}"), (200, b'{"/": "intake"}'))[min(len(asked), 2)]
+            asked.append(status)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(routes)
+
         def do_POST(self) -> None:
+            assert len(asked) > 2, "a 401 of the standby says nothing of the cluster"
             self.send_response(401)
             self.end_headers()
 
@@ -85,7 +96,7 @@ def test_proxies_that_take_longer_than_serve_waits_do_not_end_the_start(
     monkeypatch.setattr(serve, "start", start)
     deployed: list[str] = []
     monkeypatch.setattr(serve, "run_many", lambda targets, **_: deployed.extend(one.name for one in targets))
-    with ThreadingHTTPServer(("127.0.0.1", 0), Unknown) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         settings = Settings(data_dir=tmp_path, http={"port": server.server_port})
         assert Service(settings, "local")._start_serve() == f"http://127.0.0.1:{server.server_port}/submit"
