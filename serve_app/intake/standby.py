@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from serve_app.settings import Settings
 
 LOOK_SECONDS = 0.1  # between two looks at who listens
 SCHEMA_SECONDS = 0.2  # between two looks at the schema
+LEAVE_SECONDS = 1.0  # that connections have to bring their request, once somebody else takes new ones
 GRACE_SECONDS = 10  # that requests under way may take, once somebody else takes the new ones
 HEAD_SECONDS = 10.0  # that a connection has for the head of a request, as with HAProxy
 CROWDED_SECONDS = 1.0  # that it has beside more than CONNECTIONS others
@@ -72,7 +73,8 @@ class Standby:
                 await asyncio.wait_for(stopping.wait(), LOOK_SECONDS)
         self._step_back()
         private.should_exit = True
-        await asyncio.gather(*self._serving)
+        while self._serving:
+            await asyncio.gather(*self._serving)
 
     def _look(self) -> None:
         ours = self._public[1] if self._public else None
@@ -94,7 +96,7 @@ class Standby:
 
     def _step_back(self) -> None:
         if self._public:
-            self._public[0].should_exit = True  # it closes the listener, and answers what it has accepted
+            self._run(self._public[0].leave(self._public[1]))
             self._public = None
 
     def _serve(self, listener: socket.socket, behind_haproxy: bool) -> "_Server":
@@ -112,10 +114,13 @@ class Standby:
                 h11_max_incomplete_event_size=HEAD_BYTES,
             )
         )
-        task = asyncio.create_task(server.serve([listener]))
+        self._run(server.serve([listener]))
+        return server
+
+    def _run(self, serving: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(serving)
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
-        return server
 
 
 class _Server(uvicorn.Server):
@@ -128,6 +133,25 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def leave(self, listener: socket.socket) -> None:
+        """Take no further connection from `listener`, and end once those that are there have been answered.
+
+        A listener that is closed resets what it has not accepted yet, and uvicorn closes connections whose request it
+        has not read yet: neither happens here.
+        """
+        with listener.dup() as last:
+            for server in self.servers:
+                server.close()
+            waiting = []
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    waiting.append(last.accept()[0])
+        loop = asyncio.get_running_loop()
+        for connection in waiting:
+            await loop.connect_accepted_socket(lambda: H11Protocol(self.config, self.server_state, {}), connection)
+        await asyncio.sleep(LEAVE_SECONDS)
+        self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         self._close_silent()
