@@ -33,13 +33,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from db import embedded
 from serve_app.service import children, run_folder
-from serve_app.service.ports import free_port
+from serve_app.service.ports import STANDBY, free_port
 from tests.acceptance.running import Client, RunningService
 
 TITLES = {  # what is killed, by the beginning of its title, or the script that it runs
     "PostgreSQL": "",
     "log monitor": "log_monitor.py",
     "autoscaler monitor": "monitor.py",
+    "standby": STANDBY,
     "Intake": "ray::ServeReplica:intake:Intake",
     "Api": "ray::ServeReplica:api:Api",
     "Console": "ray::ServeReplica:console:Console",
@@ -84,11 +85,11 @@ class Bench:
         self.folders: set[str] = set()  # run folders of every `up` that was started
 
     def start(self) -> float:
-        """Seconds until POST /submit was answered; returns when the engines run."""
+        """Seconds until calls were taken in; returns when the engines run."""
         started = time.monotonic()
-        self.service.start(wait_for_engines=False)
+        self.service.begin()
         took = time.monotonic() - started
-        self.service.wait_for_engines()
+        self.service.wait_until_ready()
         (replica, *_) = self.find("Intake")
         self.folders.add(replica.environ()[run_folder.MARK])
         assert replica in self.marked(), "what is left running would not be found"
@@ -121,7 +122,12 @@ class Bench:
         for one in family:
             with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
                 named = _title(one).startswith(title) if title.startswith("ray::") else one.name() == title
-                if (named or (title.endswith(".py") and f"/{title}" in _title(one))) and children.is_alive(one):
+                named = (
+                    named
+                    or (title == STANDBY and title in _title(one))
+                    or (title.endswith(".py") and f"/{title}" in _title(one))
+                )
+                if named and children.is_alive(one):
                     found.append(one)
         return found
 
@@ -193,7 +199,7 @@ class Bench:
 
     def whole(self) -> bool:
         """Whether every replica is there, so that the next one can be killed."""
-        return all(self.find(name) for name in ("Intake", "Conductor", "Transcriber", "Diarizer", "HAProxy"))
+        return all(self.find(name) for name in ("Intake", "Conductor", "Transcriber", "Diarizer", "HAProxy", "standby"))
 
     def gone(self, row: Row, struck: float) -> None:
         """Wait until nothing of the service is left, note what is left after 30 s, and start it again."""

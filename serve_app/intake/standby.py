@@ -46,6 +46,7 @@ GRACE_SECONDS = 10  # that requests under way may take, once somebody else takes
 HEAD_SECONDS = 10.0  # that a connection has for the head of a request, as with HAProxy
 CROWDED_SECONDS = 1.0  # that it has beside more than CONNECTIONS others
 CONNECTIONS = 1024
+BACKLOG = 2048  # connections that wait to be accepted
 HEAD_BYTES = 16 * 1024  # of a request, as HAProxy's
 log = logging.getLogger("switchboard.intake")
 
@@ -88,6 +89,7 @@ class Standby:
     def _step_in(self) -> None:
         try:
             listener = shared_socket(self._address)
+            listener.listen(BACKLOG)
         except OSError as error:  # it was taken this moment, by a socket that is not shared
             log.warning("the standby cannot listen on %s, port %d: %s", *self._address, error.strerror)
             return
@@ -140,6 +142,8 @@ class _Server(uvicorn.Server):
         A listener that is closed resets what it has not accepted yet, and uvicorn closes connections whose request it
         has not read yet: neither happens here.
         """
+        while not self.started:
+            await asyncio.sleep(0)
         with listener.dup() as last:
             for server in self.servers:
                 server.close()
