@@ -130,11 +130,16 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self._accepting = asyncio.Event()
         self._silent_since: WeakKeyDictionary[H11Protocol, float] = WeakKeyDictionary()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._accepting.set()
 
     async def leave(self, listener: socket.socket) -> None:
         """Take no further connection from `listener`, and end once those that are there have been answered.
@@ -142,8 +147,7 @@ class _Server(uvicorn.Server):
         A listener that is closed resets what it has not accepted yet, and uvicorn closes connections whose request it
         has not read yet: neither happens here.
         """
-        while not self.started:
-            await asyncio.sleep(0)
+        await self._accepting.wait()
         with listener.dup() as last:
             for server in self.servers:
                 server.close()
