@@ -7,7 +7,7 @@ replicas, whose GCS keeps its state in Redis (needs redis-server), the other a w
 seconds to the worker and repeats what is answered with 503. Meanwhile the folder of the code is replaced and deployed:
 the version of the commit --former (left out: the working tree's), then the working tree's with one more migration, then
 the former one again; then all processes of the head are killed with -9, the head is started again, and after a while
-Serve is deployed anew, as the runbook says.
+Serve is deployed from nothing, as the runbook says.
 
 The audit: every call that was accepted is completed, and processed by one job. Answers are counted; any but 202 and 503
 with Retry-After is a fault.
@@ -127,10 +127,10 @@ class Bench:
         found = self.wait()
         self.note(f"{self.phase}: it is back, {sum(map(len, found.values()))} replicas")
 
-    def deploy_anew(self) -> None:
-        self.phase = "deployed anew"
+    def deploy_fresh(self) -> None:
+        self.phase = "deployed fresh"
         before = self.replicas()
-        self.head.deploy("anew")
+        self.head.deploy("fresh")
         found = self.wait(before)
         self.note(f"{self.phase}: done, {sum(map(len, found.values()))} replicas, all of them new")
 
@@ -304,7 +304,7 @@ def _storm(bench: Bench, given: argparse.Namespace, url: str, former: Path, foll
         bench.deploy(former, "rolled back")
         bench.kill_head()
         time.sleep(30)
-        bench.deploy_anew()
+        bench.deploy_fresh()
         bench.phase = "after"
         while len(sending.accepted) < given.calls:
             time.sleep(1)
