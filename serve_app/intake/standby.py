@@ -239,7 +239,7 @@ def _private_socket(path: Path) -> Iterator[socket.socket]:
 def _say(settings: Settings, as_json: bool, started: float) -> None:
     url, seconds = f"{settings.base_url}/submit", time.time() - started
     said = {"event": "taking_calls", "submitUrl": url, "seconds": round(seconds, 2)}
-    into, line = (sys.stdout, json.dumps(said)) if as_json else (sys.stderr, f"Calls are taken in at {url} ...")
+    into, line = (sys.stdout, json.dumps(said)) if as_json else (sys.stderr, f"Calls are taken in at {url}")
     into.write(f"{line}\n")
     into.flush()
 

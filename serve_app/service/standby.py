@@ -32,7 +32,8 @@ class StandbyProcess:
         self._environment: dict[str, str] = {}
         self._pid: int | None = None
         self._started = 0.0
-        self._due = float("inf")  # when to start it
+        self._wanted = False
+        self._due = 0.0  # when to start it again
         self._failures = 0
 
     @property
@@ -44,7 +45,7 @@ class StandbyProcess:
         """From now on `keep` keeps it."""
         settings = self._settings.with_folder_key().model_copy(update={"database_url": database_url})
         self._environment = without_settings(os.environ) | settings_variables(settings) | {MARK: str(self._folder)}
-        self._due = 0.0
+        self._wanted = True
         self.keep({})
 
     def keep(self, ended: dict[int, int]) -> None:
@@ -54,7 +55,7 @@ class StandbyProcess:
             self._pid = None
             self._failures = 0 if now - self._started > STEADY_SECONDS else self._failures + 1
             self._due = now + children.pause(self._failures)
-        if self._pid is None and now >= self._due:
+        if self._pid is None and self._wanted and now >= self._due:
             self._pid, self._started = self._spawn(), now
 
     def processes(self) -> set[psutil.Process]:
@@ -64,7 +65,7 @@ class StandbyProcess:
 
     def stop(self) -> None:
         """Take nothing more: it ends when requests under way are answered."""
-        self._due = float("inf")
+        self._wanted = False
         if self._pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGTERM)

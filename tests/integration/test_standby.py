@@ -212,7 +212,10 @@ async def test_nothing_is_refused_while_haproxy_comes_and_goes(stand: Stand) -> 
         assert await views.show_call(stand.world.database, call_id, stand.world.workspace_id) is not None
 
 
-async def test_it_is_started_again_when_it_dies_and_ends_with_0_when_told(stand: Stand) -> None:
+async def test_it_is_started_again_when_it_dies_and_ends_with_0_when_told(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "PAUSES", (0.0,))
     await until(lambda: listening(stand.port))
     (first,) = stand.process.processes()
     first.kill()
@@ -225,6 +228,8 @@ async def test_it_is_started_again_when_it_dies_and_ends_with_0_when_told(stand:
     await until(lambda: stand.keep() or 0 in stand.ended)
     assert not listening(stand.port)
     assert not children.is_alive(second)
+    stand.keep()
+    assert not stand.process.processes(), "it was started again"
 
 
 async def test_before_the_schema_is_there_it_takes_nothing(empty_postgres_url: str, tmp_path: Path) -> None:
