@@ -28,6 +28,7 @@ LOOK_SECONDS = 0.2
 STATE_SECONDS = 0.5  # between two looks at PostgreSQL
 STEADY_SECONDS = 60.0  # a worker that lived for so long did not fail to start
 AGAIN = 70  # exit code of a worker that is to be started again, also where none has been ready yet
+STANDBY_SECONDS = 15.0  # that the standby may take to answer what is under way
 STOP_SECONDS = 60.0  # that Ray and Serve may take to end, once calls have been drained
 
 Step = Callable[[str], None]
@@ -73,13 +74,13 @@ class Supervisor:
             return self._keep_up(self._state.open())
         finally:
             if os.getpid() == supervisor:
+                children.end(spared=self._spared)
+                self._end_standby()
                 children.end(spared=self._state.processes)
                 self._state.close()
 
     def _stop(self, _number: int, _frame: Any) -> None:
         """A second signal changes nothing, so that draining is not cut short by impatience."""
-        if self._standby and not self._stopping:
-            self._standby.stop()
         self._stopping = True
 
     def _keep_up(self, url: str) -> int:
@@ -108,6 +109,15 @@ class Supervisor:
         if self._standby:
             self._standby.keep(ended)
         return ended
+
+    def _end_standby(self) -> None:
+        """Last of all: while running calls are drained, new ones are taken in, for the next start."""
+        if self._standby:
+            self._standby.stop()
+            deadline = time.monotonic() + STANDBY_SECONDS
+            while self._standby.processes() and time.monotonic() < deadline:
+                self._reap()
+                time.sleep(0.05)
 
     def _start_worker(self, url: str) -> int:
         """Fork; the worker's process number."""

@@ -8,29 +8,39 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import psycopg
 import pytest
 
 from db import embedded
 from serve_app.service.holder import FolderLock
+from serve_app.service.ports import STANDBY, free_port
 
 SCRIPT = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from serve_app.service.run_folder import MARK
 from serve_app.settings import Settings
+from serve_app.service.standby import StandbyProcess
 from serve_app.service.state import State
 from serve_app.service.supervisor import AGAIN, Supervisor
 
 folder, kind = Path(sys.argv[1]), sys.argv[2]
-settings = Settings(data_dir=folder, database_url=None if kind == "embedded" else "postgresql://localhost/x")
+port, kind = (int(kind), "drains") if kind.isdigit() else (8000, kind)
+database_url = None if kind in ("embedded", "drains") else "postgresql://localhost/x"
+settings = Settings(data_dir=folder, database_url=database_url, http={"port": port})
 
 def worker(url, ready):
     if kind == "fails":
         raise SystemExit(3)
+    if kind == "drains":
+        from db import migrate
+        migrate.migrate(url)
     os.environ[MARK] = str(folder)
-    if kind == "stubborn":  # before it says that it runs, for then it is told to end
+    if kind == "drains":
+        signal.signal(signal.SIGTERM, lambda *_: (print("draining", flush=True), sys.stdin.readline(), os._exit(0)))
+    elif kind == "stubborn":  # before it says that it runs, for then it is told to end
         signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
     else:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -53,7 +63,9 @@ def worker(url, ready):
         time.sleep(1)
 
 state = State(settings, print)
-code = Supervisor(state, worker, 1.0 - 60.0 + 1.0, folder, lambda step: print(step, flush=True)).run()
+standby = StandbyProcess(settings, folder, as_json=True) if kind == "drains" else None
+drain = 60.0 if kind == "drains" else 1.0
+code = Supervisor(state, worker, drain - 60.0 + 1.0, folder, lambda step: print(step, flush=True), standby).run()
 print("code", code, flush=True)
 sys.exit(code)
 """
@@ -63,7 +75,10 @@ class Running:
     def __init__(self, folder: Path, kind: str) -> None:
         self.folder = folder
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(folder), kind], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", SCRIPT, str(folder), kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self.family: set[psutil.Process] = set()
 
@@ -130,8 +145,9 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Running]]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         one.process.wait()
-        assert one.process.stdout is not None
-        one.process.stdout.close()
+        for pipe in (one.process.stdin, one.process.stdout):
+            assert pipe is not None
+            pipe.close()
     embedded.stop(tmp_path)
 
 
@@ -217,6 +233,53 @@ def test_a_supervisor_that_is_killed_with_its_worker_takes_postgresql_with_it(
     running.process.kill()
     worker.kill()
     until(lambda: embedded.postmaster(tmp_path) is None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the standby runs on Linux only")
+def test_the_standby_outlives_workers_and_takes_calls_until_the_last_is_drained(
+    start: Callable[[str], Running],
+) -> None:
+    port = free_port()
+    running = start(str(port))
+    worker = running.worker()
+    until(lambda: answers(port))
+    (standby,) = standbys(running)
+    worker.kill()
+    running.worker()
+    assert standbys(running) == [standby]
+    running.process.send_signal(signal.SIGTERM)
+    while not running.line().startswith("draining"):
+        pass
+    assert answers(port)
+    assert running.process.stdin is not None
+    running.process.stdin.write("drained\n")
+    running.process.stdin.flush()
+    assert running.process.wait(120) == 0
+    assert not answers(port)
+    assert running.gone()
+    assert not runs(standby)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the standby runs on Linux only")
+def test_a_supervisor_that_is_killed_with_its_worker_takes_the_standby_with_it(start: Callable[[str], Running]) -> None:
+    running = start(str(free_port()))
+    worker = running.worker()
+    (standby,) = standbys(running)
+    running.process.kill()
+    worker.kill()
+    until(lambda: not runs(standby))
+
+
+def standbys(running: Running) -> list[psutil.Process]:
+    children = psutil.Process(running.process.pid).children()
+    return [one for one in children if STANDBY in one.cmdline()]
+
+
+def answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=10, trust_env=False).is_success
+    except httpx.TransportError:
+        return False
 
 
 def held(lock: FolderLock) -> bool:
