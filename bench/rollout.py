@@ -6,8 +6,7 @@ As root, for two machines, network name spaces of this one: they run `start.sh` 
 replicas, whose GCS keeps its state in Redis (needs redis-server), the other a worker. A sender submits a call every few
 seconds to the worker and repeats what is answered with 503. Meanwhile the folder of the code is replaced and deployed:
 the version of the commit --former (left out: the working tree's), then the working tree's with one more migration, then
-the former one again; then all processes of the head are killed with -9, the head is started again, and after a while
-Serve is deployed from nothing, as the runbook says.
+the former one again; then all processes of the head are killed with -9, and the head is started again.
 
 The audit: every call that was accepted is completed, and processed by one job. Answers are counted; any but 202 and 503
 with Retry-After is a fault.
@@ -126,13 +125,6 @@ class Bench:
         self.start(self.head)
         found = self.wait()
         self.note(f"{self.phase}: it is back, {sum(map(len, found.values()))} replicas")
-
-    def deploy_fresh(self) -> None:
-        self.phase = "deployed fresh"
-        before = self.replicas()
-        self.head.deploy("fresh")
-        found = self.wait(before)
-        self.note(f"{self.phase}: done, {sum(map(len, found.values()))} replicas, all of them new")
 
     def start(self, machine: Machine) -> None:
         machine.start_ray(resources={"CPU": CPUS[machine.address]})
@@ -303,8 +295,6 @@ def _storm(bench: Bench, given: argparse.Namespace, url: str, former: Path, foll
         bench.deploy(following, "deployed")
         bench.deploy(former, "rolled back")
         bench.kill_head()
-        time.sleep(30)
-        bench.deploy_fresh()
         bench.phase = "after"
         while len(sending.accepted) < given.calls:
             time.sleep(1)

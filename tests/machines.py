@@ -77,9 +77,9 @@ class Machine:
         done = self.run(sys.executable, "-c", SERVE)
         return None if done.returncode else dict(json.loads(done.stdout))
 
-    def deploy(self, *arguments: str) -> None:
+    def deploy(self) -> None:
         """Run deploy.sh, on the head. Fails with what it says."""
-        done = self.shell(" ".join(["bash ~/switchboard/serve_app/deploy/deploy.sh", *arguments]), seconds=600)
+        done = self.shell("bash ~/switchboard/serve_app/deploy/deploy.sh", seconds=600)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
     def processes(self) -> set[psutil.Process]:

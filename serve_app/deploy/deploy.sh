@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
 # On the head node: bring the database up to date, then deploy or update the Serve applications. Where the code, serve.yaml
-# or a bound has changed, replicas are replaced one after another; safe to repeat. `deploy.sh fresh` ends what Serve runs
-# first, so that senders get 503 for a minute: after the head was lost, see docs/runbook.md.
+# or a bound has changed, replicas are replaced one after another; safe to repeat.
 set -euo pipefail
 PATH=$HOME/venv/bin:$PATH
 set -a; . ~/switchboard/serve_app/deploy/node.env; set +a
 switchboard migrate
 umask 077
 python3 ~/switchboard/serve_app/deploy/release.py ~/switchboard/serve_app/deploy/serve.yaml > ~/.switchboard/serve.yaml
-if [ "${1:-}" = fresh ]; then serve shutdown --yes; fi
 serve deploy ~/.switchboard/serve.yaml
 serve status
