@@ -239,12 +239,20 @@ async def place(database: Database, job_id: UUID) -> QueuePlace | None:
 
 
 async def note_paces(database: Database, measured: Iterable[Pace]) -> None:
-    """Add finished work to what is known of it; several Conductors may do so at once."""
-    rows = sorted(measured, key=lambda pace: (pace.stage, pace.channels))  # one order: nobody waits in a circle
-    if not rows:
+    """Add finished work to what is known of it; several Conductors may do so at once.
+
+    All that is known of a stage fades as much, whatever the channels: so their sums tell the mix of calls, too.
+    """
+    sums_of = {(pace.stage, pace.channels): pace for pace in measured}
+    done: dict[str, float] = {}  # calls by stage
+    for pace in sums_of.values():
+        done[pace.stage] = done.get(pace.stage, 0.0) + pace.calls
+    if not done:
         return
+    kinds = sorted(sums_of.keys() | {(stage, channels) for stage in done for channels in (1, 2)})
+    rows = [sums_of.get(kind, Pace(*kind, 0.0, 0.0, 0.0)) for kind in kinds]  # in one order: nobody waits in a circle
     new = insert(paces).values([columns(pace) for pace in rows])
-    fade = sa.func.power(0.5, new.excluded.calls / MEMORY)
+    fade = sa.func.power(0.5, sa.case(done, value=new.excluded.stage) / MEMORY)
     sums = ("calls", "audio_seconds", "worked_seconds")
     added = {name: paces.c[name] * fade + new.excluded[name] for name in sums}
     async with database.transaction(EVERY_WORKSPACE) as connection:
@@ -259,12 +267,6 @@ async def note_replicas(database: Database, name: str, replicas: int, wanted: in
     new = insert(engines).values(name=name, **values)
     async with database.transaction(EVERY_WORKSPACE) as connection:
         await connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=values))
-
-
-async def replicas(database: Database) -> dict[str, int]:
-    """Replicas by deployment, as last told of."""
-    async with database.transaction(EVERY_WORKSPACE) as connection:
-        return {one.name: one.replicas for one in await _engines(connection)}
 
 
 def _due(rows: Iterable[Any]) -> tuple[tuple[Group, ...], int]:

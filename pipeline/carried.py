@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True)
 class Carried:
     """`ids`: `call_id`, `call_job_id` and `request_id`, as far as they are known (Ray calls its own jobs `job_id`).
-    `trace`: the W3C `traceparent` of the open span, or the one that a sender brought along."""
+    `trace`: the W3C `traceparent` of the open span, or the one that a sender brought along.
+    `timed`: the caller of a replica wants to know how long it worked; see `pipeline.runtime.worked`."""
 
     ids: Mapping[str, str] = field(default_factory=dict)
     trace: str | None = None
+    timed: bool = False
 
 
 _NOTHING = Carried()

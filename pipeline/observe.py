@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pipeline import tracing
 from pipeline.carried import Carried, carrying
+from pipeline.runtime.worked import Worked
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -28,14 +29,17 @@ def observed(step: str, kind: str = "internal") -> Iterator[None]:
 
 
 def on_request(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
-    """For a method that another process asks: it gets what is carried with the request, and is `observed`."""
+    """For a method of a `Replica` that another process asks: it gets what is carried with the request, and is
+    `observed`. A caller that wants it timed gets `Worked`."""
 
     @functools.wraps(method)
-    async def answered(self: Any, *args: Any, work: Carried | None = None, **options: Any) -> T:
+    async def answered(self: Any, *args: Any, work: Carried | None = None, **options: Any) -> Any:
         if work is None:
             return await method(self, *args, **options)
-        with carrying(work), observed(method.__name__, "server"):
-            return await method(self, *args, **options)
+        with carrying(work), observed(method.__name__, "server"), self.clock.shared() as so_far:
+            answer = await method(self, *args, **options)
+            timed = getattr(work, "timed", False)  # a caller of an earlier release, during a rollout, does not say it
+            return Worked(answer, so_far()) if timed else answer
 
     del answered.__wrapped__  # by whose signature, without `work`, Ray would check requests
     return answered

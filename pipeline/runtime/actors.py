@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +44,7 @@ from pipeline.runtime.batching import Batcher
 from pipeline.runtime.diarizer import DiarizerReplica
 from pipeline.runtime.replica import AudioRef, Exclusive, Replica, submit
 from pipeline.runtime.task_limiter import TaskLimiter
+from pipeline.runtime.worked import counted
 from pipeline.runtime.workers import Held, Recognition, Samples, opened
 
 T = TypeVar("T")
@@ -262,15 +263,16 @@ class RayWorkers:
 
     async def _ask(self, replicas: DeploymentHandle, method: str, *args: Any) -> Any:
         beside_others = alone = 0  # deaths of a replica that ran this request
+        work = replace(carried(), timed=True)
         while alone < TRIES_ALONE:
             begun = False
             try:
                 if beside_others < TRIES_BESIDE_OTHERS:
-                    return await _or_dropped(getattr(replicas, method).remote(*args, work=carried()))
+                    return counted(await _or_dropped(getattr(replicas, method).remote(*args, work=work)))
                 alone_ = replicas.options(stream=True).alone
-                async for word in _streamed(alone_.remote(method, *args, work=carried())):
+                async for word in _streamed(alone_.remote(method, *args, work=work)):
                     if begun:
-                        return word
+                        return counted(word)
                     begun = True
                 raise EngineError(f"The replica ended without an answer to {method}.")
             except LOST as error:

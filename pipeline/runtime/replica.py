@@ -13,6 +13,7 @@ from pipeline.carried import Carried, carrying
 from pipeline.errors import CheckpointDamaged, CheckpointMissing, DeviceUnavailable, EngineUnavailable
 from pipeline.identity import identity_of
 from pipeline.runtime.batching import Batcher
+from pipeline.runtime.worked import SharedClock
 
 T = TypeVar("T")
 log = logging.getLogger("ray.serve")
@@ -60,6 +61,7 @@ class Replica:
 
     def __init__(self, load: Callable[[], Any]) -> None:
         self._load = load
+        self.clock = SharedClock()  # of its requests
         self._problem = ""  # why there is no engine
         self._loading: asyncio.Task[None] | None = None
         self._tried_at = 0.0

@@ -16,6 +16,7 @@ from pipeline.domain.speech import Audio, Chunk, ChunkText, Diarization, Span, V
 from pipeline.errors import EngineUnavailable
 from pipeline.identity import identity_of
 from pipeline.runtime.cancel import cancellable
+from pipeline.runtime.worked import counted
 
 Samples = npt.NDArray[np.float32]
 
@@ -193,7 +194,7 @@ class LocalWorkers:
         await self._room[name].acquire()
         work = asyncio.ensure_future(asyncio.to_thread(ask, engine))
         work.add_done_callback(lambda _: self._room[name].release())
-        return await asyncio.shield(work)
+        return counted(await asyncio.shield(work))  # which says nothing of replicas
 
 
 def pieces(audio: Audio, chunks: Sequence[Chunk]) -> list[Samples]:

@@ -38,7 +38,6 @@ async def expected(database: "Database", job_id: UUID | None, settings: "Setting
         audio = before + place.audio_seconds
     else:  # it ended between the two looks
         return None
-    replicas = {engine.name: engine.replicas for engine in backlog.engines}
-    seconds = Estimate(backlog, settings.scaling.assumed_rtfx).drain_time(replicas, audio)
+    seconds = Estimate(backlog, settings.scaling.assumed_rtfx).drain_time(audio)
     measured = any(pace.stage == CALL for pace in backlog.paces)
     return Expected(datetime.now(UTC) + timedelta(seconds=seconds), round(seconds, 1), round(before, 1), measured)

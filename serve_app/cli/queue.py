@@ -101,7 +101,7 @@ def view_of(backlog: "Backlog", lanes: "tuple[Lane, ...]", settings: "Settings",
         running_calls=sum(group.calls for group in running),
         later_calls=backlog.later,
         audio_seconds=sum(backlog.seconds(group) for group in backlog.groups),
-        drain_seconds=max(stage.drain_seconds for stage in stages),
+        drain_seconds=estimate.drain_time(),
         gpu_seconds_per_audio_hour=on_gpu,
         cpu_seconds_per_audio_hour=on_cpu,
         cost_per_audio_hour=sum(costs) if costs else None,
@@ -127,7 +127,7 @@ def _stage(name: str, estimate: "Estimate", backlog: "Backlog", settings: "Setti
     from serve_app.scaling.estimates import STAGES
 
     work = estimate.work(name)
-    there = next((one for one in backlog.engines if one.name == name), None)
+    there = estimate.state(name)
     hour = estimate.per_audio_hour(name)
     price = settings.scaling.replicas_of(name).price_per_hour
     return StageLine(
@@ -137,7 +137,7 @@ def _stage(name: str, estimate: "Estimate", backlog: "Backlog", settings: "Setti
         replica_seconds=work.replica_seconds,
         replicas=there.replicas if there else None,
         replicas_seen_at=moment(there.seen_at) if there else None,
-        drain_seconds=work.replica_seconds / max(1, there.replicas if there else 1),
+        drain_seconds=estimate.drain_seconds(name),
         replica_seconds_per_audio_hour=hour,
         measured_calls=sum(pace.calls for pace in backlog.paces if pace.stage in STAGES[name]),
         cost_per_audio_hour=None if price is None else price * hour / 3600,

@@ -9,7 +9,8 @@ from db.database import Database
 from db.jobs import Lease
 from pipeline.domain.stage import NOT_RECORDED, Stage
 from pipeline.producers import CODE, Producers
-from serve_app.scaling.estimates import RtfxMeter
+from pipeline.runtime.worked import tally
+from serve_app.scaling.estimates import RUNS_ON, RtfxMeter
 
 FETCHING = (Stage.FETCH, Stage.LEG)
 PRODUCED = frozenset(CODE)  # stages whose results are known by what produced them
@@ -37,6 +38,7 @@ class Journal:
         self._wait_out = wait_out
         self._rtfx = rtfx
         self._known: dict[Stage, Any] | None = None
+        self._spent: dict[Stage, list[float | None]] = {}  # seconds of replicas, by stages that need them
         self._asked = False  # what produces the stages; a job that only fetches needs no engine
         self.audio = (0, 0.0)  # channels and seconds of the call
 
@@ -49,18 +51,36 @@ class Journal:
             self._known = await self._wait_out(lambda: results.load(self._database, self._lease, self.producers))
         known = self._known.get(stage, NOT_RECORDED)
         if known is NOT_RECORDED:
-            self._rtfx.begin(stage, self._lease.job.job_id)
+            self._begin(stage)
         self._note_audio(stage, known)
         return known
 
+    def _begin(self, stage: Stage) -> None:
+        """Measure a stage: this task and those that it starts are within it until the next one."""
+        if stage in RUNS_ON:
+            tally.set(self._spent.setdefault(stage, []))
+        else:
+            self._rtfx.begin(stage, self._lease.job.job_id)
+
+    def _end(self, stage: Stage) -> float | None:
+        """Return the seconds for which replicas or CPUs worked in a stage; None: they were not measured."""
+        channels, audio_seconds = self.audio
+        if stage not in RUNS_ON:
+            return self._rtfx.end(stage, self._lease.job.job_id, channels, audio_seconds) or None
+        spent = self._spent.pop(stage, [])  # empty: there was nothing to ask for
+        measured = [seconds for seconds in spent if seconds is not None]
+        if len(measured) < len(spent):
+            return None
+        self._rtfx.add(stage, channels, audio_seconds, sum(measured))
+        return sum(measured)
+
     async def record(self, stage: Stage, result: Any) -> None:
         self._note_audio(stage, result)
-        worked = self._rtfx.end(stage, self._lease.job.job_id, *self.audio)
-        of_replicas = self._rtfx.replica_seconds(stage, worked) if worked else None
+        worked = self._end(stage)
         if stage in PRODUCED and stage not in self.producers:  # its engine has come since
             self.producers = {**await self._identify(), **self.producers}
         producer = self.producers.get(stage, "")
-        recorded = partial(results.record, self._database, self._lease, stage, result, of_replicas, producer)
+        recorded = partial(results.record, self._database, self._lease, stage, result, worked, producer)
         await self._wait_out(recorded)
         if stage is Stage.ANSWERS and self._known is not None:
             self._known[stage] = result  # a call that changed meanwhile is analyzed again by this job

@@ -134,17 +134,15 @@ class ConductorLoop(LeaseLoop[Lease]):
         self._on_peer_count(len({self._name, *workers} - set(dead)))
         if self._checked_at - self._published_at > RTFX_SECONDS:
             self._published_at = self._checked_at
-            await self._publish_rtfx(len(workers))
+            await self._publish_rtfx()
         for lease in await self._leases(1, suspects=True) if self._room else ():
             self._suspect = lease.job.job_id
             self._begin(lease)
 
-    async def _publish_rtfx(self, conductors: int) -> None:
-        """Store the measured real-time factors. Engines are shared by the running Conductors."""
+    async def _publish_rtfx(self) -> None:
+        """Store the measured real-time factors."""
         await readiness.come_round(self._database)
-        there = await queue.replicas(self._database)
-        shares = {name: max(1, count) / max(1, conductors) for name, count in there.items() if name != "Conductor"}
-        await queue.note_paces(self._database, self._rtfx.take(shares))
+        await queue.note_paces(self._database, self._rtfx.take())
         await self._settle_lost()
 
     async def _claim(self) -> bool:

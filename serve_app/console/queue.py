@@ -22,5 +22,4 @@ async def queue(visit: Visit) -> Response:
 async def drain_seconds(visit: Visit) -> float:
     """Until all that waits is done, of other workspaces too: they share the engines. An estimate from finished work."""
     backlog = await backlogs.backlog(visit.database)
-    replicas = {engine.name: engine.replicas for engine in backlog.engines}
-    return Estimate(backlog, visit.site.settings.scaling.assumed_rtfx).drain_time(replicas)
+    return Estimate(backlog, visit.site.settings.scaling.assumed_rtfx).drain_time()

@@ -76,16 +76,14 @@ class DatabaseFacts:
 
     def _of_stages(self, backlog: queue.Backlog) -> None:
         estimate = Estimate(backlog, self._scaling.assumed_rtfx)
-        there = {one.name: one for one in backlog.engines}
         for stage in STAGES:
             work, hour = estimate.work(stage), estimate.per_audio_hour(stage)
-            running = there[stage].replicas if stage in there else 0
             self._tell(names.QUEUE_AUDIO, sum(work.audio_seconds.values()), stage=stage)
-            self._tell(names.QUEUE_DRAIN, work.replica_seconds / max(1, running), stage=stage)
+            self._tell(names.QUEUE_DRAIN, estimate.drain_seconds(stage), stage=stage)
             self._tell(names.RTFX, 3600.0 / hour, stage=stage)
-            if stage in there:
-                self._tell(names.REPLICAS, running, stage=stage, state="running")
-                self._tell(names.REPLICAS, there[stage].wanted, stage=stage, state="wanted")
+            if (there := estimate.state(stage)) is not None:
+                self._tell(names.REPLICAS, there.replicas, stage=stage, state="running")
+                self._tell(names.REPLICAS, there.wanted, stage=stage, state="wanted")
             if (price := self._scaling.replicas_of(stage).price_per_hour) is not None:
                 self._tell(names.COST, price * hour / 3600, stage=stage)
 

@@ -1,17 +1,19 @@
-"""Real-time factors of the stages, measured by the Conductor on finished work, and the drain time that follows.
+"""Real-time factors of the stages, measured on finished work, and the drain time that follows.
 
-Calls share an engine, so the time that a call spends in a stage says little. Each moment is divided equally among the
-calls in the stage (processor sharing): the work of a call is the sum of its parts, and the work of all calls is the
-time in which the stage was busy at all.
+Calls share an engine, so the time that a call spends in a stage says little. Each moment is divided equally among those
+that share it (processor sharing): the work of a call is the sum of its parts, and the work of all calls is the time in
+which there was any. Replicas of engines do so with their requests, however many they and their callers are; a Conductor
+does it with its calls, for them as a whole and for the stages that run on CPUs.
 """
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from db.queue import Backlog, Group, Lane, Pace
+from db.queue import Backlog, Group, Lane, Pace, ReplicaState
 from pipeline.domain.stage import Stage
+from pipeline.runtime.worked import SharedClock
 
 CALL = "call"  # the whole of a call, in its Conductor
 STAGES: Mapping[str, tuple[str, ...]] = {
@@ -26,40 +28,10 @@ RUNS_ON: Mapping[str, str] = {
     Stage.VOICES: "Diarizer",
 }
 """The deployment of each stage that is not a plain CPU task."""
+OF_VOICES = {1: Stage.DIARIZATION, 2: Stage.VOICEPRINT}
+"""By channels, the stage by which the speed of the Diarizer is measured: all that it does for a call counts there."""
 
 PRIOR_SECONDS = 600.0  # weight of a configured factor, in seconds of finished audio
-
-
-class StageClock:
-    """Shares the time of one stage between the calls that are in it. Times are seconds of `now`."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._at = now()
-        self._each = 0.0  # work of a call that was in the stage from the start
-        self._begun: dict[object, float] = {}
-
-    def begin(self, call: object) -> None:
-        """`call` enters the stage; one that is in it already starts over."""
-        self._advance()
-        self._begun[call] = self._each
-
-    def end(self, call: object) -> float | None:
-        """Return the work of `call` in seconds; None if it is not in the stage."""
-        self._advance()
-        begun = self._begun.pop(call, None)
-        return None if begun is None else self._each - begun
-
-    def so_far(self, call: object) -> float:
-        """Return the work of `call` in seconds until now; 0 if it is not in the stage."""
-        self._advance()
-        return self._each - self._begun.get(call, self._each)
-
-    def _advance(self) -> None:
-        now = self._now()
-        if self._begun:
-            self._each += (now - self._at) / len(self._begun)
-        self._at = now
 
 
 class RtfxMeter:
@@ -67,13 +39,12 @@ class RtfxMeter:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._clocks: dict[str, StageClock] = {}
+        self._clocks: dict[str, SharedClock] = {}
         self._sums: dict[tuple[str, int], Pace] = {}
-        self._shares: Mapping[str, float] = {}  # of each deployment, as last told
 
     def begin(self, stage: str, call: object) -> None:
         """`call` enters `stage`."""
-        self._clocks.setdefault(stage, StageClock(self._now)).begin(call)
+        self._clocks.setdefault(stage, SharedClock(self._now)).begin(call)
 
     def end(self, stage: str, call: object, channels: int = 0, audio_seconds: float = 0.0) -> float:
         """Return the seconds that `call` worked in `stage`, which it leaves; 0 if it is not in the stage.
@@ -82,13 +53,25 @@ class RtfxMeter:
         """
         clock = self._clocks.get(stage)
         worked = clock.end(call) if clock else None
-        if worked is None or audio_seconds <= 0:
-            return worked or 0.0
+        if worked is not None:
+            self.add(stage, channels, audio_seconds, worked)
+        return worked or 0.0
+
+    def add(self, stage: str, channels: int, audio_seconds: float, worked_seconds: float) -> None:
+        """Count a call that is done with `stage`; `audio_seconds` as in `end`."""
+        if audio_seconds <= 0:
+            return
+        counts = stage not in RUNS_ON or stage in STAGES[RUNS_ON[stage]]
+        if not counts:  # what the Diarizer does besides, for a call that counts already, or will
+            stage, audio_seconds = OF_VOICES[channels], 0.0
         done = self._sums.get((stage, channels), Pace(stage, channels, 0.0, 0.0, 0.0))
         self._sums[stage, channels] = Pace(
-            stage, channels, done.calls + 1, done.audio_seconds + audio_seconds, done.worked_seconds + worked
+            stage,
+            channels,
+            done.calls + counts,
+            done.audio_seconds + audio_seconds,
+            done.worked_seconds + worked_seconds,
         )
-        return worked
 
     def so_far(self, stage: str, call: object) -> float:
         """Return the seconds that `call` has worked in `stage`; 0 if it is not in the stage."""
@@ -99,20 +82,10 @@ class RtfxMeter:
         """`call` leaves every stage. Return the seconds that it worked in `CALL` without finishing it."""
         return {stage: self.end(stage, call) for stage in self._clocks}.get(CALL, 0.0)
 
-    def take(self, shares: Mapping[str, float]) -> list[Pace]:
-        """Return what was measured, and forget it.
-
-        `shares`: by deployment, the replicas that worked for this Conductor (0.5 if two share one); default 1.
-        """
+    def take(self) -> list[Pace]:
+        """Return what was measured, and forget it."""
         taken, self._sums = self._sums, {}
-        self._shares = shares
-        return [
-            replace(one, worked_seconds=self.replica_seconds(one.stage, one.worked_seconds)) for one in taken.values()
-        ]
-
-    def replica_seconds(self, stage: str, worked: float) -> float:
-        """Return how long replicas were busy while this Conductor's calls worked for `worked` seconds in `stage`."""
-        return worked * self._shares.get(RUNS_ON.get(stage, ""), 1.0)
+        return [*taken.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +103,16 @@ class Estimate:
     def __init__(self, backlog: Backlog, assumed_rtfx: Mapping[str, float]) -> None:
         self._backlog = backlog
         self._assumed_rtfx = assumed_rtfx
-        self._paces = {(pace.stage, pace.channels): pace for pace in backlog.paces}
+        self._states = {state.name: state for state in backlog.engines}
 
     def rtfx(self, stage: str, channels: int, assumed: float) -> float:
-        """Real-time factor of one replica; `assumed` weighs as much as `PRIOR_SECONDS` of finished work."""
-        done = self._paces.get((stage, channels))
-        if done is None:
-            return assumed
-        return (done.audio_seconds + PRIOR_SECONDS) / (done.worked_seconds + PRIOR_SECONDS / assumed)
+        """Real-time factor of one replica, of calls with so many channels.
+
+        `assumed` weighs as much as `PRIOR_SECONDS` of finished work of the stage, and the factor of all work of the
+        stage as much beside that of such calls: those that are rare are not measured any more.
+        """
+        done = [pace for pace in self._backlog.paces if pace.stage == stage]
+        return _rtfx([pace for pace in done if pace.channels == channels], _rtfx(done, assumed))
 
     def work(self, name: str, groups: tuple[Group, ...] | None = None) -> Work:
         """Return the backlog of the deployment `name`, of all groups or of `groups`."""
@@ -160,8 +135,7 @@ class Estimate:
             return self.replica_seconds(name, 1, seconds * mixed) + self.replica_seconds(name, 2, seconds * (1 - mixed))
         assumed = self._assumed_rtfx[name]
         if name == "Diarizer":  # separates mixed voices, or takes the voiceprint of one party, which is faster
-            stage, assumed = (Stage.DIARIZATION, assumed) if channels == 1 else (Stage.VOICEPRINT, assumed * 10)
-            return seconds / self.rtfx(stage, channels, assumed)
+            return seconds / self.rtfx(OF_VOICES[channels], channels, assumed if channels == 1 else assumed * 10)
         return seconds / self.rtfx(STAGES[name][0], channels, assumed)
 
     def wanted(self, name: str, target_drain_seconds: float) -> int:
@@ -185,22 +159,40 @@ class Estimate:
             return 1.0
         return self._backlog.mixed_share if group.channels is None else float(group.channels == 1)
 
-    def drain_time(self, replicas: Mapping[str, int], audio_seconds: float | None = None) -> float:
-        """Return the seconds until the slowest deployment has done the backlog, or `audio_seconds` of the usual mix.
+    def state(self, name: str) -> ReplicaState | None:
+        """Return the replicas of a deployment as last told; None if they never were."""
+        return self._states.get(name)
 
-        `replicas`: by deployment; where there is none, one is assumed, because it would be started.
+    def drain_seconds(self, name: str, audio_seconds: float | None = None) -> float:
+        """Return the seconds until a deployment has done its backlog, or `audio_seconds` of the usual mix.
+
+        All of its replicas share the work. Where there is none, those count that are starting, one at least: it would
+        be started.
         """
-        needed = {
-            name: self.work(name).replica_seconds
+        needed = (
+            self.work(name).replica_seconds
             if audio_seconds is None
             else self.replica_seconds(name, None, audio_seconds)
-            for name in STAGES
-        }
-        return max(seconds / max(1, replicas.get(name, 1)) for name, seconds in needed.items())
+        )
+        state = self.state(name)
+        return needed / max(1, (state.replicas or state.wanted) if state else 1)
+
+    def drain_time(self, audio_seconds: float | None = None) -> float:
+        """Return the seconds until the slowest deployment is done; see `drain_seconds`.
+
+        Deployments work at once, on different calls. Places of Conductors that calls wait for are part of the factor
+        of Conductors: it is that of calls as a whole.
+        """
+        return max(self.drain_seconds(name, audio_seconds) for name in STAGES)
 
     def per_audio_hour(self, name: str) -> float:
         """Return the seconds that one replica of a deployment needs for an hour of audio of the usual mix."""
         return self.replica_seconds(name, None, 3600.0)
+
+
+def _rtfx(done: Sequence[Pace], assumed: float) -> float:
+    audio, worked = sum(pace.audio_seconds for pace in done), sum(pace.worked_seconds for pace in done)
+    return (audio + PRIOR_SECONDS) / (worked + PRIOR_SECONDS / assumed)
 
 
 def ahead(mine: Lane, before: float, lanes: Sequence[Lane], backlog: Backlog, backfill: float) -> float:

@@ -119,7 +119,8 @@ async def test_the_pace_of_finished_work_takes_the_place_of_the_guess(
     assert (await wanted(policies))[1] == 2, "40 times real time"
     estimate = policies["Transcriber"].monitor.estimate
     assert estimate is not None
-    assert estimate.rtfx("asr", 1, 10) == pytest.approx((1e6 + PRIOR_SECONDS) / (1e6 / 40 + PRIOR_SECONDS / 10))
+    assert estimate.rtfx("asr", 2, 10) == pytest.approx((1e6 + PRIOR_SECONDS) / (1e6 / 40 + PRIOR_SECONDS / 10))
+    assert estimate.rtfx("asr", 1, 10) == pytest.approx(40, rel=0.01)
 
 
 async def test_what_a_stage_has_done_no_longer_waits_for_it(world: World, policies: dict[str, QueuedAudio]) -> None:
@@ -177,14 +178,17 @@ async def test_policies_tell_conductors_and_operators_how_many_there_are(
     await wanted(policies, current=2)
     await asyncio.sleep(0)
     await wanted(policies, current=2)
-    assert await queue.replicas(world.database) == {"Conductor": 2, "Transcriber": 2, "Diarizer": 2}
+    told = (await queue.backlog(world.database)).engines
+    assert {one.name: one.replicas for one in told} == {"Conductor": 2, "Transcriber": 2, "Diarizer": 2}
 
 
 async def test_older_work_fades(world: World) -> None:
     await queue.note_paces(world.database, [Pace("asr", 1, 50, 100, 100)])
     await queue.note_paces(world.database, [Pace("asr", 1, 50, 100, 10), Pace("asr", 2, 1, 5, 1)])
     mixed, separated = (await queue.backlog(world.database)).paces
-    assert (mixed.calls, mixed.audio_seconds, mixed.worked_seconds) == (75, 150, 60)
+    left = 0.5 ** (51 / queue.MEMORY)
+    assert (mixed.calls, mixed.audio_seconds) == pytest.approx((50 * left + 50, 100 * left + 100))
+    assert mixed.worked_seconds == pytest.approx(100 * left + 10)
     assert (separated.calls, separated.worked_seconds) == (1, 1)
 
 

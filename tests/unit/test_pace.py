@@ -1,8 +1,17 @@
-"""How the time of a stage is shared between the calls that are in it."""
+"""How the time of a stage is shared between the calls that are in it, and that of a replica between its requests."""
+
+import asyncio
+from typing import Any
 
 import pytest
 
-from serve_app.scaling.estimates import CALL, RtfxMeter, StageClock
+from db.queue import Pace
+from pipeline.carried import Carried
+from pipeline.domain.stage import Stage
+from pipeline.observe import on_request
+from pipeline.runtime.replica import Exclusive, Replica
+from pipeline.runtime.worked import SharedClock, counted, tally
+from serve_app.scaling.estimates import RtfxMeter
 
 
 class Time:
@@ -15,7 +24,7 @@ class Time:
 
 def test_a_moment_belongs_in_equal_parts_to_the_calls_that_are_in_the_stage() -> None:
     time = Time()
-    clock = StageClock(time)
+    clock = SharedClock(time)
     clock.begin("a")
     time.now += 4  # a alone
     clock.begin("b")
@@ -39,23 +48,78 @@ def test_what_all_calls_worked_is_the_time_in_which_there_was_work() -> None:
     for call in range(5):
         paces.end("asr", call, 1, 30.0)
         time.now += 1
-    (pace,) = paces.take({})
+    (pace,) = paces.take()
     assert (pace.stage, pace.channels, pace.calls, pace.audio_seconds) == ("asr", 1, 5, 150.0)
     assert pace.worked_seconds == pytest.approx(9)
-    assert paces.take({}) == []
+    assert paces.take() == []
 
 
-def test_replicas_that_share_the_work_each_count() -> None:
+async def test_requests_of_several_callers_share_the_time_of_the_replica_that_works_on_them() -> None:
+    """Two callers, three replicas: what the callers count is the time in which each replica had a request at all."""
     time = Time()
-    paces = RtfxMeter(time)
-    for stage in ("asr", "diarization", CALL):
-        paces.begin(stage, 1)
-    time.now += 10
-    for stage in ("asr", "diarization", CALL):
-        paces.end(stage, 1, 1, 60.0)
-    worked = {pace.stage: pace.worked_seconds for pace in paces.take({"Transcriber": 3.0, "Diarizer": 0.5})}
-    assert worked == pytest.approx({"asr": 30.0, "diarization": 5.0, CALL: 10.0})
-    assert [paces.replica_seconds(stage, 10.0) for stage in ("asr", "reclustering", "audio")] == [30.0, 5.0, 10.0]
+    busy, other, idle = (Named(time) for _ in range(3))
+    spent: dict[str, list[float | None]] = {"one": [], "two": []}
+
+    async def ask(caller: str, replica: Named, timed: bool = True) -> str:
+        tally.set(spent[caller])
+        return str(counted(await replica.name(work=Carried(timed=timed))))
+
+    asked = [asyncio.create_task(ask(*one)) for one in (("one", busy), ("one", busy), ("two", busy), ("two", other))]
+    await asyncio.sleep(0)
+    time.now += 6
+    for replica in (busy, other, idle):
+        replica.done.set()
+    assert await asyncio.gather(*asked) == ["replica"] * 4
+    assert spent == {"one": [2.0, 2.0], "two": [2.0, 6.0]}
+    time.now += 100
+    assert await ask("one", idle) == "replica"
+    assert spent["one"][-1] == 0.0
+    assert await ask("one", idle, timed=False) == "replica", "a replica that does not measure answers as ever"
+    assert spent["one"][-1] is None
+
+
+class Named(Replica):
+    """A replica whose requests wait until they are done."""
+
+    STAGE = "test"
+
+    def __init__(self, time: Time) -> None:
+        super().__init__(lambda: None)
+        self.clock = SharedClock(time)
+        self.done = asyncio.Event()
+
+    def _set_up(self, engine: Any) -> Exclusive:
+        return Exclusive()
+
+    @on_request
+    async def name(self) -> str:
+        await self.done.wait()
+        return "replica"
+
+
+def test_a_request_of_an_earlier_release_is_answered_as_it_expects() -> None:
+    """During a rollout its `Carried` has fewer fields."""
+    state = Carried({"call_id": "c"}).__getstate__()[:2]  # type: ignore[index]
+    old = Carried.__new__(Carried)
+    old.__setstate__(state)  # type: ignore[attr-defined]
+    replica = Named(Time())
+    replica.done.set()
+    assert asyncio.run(replica.name(work=old)) == "replica"
+
+
+def test_all_that_the_diarizer_does_for_a_call_counts_as_one_call() -> None:
+    meter = RtfxMeter()
+    for stage, channels, worked in (
+        (Stage.DIARIZATION, 1, 5.0),
+        (Stage.RECLUSTERING, 1, 2.0),
+        (Stage.VOICES, 1, 1.0),
+        (Stage.VOICES, 2, 3.0),
+        (Stage.VOICEPRINT, 2, 0.5),
+    ):
+        meter.add(stage, channels, 60.0, worked)
+    mixed, separated = meter.take()
+    assert mixed == Pace("diarization", 1, 1, 60.0, 8.0)
+    assert separated == Pace("voiceprint", 2, 1, 60.0, 3.5)
 
 
 def test_a_call_that_fails_says_nothing_of_the_pace_and_is_in_nobodys_way() -> None:
@@ -67,5 +131,5 @@ def test_a_call_that_fails_says_nothing_of_the_pace_and_is_in_nobodys_way() -> N
     paces.leave("lost")
     time.now += 2
     paces.end("asr", "good", 2, 10.0)
-    (pace,) = paces.take({})
+    (pace,) = paces.take()
     assert pace.worked_seconds == pytest.approx(3)

@@ -1,0 +1,74 @@
+"""How long replicas work on requests: measured where they work, told to the caller with each answer.
+
+The caller alone cannot know: a request waits for a replica that starts, several callers share a replica, and a caller
+with one request keeps one replica busy, however many there are.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+
+class SharedClock:
+    """Divides time equally among those that share something, a replica for example. Times are seconds of `now`."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._at = now()
+        self._each = 0.0  # work of one that was there from the start
+        self._begun: dict[object, float] = {}
+
+    def begin(self, one: object) -> None:
+        """`one` begins; where it has begun already, it starts over."""
+        self._advance()
+        self._begun[one] = self._each
+
+    def end(self, one: object) -> float | None:
+        """Return the work of `one` in seconds; None if it has not begun."""
+        self._advance()
+        begun = self._begun.pop(one, None)
+        return None if begun is None else self._each - begun
+
+    def so_far(self, one: object) -> float:
+        """Return the work of `one` in seconds until now; 0 if it has not begun."""
+        self._advance()
+        return self._each - self._begun.get(one, self._each)
+
+    @contextmanager
+    def shared(self) -> Iterator[Callable[[], float]]:
+        """The block shares the time. Yields a function that returns its work in seconds until now."""
+        one = object()
+        self.begin(one)
+        try:
+            yield lambda: self.so_far(one)
+        finally:
+            self.end(one)
+
+    def _advance(self) -> None:
+        now = self._now()
+        if self._begun:
+            self._each += (now - self._at) / len(self._begun)
+        self._at = now
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What a replica answers to a request that is timed (`Carried.timed`). `seconds`: its share of the replica's."""
+
+    answer: Any
+    seconds: float
+
+
+tally: ContextVar[list[float | None] | None] = ContextVar("tally", default=None)
+"""Takes the seconds of each timed request; None of a replica that does not measure them."""
+
+
+def counted(answered: Any) -> Any:
+    """Return the answer of a timed request, its seconds added to the tally."""
+    seconds = answered.seconds if isinstance(answered, Worked) else None
+    if (into := tally.get()) is not None:
+        into.append(seconds)
+    return answered.answer if isinstance(answered, Worked) else answered
