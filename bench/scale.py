@@ -160,7 +160,7 @@ async def stand(url: str, name: str, queued: int, stored: int, lean: bool) -> St
         admin.execute(f"CREATE DATABASE {name}")
     own = url.replace("/switchboard?", f"/{name}?")
     migrate.migrate(own)
-    database = await Database.open(own, pool_size=1)
+    database = await Database.open(own, pool_size=1, answer_seconds=None)
     home = await directory.create_workspace(database, "bench", default_country="DE")
     team = await directory.create_team(database, home.workspace_id, "bench")
     _, secret = await keys.create(database, home.workspace_id, team.team_id, {"submit"}, "bench")

@@ -65,9 +65,10 @@ NO_QUARANTINE = 2**31 - 1
 
 _RENEW = sa.text("""
     UPDATE jobs SET lease_until = now() + make_interval(secs => :ttl)
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:runs AS integer[]), CAST(:fetching AS boolean[]))
-        AS held (id, run, fetching)
-    WHERE jobs.id = held.id AND CASE
+    FROM unnest(
+        CAST(:ids AS uuid[]), CAST(:calls AS bigint[]), CAST(:runs AS integer[]), CAST(:fetching AS boolean[])
+    ) AS held (id, call_pk, run, fetching)
+    WHERE jobs.id = held.id AND jobs.call_pk = held.call_pk AND CASE
         WHEN held.fetching THEN jobs.fetch_run = held.run AND jobs.state = 'fetching'
         ELSE jobs.run = held.run AND jobs.state = 'running'
     END
@@ -155,7 +156,8 @@ async def renew(database: Database, leases: Sequence[Lease], ttl: float) -> set[
     if not leases:
         return set()
     held: dict[str, Any] = {"ids": [lease.job.job_id for lease in leases], "ttl": ttl}
-    held |= {"runs": [lease.job.run for lease in leases], "fetching": [lease.fetching for lease in leases]}
+    held |= {"calls": [lease.call_pk for lease in leases], "runs": [lease.job.run for lease in leases]}
+    held["fetching"] = [lease.fetching for lease in leases]
     async with database.transaction(EVERY_WORKSPACE) as connection:
         kept = set((await connection.execute(_RENEW, held)).scalars())
     return {lease.job.job_id for lease in leases} - kept
@@ -342,7 +344,8 @@ def lost(lease: Lease) -> LeaseLost:
 
 def _held(lease: Lease) -> sa.ColumnElement[bool]:
     run, state = (jobs.c.fetch_run, "fetching") if lease.fetching else (jobs.c.run, "running")
-    return sa.and_(jobs.c.id == lease.job.job_id, run == lease.job.run, jobs.c.state == state)
+    mine = sa.and_(jobs.c.call_pk == lease.call_pk, jobs.c.id == lease.job.job_id)  # the call tells the partition
+    return sa.and_(mine, run == lease.job.run, jobs.c.state == state)
 
 
 def _has_newer_address(row: sa.Row[Any], lease: Lease, error: CallError) -> bool:

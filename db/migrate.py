@@ -46,8 +46,8 @@ def migrate(url: str) -> None:
 
     Raises `DatabaseUnfit`, or SQLAlchemy's OperationalError where nobody answers.
     """
-    with _connection(url) as connection:
-        _our_turn(connection)
+    with connected(url) as connection:
+        wait_for_turn(connection)
         _check(connection)
         if _is_later(connection):
             log.warning("the database has the schema of a later version, which serves this one; it is left as it is")
@@ -61,9 +61,9 @@ def migrate(url: str) -> None:
         try:
             if _revision(connection) is None:
                 _create(connection)
-            _retried(connection, lambda: command.upgrade(config, "head"))
-            _retried(connection, lambda: _renew_functions(connection))
-            _retried(connection, lambda: _make_service_role(connection))
+            retried(connection, lambda: command.upgrade(config, "head"))
+            retried(connection, lambda: _renew_functions(connection))
+            retried(connection, lambda: _make_service_role(connection))
         except CommandError as error:
             raise DatabaseUnfit(
                 f"The database was migrated by another version of Switchboard: {error}. Use that version or a "
@@ -110,7 +110,7 @@ def _revision(connection: sa.Connection) -> str | None:
     return found
 
 
-def _our_turn(connection: sa.Connection) -> None:
+def wait_for_turn(connection: sa.Connection) -> None:
     """Wait until no other process migrates; closing the connection ends the turn.
 
     Asked for again and again: a statement that waits is a transaction, and building an index concurrently waits
@@ -123,7 +123,7 @@ def _our_turn(connection: sa.Connection) -> None:
     connection.commit()  # the lock belongs to the session, not to this transaction
 
 
-def _retried(connection: sa.Connection, step: Callable[[], None]) -> None:
+def retried(connection: sa.Connection, step: Callable[[], None]) -> None:
     """Run a step, again and again while others hold its tables. Raises `DatabaseUnfit` that names who does."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
@@ -158,7 +158,7 @@ def _long_transactions(connection: sa.Connection) -> str:
 
 def is_current(url: str) -> bool:
     """Whether the database has the schema of this version, and its functions or later ones, or a later one's schema."""
-    with _connection(url) as connection:
+    with connected(url) as connection:
         if _is_later(connection):
             return True
         return _revision(connection) == _head() and not _has_older_functions(connection)
@@ -180,7 +180,7 @@ def _is_later(connection: sa.Connection) -> bool:
 
 def has_later_functions(url: str) -> bool:
     """Whether another node has brought SQL functions that this version does not know; they serve this version, too."""
-    with _connection(url) as connection:
+    with connected(url) as connection:
         return _has_later_functions(connection)
 
 
@@ -211,7 +211,7 @@ def _config() -> Config:
 
 
 @contextmanager
-def _connection(url: str) -> Iterator[sa.Connection]:
+def connected(url: str) -> Iterator[sa.Connection]:
     engine = sa.create_engine(
         sqlalchemy_url(url), poolclass=sa.NullPool, connect_args={"connect_timeout": CONNECT_SECONDS}
     )

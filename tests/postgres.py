@@ -1,6 +1,7 @@
 """Fixtures around a real PostgreSQL: one embedded server for the run, a fresh migrated database for each test."""
 
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +16,7 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from db import calls, directory, embedded, jobs, keys, migrate
+from db import calls, directory, embedded, jobs, keys, migrate, partitions
 from db.database import EVERY_WORKSPACE, Database
 from db.grouping import Grouping
 from pipeline.domain.call import Call, Sender, Submission
@@ -40,10 +41,23 @@ def postgres_server() -> Iterator[str]:
     try:
         url = embedded.start(folder, NOTHING_DURABLE)
         migrate.migrate(url)
+        if "TEST_PARTITIONED" in os.environ:
+            partition_finely(url)
         yield url
     finally:
         embedded.stop(folder)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def partition_finely(url: str) -> None:
+    """Partitions of five calls each, for some dozens of calls. With TEST_PARTITIONED set, all tests have them."""
+    partitions.partition(url, calls=5, spare=0)
+    with psycopg.connect(url, autocommit=True) as admin:
+        for table in partitions.look(url):
+            for end in range(table.end, table.end + 60, 5):
+                bounds = f"FOR VALUES FROM ({end}) TO ({end + 5})"
+                names = (table.name, f"{table.name}_{end}", bounds, f"{table.name}_0")
+                admin.execute("SELECT add_partition(%s::regclass, %s, %s, %s::regclass)", names)
 
 
 @pytest.fixture

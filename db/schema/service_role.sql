@@ -26,7 +26,7 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO switchboard_service', current_schema());
     FOR isolated IN
         SELECT oid::regclass::text FROM pg_class
-        WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relrowsecurity
+        WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND relrowsecurity
             AND pg_has_role(relowner, 'USAGE')
     LOOP
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO switchboard_service', isolated);

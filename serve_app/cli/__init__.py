@@ -18,6 +18,7 @@ COMMANDS = (
     Entry("status", "serve_app.cli.status:status", "Is the service up, and where; what waits.", "Run"),
     Entry("down", "serve_app.cli.down:down", "Stop the service of this machine, losing nothing.", "Run"),
     Entry("migrate", "serve_app.cli.migrate:migrate", "Bring the database up to date, before `serve deploy`.", "Run"),
+    Entry("partition", "serve_app.cli.partition:partition", "Partition the largest tables by ranges of calls.", "Run"),
     Entry("backup", "serve_app.cli.backup:app", "Back up the database and recordings; verify a backup.", "Run"),
     Entry("restore", "serve_app.cli.restore:restore", "Restore a backup into an empty database.", "Run"),
     Entry("plan", "serve_app.cli.plan:plan", "Cores, GPUs, growth and cost for a number of calls.", "Run"),

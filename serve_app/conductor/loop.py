@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from db import calls, credentials, jobs, queue, readiness, roster, submissions, turns, workspace_settings
+from db import calls, credentials, jobs, partitions, queue, readiness, roster, submissions, turns, workspace_settings
 from db.database import OUTAGES, Database
 from db.jobs import Lease
 from db.recording_urls import UrlSealer
@@ -42,6 +42,7 @@ from serve_app.metrics.names import AUDIO_DONE, JOB_FAILURES, JOB_RETRIES, JOBS_
 from serve_app.scaling.estimates import CALL, RtfxMeter
 
 RTFX_SECONDS = 5.0  # how often a Conductor stores the measured real-time factors
+PARTITIONS_SECONDS = 60.0  # how often a Conductor looks whether the next partitions are due
 PEERS_SECONDS = 1.0  # how often a Conductor checks for others that died on its machine, and for quarantined jobs
 log = logging.getLogger("ray.serve")
 
@@ -86,7 +87,7 @@ class ConductorLoop(LeaseLoop[Lease]):
         self.heartbeat = time.monotonic()
 
     def _named_loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        return {"claim": self._claim_jobs, "listen": self._listen}
+        return {"claim": self._claim_jobs, "listen": self._listen, "partitions": self._make_partitions}
 
     def _held(self) -> list[tuple[Lease, "asyncio.Task[None]"]]:
         return list(self._running.values())
@@ -237,6 +238,13 @@ class ConductorLoop(LeaseLoop[Lease]):
         """Wake the claiming loop as soon as a job is announced."""
         async for _ in jobs.wakes(self._database):
             self._wake.set()
+
+    async def _make_partitions(self) -> None:
+        """Make partitions ahead of the calls to come, where an operator has partitioned tables."""
+        while not self._stopping:
+            for name in await partitions.make_ahead(self._database):
+                log.info("conductor: partition %s is there for calls to come", name)
+            await asyncio.sleep(PARTITIONS_SECONDS)
 
     def _begin(self, lease: Lease) -> None:
         task = asyncio.create_task(self._conduct(lease), name=f"call {lease.call.call_id}")

@@ -215,7 +215,7 @@ CLAIM = "SELECT claim_jobs('old', 4, 60, 1000, false, true, 'waiting to be alone
 FETCHED = "UPDATE jobs SET state = 'queued' WHERE state = 'fetching'"
 
 
-def meanwhile(url: str) -> list[tuple[int, float]]:
+def meanwhile(url: str, change: Callable[[str], object] = migrate.migrate) -> list[tuple[int, float]]:
     """Migrate while two nodes of before submit and claim, which they do before it and go on doing after it."""
     done, rounds = threading.Event(), [0, 0]
 
@@ -229,7 +229,7 @@ def meanwhile(url: str) -> list[tuple[int, float]]:
         nodes = [pool.submit(as_a_node_of_before, url, done, rounds, number) for number in range(2)]
         try:
             further()
-            migrate.migrate(url)
+            change(url)
             further()
         finally:
             done.set()

@@ -278,13 +278,13 @@ BEGIN
             state = 'running', run = jobs.run + 1, attempts = attempts + 1, worker = p_worker, started_at = now(),
             tried_since = coalesce(tried_since, now()), lease_until = now() + make_interval(secs => p_ttl), stage = NULL
         FROM (
-            SELECT j.id, j.run FROM jobs j
+            SELECT j.id, j.call_pk, j.run FROM jobs j
             WHERE j.state = 'queued' AND j.live = (kinds[at] = 2) AND j.team_id = teams_of[at]
                 AND (j.not_before, j.created_at, j.id) > (from_not_before[at], from_created_at[at], from_id[at])
                 AND j.not_before <= now() AND j.crashes < p_quarantine_after
             ORDER BY j.live, j.team_id, j.not_before, j.created_at, j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
         ) AS due
-        WHERE jobs.id = due.id
+        WHERE jobs.id = due.id AND jobs.call_pk = due.call_pk
         RETURNING jobs.id, jobs.kind, jobs.audio_seconds, jobs.not_before, jobs.created_at, due.run INTO job;
         IF NOT FOUND THEN
             left_[at] := false;
