@@ -27,6 +27,7 @@ from bench.scale import Stand, back_ends, fill, say, stand, table
 from db import embedded, partitions
 from db.database import OUTAGES, WORKSPACE_SETTING
 
+ROOMY = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "1h"}  # many rows are made
 CHANGED = 10_000  # rows before a vacuum
 SHOWN = ("submit", "claim", "whole call", "scaling look")
 
@@ -158,7 +159,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="swb-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name) / "state"
-        url = embedded.start(folder)
+        url = embedded.start(folder, ROOMY)
         try:
             found = asyncio.run(measure(url, options))
         finally:

@@ -47,19 +47,17 @@ TRANSCRIPT = Transcript("en", 1.0, 240.0, (), (), LAYOUT, "bench")
 FINDINGS = tuple(Finding(step, 1, {"text": "x" * 200}, (), 1.0) for step in ("summary", "statistics", "tone"))
 
 CALLS = """
-INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, duration, recording_url,
-    recording_identity, state, completed_at, analyzed_at, created_at)
-SELECT {workspace}, gen_random_uuid(), {team}, '+4930' || n, '+49409' || n, now() - n * interval '1 s', 240,
-    'https://pbx.example.com/' || n || '.wav', 'https://pbx.example.com/' || n || '.wav', '{state}', now(), now(),
-    now() - n * interval '1 s'
-FROM generate_series({first}, {last}) AS n;
 WITH made AS (
-    INSERT INTO jobs (call_pk, kind, state, run, attempts, team_id, live, audio_seconds, created_at, not_before)
-    SELECT id, 'process', '{job}', {run}, {run}, team_id, false, 240, created_at, created_at
-    FROM calls WHERE id > {after}
-    RETURNING id, call_pk
+    INSERT INTO calls (workspace_id, call_id, team_id, from_number, to_number, start_time, duration, recording_url,
+        recording_identity, state, completed_at, analyzed_at, created_at, job_id)
+    SELECT {workspace}, gen_random_uuid(), {team}, '+4930' || n, '+49409' || n, now() - n * interval '1 s', 240,
+        'https://pbx.example.com/' || n || '.wav', 'https://pbx.example.com/' || n || '.wav', '{state}', now(), now(),
+        now() - n * interval '1 s', gen_random_uuid()
+    FROM generate_series({first}, {last}) AS n
+    RETURNING id, job_id, created_at
 )
-UPDATE calls SET job_id = made.id FROM made WHERE made.call_pk = calls.id;
+INSERT INTO jobs (id, call_pk, kind, state, run, attempts, team_id, live, audio_seconds, created_at, not_before)
+SELECT job_id, id, 'process', '{job}', {run}, {run}, {team}, false, 240, created_at, created_at FROM made;
 """
 SUBMISSIONS = """
 INSERT INTO submissions (call_pk, key_id, body, job_id)

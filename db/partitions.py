@@ -18,7 +18,7 @@ from psycopg import sql
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
 from db import migrate
-from db.database import EVERY_WORKSPACE, OUTAGES, WORKSPACE_SETTING, Database
+from db.database import CONNECT_SECONDS, EVERY_WORKSPACE, OUTAGES, WORKSPACE_SETTING, Database
 
 TABLES = ("jobs", "submissions", "stage_results")  # in this order: the last refers to the first
 CALLS = 1_000_000  # in a partition
@@ -59,7 +59,7 @@ OF_TABLE: tuple[LiteralString, ...] = (
     FROM pg_class c, aclexplode(c.relacl) AS a WHERE c.oid = %(name)s::regclass AND a.grantee <> c.relowner
     """,
 )
-# What the first partition gives up, once it has the name `%(first)s`: names of indexes, row triggers, policies.
+# What the first partition loses, once it has the name `%(first)s`: names of indexes, row triggers, policies.
 OF_FIRST: tuple[LiteralString, ...] = (
     """
     SELECT format('ALTER INDEX %%I RENAME TO %%I', c.relname, %(first)s || '_' || CASE
@@ -121,7 +121,7 @@ class Converted:
 
 def look(url: str) -> tuple[Partitioned, ...]:
     """The tables as they are, in the order of `TABLES`."""
-    with psycopg.connect(url, connect_timeout=migrate.CONNECT_SECONDS) as connection:
+    with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
         connection.execute("SELECT set_config(%s, '*', true)", (WORKSPACE_SETTING,))
         rows = {row[0]: row for row in connection.execute(LOOK, {"names": list(TABLES)})}
         return tuple(
@@ -132,7 +132,7 @@ def look(url: str) -> tuple[Partitioned, ...]:
 
 def unchecked(url: str) -> list[str]:
     """Foreign keys that hold for new rows and that an interrupted run has not checked for older ones."""
-    with psycopg.connect(url, connect_timeout=migrate.CONNECT_SECONDS) as connection:
+    with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
         return [name for _, name in connection.execute(NOT_VALID, {"names": list(TABLES)})]
 
 
@@ -189,7 +189,7 @@ class _Conversion:
         began = time.monotonic()
         if found := self._read(IN_THE_WAY, names=[name]):
             raise migrate.DatabaseUnfit(
-                f"These would go on with the first partition of {name} alone: {', '.join(one for (one,) in found)}. "
+                f"These would see the first partition of {name} alone: {', '.join(one for (one,) in found)}. "
                 "Drop them, and make them again afterwards."
             )
         ((reached,),) = self._read("SELECT last_call()")
@@ -319,7 +319,7 @@ async def make_ahead(database: Database) -> list[str]:
     What keeps one from being made is logged and left to the next time: there are others ahead, and at last the
     default partition. Raises `OUTAGES`.
     """
-    made = []
+    made: list[str] = []
     while True:
         try:
             async with database.transaction(EVERY_WORKSPACE) as connection:

@@ -5,6 +5,7 @@ The tests of the queue run on partitioned tables, too: `TEST_PARTITIONED=1 pytes
 
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,7 +15,7 @@ import pytest
 from psycopg import sql
 from typer.testing import CliRunner, Result
 
-from db import calls, directory, jobs, migrate, partitions, removal, results, retries
+from db import calls, directory, jobs, migrate, partitions, removal, results, retries, views
 from pipeline.domain.insight import Finding
 from pipeline.domain.speech import Layout, LayoutKind, Recording, Transcript
 from pipeline.domain.stage import Stage
@@ -27,6 +28,7 @@ from tests.integration.test_upgrade import later_version, meanwhile, old, one  #
 from tests.postgres import World, partition_finely
 
 pytestmark = pytest.mark.skipif("TEST_PARTITIONED" in os.environ, reason="begins with plain tables")
+CAPACITY = Path(__file__).parents[2] / "docs" / "capacity.md"
 URL = "https://store.example/{}.wav"
 LAYOUT = Layout(LayoutKind.STEREO, 2, 2, 0.99, {}, "The channels differ.")
 TRANSCRIPT = Transcript("en", 1.0, 12.5, (), (), LAYOUT, "test")
@@ -203,6 +205,19 @@ async def test_calls_that_come_before_their_partition_are_kept(world: World) -> 
     assert len(leases) == 40
     assert {row["name"] for row in await world.rows(AT.format("jobs"))} == {"jobs_default", "jobs_60"}
     assert "60 rows in default partitions" in told(url)[0]
+
+
+async def test_results_of_an_old_stretch_are_dropped_as_the_manual_says(full: World) -> None:
+    partition_finely(full.database.url)
+    await submitted(full, 12)
+    (manual,) = re.findall(r"^(ALTER TABLE stage_results.*?DROP TABLE .*?;)$", CAPACITY.read_text(), re.M | re.S)
+    call = (await full.rows("SELECT call_id FROM calls WHERE state = 'completed'"))[0]["call_id"]
+    await full.execute(manual)
+    record = await views.show_call(full.database, call)
+    assert record is not None and record.transcript is not None
+    for lease in await full.claim(20):
+        await completed(full, lease)
+    assert not await partitions.make_ahead(full.database)
 
 
 async def test_what_is_in_the_way_is_named_and_nothing_is_changed(full: World) -> None:

@@ -177,7 +177,7 @@ def _partitions(url: str) -> Iterator[Check]:
     if not tables:
         return
     if len(tables) < len(partitions.TABLES) or partitions.unchecked(url):
-        yield warn("partitions", "`switchboard partition` was interrupted", "Run it again: it goes on from there.")
+        yield warn("partitions", "`switchboard partition` was interrupted", "Run it again: it resumes.")
         return
     told = ", ".join(f"{table.partitions} of {table.name}" for table in tables)
     if strayed := sum(table.strayed for table in tables):
