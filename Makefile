@@ -70,7 +70,7 @@ acceptance: weights  ## the tests that need the whole service
 	@$(BIN)/python -m pytest tests/acceptance
 
 browser: weights  ## the console's pages in Chromium (apt-get install chromium)
-	@$(BIN)/python -m pytest tests/browser
+	@$(BIN)/python -m pytest tests/acceptance/browser
 
 figures: setup  ## score the kept outputs of real speech again and print every table
 	@$(BIN)/python -m bench.real figures

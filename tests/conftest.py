@@ -27,7 +27,7 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
-WITH_THE_SERVICE = ("tests/acceptance/", "tests/browser/", "tests/chaos/test_storm.py")
+WITH_THE_SERVICE = ("tests/acceptance/", "tests/chaos/test_storm.py")
 
 
 def pytest_configure() -> None:

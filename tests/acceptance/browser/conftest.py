@@ -12,10 +12,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from db import console_sessions, keys
-from tests.acceptance.conftest import collector, files, service, state_folder  # noqa: F401 (fixtures)
+from tests.acceptance.browser.desk import SignIn, Visitor, listen, served
 from tests.acceptance.running import Client, RunningService
-from tests.browser.desk import SignIn, Visitor, listen, served
-from tests.postgres import World, database, postgres_server, postgres_url  # noqa: F401 (fixtures)
+from tests.postgres import World
 from tests.synthetic_calls import synthetic_calls
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
@@ -41,7 +40,7 @@ class Console:
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
-async def console(service: RunningService, files: object) -> AsyncIterator[Console]:  # noqa: F811
+async def console(service: RunningService, files: object) -> AsyncIterator[Console]:
     client = await Client.of(service, "Acme")
     made = Console(str(service.ready["consoleUrl"]), client)
     for sample in synthetic_calls():
@@ -99,7 +98,7 @@ def page(watched: Watched) -> Iterator[Page]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def sign_in(chromium: Browser, postgres_url: str, tmp_path: Path) -> AsyncIterator[SignIn]:  # noqa: F811
+async def sign_in(chromium: Browser, postgres_url: str, tmp_path: Path) -> AsyncIterator[SignIn]:
     """Sign somebody in to the console of a world, served alone; what a page complains of fails the test."""
     visitors: list[Visitor] = []
     async with AsyncExitStack() as stack:

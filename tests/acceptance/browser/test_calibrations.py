@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import expect
 
 from db.database import Database
-from tests.browser.desk import SignIn, grave
+from tests.acceptance.browser.desk import SignIn, grave
 from tests.integration.console_site import recorded
 from tests.integration.test_calibrations import ANA, FIRST, hand_in, prepared, review
 from tests.postgres import new_world

@@ -3,7 +3,7 @@
 from playwright.async_api import expect
 
 from db.database import Database
-from tests.browser.desk import SignIn, grave
+from tests.acceptance.browser.desk import SignIn, grave
 from tests.finished import work
 from tests.integration.test_console_comparison import gold_set
 from tests.integration.test_console_runs import OTHER, WORSE, made

@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 
 from db import directory
 from db.database import Database
-from tests.browser.desk import SignIn, Visitor, grave
+from tests.acceptance.browser.desk import SignIn, Visitor, grave
 from tests.finished import findings, finished, task
 from tests.integration.console_site import recorded
 from tests.integration.test_answer_edits import scored

@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from db import directory, keys, saved_views, webhooks
 from db.database import Database, Reader
-from tests.browser.desk import SignIn, Visitor, grave
+from tests.acceptance.browser.desk import SignIn, Visitor, grave
 from tests.integration.test_console_admin import failed, voice, webhook
 from tests.postgres import new_world
 

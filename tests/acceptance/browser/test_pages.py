@@ -12,8 +12,8 @@ from playwright.async_api import Browser, Page, expect
 from sqlalchemy.dialects.postgresql import JSONB
 
 from db.database import EVERY_WORKSPACE
-from tests.browser.conftest import Console, Watched
-from tests.browser.desk import grave
+from tests.acceptance.browser.conftest import Console, Watched
+from tests.acceptance.browser.desk import grave
 
 TWO_LANES, MIXED, RING = "01_invoice_stereo", "03_repair_mono", "07_hold_stereo"
 LONG = "02_callback_stereo"
