@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 JOBS ?= 2
 
-.PHONY: help setup weights demo up test unit integration acceptance browser coverage slow llama journeys chaos fuzz attacks figures docs check format lock clean
+.PHONY: help setup weights demo up test unit integration acceptance browser coverage slow llama notebooks journeys chaos fuzz attacks figures docs check format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ slow: weights  ## the tests that take minutes: engines and references on much so
 llama: setup  ## the language-model engine against llama.cpp's own server and a real, very small model
 	@$(BIN)/python -m tests.llama_server
 	@$(BIN)/python -m pytest -m slow tests/unit/test_real_language_model.py
+
+notebooks: weights  ## the notebooks against a service on real weights, and a backfill that is killed and run again
+	@$(BIN)/python -m pytest -m "slow or not slow" tests/acceptance/test_notebooks.py tests/acceptance/test_backfill.py
 
 journeys: setup  ## from an empty folder to the goal, with the commands of the documentation, for each kind of user
 	@$(BIN)/python -m pytest -m slow tests/journeys

@@ -1,4 +1,7 @@
-"""`switchboard backfill` beside a running service, on its Ray: killed half-way, run again, audited."""
+"""`switchboard backfill` beside a running service, on its Ray: killed half-way, run again, audited.
+
+Each run starts a process for every core, with all models: `make notebooks` runs them.
+"""
 
 import json
 import os
@@ -22,6 +25,8 @@ SAMPLES = Path(__file__).parents[2] / "serve_app/demo/samples"
 CLIPS = sorted(SAMPLES.glob("01_help_line/*.flac"))
 BAD = "z/page.wav"
 SECONDS = 420
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""The notebooks run from top to bottom, here as on anybody's machine; those on the cluster against one service."""
+"""The notebooks run from top to bottom, here as on anybody's machine; those on the cluster against one service.
+
+They take minutes on real weights: `make notebooks` runs them.
+"""
 
 import json
 import os
@@ -69,6 +72,7 @@ async def run(path: Path) -> str:
     return "".join(output.get("text", "") for output in outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem in ALONE], ids=lambda path: path.stem)
 async def test_a_notebook_runs_in_minutes_of_processor_time(path):
     await run(path)
@@ -185,12 +189,14 @@ async def gold_set(real_service: RunningService, calls: dict[str, str]) -> str:
     return secret
 
 
+@pytest.mark.slow
 async def test_the_notebook_on_the_cluster_runs_against_a_service(access):
     printed = await run(ROOT / "notebooks/02_calls_on_the_cluster.ipynb")
     assert printed.count(": completed, ") == 4
     assert "invoice" in printed
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(2 * PATIENCE)  # where it comes first, it waits for the calls of all notebooks as well
 async def test_two_checkpoints_are_compared_as_runs_of_a_service(gold_set, monkeypatch):
     monkeypatch.setenv("SWITCHBOARD_API_KEY", gold_set)
@@ -200,6 +206,7 @@ async def test_two_checkpoints_are_compared_as_runs_of_a_service(gold_set, monke
     assert "/console/calls/" in printed
 
 
+@pytest.mark.slow
 async def test_a_step_is_written_tried_on_stored_calls_and_shipped(calls):
     printed = await run(ROOT / "notebooks/04_an_analysis_step.ipynb")
     assert "opening      version 1 ({'seconds':" in printed
@@ -207,6 +214,7 @@ async def test_a_step_is_written_tried_on_stored_calls_and_shipped(calls):
     assert not (ROOT / "pipeline/analysis/rules/opening.py").exists()
 
 
+@pytest.mark.slow
 async def test_recordings_of_a_bucket_are_recognized_beside_the_service_and_resumed(access, tmp_path, monkeypatch):
     monkeypatch.setenv("BACKFILL_OUTPUT", tmp_path.as_uri())
     printed = await run(ROOT / "notebooks/05_recordings_of_a_bucket.ipynb")
@@ -217,6 +225,7 @@ async def test_recordings_of_a_bucket_are_recognized_beside_the_service_and_resu
     assert "hale" in rows.set_index("path")["text"]["04_two_files/customer.flac"].lower()
 
 
+@pytest.mark.slow
 async def test_tone_and_talk_of_many_calls_are_compared_no_further_than_they_carry(calls):
     printed = await run(ROOT / "notebooks/06_tone_and_talk.ipynb")
     assert re.search(r"\d+ calls with known parties in \d+ weeks", printed)
