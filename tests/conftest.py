@@ -28,6 +28,9 @@ hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 WITH_THE_SERVICE = ("tests/acceptance/", "tests/chaos/test_storm.py")
+CONSOLE_ALONE = [
+    f"tests/acceptance/browser/test_{name}.py" for name in ("administration", "calibrations", "corrections", "quality")
+]
 
 
 def pytest_configure() -> None:
@@ -42,13 +45,15 @@ def pytest_unconfigure() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """How several processes share the tests (`make test`): a file stays in one of them, for its fixtures; and so do all
-    tests that start the whole service, for two of them at once would compete for the same cores."""
+    tests that start the whole service, for two of them at once would compete for the same cores. These are the longest
+    part, and begin first; pages in front of a console alone are no part of it."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByPlace(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", 1)[0]
-            return "the whole service" if file.startswith(WITH_THE_SERVICE) else file
+            whole = file.startswith(WITH_THE_SERVICE) and file not in CONSOLE_ALONE
+            return "the whole service" if whole else file
 
         def remove_node(self, node: Any) -> str | None:
             """The test whose process died is not run again: it would take the next process along."""

@@ -342,7 +342,8 @@ async def test_the_examples_of_the_page_run(api: Api, postgres_url: str, tmp_pat
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
-async def test_nothing_that_fits_the_contract_or_breaks_it_gets_a_5xx(api: Api, tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [10, pytest.param(100, marks=pytest.mark.slow)])
+async def test_nothing_that_fits_the_contract_or_breaks_it_gets_a_5xx(api: Api, tmp_path: Path, examples: int) -> None:
     call_id = await with_sound(api.world, store(tmp_path), found=findings("positive", (task("Pay"),)))
     _, writer = await keys.create(api.world.database, api.world.workspace_id, None, ["read", "edit"], "writer")
     from hypothesis import HealthCheck, Phase, given, settings
@@ -354,7 +355,7 @@ async def test_nothing_that_fits_the_contract_or_breaks_it_gets_a_5xx(api: Api, 
             continue  # does not end
 
         @settings(
-            max_examples=25,
+            max_examples=examples,
             deadline=None,
             database=None,
             phases=[Phase.generate],

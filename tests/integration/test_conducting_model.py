@@ -102,6 +102,7 @@ async def test_a_call_that_is_superseded_while_it_waits_is_no_longer_waited_for(
     assert len(endpoint.asked) == 2
 
 
+@pytest.mark.slow
 async def test_what_was_answered_before_a_kill_is_not_asked_again(
     world: World,
     call: CallRecord,  # noqa: F811

@@ -46,6 +46,7 @@ def as_shipped(**changes: Any) -> dict[str, Any]:
     return dict(one["deployment_config"]["autoscaling_config"]) | changes
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="apt-get install prometheus")
 async def test_replicas_come_for_calls_before_any_asks_and_go_when_these_are_done_or_nobody_tells_of_them(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

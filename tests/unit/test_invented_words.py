@@ -46,7 +46,7 @@ def clicks(seed):
     return sounds.clicks(1.2, np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("codec", ["mulaw", "amr low"])
+@pytest.mark.parametrize("codec", ["mulaw", pytest.param("amr low", marks=pytest.mark.slow)])
 def test_words_written_over_music_rings_and_clicks_are_taken_out_and_kept_in_a_doubt(tiny, codec):
     invented = 0
     for make in (first_bar, ring, clicks):
@@ -58,7 +58,9 @@ def test_words_written_over_music_rings_and_clicks_are_taken_out_and_kept_in_a_d
     assert invented >= 4, "the recognizer writes words over many of these sounds"
 
 
-@pytest.mark.parametrize(("codec", "noise_db"), [("amr low", None), ("mulaw", 10.0)])
+@pytest.mark.parametrize(
+    ("codec", "noise_db"), [("amr low", None), pytest.param("mulaw", 10.0, marks=pytest.mark.slow)]
+)
 def test_short_turns_of_real_talk_keep_every_word(tiny, codec, noise_db):
     telephone = Sources.telephone()
     talk = load(telephone.path)
