@@ -44,9 +44,9 @@ slow: weights  ## the tests that take minutes: engines and references on much so
 	@$(BIN)/python -m tests.s3_server
 	@$(BIN)/python -m pytest -m slow tests
 
-llama: setup  ## the language-model engine against llama.cpp's own server and a real, very small model
+llama: setup  ## the language-model engine against llama.cpp's own server and a real, very small model; scaling of a model's cluster
 	@$(BIN)/python -m tests.llama_server
-	@$(BIN)/python -m pytest -m slow tests/unit/test_real_language_model.py
+	@$(BIN)/python -m pytest -m slow tests/unit/test_real_language_model.py tests/integration/test_llm_scaling.py
 
 notebooks: weights  ## the notebooks against a service on real weights, and a backfill that is killed and run again
 	@$(BIN)/python -m pytest -m "slow or not slow" tests/acceptance/test_notebooks.py tests/acceptance/test_backfill.py
