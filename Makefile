@@ -33,7 +33,7 @@ demo: weights  ## start the service, send it nine sample calls, show the records
 up: setup  ## start the service and keep it running
 	@$(BIN)/switchboard up
 
-test: weights  ## every test, in two processes (JOBS=1: one after the other)
+test: weights  ## every test that is not slow, in two processes (JOBS=1: one after the other)
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadscope --no-loadscope-reorder $(COVER) tests
 
 coverage: COVER = --cov --cov-report=term:skip-covered
