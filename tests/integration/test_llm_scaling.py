@@ -4,9 +4,6 @@ Everything between is real: what a Conductor records, the agent of Ray that tell
 """
 
 import shutil
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,24 +18,10 @@ from serve_app.service.ports import free_port
 from tests import cluster
 from tests.integration.test_scaling_in_serve import Engine, running
 from tests.postgres import World
+from tests.prometheus import prometheus
 
 DEPLOY = cluster.ROOT / "serve_app/deploy"
 QUICK = {"upscale_delay_s": 0.5, "downscale_delay_s": 0.5, "metrics_interval_s": 1, "look_back_period_s": 2}
-
-
-@contextmanager
-def prometheus(folder: Path, port: int, metrics_port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Debian's Prometheus, reading one Ray each second."""
-    job = {"job_name": "switchboard", "static_configs": [{"targets": [f"127.0.0.1:{metrics_port}"]}]}
-    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    options = (f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn")
-    process = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yml", *options])
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def as_shipped(**changes: Any) -> dict[str, Any]:
@@ -68,7 +51,10 @@ async def test_replicas_come_for_calls_before_any_asks_and_go_when_these_are_don
         graceful_shutdown_wait_loop_s=0.1,
     )
     conductor = DatabaseFacts(world.database, ScalingOptions())
-    with cluster.serving(metrics_port, **environment), prometheus(tmp_path, port, metrics_port) as telling:
+    with (
+        cluster.serving(metrics_port, **environment),
+        prometheus(tmp_path, port, f"127.0.0.1:{metrics_port}") as telling,
+    ):
         conductor.start()
         try:
             serve.run(model.bind(), name="model", route_prefix=None)
