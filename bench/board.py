@@ -32,6 +32,7 @@ from tests.receiver import receiving
 from tests.synthetic_calls import synthetic_calls
 
 BOARD = Path(__file__).resolve().parents[1] / "serve_app/deploy/grafana/switchboard.json"
+PRICES = {f"SWITCHBOARD_SCALING__{name}": '{"price_per_hour": 0.5}' for name in ("TRANSCRIBER", "DIARIZER")}
 STEP = 2.0  # seconds between two points
 UNITS = {"s": "s", "percentunit": "%", "reqps": "per second"}
 Series = dict[str, list[tuple[float, float]]]  # by legend: seconds since the start, value
@@ -60,7 +61,12 @@ async def work(service: RunningService, rounds: int) -> None:
 
 def ask(at: str, expression: str, since: float, until: float) -> list[dict[str, Any]]:
     """Prometheus' answer for the whole run."""
-    query: dict[str, str | float] = {"query": expression.replace("$__rate_interval", "30s"), "start": since, "end": until, "step": STEP}
+    query: dict[str, str | float] = {
+        "query": expression.replace("$__rate_interval", "30s"),
+        "start": since,
+        "end": until,
+        "step": STEP,
+    }
     answer = httpx.get(f"{at}/api/v1/query_range", params=query, timeout=30)
     answer.raise_for_status()
     return list(answer.json()["data"]["result"])
@@ -111,7 +117,8 @@ def run(rounds: int, picture: Path | None) -> dict[str, dict[str, int]]:
     with tempfile.TemporaryDirectory(prefix="swb-board-", ignore_cleanup_errors=True) as name:
         folder, port = Path(name), free_port()
         (folder / "state").mkdir()
-        service = RunningService("", folder, free_port(), {"SWITCHBOARD_SECRETS_KEYS": json.dumps([SECRETS_KEY])})
+        settings = {"SWITCHBOARD_SECRETS_KEYS": json.dumps([SECRETS_KEY]), **PRICES}
+        service = RunningService("", folder, free_port(), settings)
         service.start()
         try:
             from db import embedded
