@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ ENGINES = ("Transcriber", "Diarizer")
 WALK = ["call.received", "call.transcribing", "call.completed"]
 
 
-@pytest.fixture(scope="module")
-def several() -> Iterator[RunningService]:
+@contextmanager
+def serving_several() -> Iterator[RunningService]:
     """A service whose engines run only while there is work."""
     with tempfile.TemporaryDirectory(prefix="switchboard-several-") as folder:
         url = embedded.start(Path(folder) / "state")
@@ -44,6 +45,12 @@ def several() -> Iterator[RunningService]:
         yield running
         assert running.stop() == 0, (Path(folder) / "up.log").read_text()[-3000:]
         embedded.stop(Path(folder) / "state")
+
+
+@pytest.fixture(scope="module")
+def several() -> Iterator[RunningService]:
+    with serving_several() as running:
+        yield running
 
 
 def lines_of(service: RunningService, deployment: str) -> dict[str, list[dict[str, Any]]]:
