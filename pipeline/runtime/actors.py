@@ -31,7 +31,7 @@ from ray.exceptions import (
 from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
-from pipeline import logs
+from pipeline import logs, tracing
 from pipeline.asr.alignment.engine import AlignmentOptions
 from pipeline.asr.engine import AsrOptions, Engine
 from pipeline.carried import Carried, carried, carrying
@@ -227,23 +227,27 @@ class RayWorkers:
                 await self._wait_for_another(error)
 
     async def compute(self, fn: Callable[..., Any], *args: Any) -> Any:
-        async with self._limiter.of(self._owner):
-            for _ in range(TRIES_OF_A_TASK - 1):
-                with contextlib.suppress(TaskLost):
-                    return await _or_killed(self._compute.remote(task_context(), fn, *map(opened, args)))
+        async def run() -> Any:
             return await _or_killed(self._compute.remote(task_context(), fn, *map(opened, args)))
 
-    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
-        async with self._limiter.of(self._owner):
-            for _ in range(TRIES_OF_A_TASK - 1):
-                with contextlib.suppress(TaskLost):
-                    return await self._held(fn, args)
-            return await self._held(fn, args)
+        return await self._as_task(fn, run)
 
-    async def _held(self, fn: Callable[..., Any], args: Sequence[Any]) -> Held:
-        result, done = self._hold.remote(task_context(), fn, *map(opened, args))
-        await _or_killed(done)
-        return Held(result)
+    async def hold(self, fn: Callable[..., Any], *args: Any) -> Held:
+        async def run() -> Held:
+            result, done = self._hold.remote(task_context(), fn, *map(opened, args))
+            await _or_killed(done)
+            return Held(result)
+
+        return await self._as_task(fn, run)
+
+    async def _as_task(self, fn: Callable[..., Any], run: Callable[[], Awaitable[T]]) -> T:
+        """When it is this owner's turn: a span from here, since the processes of tasks send none."""
+        async with self._limiter.of(self._owner):
+            with tracing.span(f"task {fn.__name__}"):
+                for _ in range(TRIES_OF_A_TASK - 1):
+                    with contextlib.suppress(TaskLost):
+                        return await run()
+                return await run()
 
     async def transcribe(
         self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
@@ -309,8 +313,8 @@ def task_context() -> TaskContext:
 
 
 def _run(about: TaskContext, fn: Callable[..., T], *args: Any) -> T:
-    """The body of every CPU task: `fn` does the work. Its span is that of its stage: Ray ends idle processes of tasks,
-    and would end a sender of spans with them."""
+    """The body of every CPU task: `fn` does the work. Its span is made by who started it: Ray ends idle processes of
+    tasks, and would end a sender of spans with them."""
     as_json, work = about
     task_log.prepare(as_json)
     begun = time.monotonic()

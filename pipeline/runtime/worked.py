@@ -20,22 +20,40 @@ class SharedClock:
         self._at = now()
         self._each = 0.0  # work of one that was there from the start
         self._begun: dict[object, float] = {}
+        self._apart: dict[object, float] = {}  # work of those that do not share now
 
     def begin(self, one: object) -> None:
         """`one` begins; where it has begun already, it starts over."""
         self._advance()
+        self._apart.pop(one, None)
         self._begun[one] = self._each
 
     def end(self, one: object) -> float | None:
         """Return the work of `one` in seconds; None if it has not begun."""
         self._advance()
         begun = self._begun.pop(one, None)
-        return None if begun is None else self._each - begun
+        return self._apart.pop(one, None) if begun is None else self._each - begun
 
     def so_far(self, one: object) -> float:
         """Return the work of `one` in seconds until now; 0 if it has not begun."""
         self._advance()
-        return self._each - self._begun.get(one, self._each)
+        return self._apart.get(one, self._each - self._begun.get(one, self._each))
+
+    @contextmanager
+    def apart(self, one: object) -> Iterator[None]:
+        """`one` has no share in the time of the block: it waits for something that nobody works on here."""
+        worked = self.end(one)
+        if worked is None:
+            yield
+            return
+        self._apart[one] = worked
+        try:
+            yield
+        finally:
+            if one in self._apart:  # it has not ended meanwhile
+                worked = self._apart.pop(one)
+                self.begin(one)
+                self._begun[one] -= worked
 
     @contextmanager
     def shared(self) -> Iterator[Callable[[], float]]:

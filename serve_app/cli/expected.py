@@ -23,16 +23,15 @@ class Expected:
 async def expected(database: "Database", job_id: UUID | None, settings: "Settings") -> Expected | None:
     """None for a job that has ended, or that is to be tried later."""
     from db import queue
-    from serve_app.scaling.estimates import CALL, Estimate, ahead
+    from serve_app.scaling.estimates import CALL, RUNNING_PART, Estimate, ahead, left_of_running
 
     place = await queue.place(database, job_id) if job_id else None
     if place is None:
         return None
     backlog, lanes = await queue.lanes(database)
     mine = next((lane for lane in lanes if (lane.team_id, lane.live) == (place.team_id, place.live)), None)
-    at_work = sum(backlog.seconds(group) for group in backlog.groups if group.running)
     if place.running:  # running calls share the engines, so all of them may end together
-        before, audio = 0.0, max(at_work, place.audio_seconds)
+        before, audio = 0.0, max(left_of_running(backlog), place.audio_seconds * RUNNING_PART)
     elif mine is not None:
         before = ahead(mine, place.before, lanes, backlog, settings.processing.BACKFILL_SHARE)
         audio = before + place.audio_seconds

@@ -78,7 +78,7 @@ class Journal:
         self._note_audio(stage, result)
         worked = self._end(stage)
         if stage in PRODUCED and stage not in self.producers:  # its engine has come since
-            self.producers = {**await self._identify(), **self.producers}
+            self.producers = {**await self._identified(), **self.producers}
         producer = self.producers.get(stage, "")
         recorded = partial(results.record, self._database, self._lease, stage, result, worked, producer)
         await self._wait_out(recorded)
@@ -89,9 +89,14 @@ class Journal:
 
     async def _produced_by(self) -> Producers:
         if self._lease.job.kind == "process":
-            return await self._identify()
+            return await self._identified()
         made_of = await self._wait_out(lambda: results.of_record(self._database, self._lease))
-        return {**await self._identify(), **made_of} if made_of else {}
+        return {**await self._identified(), **made_of} if made_of else {}
+
+    async def _identified(self) -> Producers:
+        """Ask the engines, which may have to start first."""
+        with self._rtfx.waiting(self._lease.job.job_id):
+            return await self._identify()
 
     def _note_audio(self, stage: Stage, result: Any) -> None:
         if stage is Stage.AUDIO and result is not NOT_RECORDED:

@@ -9,6 +9,7 @@ does it with its calls, for them as a whole and for the stages that run on CPUs.
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from db.queue import Backlog, Group, Lane, Pace, ReplicaState
@@ -32,6 +33,7 @@ OF_VOICES = {1: Stage.DIARIZATION, 2: Stage.VOICEPRINT}
 """By channels, the stage by which the speed of the Diarizer is measured: all that it does for a call counts there."""
 
 PRIOR_SECONDS = 600.0  # weight of a configured factor, in seconds of finished audio
+RUNNING_PART = 0.5  # of a running call that is still to be done, on average
 
 
 class RtfxMeter:
@@ -56,6 +58,11 @@ class RtfxMeter:
         if worked is not None:
             self.add(stage, channels, audio_seconds, worked)
         return worked or 0.0
+
+    def waiting(self, call: object) -> AbstractContextManager[None]:
+        """The block waits for the engines to be there: no part of the work of `call`, nor of the others' share."""
+        clock = self._clocks.get(CALL)
+        return clock.apart(call) if clock else nullcontext()
 
     def add(self, stage: str, channels: int, audio_seconds: float, worked_seconds: float) -> None:
         """Count a call that is done with `stage`; `audio_seconds` as in `end`."""
@@ -125,7 +132,8 @@ class Estimate:
             part = self._part(name, group)
             calls += round(group.calls * part)
             audio[group.channels] = audio.get(group.channels, 0.0) + seconds * part
-            needed += self.replica_seconds(name, group.channels, seconds)
+            whole = name != "Conductor" or not group.running  # of engines' work it is known what is done already
+            needed += self.replica_seconds(name, group.channels, seconds) * (1.0 if whole else RUNNING_PART)
         return Work(calls, audio, needed)
 
     def replica_seconds(self, name: str, channels: int | None, seconds: float) -> float:
@@ -195,6 +203,11 @@ def _rtfx(done: Sequence[Pace], assumed: float) -> float:
     return (audio + PRIOR_SECONDS) / (worked + PRIOR_SECONDS / assumed)
 
 
+def left_of_running(backlog: Backlog) -> float:
+    """Return the seconds of audio that are still to be processed of running calls."""
+    return RUNNING_PART * sum(backlog.seconds(group) for group in backlog.groups if group.running)
+
+
 def ahead(mine: Lane, before: float, lanes: Sequence[Lane], backlog: Backlog, backfill: float) -> float:
     """Return the seconds of audio that are processed before a call's turn. `before`: those ahead of it in its own lane.
 
@@ -202,7 +215,6 @@ def ahead(mine: Lane, before: float, lanes: Sequence[Lane], backlog: Backlog, ba
     other kind the share `backfill` of the audio, or all that is live before a call that is not. An estimate: what is
     submitted meanwhile changes it.
     """
-    running = sum(backlog.seconds(group) for group in backlog.groups if group.running)
     waiting = {
         lane: sum(backlog.seconds(group) for group in lane.groups if not group.running)
         for lane in lanes
@@ -212,4 +224,4 @@ def ahead(mine: Lane, before: float, lanes: Sequence[Lane], backlog: Backlog, ba
         min(seconds, before * lane.share / mine.share) for lane, seconds in waiting.items() if lane.live == mine.live
     )
     others = sum(seconds for lane, seconds in waiting.items() if lane.live != mine.live)
-    return running + same + (min(others, same * backfill / (1 - backfill)) if mine.live else others)
+    return left_of_running(backlog) + same + (min(others, same * backfill / (1 - backfill)) if mine.live else others)

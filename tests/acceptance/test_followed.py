@@ -34,6 +34,7 @@ SPANS = {
     "conductor": {
         *("queue wait", "fetch", "fetching", "process", "audio analysis", "decoding", "recognition", "diarization"),
         *("speakers", "analysis", "record", "deliver call.completed"),
+        *("task load", "task analyze_audio", "task attribute", "task analyze"),
     },
     "transcriber": {"transcribe"},
     "diarizer": {"diarize"},

@@ -11,7 +11,7 @@ from pipeline.domain.stage import Stage
 from pipeline.observe import on_request
 from pipeline.runtime.replica import Exclusive, Replica
 from pipeline.runtime.worked import SharedClock, counted, tally
-from serve_app.scaling.estimates import RtfxMeter
+from serve_app.scaling.estimates import CALL, RtfxMeter
 
 
 class Time:
@@ -52,6 +52,31 @@ def test_what_all_calls_worked_is_the_time_in_which_there_was_work() -> None:
     assert (pace.stage, pace.channels, pace.calls, pace.audio_seconds) == ("asr", 1, 5, 150.0)
     assert pace.worked_seconds == pytest.approx(9)
     assert paces.take() == []
+
+
+def test_a_call_that_waits_for_engines_has_no_share_meanwhile() -> None:
+    time = Time()
+    meter = RtfxMeter(time)
+    with meter.waiting("a"):  # not in any stage yet
+        time.now += 1
+    meter.begin(CALL, "a")
+    meter.begin(CALL, "b")
+    time.now += 2  # one each
+    with meter.waiting("a"):
+        time.now += 5  # all b's
+        assert meter.so_far(CALL, "a") == pytest.approx(1)
+        with meter.waiting("b"):
+            time.now += 100  # nobody's
+    time.now += 4  # two each
+    assert meter.end(CALL, "a", 1, 30.0) == pytest.approx(3)
+    assert meter.end(CALL, "b", 1, 30.0) == pytest.approx(8)
+    meter.begin(CALL, "a")
+    with meter.waiting("a"):
+        time.now += 7
+        assert meter.leave("a") == 0.0, "it was canceled while it waited"
+    assert meter.so_far(CALL, "a") == 0.0
+    (pace,) = meter.take()
+    assert pace.worked_seconds == pytest.approx(11)
 
 
 async def test_requests_of_several_callers_share_the_time_of_the_replica_that_works_on_them() -> None:
