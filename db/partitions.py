@@ -81,6 +81,10 @@ NOT_VALID: LiteralString = """
     WHERE contype = 'f' AND NOT convalidated AND conparentid = 0
         AND (conrelid = ANY (%(names)s::regclass[]) OR confrelid = ANY (%(names)s::regclass[]))
 """
+NO_STATISTICS: LiteralString = """
+    SELECT relname FROM pg_class
+    WHERE oid = ANY (%(names)s::regclass[]) AND relkind = 'p' AND reltuples < 0 ORDER BY relname
+"""
 IN_THE_WAY: LiteralString = """
     SELECT DISTINCT format('view %%s', r.ev_class::regclass)
     FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid
@@ -130,10 +134,12 @@ def look(url: str) -> tuple[Partitioned, ...]:
         )
 
 
-def unchecked(url: str) -> list[str]:
-    """Foreign keys that hold for new rows and that an interrupted run has not checked for older ones."""
+def unfinished(url: str) -> list[str]:
+    """What an interrupted run has left: foreign keys not checked for older rows, tables not analyzed as a whole."""
     with psycopg.connect(url, connect_timeout=CONNECT_SECONDS) as connection:
-        return [name for _, name in connection.execute(NOT_VALID, {"names": list(TABLES)})]
+        names = {"names": list(TABLES)}
+        keys = [name for _, name in connection.execute(NOT_VALID, names)]
+        return keys + [name for (name,) in connection.execute(NO_STATISTICS, names)]
 
 
 def _partitions(connection: psycopg.Connection[Any], name: str) -> Partitioned:
@@ -180,9 +186,9 @@ class _Conversion:
             if not self._is_partitioned(name):
                 done.append(self._convert(name))
         self._check_references()
-        for converted in done:
-            self.on_step(f"{converted.name}: statistics")
-            self._retried("ANALYZE {}", converted.name)
+        for (name,) in self._read(NO_STATISTICS, names=list(TABLES)):  # PostgreSQL makes those of partitions alone
+            self.on_step(f"{name}: statistics")
+            self._retried("ANALYZE {}", name)
         return done
 
     def _convert(self, name: str) -> Converted:

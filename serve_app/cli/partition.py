@@ -39,7 +39,7 @@ def partition(
     url = state.database_url(Settings(), writes=True)
     tables = partitions.look(url)
     plain = [table for table in tables if not table.is_partitioned]
-    if not plain and not partitions.unchecked(url):
+    if not plain and not partitions.unfinished(url):
         _tell(tables)
         out().print("Nothing was changed.")
         return

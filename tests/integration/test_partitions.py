@@ -6,6 +6,8 @@ The tests of the queue run on partitioned tables, too: `TEST_PARTITIONED=1 pytes
 import logging
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -96,7 +98,7 @@ async def test_no_row_and_no_index_is_written_again(full: World) -> None:
     assert [one.name for one in done] == list(partitions.TABLES)
     assert contents(url) == rows
     assert files(url, {name: f"{name}_0" for name in partitions.TABLES}) == nodes
-    assert partitions.unchecked(url) == []
+    assert partitions.unfinished(url) == []
     await full.submit()
     ids = [row["id"] for row in await full.rows("SELECT id FROM submissions ORDER BY id")]
     assert len(ids) == len(set(ids)) == ids[-1] - ids[0] + 1, "numbered where the plain table left off"
@@ -253,6 +255,78 @@ async def test_an_interrupted_run_leaves_tables_that_work_and_is_resumed(
     partitions.partition(url)
     assert all(table.is_partitioned for table in partitions.look(url))
     assert told(url) == ["2 of jobs, 2 of submissions, 2 of stage_results"]
+
+
+STEP_BY_STEP = """
+import sys
+from db import partitions
+def step(name):
+    print(name, flush=True)
+    sys.stdin.readline()
+partitions.partition(sys.argv[1], calls=10, spare=20, on_step=step)
+"""
+
+
+def step_of(said: str) -> str:
+    """A step, whatever the id its table's calls end at."""
+    return re.sub(r"[\d,]+\?", "N?", said.strip())
+
+
+async def test_a_run_that_is_killed_at_any_step_leaves_tables_that_work_and_is_resumed(full: World) -> None:
+    """With SIGKILL, each run at a step at which none was before, until one comes to its end."""
+    url, killed_at = full.database.url, list[str]()
+    while True:
+        command = [sys.executable, "-c", STEP_BY_STEP, url]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+            assert run.stdin is not None and run.stdout is not None
+            while (said := step_of(run.stdout.readline())) in killed_at:
+                run.stdin.write("\n")
+                run.stdin.flush()
+            run.kill()
+        await a_call_goes_through(full)
+        if not said:
+            break
+        killed_at.append(said)
+    whole = {f"{name}: {step}" for name in partitions.TABLES for step in ("its calls are before N?", "statistics")}
+    assert {*killed_at} >= whole | {"jobs: becoming partitioned", "transcripts: transcripts_job_fkey holds?"}
+    assert all(table.is_partitioned for table in partitions.look(url))
+    assert partitions.unfinished(url) == []
+
+
+async def test_a_run_that_loses_its_connection_at_any_step_says_so_and_is_resumed(
+    full: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, run, cut_at = full.database.url, partitions.partition, list[str]()
+
+    def cut(url: str, calls: int, on_step: Any) -> Any:
+        def step(said: str) -> None:
+            if step_of(said) not in cut_at:
+                cut_at.append(step_of(said))
+                with psycopg.connect(url, autocommit=True) as admin:
+                    admin.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+
+        return run(url, calls, on_step=step)
+
+    monkeypatch.setattr(partitions, "partition", cut)
+    for before in range(30):
+        said = switchboard(url, "partition", "--yes")
+        await a_call_goes_through(full)
+        if said.exit_code == 0:
+            break
+        assert "The database does not answer" in said.output
+        assert len(cut_at) == before + 1
+    assert len(cut_at) > 10
+    assert all(table.is_partitioned for table in partitions.look(url))
+    assert partitions.unfinished(url) == []
+
+
+async def a_call_goes_through(world: World) -> None:
+    """A new call is taken in, claimed and completed."""
+    (call_id,) = await submitted(world, 1)
+    for lease in await world.claim(20):
+        await completed(world, lease)
+    found = await world.rows("SELECT state FROM calls WHERE call_id = :id", id=call_id)
+    assert [row["state"] for row in found] == ["completed"]
 
 
 def test_the_command_says_what_it_does_and_does_it_once(postgres_url: str) -> None:

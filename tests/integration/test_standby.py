@@ -25,6 +25,7 @@ import pytest_asyncio
 
 from db import keys, migrate, views
 from serve_app.intake import ingress
+from serve_app.intake.limits import LimitOptions
 from serve_app.service import children
 from serve_app.service.ports import free_port
 from serve_app.service.standby import LOG, StandbyProcess
@@ -71,6 +72,10 @@ class Stand:
         self.ended.update(tend(self.process).values())
 
     async def submit(self) -> tuple[UUID, httpx.Response]:
+        async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
+            return await self.submit_by(http, self.key)
+
+    async def submit_by(self, http: httpx.AsyncClient, key: str) -> tuple[UUID, httpx.Response]:
         call_id = uuid4()
         body = {
             "callId": str(call_id),
@@ -78,9 +83,8 @@ class Stand:
             "to": "+4940123456",
             "startTime": "2026-11-20T09:30:00Z",
         }
-        async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
-            headers = {"Authorization": f"Bearer {self.key}"}
-            return call_id, await http.post(f"http://127.0.0.1:{self.port}/submit", json=body, headers=headers)
+        headers = {"Authorization": f"Bearer {key}"}
+        return call_id, await http.post(f"http://127.0.0.1:{self.port}/submit", json=body, headers=headers)
 
     async def accepted(self) -> UUID:
         call_id, answer = await self.submit()
@@ -210,6 +214,30 @@ async def test_nothing_is_refused_while_haproxy_comes_and_goes(stand: Stand) -> 
     assert answers.keys() <= {"202", "ConnectError", "ReadError", "RemoteProtocolError"}
     for call_id in taken:
         assert await views.show_call(stand.world.database, call_id, stand.world.workspace_id) is not None
+
+
+async def test_more_than_it_can_take_gets_a_503_that_says_when_to_try_again(stand: Stand) -> None:
+    """Twice what is worked on at once, while PostgreSQL does not get on: half wait, the others are refused at once."""
+    most, world = LimitOptions.CONCURRENCY, stand.world
+    made = [await keys.create(world.database, world.workspace_id, world.team_id, ["submit"], f"{n}") for n in range(4)]
+    await until(lambda: listening(stand.port))
+    async with httpx.AsyncClient(timeout=30, trust_env=False, limits=httpx.Limits(max_connections=None)) as http:
+        for _, key in made:  # each is known already when it matters
+            assert (await stand.submit_by(http, key))[1].status_code == 202
+        with psycopg.connect(world.database.url) as blocking:
+            blocking.execute("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE")
+            sending = [asyncio.create_task(stand.submit_by(http, made[n % 4][1])) for n in range(2 * most)]
+            await until(lambda: sum(one.done() for one in sending) >= most)
+            assert (await http.get(f"http://127.0.0.1:{stand.port}/healthz")).status_code == 200
+        answers = await asyncio.gather(*sending)
+    found = Counter(answer.status_code for _, answer in answers)
+    assert found.keys() == {202, 503}
+    assert found[503] >= most, "more where the machine was so slow that those which waited have waited too long"
+    for call_id, answer in answers:
+        if answer.status_code == 202:
+            assert await views.show_call(world.database, call_id, world.workspace_id) is not None
+        else:
+            assert int(answer.headers["retry-after"]) > 0
 
 
 async def test_it_is_started_again_when_it_dies_and_ends_with_0_when_told(

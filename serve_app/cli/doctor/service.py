@@ -176,7 +176,7 @@ def _partitions(url: str) -> Iterator[Check]:
     tables = [table for table in partitions.look(url) if table.is_partitioned]
     if not tables:
         return
-    if len(tables) < len(partitions.TABLES) or partitions.unchecked(url):
+    if len(tables) < len(partitions.TABLES) or partitions.unfinished(url):
         yield warn("partitions", "`switchboard partition` was interrupted", "Run it again: it resumes.")
         return
     told = ", ".join(f"{table.partitions} of {table.name}" for table in tables)
