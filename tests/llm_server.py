@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import uvicorn
 from jsonschema import Draft202012Validator
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+from tests import serving
 
 MODEL = "scripted-1"
 
@@ -125,21 +124,9 @@ def running() -> Iterator[Endpoint]:
         Route("/v1/chat/completions", endpoint.complete, methods=["POST"]),
         Route("/v1/models", endpoint.models),
     ]
-    listening = socket.create_server(("127.0.0.1", 0))
-    endpoint.base_url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-    config = uvicorn.Config(Starlette(routes=routes), log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    until = time.monotonic() + 20
-    while not server.started and time.monotonic() < until:
-        time.sleep(0.01)
-    assert server.started
-    try:
+    with serving.served(Starlette(routes=routes)) as base:
+        endpoint.base_url = f"{base}/v1"
         yield endpoint
-    finally:
-        server.should_exit = True
-        thread.join(10)
 
 
 @pytest.fixture(scope="session")

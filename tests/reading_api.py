@@ -3,10 +3,6 @@
 `api` and `base` are fixtures; those of the folder `integration` know them.
 """
 
-import asyncio
-import socket
-import threading
-import time
 import wave
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -20,7 +16,6 @@ import httpx
 import numpy as np
 import pytest
 import pytest_asyncio
-import uvicorn
 
 from db import keys
 from db.database import Database
@@ -30,6 +25,7 @@ from serve_app.api.app import Route, build_api
 from serve_app.api.options import ApiOptions
 from serve_app.runs.configuration import check
 from serve_app.settings import Settings
+from tests import serving
 from tests.finished import finished
 from tests.postgres import World
 
@@ -50,18 +46,8 @@ def served(
 
     check_run = partial(check, settings=Settings(), over_http=True)
     api = build_api(options, DecodeOptions(), opened, embedding=embedding, store=store, check_run=check_run)
-    server = uvicorn.Server(uvicorn.Config(api, lifespan="on", log_level="error", timeout_graceful_shutdown=1))
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
-        thread.start()
-        while not server.started and thread.is_alive():
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(30)
+    with serving.served(api) as base:
+        yield base
 
 
 @asynccontextmanager

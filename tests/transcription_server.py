@@ -8,9 +8,7 @@ import email.parser
 import email.policy
 import io
 import os
-import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tests import serving
 from tests.llm_server import error
 
 MODEL = "whisper-tiny.en"
@@ -195,20 +193,9 @@ def running(weights: Path) -> Iterator[Transcriptions]:
         Route("/v1/audio/transcriptions", server.transcribe, methods=["POST"]),
         Route("/v1/models", server.models),
     ]
-    listening = socket.create_server(("127.0.0.1", 0))
-    server.base_url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-    http = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_level="critical", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=http.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    until = time.monotonic() + 20
-    while not http.started and time.monotonic() < until:
-        time.sleep(0.01)
-    assert http.started
-    try:
+    with serving.served(Starlette(routes=routes)) as base:
+        server.base_url = f"{base}/v1"
         yield server
-    finally:
-        http.should_exit = True
-        thread.join(10)
 
 
 def weights() -> Path:

@@ -1,14 +1,9 @@
 """POST /submit and the read API on one loopback address, as behind the ingress, with PostgreSQL behind them."""
 
-import asyncio
-import socket
-import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -21,6 +16,7 @@ from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api as build_intake
 from serve_app.runs.configuration import check
 from serve_app.settings import Settings
+from tests import serving
 
 READS = ApiOptions(per_minute=1e9)
 SUBMISSIONS = LimitOptions(per_minute=1e9)
@@ -52,15 +48,5 @@ def application(url: str, reads: ApiOptions = READS, submissions: LimitOptions =
 def served(url: str, reads: ApiOptions = READS, submissions: LimitOptions = SUBMISSIONS) -> Iterator[str]:
     """Yields the base URL."""
     app = application(url, reads, submissions)
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="error", timeout_graceful_shutdown=1))
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
-        thread.start()
-        while not server.started and thread.is_alive():
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(30)
+    with serving.served(app) as base:
+        yield base

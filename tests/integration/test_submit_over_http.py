@@ -4,8 +4,6 @@ import asyncio
 import json
 import re
 import socket
-import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +14,6 @@ import httpx
 import pytest
 import schemathesis
 import sqlalchemy as sa
-import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
@@ -34,6 +31,7 @@ from serve_app.intake import openapi
 from serve_app.intake.limits import LimitOptions
 from serve_app.intake.store import open_store
 from serve_app.intake.submit import build_api
+from tests import serving
 from tests.postgres import World
 from tests.tuned import tuned
 
@@ -51,18 +49,8 @@ CLIENT = httpx.Client(timeout=20)
 def served(url: str, limits: LimitOptions = UNLIMITED) -> Iterator[str]:
     """The API behind a real HTTP server on the loopback address; yields its base URL."""
     api = build_api(limits, lambda: open_store(url, limits.POOL_SIZE))
-    server = uvicorn.Server(uvicorn.Config(api, lifespan="on", log_level="error"))
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
-        thread.start()
-        while not server.started and thread.is_alive():
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
+    with serving.served(api) as base:
+        yield base
 
 
 @pytest.fixture

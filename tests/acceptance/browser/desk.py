@@ -1,21 +1,17 @@
 """The console alone, without the rest of the service, in front of a browser."""
 
-import asyncio
-import socket
-import threading
-import time
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import uvicorn
 from axe_playwright_python.base import AXE_FILE_PATH
 from playwright.async_api import Page
 
 from serve_app.console.app import build_console
 from serve_app.settings import Settings
+from tests import serving
 from tests.postgres import World
 
 GRAVE = ("serious", "critical")
@@ -57,20 +53,8 @@ def listen(page: Page, faults: list[str]) -> None:
 @contextmanager
 def served(url: str, folder: Path) -> Iterator[str]:
     """The console behind an HTTP server on the loopback address; yields its URL."""
-    server = uvicorn.Server(
-        uvicorn.Config(build_console(Settings(database_url=url, data_dir=folder)), lifespan="on", log_level="error")
-    )
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
-        thread.start()
-        while not server.started and thread.is_alive():
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(30)
+    with serving.served(build_console(Settings(database_url=url, data_dir=folder))) as base:
+        yield base
 
 
 async def grave(page: Page, faults: list[str]) -> list[tuple[str, list[str]]]:
