@@ -41,12 +41,19 @@ def postgres_server() -> Iterator[str]:
     try:
         url = embedded.start(folder, NOTHING_DURABLE)
         migrate.migrate(url)
-        if "TEST_PARTITIONED" in os.environ:
+        if PARTITIONED:
             partition_finely(url)
         yield url
     finally:
         embedded.stop(folder)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+PARTITIONED = "TEST_PARTITIONED" in os.environ  # all tests run on tables that are partitioned finely
+TABLES = """
+    SELECT oid::regclass::text FROM pg_class
+    WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace
+"""
 
 
 def partition_finely(url: str) -> None:

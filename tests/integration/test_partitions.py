@@ -4,7 +4,6 @@ The tests of the queue run on partitioned tables, too: `TEST_PARTITIONED=1 pytes
 """
 
 import logging
-import os
 import re
 import subprocess
 import sys
@@ -27,9 +26,9 @@ from serve_app.cli.doctor import service
 from serve_app.settings import Settings
 from tests.integration import test_upgrade
 from tests.integration.test_upgrade import later_version, meanwhile, old, one  # noqa: F401 (fixtures)
-from tests.postgres import World, partition_finely
+from tests.postgres import PARTITIONED, World, partition_finely
 
-pytestmark = pytest.mark.skipif("TEST_PARTITIONED" in os.environ, reason="begins with plain tables")
+pytestmark = pytest.mark.skipif(PARTITIONED, reason="begins with plain tables")
 CAPACITY = Path(__file__).parents[2] / "docs" / "capacity.md"
 URL = "https://store.example/{}.wav"
 LAYOUT = Layout(LayoutKind.STEREO, 2, 2, 0.99, {}, "The channels differ.")

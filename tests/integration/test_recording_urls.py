@@ -23,7 +23,7 @@ from pipeline.options import ProcessOptions
 from pipeline.runtime.workers import LocalWorkers
 from serve_app.conductor.loop import ConductorLoop
 from serve_app.conductor.retry import ProcessingOptions
-from tests.postgres import World
+from tests.postgres import TABLES, World
 from tests.recording_server import Server, reply, serving
 from tests.tuned import tuned
 
@@ -35,8 +35,6 @@ AZURE = "https://store.blob.example/c/a.wav?sv=2024&sp=5ecr3t&se=2026-11-20&sig=
 PASSWORD = "https://ops:5ecr3t@pbx.example/a.wav"
 TICKET = "https://pbx.example/rec?id=4711&pass=5ecr3t"
 ODD = "/rec%2Fa/%7e/b%C3%bc.wav?a=%2b+%20&&b=%5B1]&sig=a%2Fb==&c=;:@!$'()*,"
-
-TABLES = "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
 
 
 async def submit(world: World, url: str, urls: UrlSealer, grouped: bool = False, **more: Any) -> Accepted:

@@ -10,7 +10,7 @@ from db.database import EVERY_WORKSPACE
 from pipeline.domain.speech import Label, LabelKind
 from pipeline.domain.stage import Stage
 from tests.integration.test_complete import FETCHED, STAGE_RESULTS, TRANSCRIPT, taken
-from tests.postgres import World, new_world
+from tests.postgres import TABLES, World, new_world
 
 LABELS = ((Label(0.0, 1.0, LabelKind.BEEP, 0.9, "440 Hz"), Label(1.0, 2.0, LabelKind.DTMF, 0.9, "4711", 4)), ())
 
@@ -28,7 +28,7 @@ async def heard(world: World) -> jobs.Lease:
 async def everything(world: World, workspace_id: UUID) -> str:
     """All rows of all tables of a workspace, as text."""
     async with world.database.transaction(EVERY_WORKSPACE) as connection:
-        names = await connection.execute(sa.text("SELECT relname FROM pg_class WHERE relkind = 'r' AND relrowsecurity"))
+        names = await connection.execute(sa.text(f"{TABLES} AND relrowsecurity"))
         tables = [name for (name,) in names]
     found = []
     async with world.database.transaction(workspace_id) as connection:

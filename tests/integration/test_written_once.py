@@ -1,5 +1,6 @@
 """A statement that is sent again because its connection was lost writes nothing twice."""
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +66,7 @@ async def test_the_database_itself_refuses_a_token_twice(world: World) -> None:
             )
         except Exception as error:
             raise getattr(error, "orig", error) from None
-    assert "submissions_token_key" in str(refused.value)
+    assert re.search(r"submissions_(\d+_)?token_key", str(refused.value))
 
 
 async def test_the_same_submission_sent_twice_by_its_sender_is_kept_twice(world: World) -> None:
