@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.asr.plausible import loops
-from pipeline.asr.safety import REASONS, review, settle
+from pipeline.asr.safety import REASONS, Suspect, review, settle, worth_again
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, ChunkText, Doubt, Label, LabelKind, Span, Word
 from tests.unit.safety_by_hand import SECONDS, heard_as, said, sounding, words_of
 
@@ -191,6 +191,36 @@ def test_the_second_decoding_is_taken_where_less_speaks_against_it():
     second = said("the order is on its way", 0.0, 4.0, mean_log_probability=-0.6, with_fallback=True)
     texts, doubts = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
     assert (words_of(texts), texts[0].with_fallback, doubts) == (words_of([second]), True, ())
+
+
+@pytest.mark.parametrize(
+    ("probability", "missing", "taken"),
+    [(-0.25, True, True), (-0.25, False, True), (-0.6, True, False), (-0.6, False, True)],
+)
+def test_words_for_speech_without_any_are_taken_where_the_recognizer_is_as_sure_of_them(probability, missing, taken):
+    """Less sure they are written over babble; a text without any other words is taken all the same."""
+    chunk = Chunk(0, 0.0, 4.0, "en")
+    first = said("good morning" if missing else "", 0.0, 0.9, chunk=chunk)
+    second = said("good morning my name is peter miller", 0.0, 4.0, chunk=chunk, mean_log_probability=probability)
+    audio, heard = sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]])
+    texts, doubts = settle(audio, heard, [first], {0: replace(second, with_fallback=True)})
+    assert words_of(texts) == words_of([second if taken else first])
+    assert [doubt.reasons for doubt in doubts] == ([] if taken else [("missing_speech",)])
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words", "worth"),
+    [
+        (("missing_speech",), "good morning", False),
+        (("improbable", "no_speech", "missing_speech"), "good morning", False),
+        (("missing_speech",), "", True),
+        (("improbable",), "good morning", True),
+        (("loop", "missing_speech"), "good morning", True),
+        (("too_few_words", "missing_speech"), "yes", True),
+    ],
+)
+def test_a_window_is_worth_decoding_again_unless_it_only_lacks_words_beside_others(reasons, words, worth):
+    assert worth_again(Suspect(0, reasons), said(words, 0.0, 1.0)) is worth
 
 
 def test_the_first_decoding_is_kept_where_the_second_is_worse():
