@@ -13,7 +13,7 @@ from pipeline.asr.safety import Suspect
 from pipeline.audio import analyze
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
-from pipeline.domain.speech import Chunk, ChunkText, Recording, Word
+from pipeline.domain.speech import AudioInMemory, Chunk, ChunkText, Recording, Word
 from pipeline.recognize import AGAIN_FLOOR, AGAIN_SHARE, _again, recognize
 from pipeline.runtime.workers import Held, LocalWorkers
 from tests.synthetic_calls import FOLDER
@@ -69,12 +69,14 @@ class Listening:
         return [said("good morning", chunk.start, chunk.start + 0.9, chunk=chunk) for chunk in chunks]
 
 
-async def test_a_window_that_lacks_words_beside_others_is_marked_and_not_decoded_again() -> None:
-    audio = sounding((0, 0.0, 4.0))
+@pytest.mark.parametrize(("softer_db", "again"), [(0, True), (20, False)])
+async def test_softer_speech_without_words_is_marked_and_not_decoded_again(softer_db: int, again: bool) -> None:
+    voice, babble = sounding((0, 0.0, 1.0)).samples, sounding((0, 1.0, 4.0), seed=2).samples
+    audio = AudioInMemory((voice + babble * 10 ** (-softer_db / 20)).astype(np.int16))
     heard = replace(heard_as([[(0.0, 4.0)]]), chunks=(Chunk(0, 0.0, 4.0, "en"),))
     workers = Listening(SimpleNamespace(audio=audio))
     found = await recognize(workers, Held(None), heard, "by hand", ())  # type: ignore[arg-type]
-    assert workers.asked == [(0.0, False)]
+    assert workers.asked == [(0.0, False), (0.0, True)][: 1 + again]
     assert [doubt.reasons for doubt in found.doubts] == [("missing_speech",)]
     assert found.undone == 0, "nothing was left for want of budget"
 
