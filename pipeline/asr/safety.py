@@ -21,7 +21,6 @@ from pipeline.domain.speech import Audio, AudioAnalysis, ChunkText, Doubt, Label
 
 __all__ = ["REASONS", "SafetyOptions", "Suspect", "review", "settle", "worth_again"]
 
-LESS_PROBABLE = 0.1  # mean log probability per token that words for speech without any may cost; see `_made_up`
 AGREEMENT = 0.5  # share of words that a second text must have in common with an improbable first
 BROKEN = {"compressible", "loop", "too_many_words", "too_few_words"}  # a decoding that failed, whatever else it lacks
 UNSURE_OF_ITSELF = {"improbable", "no_speech"}  # a loop that is cured has nothing in common with its cure
@@ -127,25 +126,10 @@ def _choose(
     """The better decoding of each window; `before` and `after` are the verdicts on the first and the second."""
     return [
         second[i]
-        if _in_another_language(text, second[i])
-        or (_rank(after[i], second[i]) >= _rank(before[i], text) and not _made_up(text, before[i], second[i], after[i]))
+        if _in_another_language(text, second[i]) or _rank(after[i], second[i]) >= _rank(before[i], text)
         else text
         for i, text in enumerate(texts)
     ]
-
-
-def _made_up(first: ChunkText, before: WindowVerdict, second: ChunkText, after: WindowVerdict) -> bool:
-    """Whether a second text is better only in that it has words for speech without any, and is less sure of itself.
-
-    Babble is taken for speech, and words that are written over it leave none without words. On the development half of
-    `bench/real` (tiny.en) two texts were refused so, which had 15 words more wrong and 17 more invented; one that is as
-    sure as the first had 4 fewer wrong and is taken.
-    """
-    return (
-        bool(first.words)
-        and before.found - after.found == {"missing_speech"}
-        and second.mean_log_probability < first.mean_log_probability - LESS_PROBABLE
-    )
 
 
 def _in_another_language(first: ChunkText, second: ChunkText) -> bool:
