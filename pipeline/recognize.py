@@ -16,7 +16,7 @@ from pipeline.language.identification import at, guess, misheard, of_chunk, spre
 from pipeline.runtime.workers import Held, Workers
 
 # With 1.0 and 8 the development half of `bench/real` (tiny.en) has one of 6,484 words more right, and decoding again
-# costs an eighth more: there most calls have one suspect window. Less bounds what a hopeless call costs.
+# costs 1.4 times as much: there most calls have one suspect window. Less bounds what a hopeless call costs.
 AGAIN_SHARE = 0.25  # passes that decoding again may take, as a share of those of the first decoding,
 AGAIN_FLOOR = 2  # and so many more: a short call has few windows
 AGAIN_EACH = 8  # passes that a suspect window takes about: 3 where its second text is good, 21 where nothing helps
