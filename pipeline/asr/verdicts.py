@@ -40,6 +40,7 @@ QUIET_DB = 35.0  # a word that stays this far below the channel's speech level h
 FAR_SECONDS = 0.5  # a word at least this far from any detected speech is outside of it
 NOT_ON_SPEECH_SHARE = 0.8  # of a word that lies on a tone, music, noise or silence: it is not on speech
 LOUD_DB = 25.0  # below the channel's speech level: still speech
+AS_LOUD_DB = 6.0  # below the channel's speech level: as loud as those whose words were heard
 SHORT_SECONDS = 0.5  # of a stretch of loud speech without any word: a breath or a cough may be shorter
 FEW_WORDS_FROM = 4.0  # seconds of loud speech from which few words are suspect
 MANY_WORDS_FROM = 4  # words from which a rate means something
@@ -51,12 +52,16 @@ Marked = dict[int, set[str]]  # a word's index in its window, and the reasons ag
 
 @dataclass(slots=True)
 class WindowVerdict:
-    """What was found against one window. `doubtful` and `withheld` words do not overlap."""
+    """What was found against one window. `doubtful` and `withheld` words do not overlap.
+
+    `passed_over`: some of what is missing is as loud as the rest: a party's own words, and no babble behind them.
+    """
 
     found: set[str] = field(default_factory=set)
     doubtful: Marked = field(default_factory=lambda: defaultdict(set))
     withheld: Marked = field(default_factory=lambda: defaultdict(set))
     missing: list[Span] = field(default_factory=list)
+    passed_over: bool = False
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -165,6 +170,7 @@ def _by_place(
                 verdict.missing.append(span)
             if lasting >= suspicious:
                 verdict.found.add("missing_speech")
+                verdict.passed_over |= levels.loud_seconds([span], speech_level - AS_LOUD_DB) >= SHORT_SECONDS
     near = speech.inside(text.chunk.start - FAR_SECONDS, text.chunk.end + FAR_SECONDS)
     for i, word in enumerate(text.words):
         _word_by_place(verdict, i, word, levels, speech_level - QUIET_DB, near, labels)

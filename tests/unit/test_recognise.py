@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from pipeline.asr.safety import Suspect
 from pipeline.audio import analyze
 from pipeline.audio.decode.decoder import DecodeOptions
 from pipeline.audio.labels.detector import SpeechOptions
-from pipeline.domain.speech import Chunk, ChunkText, Recording, Word
+from pipeline.domain.speech import AudioInMemory, Chunk, ChunkText, Recording, Word
 from pipeline.recognize import AGAIN_FLOOR, AGAIN_SHARE, _again, recognize
 from pipeline.runtime.workers import Held, LocalWorkers
 from tests.synthetic_calls import FOLDER
+from tests.unit.safety_by_hand import heard_as, said, sounding
 
 CALL = FOLDER / "03_repair_mono" / "call.flac"
 
@@ -51,6 +53,34 @@ async def test_decoding_in_the_language_of_the_sound_costs_no_words(transcriber:
     assert len(words) > 50, (words, doubts)
 
 
+class Listening:
+    """Workers whose engine writes two words for each chunk, whatever it holds; what was asked for is kept."""
+
+    def __init__(self, loaded: Any) -> None:
+        self.loaded, self.asked = loaded, list[tuple[float, bool]]()
+
+    async def compute(self, fn: Any, sound: Held, *args: Any) -> Any:
+        return fn(self.loaded, *args)
+
+    async def transcribe(
+        self, audio: Held, chunks: Sequence[Chunk], vocabulary: Sequence[str] = (), with_fallback: bool = False
+    ) -> list[ChunkText]:
+        self.asked += [(chunk.start, with_fallback) for chunk in chunks]
+        return [said("good morning", chunk.start, chunk.start + 0.9, chunk=chunk) for chunk in chunks]
+
+
+@pytest.mark.parametrize(("softer_db", "again"), [(0, True), (20, False)])
+async def test_softer_speech_without_words_is_marked_and_not_decoded_again(softer_db: int, again: bool) -> None:
+    voice, babble = sounding((0, 0.0, 1.0)).samples, sounding((0, 1.0, 4.0), seed=2).samples
+    audio = AudioInMemory((voice + babble * 10 ** (-softer_db / 20)).astype(np.int16))
+    heard = replace(heard_as([[(0.0, 4.0)]]), chunks=(Chunk(0, 0.0, 4.0, "en"),))
+    workers = Listening(SimpleNamespace(audio=audio))
+    found = await recognize(workers, Held(None), heard, "by hand", ())  # type: ignore[arg-type]
+    assert workers.asked == [(0.0, False), (0.0, True)][: 1 + again]
+    assert [doubt.reasons for doubt in found.doubts] == [("missing_speech",)]
+    assert found.undone == 0, "nothing was left for want of budget"
+
+
 class Costly:
     """Decodes any window in vain, for so many passes; what it was asked for is kept."""
 
@@ -70,11 +100,11 @@ def bad(start: float, probability: float) -> ChunkText:
     return ChunkText(Chunk(0, start, start + 8, "en"), "en", 1.0, (word,), probability, 0.0)
 
 
-@pytest.mark.parametrize(("passes", "done", "rounds"), [(1, 20, 9), (3, 11, 5), (14, 3, 1)])
+@pytest.mark.parametrize(("passes", "done", "rounds"), [(1, 8, 4), (3, 4, 2), (14, 2, 1)])
 async def test_decoding_again_keeps_to_its_budget_and_takes_the_worst_windows_first(
     passes: int, done: int, rounds: int
 ) -> None:
-    """20 windows: 20 passes and 8 more; a round may go over it by its last windows."""
+    """20 windows: 5 passes and 2 more; a round may go over it by its last windows."""
     texts = [bad(10.0 * i, -0.7 - 0.01 * i) for i in range(20)]
     workers = Costly(passes)
     suspects = [Suspect(i, ("improbable",)) for i in range(20)]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.asr.plausible import loops
-from pipeline.asr.safety import REASONS, review, settle
+from pipeline.asr.safety import REASONS, Suspect, review, settle, worth_again
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, ChunkText, Doubt, Label, LabelKind, Span, Word
 from tests.unit.safety_by_hand import SECONDS, heard_as, said, sounding, words_of
 
@@ -191,6 +191,43 @@ def test_the_second_decoding_is_taken_where_less_speaks_against_it():
     second = said("the order is on its way", 0.0, 4.0, mean_log_probability=-0.6, with_fallback=True)
     texts, doubts = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
     assert (words_of(texts), texts[0].with_fallback, doubts) == (words_of([second]), True, ())
+
+
+def test_words_for_speech_without_any_are_taken_though_the_recognizer_is_less_sure_of_them():
+    """It is surer of a text that leaves out what is hard to hear."""
+    chunk = Chunk(0, 0.0, 4.0, "en")
+    first = said("good morning", 0.0, 0.9, chunk=chunk, mean_log_probability=-0.1)
+    second = said("good morning my name is peter miller", 0.0, 4.0, chunk=chunk, mean_log_probability=-0.4)
+    texts, doubts = settle(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [first], {0: second})
+    assert (words_of(texts), doubts) == (words_of([second]), ())
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words", "worth"),
+    [
+        (("missing_speech",), "good morning", False),
+        (("improbable", "no_speech", "missing_speech"), "good morning", False),
+        (("missing_speech",), "", True),
+        (("improbable",), "good morning", True),
+        (("loop", "missing_speech"), "good morning", True),
+        (("too_few_words", "missing_speech"), "yes", True),
+    ],
+)
+def test_a_window_is_worth_decoding_again_unless_it_only_lacks_words_beside_others(reasons, words, worth):
+    assert worth_again(Suspect(0, reasons), said(words, 0.0, 1.0)) is worth
+    assert worth_again(Suspect(0, reasons, passed_over=True), said(words, 0.0, 1.0))
+
+
+@pytest.mark.parametrize(("softer_db", "passed_over"), [(0, True), (20, False)])
+def test_speech_that_was_passed_over_is_as_loud_as_the_rest(softer_db, passed_over):
+    """What is 20 dB softer is babble behind the voice: it is marked, and not decoded again."""
+    loud, soft = sounding((0, 0.0, 4.0)), sounding((0, 4.0, 8.0), seed=2)
+    scaled = loud.samples.astype(np.float64) + soft.samples * 10 ** (-softer_db / 20)
+    audio, heard = AudioInMemory(scaled.astype(np.int16)), heard_as([[(0.0, 8.0)]])
+    text = said("good morning my name is peter", 0.0, 4.0, chunk=Chunk(0, 0.0, 8.0, "en"))
+    (suspect,) = review(audio, heard, [text])
+    assert (suspect.reasons, suspect.passed_over) == (("missing_speech",), passed_over)
+    assert worth_again(suspect, text) is passed_over
 
 
 def test_the_first_decoding_is_kept_where_the_second_is_worse():
