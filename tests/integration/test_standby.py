@@ -221,7 +221,8 @@ async def test_more_than_it_can_take_gets_a_503_that_says_when_to_try_again(stan
     most, world = LimitOptions.CONCURRENCY, stand.world
     made = [await keys.create(world.database, world.workspace_id, world.team_id, ["submit"], f"{n}") for n in range(4)]
     await until(lambda: listening(stand.port))
-    async with httpx.AsyncClient(timeout=30, trust_env=False, limits=httpx.Limits(max_connections=None)) as http:
+    each_its_own = httpx.Limits(max_connections=None, max_keepalive_connections=0)  # one kept open may end meanwhile
+    async with httpx.AsyncClient(timeout=60, trust_env=False, limits=each_its_own) as http:
         for _, key in made:  # each is known already when it matters
             assert (await stand.submit_by(http, key))[1].status_code == 202
         with psycopg.connect(world.database.url) as blocking:
@@ -231,8 +232,8 @@ async def test_more_than_it_can_take_gets_a_503_that_says_when_to_try_again(stan
             assert (await http.get(f"http://127.0.0.1:{stand.port}/healthz")).status_code == 200
         answers = await asyncio.gather(*sending)
     found = Counter(answer.status_code for _, answer in answers)
-    assert found.keys() == {202, 503}
-    assert found[503] >= most, "more where the machine was so slow that those which waited have waited too long"
+    assert found.keys() <= {202, 503}
+    assert found[503] >= most, "all of them where the machine was so slow that those which waited have waited too long"
     for call_id, answer in answers:
         if answer.status_code == 202:
             assert await views.show_call(world.database, call_id, world.workspace_id) is not None
