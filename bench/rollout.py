@@ -33,7 +33,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from serve_app.deploy.release import BESIDE, CODE
+from serve_app.deploy import release, spread
 from tests.machines import ROOT, Machine, machines, node_settings, submission
 
 HEAD, WORKER = "10.213.79.1", "10.213.79.2"
@@ -145,10 +145,9 @@ def _tree(folder: Path, revision: str | None) -> Path:
     """The project as of a commit, or as it lies here, with bounds for this machine."""
     folder.mkdir()
     if revision is None:
-        listed = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard", *CODE, *BESIDE],
-            cwd=ROOT, check=True, capture_output=True, text=True,
-        )  # fmt: skip
+        line = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+        wanted = [*release.CODE, *release.BESIDE, *spread.BESIDE]
+        listed = subprocess.run([*line, *wanted], cwd=ROOT, check=True, capture_output=True, text=True)
         for name in listed.stdout.splitlines():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)

@@ -140,20 +140,33 @@ def machines(
 
     What runs Ray on them ends with them.
     """
-    tag, token = secrets.token_hex(2), secrets.token_hex(32)
+    token = secrets.token_hex(32)
+    with connected(folder, addresses) as made, contextlib.ExitStack() as stack:
+        for machine in made:
+            (machine.home / "switchboard").symlink_to(project)
+            (machine.home / "ray_token").write_text(token)
+            (machine.home / "deploy.env").write_text(env_file(settings))
+            stack.callback(children.end, only=machine.processes)
+        yield made
+
+
+def env_file(settings: Mapping[str, str]) -> str:
+    return "".join(f"{name}='{value}'\n" for name, value in settings.items())
+
+
+@contextlib.contextmanager
+def connected(folder: Path, addresses: list[str]) -> Iterator[list[Machine]]:
+    """Machines with empty homes in `folder` that reach each other and nothing else."""
+    tag = secrets.token_hex(2)
     with contextlib.ExitStack() as stack:
         made = []
         for number, address in enumerate(addresses):
             machine = Machine(f"swb-{tag}-{number}", address, folder / str(number), addresses[0])
             machine.home.mkdir(parents=True)
-            (machine.home / "switchboard").symlink_to(project)
-            (machine.home / "ray_token").write_text(token)
-            (machine.home / "deploy.env").write_text("".join(f"{name}='{value}'\n" for name, value in settings.items()))
             _ip("netns", "add", machine.space)
             stack.callback(_ip, "netns", "del", machine.space)
             made.append(machine)
         for machine in made:
-            stack.callback(children.end, only=machine.processes)
             _ip("-n", machine.space, "link", "set", "lo", "up")
         for number, (one, other) in enumerate(itertools.combinations(made, 2)):
             _connect(one, other, f"s{tag}{number}")

@@ -1,12 +1,13 @@
-"""The cluster that cluster.yaml describes, by its own commands: types, start.sh, deploy.sh, serve.yaml, real ports.
+"""`ray up cluster.local.yaml` over SSH, the file as shipped, and what docs/deploying.md and docs/runbook.md do with it.
 
-Three machines, which are network name spaces of this one, get the resources of the types head, gpu and cpu as `ray up`
-tells them. The GPU is pretended: engines compute on the CPU. Takes minutes: `make slow` runs it.
+Its machines are name spaces of this one, each with an SSH server, processes and a home. They get the resources of the
+types head, gpu and cpu of cluster.yaml. The GPU is pretended: engines compute on the CPU. Takes minutes: `make slow`.
 """
 
 import asyncio
 import json
-import os
+import secrets
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,11 +19,20 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.machines import PROMISED, ROOT, Machine, machines, node_settings, submission
+from tests import ray_up
+from tests.machines import PROMISED, ROOT, env_file, node_settings, submission
+from tests.ray_up import Host, hosts
 
-ADDRESSES = {"head": "10.213.78.1", "gpu": "10.213.78.2", "cpu": "10.213.78.3"}
+SHIPPED = yaml.safe_load((ROOT / "cluster.local.yaml").read_text())
+KINDS = ("head", "gpu", "cpu")
+ADDRESSES = dict(zip(KINDS, [SHIPPED["provider"]["head_ip"], *SHIPPED["provider"]["worker_ips"]], strict=True))
+OPERATOR = "10.0.0.9"  # where `ray up` is typed
+CONFIG = "cluster.local.yaml"
+DEPLOY = "bash ~/switchboard/serve_app/deploy/deploy.sh"
+STORE = 80_000_000  # bytes of each node's object store: all of them share one memory
+LATER = "# a later version\n"
 CALLS = 6
-DEADLINE = 900.0
+NODES = "ray list nodes --filter state=ALIVE --format json"
 SUBMIT = """
 import json, sys, urllib.request
 url, key, body = sys.argv[1:]
@@ -35,7 +45,7 @@ with urllib.request.urlopen(asked, timeout=30) as answer:
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root makes network name spaces"),
+    pytest.mark.skipif(bool(ray_up.missing()), reason=ray_up.missing()),
 ]
 
 
@@ -43,7 +53,9 @@ pytestmark = [
 class Cluster:
     """What runs, and when what was seen first."""
 
-    machines: dict[str, Machine]
+    machines: dict[str, Host]
+    operator: Host
+    project: Path  # the operator's copy
     database_url: str
     started: float = field(default_factory=time.monotonic)
     line: list[tuple[float, str]] = field(default_factory=list)
@@ -53,44 +65,126 @@ class Cluster:
             self.line.append((round(time.monotonic() - self.started, 1), what))
             print(f"{self.line[-1][0]:7.1f} s  {what}", flush=True)
 
+    def ray(self, *arguments: str) -> str:
+        """What the operator types: `ray ARGUMENTS`, in the project. Fails with what it says."""
+        done = self.operator.run("bash", "-c", 'cd switchboard && exec ray "$@"', "ray", *arguments, seconds=900)
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+        return done.stdout
+
     def details(self) -> dict[str, Any]:
         """What Serve's controller says of all applications: configurations, replicas and their nodes."""
         told = self.machines["head"].serve_details()
         assert told is not None
         return told
 
-    def wait_for(self, reached: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE
+    def wait_for(self, reached: Callable[[], bool], seconds: float = 600.0) -> None:
+        deadline = time.monotonic() + seconds
         while not reached():
             assert time.monotonic() < deadline, self.line
             time.sleep(2)
 
+    def deploy(self) -> str:
+        """deploy.sh on the head, until every application runs; what it said."""
+        told = self.ray("exec", CONFIG, DEPLOY)
+        self.note("deploy.sh has ended")
+        self.wait_for(self._all_run)
+        return told
 
-def resources(kind: str) -> dict[str, int]:
-    shipped = yaml.safe_load((ROOT / "cluster.yaml").read_text())["available_node_types"]
-    return dict(shipped[kind]["resources"])
+    def _all_run(self) -> bool:
+        applications = self.details()["applications"]
+        states = {name: one["status"] for name, one in applications.items()}
+        self.note(f"applications: {states}")
+        assert "DEPLOY_FAILED" not in states.values(), json.dumps(applications, indent=1)[-20000:]
+        return len(states) == 4 and set(states.values()) == {"RUNNING"}
+
+    def nodes(self) -> dict[str, str]:
+        """The ids of the nodes that live, by address, as the head says."""
+        done = self.machines["head"].shell(f"set -a; . ~/switchboard/serve_app/deploy/node.env; {NODES}")
+        return {one["node_ip"]: one["node_id"] for one in json.loads(done.stdout or "[]")}
+
+    def complete(self) -> bool:
+        """Whether there is a node on every machine."""
+        found = self.nodes()
+        self.note(f"nodes: {sorted(found)}")
+        return set(found) == set(ADDRESSES.values())
+
+    def calls_done(self, number: int) -> None:
+        """Submit so many, one after the other to each machine that has a proxy, until all are completed."""
+        before = asyncio.run(states(self.database_url)).get("completed", 0)
+        key = asyncio.run(sender(self.database_url, f"acme-{before}"))
+        doors = {one["node_ip"] for one in self.details()["proxies"].values() if one["status"] == "HEALTHY"}
+        self.note(f"healthy proxies on {sorted(doors)}")
+        assert len(doors) >= 2
+        with self.machines["head"].serving_recordings():
+            for count, door in zip(range(number), sorted(doors) * number, strict=False):
+                body = json.dumps(submission(ADDRESSES["head"], count))
+                sent = self.machines["cpu"].run(sys.executable, "-c", SUBMIT, f"http://{door}:8000/submit", key, body)
+                assert (sent.returncode, sent.stdout.strip()) == (0, "202"), sent.stderr[-2000:]
+            self.note(f"{number} calls taken in by {len(doors)} machines")
+
+            def all_done() -> bool:
+                found = asyncio.run(states(self.database_url))
+                self.note(f"calls: {found}")
+                assert "failed" not in found
+                return found.get("completed", 0) == before + number
+
+            self.wait_for(all_done)
 
 
-def pretend_a_gpu(machine: Machine) -> None:
-    """`switchboard doctor --node` is not told that this machine was promised one."""
-    shim = machine.home / "venv/bin/switchboard"
-    shim.parent.mkdir(parents=True)
-    real = Path(sys.executable).with_name("switchboard")
-    shim.write_text(f'#!/bin/sh\nunset {PROMISED}\nexec {real} "$@"\n')
-    shim.chmod(0o755)
+def login(kind: str, packages: ray_up.Packages) -> dict[str, str]:
+    """The variables of a login on a machine: the packages, the cores and GPUs it pretends to have."""
+    types = yaml.safe_load((ROOT / "cluster.yaml").read_text())["available_node_types"]
+    promised = {**types[kind]["resources"], "object_store_memory": STORE}
+    return {**packages.variables(), PROMISED: json.dumps(promised)}
+
+
+def pretend_a_gpu(machine: Host) -> None:
+    """`switchboard doctor --node` is not told in scripts that this machine was promised one."""
+    (machine.home / "blind.sh").write_text(f'switchboard() {{ env -u {PROMISED} ~/venv/bin/switchboard "$@"; }}\n')
+    with (machine.home / ".profile").open("a") as profile:
+        profile.write("export BASH_ENV=~/blind.sh\n")
+
+
+def copy_of_the_project(folder: Path, settings: dict[str, str]) -> None:
+    """The files that belong to the project, and the two that an operator adds."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout
+    copy = ["rsync", "--archive", "--from0", "--files-from=-", f"{ROOT}/", f"{folder}/"]
+    subprocess.run(copy, input=listed, check=True)
+    (folder / "deploy.env").write_text(env_file(settings))
+    (folder / "ray_token").write_text(secrets.token_hex(32))
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
+    """The machines, and what `ray up` makes of them."""
     from db import embedded
 
-    with tempfile.TemporaryDirectory(prefix="swb-", ignore_cleanup_errors=True) as name:
+    # Not below /tmp: each machine has its own.
+    with tempfile.TemporaryDirectory(prefix="swb-", dir="/var/tmp", ignore_cleanup_errors=True) as name:
         folder = Path(name)
+        packages = ray_up.Packages.fetch(folder)
+        key = folder / "id_ed25519"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         url = embedded.start(folder / "state")
-        settings = node_settings(folder, url, ADDRESSES["head"])
         try:
-            with machines(folder, list(ADDRESSES.values()), settings) as made:
-                yield Cluster(dict(zip(ADDRESSES, made, strict=True)), url)
+            profiles = {address: login(kind, packages) for kind, address in ADDRESSES.items()}
+            with hosts(folder, [*ADDRESSES.values(), OPERATOR], profiles, key) as made:
+                operator = made[OPERATOR]
+                (operator.home / ".ssh/id_ed25519").write_bytes(key.read_bytes())
+                (operator.home / ".ssh/id_ed25519").chmod(0o600)
+                copy_of_the_project(operator.home / "switchboard", node_settings(folder, url, ADDRESSES["head"]))
+                machines = {kind: made[address] for kind, address in ADDRESSES.items()}
+                pretend_a_gpu(machines["gpu"])
+                cluster = Cluster(machines, operator, operator.home / "switchboard", url)
+                cluster.ray("up", CONFIG, "-y")
+                cluster.note("`ray up` has ended")
+                cluster.wait_for(cluster.complete, seconds=180)
+                yield cluster
         finally:
             embedded.stop(folder / "state")
 
@@ -98,30 +192,17 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def deployed(cluster: Cluster) -> Cluster:
     """The cluster after deploy.sh, once every deployment runs."""
-    pretend_a_gpu(cluster.machines["gpu"])
-    for kind, machine in cluster.machines.items():
-        machine.start_ray(resources=resources(kind))
-        cluster.note(f"Ray runs on {kind}, with {resources(kind)}")
-    cluster.machines["head"].deploy()
-    cluster.note("deploy.sh has ended")
-
-    def all_run() -> bool:
-        states = {name: one["status"] for name, one in cluster.details()["applications"].items()}
-        cluster.note(f"applications: {states}")
-        assert "DEPLOY_FAILED" not in states.values()
-        return len(states) == 4 and set(states.values()) == {"RUNNING"}
-
-    cluster.wait_for(all_run)
+    cluster.deploy()
     return cluster
 
 
-async def sender(url: str) -> str:
+async def sender(url: str, workspace: str) -> str:
     """A key that may submit."""
     from db import directory, keys
     from db.database import Database
 
     async with await Database.open(url) as database:
-        home = await directory.create_workspace(database, "acme")
+        home = await directory.create_workspace(database, workspace)
         team = await directory.create_team(database, home.workspace_id, "sales")
         _, secret = await keys.create(database, home.workspace_id, team.team_id, {"submit"}, "pbx")
         return str(secret)
@@ -139,11 +220,10 @@ async def states(url: str) -> dict[str, int]:
 
 
 def test_a_machine_without_the_gpu_that_its_type_promises_joins_no_cluster(cluster: Cluster) -> None:
-    told = {PROMISED: json.dumps(resources("gpu"))}
-    done = cluster.machines["gpu"].shell("bash ~/switchboard/serve_app/deploy/start.sh worker", **told)
+    told = {PROMISED: json.dumps({"CPU": 8, "GPU": 1})}
+    done = cluster.machines["cpu"].shell("bash ~/switchboard/serve_app/deploy/start.sh worker", **told)
     assert done.returncode == 1
     assert "1 GPU promised, 0 here" in done.stdout
-    assert cluster.machines["gpu"].processes() == set()
 
 
 def test_replicas_that_want_a_gpu_are_on_the_machine_that_has_one(deployed: Cluster) -> None:
@@ -175,21 +255,68 @@ def test_deployments_have_the_bounds_and_policies_of_serve_yaml(deployed: Cluste
 
 def test_calls_that_come_in_on_any_machine_are_completed(deployed: Cluster) -> None:
     """HAProxy is on every machine with a replica, and on the head, at the port of serve.yaml."""
-    key = asyncio.run(sender(deployed.database_url))
-    doors = {one["node_ip"] for one in deployed.details()["proxies"].values() if one["status"] == "HEALTHY"}
-    deployed.note(f"healthy proxies on {sorted(doors)}")
-    assert len(doors) >= 2
-    with deployed.machines["head"].serving_recordings():
-        for number, door in zip(range(CALLS), sorted(doors) * CALLS, strict=False):
-            body = json.dumps(submission(ADDRESSES["head"], number))
-            done = deployed.machines["cpu"].run(sys.executable, "-c", SUBMIT, f"http://{door}:8000/submit", key, body)
-            assert (done.returncode, done.stdout.strip()) == (0, "202"), done.stderr[-2000:]
-        deployed.note(f"{CALLS} calls taken in by {len(doors)} machines")
+    deployed.calls_done(CALLS)
 
-        def all_done() -> bool:
-            found = asyncio.run(states(deployed.database_url))
-            deployed.note(f"calls: {found}")
-            assert "failed" not in found
-            return found.get("completed", 0) == CALLS
 
-        deployed.wait_for(all_done)
+def test_an_upgrade_brings_new_code_to_every_machine(deployed: Cluster) -> None:
+    """As docs/runbook.md says: `ray up --no-restart`, which reaches the head alone, then deploy.sh."""
+    replicas = running_replicas(deployed)
+    code = deployed.project / "serve_app/app.py"
+    code.write_text(code.read_text() + LATER)
+    deployed.ray("up", CONFIG, "-y", "--no-restart")
+    deployed.note("`ray up --no-restart` has ended")
+    assert [kind for kind, one in deployed.machines.items() if LATER in on(one, "serve_app/app.py")] == ["head"]
+    assert running_replicas(deployed) == replicas
+    told = deployed.deploy()
+    assert [f"{ADDRESSES[kind]}: has this release now" in told for kind in KINDS] == [False, True, True]
+    assert all(LATER in on(one, "serve_app/app.py") for one in deployed.machines.values())
+    deployed.wait_for(lambda: not running_replicas(deployed) & replicas)
+    deployed.note("all replicas are replaced")
+    deployed.calls_done(2)
+    again = deployed.ray("exec", CONFIG, DEPLOY)
+    assert again.count("has this release already") == len(KINDS) - 1
+
+
+def test_ray_up_without_that_option_restarts_ray_on_every_machine(deployed: Cluster) -> None:
+    """What a release with another Ray needs, as docs/runbook.md says. Without Redis it is deployed again."""
+    before = set(deployed.nodes().values())
+    deployed.ray("up", CONFIG, "-y")
+    deployed.note("`ray up` has ended again")
+    deployed.wait_for(lambda: deployed.complete() and not set(deployed.nodes().values()) & before, seconds=180)
+    deployed.deploy()
+    deployed.calls_done(2)
+
+
+def test_what_an_operator_asks_a_cluster_is_answered(deployed: Cluster) -> None:
+    """The commands of docs/deploying.md: a login finds programs, settings and token."""
+    assert "3 local.cluster.node" in deployed.ray("exec", CONFIG, "ray status")
+    told = deployed.ray("exec", CONFIG, "tail -n 200 ~/.switchboard/ray/session_latest/logs/monitor.*")
+    assert "1 GPU promised" not in told
+    assert "none is promised to this node" in told  # which the check said on a worker
+    assert '"waitingCalls"' in deployed.ray("exec", CONFIG, "switchboard queue --json")
+
+
+def test_ray_down_ends_ray_on_every_machine(deployed: Cluster) -> None:
+    """Workers, which `ray down` does not reach, end themselves: they have no head any more."""
+    deployed.ray("down", CONFIG, "-y")
+    deployed.note("`ray down` has ended")
+
+    def ended() -> bool:
+        left = {kind: one.shell("pgrep 'raylet|gcs_server|haproxy'").stdout for kind, one in deployed.machines.items()}
+        deployed.note(f"Ray runs on {[kind for kind, found in left.items() if found]}")
+        return not any(left.values())
+
+    deployed.wait_for(ended, seconds=180)
+
+
+def running_replicas(cluster: Cluster) -> set[str]:
+    found = set()
+    for application in cluster.details()["applications"].values():
+        for one in application["deployments"].values():
+            found |= {replica["replica_id"] for replica in one["replicas"]}
+    return found
+
+
+def on(machine: Host, file: str) -> str:
+    """A file of the project on a machine."""
+    return (machine.home / "switchboard" / file).read_text()

@@ -122,3 +122,19 @@ def test_an_embedder_without_a_calibration_is_a_remark(monkeypatch: pytest.Monke
     broken.write_text("threshold = 2\n")
     monkeypatch.setenv("SWITCHBOARD_ROLES__CALIBRATION", str(broken))
     assert "is no calibration" in str(_voices(Settings(), known, Pyannote))
+
+
+@pytest.mark.parametrize(
+    ("home", "fits"), [("/home/switchboard", True), ("/" + "x" * 19, True), ("/" + "x" * 20, False)]
+)
+def test_a_home_whose_path_is_too_long_for_haproxys_sockets_is_in_the_way(
+    monkeypatch: pytest.MonkeyPatch, home: str, fits: bool
+) -> None:
+    """The paths are those of node.env; HAProxy refused a folder that was longer by a few characters."""
+    node = (Path(__file__).parents[2] / "serve_app/deploy/node.env").read_text()
+    for name in checks_machine.SOCKETS:
+        (value,) = [line.split("=", 1)[1] for line in node.splitlines() if line.startswith(f"{name}=")]
+        monkeypatch.setenv(name, value.replace("$HOME", home))
+    (found,) = checks_machine.haproxy()
+    assert found.level == (Level.GOOD if fits else Level.BAD)
+    assert fits or ("too long by 1" in found.found and "shorter path" in found.advice)

@@ -1,5 +1,6 @@
 """Checks of the machine: Python, packages, limits, HAProxy, decoder."""
 
+import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from serve_app.cli.doctor.check import Check, bad, good, warn
 
 DISTRIBUTION = "switchboard-calls"
 LOCK = Path(__file__).parents[3] / "requirements.lock"
+SOCKETS = ("RAY_SERVE_HAPROXY_SOCKET_PATH", "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH")  # of node.env
+LONGEST_SOCKET = 97  # characters that HAProxy takes
+NODE_FOLDER = 57  # what Serve puts into the path: a folder named after the node
 ENOUGH_OPEN_FILES = 8192  # Ray's processes hold a socket or two for each other and for every replica
 
 
@@ -100,7 +104,15 @@ def haproxy() -> Iterator[Check]:
         import shutil
 
         binary = shutil.which("haproxy")
-    if binary:
+    longest = max(len(os.fsencode(os.environ.get(name, ""))) for name in SOCKETS)
+    too_long = longest + NODE_FOLDER - LONGEST_SOCKET
+    if binary and too_long > 0:
+        yield bad(
+            "HAProxy",
+            f"its sockets would be in {Path(os.environ[SOCKETS[0]]).parent}, whose path is too long by {too_long}",
+            "Serve could not start it. Run the node as a user whose home has a shorter path.",
+        )
+    elif binary:
         yield good("HAProxy", str(binary))
     else:
         yield warn(

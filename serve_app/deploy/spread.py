@@ -1,0 +1,108 @@
+"""Brings the head's code to every other node of the cluster, over Ray: deploy.sh runs it before `serve deploy`.
+
+    python spread.py
+
+`ray up --no-restart` brings new code to the head alone, and Ray's autoscaler gives it to nodes that start later: those
+that are there would start their new replicas with the former code. A node that has the head's release is left as it is.
+Ends with 1 where a node could not be set up; what it had before is there again.
+"""
+
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+import ray
+from ray import cloudpickle
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from serve_app.deploy import release
+
+BESIDE = ("README.md", "LICENSE")  # which pyproject.toml names
+SETUP = "serve_app/deploy/setup.sh"
+SETUP_SECONDS = 1800.0  # PyTorch alone is 2 GB
+ANSWER_SECONDS = SETUP_SECONDS + 120.0  # until a node's task has started and ended
+
+
+def archive(root: Path) -> bytes:
+    """Return the code of a release as a compressed tar."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as tar:
+        for path in [*sorted(release.files(root)), *(root / name for name in BESIDE)]:
+            tar.add(path, path.relative_to(root).as_posix(), recursive=False)
+    return content.getvalue()
+
+
+def take_over(code: bytes, wanted: str, home: Path | None = None) -> str:
+    """Put a release in place of ~/switchboard and set it up, on a node; return what was done.
+
+    Runs in a process of the former code, and imports nothing of it. Raises RuntimeError with the end of what setup.sh
+    said, after what was there before is back.
+    """
+    home = home or Path.home()
+    place = home / "switchboard"
+    if place.is_dir() and release.digest(place) == wanted:
+        return "has this release already"
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=home, prefix=".switchboard-") as folder:
+        new, former = Path(folder) / "new", Path(folder) / "former"
+        with tarfile.open(fileobj=io.BytesIO(code)) as tar:
+            tar.extractall(new, filter="data")
+        if place.exists():
+            place.rename(former)
+        new.rename(place)
+        line = ["timeout", str(SETUP_SECONDS), "bash", str(place / SETUP)]
+        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode:
+            shutil.rmtree(place)
+            if former.exists():
+                former.rename(place)
+            raise RuntimeError(f"setup.sh ended with {done.returncode}: {done.stdout[-2000:].strip()}")
+    return f"has this release now, set up in {time.monotonic() - started:.0f} s"
+
+
+def others() -> dict[str, str]:
+    """Return the ids of living nodes but this one, by address."""
+    mine = ray.get_runtime_context().get_node_id()
+    return {one["NodeManagerAddress"]: one["NodeID"] for one in ray.nodes() if one["Alive"] and one["NodeID"] != mine}
+
+
+def spread(root: Path) -> list[str]:
+    """Bring the code in `root` to all other nodes at once, and return the addresses of those that failed."""
+    for module in (release, sys.modules[__name__]):
+        cloudpickle.register_pickle_by_value(module)  # a node has another version of it, or none
+    nodes = others()
+    if not nodes:
+        return []
+    code, wanted = ray.put(archive(root)), release.digest(root)
+    task = ray.remote(num_cpus=0, max_retries=0)(take_over)
+    running = {}
+    for address, node in nodes.items():
+        there = NodeAffinitySchedulingStrategy(node, soft=False)
+        running[task.options(scheduling_strategy=there).remote(code, wanted)] = address
+    failed, deadline = [], time.monotonic() + ANSWER_SECONDS
+    while running:
+        ended, _ = ray.wait(list(running), timeout=max(0.0, deadline - time.monotonic()))
+        for one in ended or list(running):
+            address = running.pop(one)
+            try:
+                print(f"{address}: {ray.get(one, timeout=0)}", flush=True)  # noqa: T201
+            except Exception as error:
+                print(f"{address}: {error}", file=sys.stderr, flush=True)  # noqa: T201
+                failed.append(address)
+    return failed
+
+
+def main() -> None:
+    ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
+    failed = spread(release.ROOT)
+    if failed:
+        sys.exit(f"Nothing is deployed: {', '.join(failed)} did not take the code over. Run deploy.sh again.")
+
+
+if __name__ == "__main__":
+    main()
