@@ -60,7 +60,7 @@ class HeardLabel:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """All that is scored. `seconds`: processor seconds by part; of a raw way only "recognition"."""
+    """All that is scored. `seconds`: of a processor, by part; of a raw way "audio" (it is read) and "recognition"."""
 
     call: str
     system: str  # "switchboard", "plain", "vad", "batched"

@@ -100,11 +100,12 @@ class Raw:
         import soundfile
         import soxr
 
+        transcribe = self._transcriber()
+        before = time.process_time()
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
         if rate != RATE:
             samples = soxr.resample(samples, rate, RATE)
-        transcribe = self._transcriber()
-        before = time.process_time()
+        read = time.process_time()
         words: list[HeardWord] = []
         languages: list[str] = []
         for channel in range(samples.shape[1]):
@@ -115,8 +116,7 @@ class Raw:
                 for segment in segments
                 for word in segment.words or ()
             ]
-        spent = time.process_time() - before
-        seconds = {"recognition": spent}
+        seconds = {"audio": read - before, "recognition": time.process_time() - read}
         return Output(path.stem, self.name, self.model, tuple(words), seconds, languages[0], engine=self._engine)
 
     @property
