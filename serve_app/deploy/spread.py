@@ -4,9 +4,10 @@
 
 `ray up --no-restart` brings new code to the head alone, and Ray's autoscaler gives it to nodes that start later: those
 that are there would start their new replicas with the former code. A node that has the head's release is left as it is.
-Ends with 1 where a node could not be set up; what it had before is there again.
+Ends with 1 where a node could not be set up: its former code is there again, its packages may be newer.
 """
 
+import fcntl
 import io
 import shutil
 import subprocess
@@ -24,6 +25,9 @@ from serve_app.deploy import release
 
 BESIDE = ("README.md", "LICENSE")  # which pyproject.toml names
 SETUP = "serve_app/deploy/setup.sh"
+UNFINISHED = ".switchboard-unfinished"  # in the home while a node is set up: its code says nothing of that
+LOCK = ".switchboard-lock"
+LEFT = ".switchboard-spread-"
 SETUP_SECONDS = 1800.0  # PyTorch alone is 2 GB
 ANSWER_SECONDS = SETUP_SECONDS + 120.0  # until a node's task has started and ended
 
@@ -40,18 +44,29 @@ def archive(root: Path) -> bytes:
 def take_over(code: bytes, wanted: str, home: Path | None = None) -> str:
     """Put a release in place of ~/switchboard and set it up, on a node; return what was done.
 
-    Runs in a process of the former code, and imports nothing of it. Raises RuntimeError with the end of what setup.sh
-    said, after what was there before is back.
+    Runs in a process of the former code, and imports nothing of it. One that runs already on the node is waited for;
+    what one that was killed left undone is done again. Raises RuntimeError with the end of what setup.sh said, after
+    the code from before is back.
     """
     home = home or Path.home()
-    place = home / "switchboard"
-    if place.is_dir() and release.digest(place) == wanted:
+    with (home / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _replace(code, wanted, home)
+
+
+def _replace(code: bytes, wanted: str, home: Path) -> str:
+    place, unfinished = home / "switchboard", home / UNFINISHED
+    interrupted = unfinished.exists()
+    if place.is_dir() and release.digest(place) == wanted and not interrupted:
         return "has this release already"
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(dir=home, prefix=".switchboard-") as folder:
+    for left in home.glob(f"{LEFT}*"):
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(dir=home, prefix=LEFT) as folder:
         new, former = Path(folder) / "new", Path(folder) / "former"
         with tarfile.open(fileobj=io.BytesIO(code)) as tar:
             tar.extractall(new, filter="data")
+        unfinished.touch()
         if place.exists():
             place.rename(former)
         new.rename(place)
@@ -61,7 +76,10 @@ def take_over(code: bytes, wanted: str, home: Path | None = None) -> str:
             shutil.rmtree(place)
             if former.exists():
                 former.rename(place)
+            if not interrupted:
+                unfinished.unlink()
             raise RuntimeError(f"setup.sh ended with {done.returncode}: {done.stdout[-2000:].strip()}")
+        unfinished.unlink()
     return f"has this release now, set up in {time.monotonic() - started:.0f} s"
 
 

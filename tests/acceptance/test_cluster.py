@@ -291,7 +291,6 @@ def test_what_an_operator_asks_a_cluster_is_answered(deployed: Cluster) -> None:
     """The commands of docs/deploying.md: a login finds programs, settings and token."""
     assert "3 local.cluster.node" in deployed.ray("exec", CONFIG, "ray status")
     told = deployed.ray("exec", CONFIG, "tail -n 200 ~/.switchboard/ray/session_latest/logs/monitor.*")
-    assert "1 GPU promised" not in told
     assert "none is promised to this node" in told  # which the check said on a worker
     assert '"waitingCalls"' in deployed.ray("exec", CONFIG, "switchboard queue --json")
 

@@ -1,10 +1,14 @@
 """A node takes over the head's code: whole or not at all. Over a cluster: `tests/acceptance/test_cluster.py`."""
 
 import io
+import subprocess
+import sys
 import tarfile
+import time
 import tomllib
 from pathlib import Path
 
+import psutil
 import pytest
 
 from serve_app.deploy import release, spread
@@ -61,11 +65,11 @@ def test_a_node_that_has_the_release_is_left_as_it_is(home: Path, tmp_path: Path
 def test_where_setup_fails_the_former_code_is_back_and_its_words_are_told(home: Path, tmp_path: Path) -> None:
     head = project(tmp_path / "head", setup="echo no space left; exit 3\n", word="second")
     project(home / "switchboard")
-    before = sorted(home.iterdir())
+    before = {*home.iterdir(), home / spread.LOCK}
     with pytest.raises(RuntimeError, match="ended with 3: no space left"):
         spread.take_over(spread.archive(head), release.digest(head))
     assert word_of(home) == "# first\n"
-    assert sorted(home.iterdir()) == before
+    assert {*home.iterdir()} == before
 
 
 def test_a_setup_that_hangs_is_ended(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +78,49 @@ def test_a_setup_that_hangs_is_ended(home: Path, tmp_path: Path, monkeypatch: py
     with pytest.raises(RuntimeError, match="ended with 124"):
         spread.take_over(spread.archive(head), release.digest(head))
     assert not (home / "switchboard").exists()
+
+
+IN_A_PROCESS = """
+import sys
+from pathlib import Path
+from serve_app.deploy import release, spread
+head = Path(sys.argv[1])
+print(spread.take_over(spread.archive(head), release.digest(head)))
+"""
+
+
+def taking_over(head: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", IN_A_PROCESS, str(head)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_one_that_is_killed_while_it_is_set_up_is_set_up_by_the_next(home: Path, tmp_path: Path) -> None:
+    """The code is the head's by then, the packages are not."""
+    first = 'touch ~/has_begun; [ -e ~/go_on ] || sleep 600; echo "$HOME" > ~/was_set_up\n'
+    head = project(tmp_path / "head", setup=first, word="second")
+    project(home / "switchboard")
+    with taking_over(head) as killed:
+        while not (home / "has_begun").exists():
+            assert killed.poll() is None
+            time.sleep(0.05)
+        for child in [*psutil.Process(killed.pid).children(recursive=True), psutil.Process(killed.pid)]:
+            child.kill()
+    assert word_of(home) == "# second\n"
+    (home / "go_on").touch()
+    assert spread.take_over(spread.archive(head), release.digest(head)).startswith("has this release now")
+    assert (home / "was_set_up").exists()
+    assert spread.take_over(b"not even read", release.digest(head)) == "has this release already"
+    assert not [one for one in home.iterdir() if one.name.startswith(spread.LEFT)]
+
+
+def test_of_two_at_once_one_waits_and_finds_it_done(home: Path, tmp_path: Path) -> None:
+    head = project(tmp_path / "head", setup="sleep 0.5; echo once >> ~/was_set_up\n", word="second")
+    project(home / "switchboard")
+    with taking_over(head) as one, taking_over(head) as other:
+        told = sorted(process.communicate(timeout=60)[0] for process in (one, other))
+    assert told[0] == "has this release already\n" and told[1].startswith("has this release now")
+    assert (home / "was_set_up").read_text() == "once\n"
 
 
 def test_what_is_sent_of_this_project_can_be_installed() -> None:
