@@ -21,7 +21,7 @@ ON_HOLD = (LabelKind.MUSIC, LabelKind.RINGBACK, LabelKind.ANNOUNCEMENT)  # what 
 DEAD_AIR = 5.0  # seconds of silence in the middle of a call
 
 
-class TalkStatistics:
+class StatisticsStep:
     """Talk ratio, monologue, patience, interactivity, overlap by kind, silence, dead air, hold, pace, questions."""
 
     name = "statistics"

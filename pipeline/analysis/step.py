@@ -24,14 +24,14 @@ class Step(Protocol):
 
 
 STEPS: tuple[str, ...] = (
-    "pipeline.analysis.statistics:TalkStatistics",
-    "pipeline.analysis.rules.sentiment.sentiment:Sentiment",
-    "pipeline.analysis.rules.direction.direction:Direction",
-    "pipeline.analysis.rules.people.agent:Agent",
-    "pipeline.analysis.rules.people.contacts:Contacts",
-    "pipeline.analysis.rules.commitments.tasks:Tasks",
-    "pipeline.analysis.rules.summary.summary:Summary",
-    "pipeline.analysis.questions.step:OwnQuestions",
+    "pipeline.analysis.statistics:StatisticsStep",
+    "pipeline.analysis.rules.sentiment.sentiment:SentimentStep",
+    "pipeline.analysis.rules.direction.direction:DirectionStep",
+    "pipeline.analysis.rules.people.agent:AgentStep",
+    "pipeline.analysis.rules.people.contacts:ContactsStep",
+    "pipeline.analysis.rules.commitments.tasks:TasksStep",
+    "pipeline.analysis.rules.summary.summary:SummaryStep",
+    "pipeline.analysis.questions.step:QuestionsStep",
 )
 """In order: a step may build on those above it."""
 
@@ -69,7 +69,7 @@ def run_all(material: Material, steps: tuple[str, ...] = STEPS) -> tuple[Finding
 
 def run(entry: str, material: Material) -> Finding:
     """One step; its evidence is checked against the transcript."""
-    name, version = entry.rpartition(":")[2].lower(), 0
+    name, version = entry.rpartition(":")[2].removesuffix("Step").lower(), 0
     try:
         step = load(entry)
         name, version = step.name, step.version

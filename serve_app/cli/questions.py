@@ -230,7 +230,7 @@ def try_(
 
 async def _tried(database: "Database", home: "Workspace", asked: "Sequence[Defined]", call_id: UUID) -> "Finding":
     from db import views
-    from pipeline.analysis.questions.step import OwnQuestions
+    from pipeline.analysis.questions.step import QuestionsStep
     from pipeline.domain.call import Call
     from pipeline.domain.insight import Material, Roster
     from pipeline.domain.questions import Question, Scorecard
@@ -247,7 +247,7 @@ async def _tried(database: "Database", home: "Workspace", asked: "Sequence[Defin
     roster = Roster(time_zone=home.time_zone, questions=known, scorecards=cards)
     findings = {finding.step: finding for finding in record.findings}
     material = Material(replace(one, team_id=told.team_id), record.transcript, roster, findings=findings)
-    return OwnQuestions().run(material)
+    return QuestionsStep().run(material)
 
 
 async def _read(database: "Database", home: "Workspace", file: Path, alone: bool = True) -> "list[Defined]":

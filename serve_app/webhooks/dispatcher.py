@@ -21,7 +21,7 @@ from serve_app.conductor.lease_loop import LeaseLoop
 from serve_app.metrics.names import WEBHOOK_ATTEMPTS, WEBHOOK_DELIVERY
 from serve_app.webhooks import payload
 from serve_app.webhooks.options import WebhookOptions
-from serve_app.webhooks.post import Answer, Poster
+from serve_app.webhooks.post import EndpointResponse, Poster
 from serve_app.webhooks.verdict import DeliveryDecision, judge
 
 UPKEEP_SECONDS = 60.0
@@ -128,7 +128,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
                 WEBHOOK_DELIVERY.observe((delivery.clock.now() - delivery.event.at).total_seconds())
             _tell(delivery, answer, decision)
 
-    async def _attempt(self, delivery: Delivery) -> Answer:
+    async def _attempt(self, delivery: Delivery) -> EndpointResponse:
         message_id = payload.message_id(delivery.event.event_id)
         body = payload.body(delivery.event, delivery.include, self._options.MAX_BODY_BYTES)
         try:
@@ -138,7 +138,7 @@ class WebhookDispatcher(LeaseLoop[Delivery]):
             return _unsent(delivery, error.message)
         return await self._poster.post(delivery.url, message_id, body, secrets, delivery.clock)
 
-    async def _note(self, delivery: Delivery, answer: Answer, decision: DeliveryDecision) -> None:
+    async def _note(self, delivery: Delivery, answer: EndpointResponse, decision: DeliveryDecision) -> None:
         """Record the outcome, however long the database is away: a sent event should not be sent again."""
         await self._wait_out(
             lambda: events.note(
@@ -153,11 +153,11 @@ def _carried_by(delivery: Delivery) -> Carried:
     return Carried({name: str(value) for name, value in named.items() if value}, delivery.traceparent)
 
 
-def _unsent(delivery: Delivery, outcome: str) -> Answer:
-    return Answer(Attempt(delivery.clock.now(), 0.0, None, outcome))
+def _unsent(delivery: Delivery, outcome: str) -> EndpointResponse:
+    return EndpointResponse(Attempt(delivery.clock.now(), 0.0, None, outcome))
 
 
-def _tell(delivery: Delivery, answer: Answer, decision: DeliveryDecision) -> None:
+def _tell(delivery: Delivery, answer: EndpointResponse, decision: DeliveryDecision) -> None:
     """A line for each attempt; of the receiver no more than the endpoint's id and the status."""
     level = logging.INFO if decision.verdict is DeliveryVerdict.DELIVERED else logging.WARNING
     after = f", next try in {decision.retry_in:.0f} s" if decision.verdict is DeliveryVerdict.RETRY else ""

@@ -190,7 +190,7 @@ class TrackerResult(_Part):
     matches: tuple[TrackerMatch, ...]
 
 
-class Scorecard(_Part):
+class ScorecardResult(_Part):
     """What the answers come to by one of the workspace's scorecards, as the service found them."""
 
     key: str
@@ -220,7 +220,7 @@ class Record(_Part):
     heard_contact: HeardContact | None = None
     answers: tuple[Answer, ...] = Field((), description="To the workspace's own questions.")
     trackers: tuple[TrackerResult, ...] = ()
-    scorecards: tuple[Scorecard, ...] = ()
+    scorecards: tuple[ScorecardResult, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -29,8 +29,8 @@ ANSWER_CHARACTERS = 300  # kept
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back. `retry_after`: seconds the receiver asked for, at most a day."""
+class EndpointResponse:
+    """What a receiver sent back. `retry_after`: seconds the receiver asked for, at most a day."""
 
     attempt: Attempt
     retry_after: float | None = None
@@ -69,7 +69,9 @@ class Poster:
         except RecordingUnreachable as error:
             raise ValueError(error.message.removesuffix(".")) from None
 
-    async def post(self, url: str, message_id: str, body: bytes, secrets: Sequence[str], clock: Clock) -> Answer:
+    async def post(
+        self, url: str, message_id: str, body: bytes, secrets: Sequence[str], clock: Clock
+    ) -> EndpointResponse:
         """Send `body`, signed with each of `secrets`; what came of it. Raises nothing that a receiver could cause.
 
         The signed time is that of `clock`: receivers refuse what is five minutes off, and a node's own clock may be.
@@ -91,7 +93,7 @@ class Poster:
             outcome = f"no answer within {self._options.TIMEOUT_SECONDS:g} s"
         except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
             outcome = _told(error)
-        return Answer(Attempt(at, time.monotonic() - started, status, outcome, answer), wait)
+        return EndpointResponse(Attempt(at, time.monotonic() - started, status, outcome, answer), wait)
 
     async def _exchange(
         self, target: Target, headers: list[tuple[bytes, bytes]], body: bytes

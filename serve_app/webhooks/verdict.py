@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from db.events import DeliveryVerdict
 from serve_app.webhooks.options import WebhookOptions
-from serve_app.webhooks.post import Answer
+from serve_app.webhooks.post import EndpointResponse
 
 JITTER = 0.1  # of a pause, to both sides
 GONE = 410
@@ -21,7 +21,9 @@ class DeliveryDecision:
     pause: float = 0.0
 
 
-def judge(answer: Answer, failures: int, options: WebhookOptions, chance: float | None = None) -> DeliveryDecision:
+def judge(
+    answer: EndpointResponse, failures: int, options: WebhookOptions, chance: float | None = None
+) -> DeliveryDecision:
     """The decision after an attempt that `failures` failed ones came before.
 
     2xx is success, 410 the end of the endpoint, anything else a failure, redirects too. Retry-After lengthens the pause

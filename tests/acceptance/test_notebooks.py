@@ -210,7 +210,7 @@ async def test_two_checkpoints_are_compared_as_runs_of_a_service(gold_set, monke
 async def test_a_step_is_written_tried_on_stored_calls_and_shipped(calls):
     printed = await run(ROOT / "notebooks/04_an_analysis_step.ipynb")
     assert "opening      version 1 ({'seconds':" in printed
-    assert '"pipeline.analysis.rules.opening:Opening",' in printed
+    assert '"pipeline.analysis.rules.opening:OpeningStep",' in printed
     assert not (ROOT / "pipeline/analysis/rules/opening.py").exists()
 
 

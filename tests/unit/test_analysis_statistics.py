@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.analysis.overlaps import overlaps
-from pipeline.analysis.statistics import TalkStatistics, measure
+from pipeline.analysis.statistics import StatisticsStep, measure
 from pipeline.domain.spans import outside, seconds, union
 from pipeline.domain.speech import Label, LabelKind, Span
 from pipeline.speakers.seconds import unpadded
@@ -14,11 +14,11 @@ from tests.unit.calls_by_hand import call, timeline, turn
 
 
 def parties(material):
-    return TalkStatistics().run(material).value["parties"]
+    return StatisticsStep().run(material).value["parties"]
 
 
 def test_talk_silence_and_overlap_are_exact():
-    value = TalkStatistics().run(timeline(20, rep=[(0, 4), (9, 13)], customer=[(3, 8)])).value
+    value = StatisticsStep().run(timeline(20, rep=[(0, 4), (9, 13)], customer=[(3, 8)])).value
     assert value["overlap_seconds"] == 1.0
     assert value["silence_seconds"] == 8.0
     assert value["silence_share"] == 0.4
@@ -49,7 +49,7 @@ def test_the_longest_monologue_runs_until_the_other_begins():
 
 
 def test_interactivity_is_turn_changes_per_minute():
-    value = TalkStatistics().run(timeline(30, rep=[(0, 1), (4, 5)], customer=[(2, 3), (6, 7)])).value
+    value = StatisticsStep().run(timeline(30, rep=[(0, 1), (4, 5)], customer=[(2, 3), (6, 7)])).value
     assert value["turn_changes"] == 3
     assert value["interactivity_per_minute"] == 6.0
 
@@ -63,7 +63,7 @@ def test_pace_and_questions_are_counted_per_party():
 
 
 def test_a_call_without_speech_has_no_ratios_and_says_so():
-    finding = TalkStatistics().run(timeline(10))
+    finding = StatisticsStep().run(timeline(10))
     assert finding.value["silence_share"] == 1.0
     assert finding.note == "nobody speaks in this call"
 
@@ -108,7 +108,7 @@ def labelled(material, *labels):
 def test_hold_music_is_neither_silence_nor_patience():
     quiet = timeline(30, rep=[(0, 4), (20, 24)], customer=[(5, 8), (25, 28)])
     held = labelled(quiet, (0, 9, "speech"), (9, 19, "music"), (19, 30, "speech"))
-    before, after = TalkStatistics().run(quiet).value, TalkStatistics().run(held).value
+    before, after = StatisticsStep().run(quiet).value, StatisticsStep().run(held).value
     assert before["silence_seconds"] - after["silence_seconds"] == 10.0
     assert (before["parties"]["rep"]["patience_seconds"], after["parties"]["rep"]["patience_seconds"]) == (12.0, None)
     assert after["parties"]["customer"]["patience_seconds"] == 1.0
@@ -126,7 +126,7 @@ def test_what_machines_say_counts_for_nobody():
 
 
 def value_of(material):
-    return TalkStatistics().run(material).value
+    return StatisticsStep().run(material).value
 
 
 def kinds(material):
@@ -219,7 +219,7 @@ def test_dead_air_is_long_silence_between_the_first_and_the_last_word():
 
 
 def test_definitions_have_a_version():
-    assert value_of(timeline(10, rep=[(0, 1)]))["definitions_version"] == TalkStatistics.version
+    assert value_of(timeline(10, rep=[(0, 1)]))["definitions_version"] == StatisticsStep.version
 
 
 @given(spoken)

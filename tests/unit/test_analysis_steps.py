@@ -127,6 +127,11 @@ def test_a_step_that_raises_stops_no_other():
     assert after.value == {"before": ["breaks"]}
 
 
+def test_a_step_that_cannot_be_loaded_has_its_finding_under_its_name():
+    (missing,) = run_all(call(*CALLS["en"]), (f"{__name__}:AgentStep",))
+    assert (missing.step, missing.value, missing.note) == ("agent", {}, "the step failed (AttributeError)")
+
+
 def test_evidence_that_does_not_hold_is_dropped_and_the_note_says_so():
     material = call(*CALLS["en"])
     finding = checked(Invents().run(material), material.transcript)

@@ -5,14 +5,14 @@ import re
 import pytest
 
 from pipeline.analysis.rules.commitments import classifier
-from pipeline.analysis.rules.commitments.tasks import Tasks
+from pipeline.analysis.rules.commitments.tasks import TasksStep
 from tests.unit.calls_by_hand import call
 from training.commitments import examples
 from training.commitments.fit import serialized
 
 
 def tasks(*lines, language="en", weights=None):
-    return Tasks(weights).run(call(*lines, language=language)).value["tasks"]
+    return TasksStep(weights).run(call(*lines, language=language)).value["tasks"]
 
 
 def test_the_probabilities_of_who_does_it_and_nobody_are_one_together():

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from pipeline.analysis.evidence import checked
-from pipeline.analysis.rules.direction.direction import Direction
+from pipeline.analysis.rules.direction.direction import DirectionStep
 from pipeline.analysis.rules.numbers import digit_runs
-from pipeline.analysis.rules.people.agent import Agent
-from pipeline.analysis.rules.people.contacts import Contacts, e164
+from pipeline.analysis.rules.people.agent import AgentStep
+from pipeline.analysis.rules.people.contacts import ContactsStep, e164
 from pipeline.analysis.rules.people.emails import emails
 from pipeline.analysis.rules.people.spelling import remarks, rewritten, spelled_words
 from pipeline.domain.insight import Contact
@@ -20,8 +20,8 @@ UNKNOWN = ("+15550000000", "+12025550100")
 
 
 def contacts_of(material):
-    found = {step.name: step.run(material) for step in (Direction(), Agent())}
-    return Contacts().run(replace(material, findings=found))
+    found = {step.name: step.run(material) for step in (DirectionStep(), AgentStep())}
+    return ContactsStep().run(replace(material, findings=found))
 
 
 @pytest.mark.parametrize("small", CALLS, ids=str)

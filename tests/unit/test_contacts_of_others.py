@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.analysis.rules.direction.direction import Direction
+from pipeline.analysis.rules.direction.direction import DirectionStep
 from pipeline.analysis.rules.numbers import digit_runs
-from pipeline.analysis.rules.people.contacts import Contacts
+from pipeline.analysis.rules.people.contacts import ContactsStep
 from pipeline.analysis.rules.people.emails import emails
 from pipeline.analysis.rules.people.gender import of_known, short_form
 from pipeline.domain.insight import Contact, Roster
@@ -27,7 +27,7 @@ CONTACTS = (
 def value_of(talk, language):
     lines = [(PARTY[line[0]], line[2:]) for line in talk.split(" / ")]
     material = call(*lines, language=language, roster=Roster(contacts=CONTACTS), numbers=UNKNOWN)
-    return Contacts().run(replace(material, findings={"direction": Direction().run(material)})).value
+    return ContactsStep().run(replace(material, findings={"direction": DirectionStep().run(material)})).value
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from pipeline.analysis.rules.direction.direction import Direction
-from pipeline.analysis.rules.people.agent import Agent, fit
+from pipeline.analysis.rules.direction.direction import DirectionStep
+from pipeline.analysis.rules.people.agent import AgentStep, fit
 from pipeline.domain.insight import Contact, Member, Roster
 from tests.unit.calls_by_hand import ROSTER, call
 from tests.unit.spoken_facts import CALLS
@@ -17,25 +17,25 @@ CONTACT = "+12025550143"
 
 @pytest.mark.parametrize("small", CALLS, ids=str)
 def test_the_talk_shows_who_placed_the_call(small):
-    finding = Direction().run(small.material)
+    finding = DirectionStep().run(small.material)
     assert finding.value["outgoing"] is small.outgoing, finding.value["cues"]
     assert bool(finding.evidence) is (small.outgoing is not None)
 
 
 @pytest.mark.parametrize("small", [small for small in CALLS if small.agent != ""], ids=str)
 def test_the_talk_shows_who_of_ours_handled_the_call(small):
-    assert Agent().run(small.material).value["user_id"] == small.agent
+    assert AgentStep().run(small.material).value["user_id"] == small.agent
 
 
 def direction(*lines, **given):
-    return Direction().run(call(*lines, **given))
+    return DirectionStep().run(call(*lines, **given))
 
 
 def test_what_the_sender_said_is_never_overwritten():
     finding = direction(("rep", "Thank you for calling Northwind, how can I help?"), outgoing=True)
     assert (finding.value["outgoing"], finding.value["source"]) == (True, "sender")
     user = UUID(int=7)
-    value = Agent().run(call(("rep", "This is Anna."), user_id=user)).value
+    value = AgentStep().run(call(("rep", "This is Anna."), user_id=user)).value
     assert (value["user_id"], value["source"]) == (str(user), "sender")
 
 
@@ -65,14 +65,15 @@ def test_a_machine_that_answers_was_called(speaker, outgoing):
     other = {"customer": "rep", "rep": "customer"}[speaker]
     material = call((speaker, "The line is busy, please hold."), (other, "Hello."), numbers=UNKNOWN)
     turns = (replace(material.transcript.turns[0], machine=True), material.transcript.turns[1])
-    finding = Direction().run(replace(material, transcript=replace(material.transcript, turns=turns)))
+    finding = DirectionStep().run(replace(material, transcript=replace(material.transcript, turns=turns)))
     assert finding.value["outgoing"] is outgoing
 
 
 def test_a_machine_is_no_agent():
     material = call(("rep", "This is Anna. I am not in, leave a message."), ("customer", "Hello."))
     turns = (replace(material.transcript.turns[0], machine=True), material.transcript.turns[1])
-    assert Agent().run(replace(material, transcript=replace(material.transcript, turns=turns))).value["user_id"] is None
+    finding = AgentStep().run(replace(material, transcript=replace(material.transcript, turns=turns)))
+    assert finding.value["user_id"] is None
 
 
 @pytest.mark.parametrize(
@@ -86,16 +87,16 @@ def test_a_name_fits_a_member_by_spelling_or_sound(spoken, name, fits):
 
 def test_the_exact_name_goes_before_the_one_that_sounds_like_it():
     roster = replace(ROSTER, members=(Member("u1", "John Hall"), Member("u2", "Jon Reed")))
-    assert Agent().run(call(("rep", "Hello, this is Jon."), roster=roster)).value["user_id"] == "u2"
+    assert AgentStep().run(call(("rep", "Hello, this is Jon."), roster=roster)).value["user_id"] == "u2"
 
 
 def test_a_name_that_sounds_like_two_members_is_left_open():
     roster = replace(ROSTER, members=(Member("u1", "Catherine Hall"), Member("u2", "Kathryne Reed")))
-    value = Agent().run(call(("rep", "Hello, this is Katherine."), roster=roster)).value
+    value = AgentStep().run(call(("rep", "Hello, this is Katherine."), roster=roster)).value
     assert value["user_id"] is None
     assert len(value["candidates"]) in (0, 2)
 
 
 def test_the_other_party_calling_our_name_tells_the_agent():
-    value = Agent().run(call(("rep", "Yes?"), ("customer", "Thanks, Anna."))).value
+    value = AgentStep().run(call(("rep", "Yes?"), ("customer", "Thanks, Anna."))).value
     assert (value["user_id"], value["source"]) == ("u1", "talk")

@@ -23,7 +23,7 @@ def example(page: str, **names: Any) -> dict[str, Any]:
 
 
 def test_the_step_of_the_page_on_extending_finds_what_is_said_and_quotes_it() -> None:
-    step = example("docs/extending.md", quote=quote, Finding=Finding, Material=Material)["Recording"]()
+    step = example("docs/extending.md", quote=quote, Finding=Finding, Material=Material)["RecordingNoticeStep"]()
     material = call(("rep", "Hello. This call is recorded."), ("customer", "That is fine."))
     found = checked(step.run(material), material.transcript)
     assert found.value == {"announced": True}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.analysis.evidence import checked
-from pipeline.analysis.questions.step import OwnQuestions
+from pipeline.analysis.questions.step import QuestionsStep
 from pipeline.analysis.step import run_all
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.insight import Finding, Material
@@ -26,7 +26,7 @@ CALL = call(
 
 def found(material: Material, *questions: Question) -> Finding:
     asked = replace(material, roster=replace(material.roster, questions=questions))
-    made = OwnQuestions().run(asked)
+    made = QuestionsStep().run(asked)
     assert checked(made, material.transcript) == made, "each quote stands where it says"
     return made
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.analysis.rules.commitments.tasks import Tasks
+from pipeline.analysis.rules.commitments.tasks import TasksStep
 from tests.unit.calls_by_hand import call
 
 TOLD_AGAIN = """
@@ -40,7 +40,7 @@ de|Eine neue Karte wird Ihnen bis Freitag zugeschickt.
 
 def _tasks(row: str, speaker: str):
     language, text = row.split("|")
-    return Tasks().run(call((speaker, text), language=language)).value["tasks"]
+    return TasksStep().run(call((speaker, text), language=language)).value["tasks"]
 
 
 @pytest.mark.parametrize("row", TOLD_AGAIN.strip().splitlines())

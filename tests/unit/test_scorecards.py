@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.analysis.questions.step import OwnQuestions
+from pipeline.analysis.questions.step import QuestionsStep
 from pipeline.domain.answers import QuestionAnswer, TrackerResult
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Material, Roster
@@ -110,11 +110,11 @@ def test_the_analysis_scores_the_calls_that_a_card_is_for() -> None:
     cards = (card("offered"), replace(card("offered"), key="french", languages=("fr",)))
     said = transcript(("rep", "Could I offer you an appointment?"), ("customer", "Yes."))
     roster = Roster(questions=(offered,), scorecards=cards)
-    found = OwnQuestions().run(Material(Call("c", "+1", "+2", None), said, roster))  # type: ignore[arg-type]
+    found = QuestionsStep().run(Material(Call("c", "+1", "+2", None), said, roster))  # type: ignore[arg-type]
     assert [(one["key"], one["score"]) for one in found.value["scorecards"]] == [("c", 100.0)]
     shown = "\n".join(str(line) for line in render_finding(found))
     assert "scorecard C: 100 of 100" in shown and "offered: yes, 3 of 3" in shown
-    without = OwnQuestions().run(Material(Call("c", "+1", "+2", None), said, Roster(questions=(offered,))))  # type: ignore[arg-type]
+    without = QuestionsStep().run(Material(Call("c", "+1", "+2", None), said, Roster(questions=(offered,))))  # type: ignore[arg-type]
     assert "scorecards" not in without.value
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.analysis.rules.sentiment.change_point import change_point
 from pipeline.analysis.rules.sentiment.lexicon import MOST, score_turn
-from pipeline.analysis.rules.sentiment.sentiment import Sentiment
+from pipeline.analysis.rules.sentiment.sentiment import SentimentStep
 from pipeline.analysis.talk import read
 from pipeline.domain.insight import Material
 from pipeline.domain.speech import Layout, LayoutKind, Prosody, Role, Slices
@@ -17,7 +17,7 @@ from tests.unit.calls_by_hand import call
 
 
 def tone_of(material: Material):
-    return Sentiment().run(material).value
+    return SentimentStep().run(material).value
 
 
 def weight(text: str, language: str = "en", speaker: str = "customer") -> float:
@@ -134,7 +134,7 @@ def test_the_voice_is_judged_against_the_speaker_s_own() -> None:
 def test_of_a_rep_only_words_count_whatever_their_voice_does() -> None:
     """Article 5(1)(f) of the AI Act: emotions of employees are not inferred from their voices."""
     lines = [*QUIET[:6], ("rep", "I am disappointed about this, to be honest."), *QUIET[7:]]
-    even, loud = (Sentiment().run(sounding(call(*lines), loud=turns)) for turns in ((), (0, 6)))
+    even, loud = (SentimentStep().run(sounding(call(*lines), loud=turns)) for turns in ((), (0, 6)))
     assert even == loud
     told = [turn for turn in loud.value["turns"] if turn["speaker"] == "rep"]
     assert all(turn["basis"] == ["words"] and "voice" not in turn and "arousal" not in turn for turn in told)
@@ -151,7 +151,7 @@ def test_of_a_rep_only_words_count_whatever_their_voice_does() -> None:
     ],
 )
 def test_whose_voice_counts_is_a_setting_and_the_record_says_whose_did(whose: str, heard: set[str], note: str) -> None:
-    found = Sentiment().run(replace(sounding(call(*QUIET)), tone_by_voice=whose))
+    found = SentimentStep().run(replace(sounding(call(*QUIET)), tone_by_voice=whose))
     assert {turn["speaker"] for turn in found.value["turns"] if "voice" in turn["basis"]} == heard
     assert found.note == note
 
@@ -165,7 +165,7 @@ def test_in_a_mixed_recording_nobodys_voice_counts_who_is_not_surely_a_customer(
         for one in material.transcript.speakers
     )
     transcript = replace(material.transcript, layout=mixed, speakers=speakers)
-    found = Sentiment().run(sounding(replace(material, transcript=transcript), loud=(7,), mono=True))
+    found = SentimentStep().run(sounding(replace(material, transcript=transcript), loud=(7,), mono=True))
     assert all("voice" not in turn for turn in found.value["turns"])
     assert found.note == "read from the words alone: nobody is surely a customer, and no other voice is judged"
 
@@ -208,7 +208,7 @@ def test_a_mixed_recording_gives_each_speaker_their_turns() -> None:
 
 
 def test_a_short_call_has_no_baseline_and_says_so() -> None:
-    finding = Sentiment().run(sounding(call(*QUIET[:6]), loud=(3,)))
+    finding = SentimentStep().run(sounding(call(*QUIET[:6]), loud=(3,)))
     assert all("voice" not in turn for turn in finding.value["turns"])
     assert finding.note == "read from the words alone: how the voices usually sound is not known"
     assert finding.value["overall"]["basis"] == ["words"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.analysis.rules.sentiment import party, turn
 from pipeline.analysis.rules.sentiment.lexicon import score_turn
-from pipeline.analysis.rules.sentiment.sentiment import Sentiment
+from pipeline.analysis.rules.sentiment.sentiment import SentimentStep
 from pipeline.analysis.rules.sentiment.turn import TABLE, TurnSentiment, hashed, shipped_weights
 from pipeline.analysis.talk import read
 from tests.unit.calls_by_hand import call
@@ -120,13 +120,13 @@ def test_a_turn_without_a_pack_tells_nothing_and_the_others_count() -> None:
     material = call(("rep", "It is number forty."), ("customer", "Dit is een schande, werkelijk!"), language="en")
     first, second = material.transcript.turns
     other = replace(material.transcript, language="nl", turns=(first, replace(second, language="nl")))
-    turns = Sentiment().run(replace(material, transcript=other)).value["turns"]
+    turns = SentimentStep().run(replace(material, transcript=other)).value["turns"]
     assert turns[1]["score"] == 0.0
 
 
 def test_a_party_s_confidence_is_that_of_its_label() -> None:
     lines = [("rep", "It is number forty seven, in the second street."), ("customer", DISPLEASED[0][1])] * 4
-    finding = Sentiment().run(call(*lines))
+    finding = SentimentStep().run(call(*lines))
     parties = finding.value["parties"]
     assert parties["customer"]["label"] == "negative"
     assert all(0.3 <= party["confidence"] <= 1 for party in parties.values())

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from pipeline.analysis.evidence import checked
-from pipeline.analysis.rules.direction.direction import Direction
-from pipeline.analysis.rules.people.agent import Agent
-from pipeline.analysis.rules.people.contacts import Contacts
+from pipeline.analysis.rules.direction.direction import DirectionStep
+from pipeline.analysis.rules.people.agent import AgentStep
+from pipeline.analysis.rules.people.contacts import ContactsStep
 from tests.unit.calls_by_hand import call
 from tests.unit.short_calls import CALLS, plain
 
 
 @pytest.mark.parametrize("short", CALLS, ids=str)
 def test_a_short_call_shows_who_is_who(short):
-    direction, agent = Direction().run(short.material), Agent().run(short.material)
-    finding = Contacts().run(replace(short.material, findings={"direction": direction, "agent": agent}))
+    direction, agent = DirectionStep().run(short.material), AgentStep().run(short.material)
+    finding = ContactsStep().run(replace(short.material, findings={"direction": direction, "agent": agent}))
     value = finding.value
     heard = {field: plain(fact["value"]) for field, fact in value["heard"].items() if fact}
     if "phone" in heard:
@@ -37,6 +37,6 @@ def test_names_with_an_s_of_possession_make_no_error(language, text):
         material = call(
             (speaker, text), ("customer", f"This is {text}"), ("rep", f"Thank you, {text}"), language=language
         )
-        findings = {step.name: step.run(material) for step in (Direction(), Agent())}
-        for finding in (*findings.values(), Contacts().run(replace(material, findings=findings))):
+        findings = {step.name: step.run(material) for step in (DirectionStep(), AgentStep())}
+        for finding in (*findings.values(), ContactsStep().run(replace(material, findings=findings))):
             assert checked(finding, material.transcript) == finding

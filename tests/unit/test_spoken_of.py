@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.analysis.rules.people.agent import Agent, fit
-from pipeline.analysis.rules.people.contacts import Contacts
+from pipeline.analysis.rules.people.agent import AgentStep, fit
+from pipeline.analysis.rules.people.contacts import ContactsStep
 from pipeline.analysis.rules.people.emails import emails
 from pipeline.domain.insight import Member, Roster
 from pipeline.language.pack import pack
@@ -17,7 +17,7 @@ TEAM = (
 
 
 def _agent(language: str, *lines: tuple[str, str]) -> str | None:
-    return Agent().run(call(*lines, language=language, roster=Roster(members=TEAM))).value["user_id"]
+    return AgentStep().run(call(*lines, language=language, roster=Roster(members=TEAM))).value["user_id"]
 
 
 SPOKEN_OF = """
@@ -56,7 +56,7 @@ def test_an_alias_with_the_last_name_is_the_whole_name():
 def test_an_alias_of_one_word_does_not_beat_a_first_name():
     sams = (Member("a", "Sam Rowe"), Member("b", "Samira Bell", ("Sam",)))
     assert fit("Sam", sams[0]) == fit("Sam", sams[1])
-    finding = Agent().run(call(("rep", "Rowe and Bell, Sam speaking."), roster=Roster(members=sams)))
+    finding = AgentStep().run(call(("rep", "Rowe and Bell, Sam speaking."), roster=Roster(members=sams)))
     assert finding.value["user_id"] is None and finding.value["candidates"] == ["a", "b"]
 
 
@@ -74,13 +74,13 @@ fr|Joyeuses Pâques, je voudrais une couronne.
 def test_a_wish_or_a_phrase_with_capitals_is_no_name(row):
     language, text = row.split("|")
     ours = {"en": "Hello?", "de": "Ja bitte?", "es": "¿Diga?", "fr": "Allô ?"}[language]
-    heard = Contacts().run(call(("rep", ours), ("customer", text), language=language)).value["heard"]
+    heard = ContactsStep().run(call(("rep", ours), ("customer", text), language=language)).value["heard"]
     assert heard["name"] is None
 
 
 def test_behind_a_firm_said_without_a_pause_stands_the_name():
     said = ("customer", "Good morning. This is Northgate Credit Imani.")
-    heard = Contacts().run(call(("rep", "Hello?"), said)).value["heard"]
+    heard = ContactsStep().run(call(("rep", "Hello?"), said)).value["heard"]
     assert heard["name"]["value"] == "Imani"
 
 

@@ -2,12 +2,12 @@ from datetime import datetime
 
 import pytest
 
-from pipeline.analysis.rules.commitments.tasks import Tasks
+from pipeline.analysis.rules.commitments.tasks import TasksStep
 from tests.unit.calls_by_hand import call
 
 
 def tasks(*lines, **given):
-    return Tasks().run(call(*lines, **given)).value["tasks"]
+    return TasksStep().run(call(*lines, **given)).value["tasks"]
 
 
 def test_a_request_counts_when_it_is_agreed_to():
@@ -409,7 +409,7 @@ def test_a_machine_commits_to_nothing():
     material = call(("customer", "I will call you back tomorrow."), ("rep", "I will send the form on Monday."))
     first, second = material.transcript.turns
     heard = replace(material, transcript=replace(material.transcript, turns=(replace(first, machine=True), second)))
-    (task,) = Tasks().run(heard).value["tasks"]
+    (task,) = TasksStep().run(heard).value["tasks"]
     assert task["owner"] == "rep"
 
 
@@ -420,6 +420,6 @@ def test_fillers_do_not_hide_a_promise_and_the_quote_keeps_them():
 
 
 def test_no_turns_no_tasks():
-    found = Tasks().run(call())
+    found = TasksStep().run(call())
     assert found.value == {"tasks": []}
     assert found.note == "nobody speaks in this call"

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from pipeline.analysis.rules.commitments.tasks import Tasks
+from pipeline.analysis.rules.commitments.tasks import TasksStep
 from pipeline.analysis.rules.dates import find
 from pipeline.language.pack import pack
 from tests.unit.calls_by_hand import call
@@ -56,7 +56,7 @@ fr|Dans la deuxième semaine d'octobre.|2026-10-09
 @pytest.mark.parametrize("row", OF_THE_VERB.strip().splitlines())
 def test_of_several_days_that_of_the_verb_counts(row):
     language, text, day = row.split("|")
-    tasks = Tasks().run(call(("rep", text), language=language, start=TUESDAY)).value["tasks"]
+    tasks = TasksStep().run(call(("rep", text), language=language, start=TUESDAY)).value["tasks"]
     assert [task["due_date"] for task in tasks] == [day]
 
 
@@ -69,7 +69,7 @@ def test_a_span_or_an_occasion_is_a_day(row):
 
 def test_the_hour_beside_the_chosen_day_counts_and_no_other():
     said = "I'll phone you tomorrow at two about the survey on Monday the fourteenth of September at half past nine."
-    [task] = Tasks().run(call(("rep", said), start=TUESDAY)).value["tasks"]
+    [task] = TasksStep().run(call(("rep", said), start=TUESDAY)).value["tasks"]
     assert (task["due_date"], task["due_time"]) == ("2026-09-09", "14:00")
 
 
@@ -81,5 +81,5 @@ def test_what_is_done_once_the_call_is_over_is_still_to_be_done():
         "fr": "Je vous envoie la liste des prix dès qu'on raccroche.",
     }
     for language, text in said.items():
-        [task] = Tasks().run(call(("rep", text), language=language, start=TUESDAY)).value["tasks"]
+        [task] = TasksStep().run(call(("rep", text), language=language, start=TUESDAY)).value["tasks"]
         assert task["due_date"] == "2026-09-08"

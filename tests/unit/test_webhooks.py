@@ -15,7 +15,7 @@ from db.events import Attempt, DeliveryVerdict, Event
 from pipeline.errors import AddressForbidden
 from serve_app.webhooks import payload, signing
 from serve_app.webhooks.options import RETRY_SECONDS, WebhookOptions
-from serve_app.webhooks.post import ANSWER_CHARACTERS, Answer, Poster, clean
+from serve_app.webhooks.post import ANSWER_CHARACTERS, EndpointResponse, Poster, clean
 from serve_app.webhooks.verdict import DeliveryDecision, judge
 
 NOW = datetime(2026, 11, 2, 10, 30, 0, 250, tzinfo=timezone(timedelta(hours=1)))
@@ -23,8 +23,8 @@ RECORD = {"summary": "rep: I will send it."}
 TRANSCRIPT = [{"text": "x" * 6000}]
 
 
-def answered(status: int | None, retry_after: float | None = None) -> Answer:
-    return Answer(Attempt(NOW, 0.1, status, "..."), retry_after)
+def answered(status: int | None, retry_after: float | None = None) -> EndpointResponse:
+    return EndpointResponse(Attempt(NOW, 0.1, status, "..."), retry_after)
 
 
 @given(st.binary(max_size=200), st.integers(24, 64))

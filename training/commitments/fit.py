@@ -17,7 +17,7 @@ from typing import Any
 
 from bench import analysis, analysis_score
 from pipeline.analysis.rules.commitments.classifier import CLASSES, FILE, SCALE, CommitmentWeights
-from pipeline.analysis.rules.commitments.tasks import Tasks
+from pipeline.analysis.rules.commitments.tasks import TasksStep
 from training.commitments import examples
 from training.commitments.examples import Example
 
@@ -93,7 +93,7 @@ def folds(cases: list[dict[str, Any]], count: int) -> dict[str, int]:
 def found(case: dict[str, Any], weights: CommitmentWeights) -> list[dict[str, Any]]:
     """The tasks of a call in the scorer's form, with their confidence."""
     material = analysis.material(case)
-    tasks = Tasks(weights).run(material).value["tasks"]
+    tasks = TasksStep(weights).run(material).value["tasks"]
     return [{**analysis.scored(task), "confidence": task["confidence"]} for task in tasks]
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from uuid import UUID
 
 from evaluation.matching import same_field
-from pipeline.analysis.rules.direction.direction import Direction
-from pipeline.analysis.rules.people.agent import Agent
-from pipeline.analysis.rules.people.contacts import FIELDS, Contacts
+from pipeline.analysis.rules.direction.direction import DirectionStep
+from pipeline.analysis.rules.people.agent import AgentStep
+from pipeline.analysis.rules.people.contacts import FIELDS, ContactsStep
 from pipeline.domain.call import Call
 from pipeline.domain.insight import Contact, Finding, Material, Member, Roster
 from pipeline.domain.speech import Layout, LayoutKind, Role, Speaker, Transcript, Turn, Word
@@ -106,7 +106,7 @@ def _contact(item: str) -> Contact:
 
 def findings(row: Row) -> dict[str, Finding]:
     material = row.material
-    for step in (Direction(), Agent(), Contacts()):
+    for step in (DirectionStep(), AgentStep(), ContactsStep()):
         material = replace(material, findings={**material.findings, step.name: step.run(material)})
     return dict(material.findings)
 

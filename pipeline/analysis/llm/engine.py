@@ -14,9 +14,9 @@ from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.llm.prompt import messages, parts
 from pipeline.analysis.llm.questions import AskedQuestion
 from pipeline.analysis.llm.reading import ReadAnswer, ground, merged
-from pipeline.analysis.questions.step import OwnQuestions, answer, track
+from pipeline.analysis.questions.step import QuestionsStep, answer, track
 from pipeline.analysis.questions.step import finding as finding_of
-from pipeline.analysis.rules.summary.summary import Summary
+from pipeline.analysis.rules.summary.summary import SummaryStep
 from pipeline.analysis.step import run_all
 from pipeline.domain.insight import (
     Finding,
@@ -83,7 +83,7 @@ class LanguageModel:
             return built
         found = _with_findings(material, built)
         made = self._analyzed(found, built, answers)
-        return tuple(self._answered(one, found, answers) if one.step == OwnQuestions.name else one for one in made)
+        return tuple(self._answered(one, found, answers) if one.step == QuestionsStep.name else one for one in made)
 
     def _of_call(self, material: Material) -> list[ModelRequest]:
         pieces = parts(material.transcript, self._options.max_transcript_tokens)
@@ -113,9 +113,9 @@ class LanguageModel:
             return _all_by_rule(built, f"its answer could not be used ({type(error).__name__})")
         made: dict[str, Finding] = {}
         for finding in built:
-            by_template = finding.step == Summary.name and found.roster.summary is not None
+            by_template = finding.step == SummaryStep.name and found.roster.summary is not None
             told = replace(found, findings={**found.findings, **made})
-            made[finding.step] = self._finding(Summary().run(told) if by_template else finding, reading, found)
+            made[finding.step] = self._finding(SummaryStep().run(told) if by_template else finding, reading, found)
         return tuple(made.values())
 
     def _read(self, material: Material, answers: ModelAnswers) -> ReadAnswer:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.analysis.llm.grounding import Grounding
 from pipeline.analysis.llm.reading import CONFIDENCE, GroundedText, ReadAnswer
-from pipeline.analysis.rules.people.contacts import Contacts
+from pipeline.analysis.rules.people.contacts import ContactsStep
 from pipeline.analysis.rules.sentiment.sentiment import tone
 from pipeline.domain.insight import Evidence, Finding, Material
 
@@ -79,10 +79,10 @@ def contacts(reading: ReadAnswer, built: Finding, material: Material) -> Finding
     if not reading.facts:
         return None
     facts, known, note = reading.facts, built.value.get("contact_id"), None
-    found = Contacts().run(material, facts)
+    found = ContactsStep().run(material, facts)
     if known and found.value["contact_id"] is None:
         facts = {field: fact for field, fact in facts.items() if field not in IDENTITY}
-        found = Contacts().run(material, facts)
+        found = ContactsStep().run(material, facts)
         note = "the model heard somebody who is no contact; by what the rules heard it is one"
         if found.value["contact_id"] != known:
             return None

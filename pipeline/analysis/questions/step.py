@@ -18,7 +18,7 @@ MOST_MATCHES = 20  # of a tracker that are kept
 NO_MODEL = "it has no phrases, and no language model is set up to answer it"
 
 
-class OwnQuestions:
+class QuestionsStep:
     """`answers` and `trackers`: what the call says to each of the workspace's own, in their order; and `scorecards`,
     where it has some: what the answers come to."""
 
@@ -36,7 +36,7 @@ def finding(answers: Sequence[QuestionAnswer], trackers: Sequence[TrackerResult]
     value: dict[str, Any] = {"answers": list(map(plain, answers)), "trackers": list(map(plain, trackers))}
     if scores := scores_of(material, answers, trackers):
         value["scorecards"] = scores
-    return Finding(OwnQuestions.name, OwnQuestions.version, value)
+    return Finding(QuestionsStep.name, QuestionsStep.version, value)
 
 
 def scores_of(

@@ -20,7 +20,7 @@ from pipeline.domain.speech import Role
 from pipeline.language.pack import missing
 
 
-class Tasks:
+class TasksStep:
     """Commitments, accepted offers and appointments, and requests agreed to."""
 
     name = "tasks"

@@ -19,7 +19,7 @@ DECIDES = 0.5  # log odds (natural) from which one side is believed: 62 to 38
 CONTACT = 3.0  # log odds where the number on one side is a contact's
 
 
-class Direction:
+class DirectionStep:
     """`outgoing` as sent where it was sent; inferred otherwise; None where the talk does not show it.
 
     The log odds of an outgoing call are the sum of the weights of its cues, which `training/direction/fit.py` fits.

@@ -35,7 +35,7 @@ class AgentClaim:
     weight: float
 
 
-class Agent:
+class AgentStep:
     """Abstains where no name fits or several members share it, and then lists them."""
 
     name = "agent"

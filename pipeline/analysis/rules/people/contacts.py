@@ -17,7 +17,7 @@ FIELDS = ("name", "company", "email", "phone", "address")
 KNOWN = ("name", "company", "email", "phone")  # those that a contact has too
 
 
-class Contacts:
+class ContactsStep:
     """Facts heard, each with its evidence, and the match against the workspace's contacts.
 
     What a person entered wins: a fact that says otherwise of the matched contact is a suggestion, never a change.

@@ -53,7 +53,7 @@ class ScoredTurn:
         return ("words", "voice") if self.voice else ("words",)
 
 
-class Sentiment:
+class SentimentStep:
     """Per turn, per party, over time and overall, where it went and turned; `basis` and the note say by what."""
 
     name = "tone"

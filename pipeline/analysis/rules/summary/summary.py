@@ -15,7 +15,7 @@ ENDINGS = frozenset({"refused", "wrong_number"})  # outcomes whose sentence belo
 REASON_ALONE = ("{reason}.",)  # the template of a language without a pack
 
 
-class Summary:
+class SummaryStep:
     """By template, the workspace's or that of the language: the sentence that tells why there is a call, what was
     agreed, what is open, the next step."""
 
