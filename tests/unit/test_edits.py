@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import soxr
 
-from bench.gaps import without_packets
 from pipeline.audio.decode import edits, mp4
 from pipeline.audio.decode.decoder import Decoded, DecodeOptions, decode_file
 from pipeline.domain.speech import SAMPLE_RATE
+from tests.unit.lossy_files import without_packets
 from tests.unit.test_absurd_media import box
 
 Edit = tuple[float, float | None]  # seconds, and from which second of the track; None: nothing

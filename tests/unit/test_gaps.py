@@ -10,7 +10,6 @@ import av
 import numpy as np
 import pytest
 
-from bench.gaps import FRAGMENTS, without_packets
 from pipeline.audio.analyze import Loaded, analyze_audio
 from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
 from pipeline.audio.chunks import cut
@@ -20,6 +19,7 @@ from pipeline.audio.decode.several import Picked
 from pipeline.audio.labels.detector import SpeechOptions
 from pipeline.audio.labels.labeling import gaps_of, label
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, LabelKind, Layout, LayoutKind, Span
+from tests.unit.lossy_files import FRAGMENTS, without_packets
 from tests.unit.test_decode import encode, loudest, tones
 from tests.unit.test_decode import wav as wav_file
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench import compare
+from bench.real import compare
 from evaluation.compare import Comparison
 
 

@@ -1,8 +1,8 @@
 """On how many of the rules' titles of tasks can a reader act, and do two readers agree?
 
-    python bench/titles.py [--names "*_[cd]?"] [--json FILE]
+    python bench/analysis_cases/titles.py [--names "*_[cd]?"] [--json FILE]
 
-Reads analysis_cases/title_ratings.json: two readers of each title, who did not know the calls. By language and of all:
+Reads title_ratings.json: two readers of each title, who did not know the calls. By language and of all:
 the share of titles on which a reader could act, the mean of both, with its 95 % interval over calls drawn anew; and
 Cohen's kappa.
 """
@@ -14,7 +14,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-RATINGS = Path(__file__).with_name("analysis_cases") / "title_ratings.json"
+RATINGS = Path(__file__).with_name("title_ratings.json")
 RESAMPLES, SEED = 1000, 23
 Ratings = list[tuple[int, int]]  # of a call's titles, by both readers, 0 or 1
 

@@ -1,8 +1,8 @@
 """Are the figures of a comparison those of an independent computation?
 
-    python bench/compare.py [--html FILE] [--json FILE]
+    python -m bench.real.compare [--html FILE] [--json FILE]
 
-Compares Whisper tiny.en with base, both in this pipeline, on the kept outputs of real speech (`real/compared`), and
+Compares Whisper tiny.en with base, both in this pipeline, on the kept outputs of real speech (`compared`), and
 computes every metric again by other means: word errors with the textbook's edit distance, cpWER by trying every pairing
 of speakers, DER and JER on a grid of milliseconds, word times and F1 by hand, intervals with `scipy.stats.bootstrap`.
 Prints each figure beside the other one, and the largest difference. No model and no recording is needed.
@@ -14,7 +14,6 @@ words the reference says between which values every such alignment lies.
 import argparse
 import itertools
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -25,8 +24,6 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import bootstrap
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from bench.real import as_gold, outputs
 from evaluation import page
 from evaluation.compare import Comparison, compare
@@ -34,7 +31,7 @@ from evaluation.report import METRICS, RESAMPLES
 from evaluation.score import normalized
 from evaluation.truth import TrueCall, TrueTurn
 
-FOLDER = Path(__file__).parent / "real" / "compared"
+FOLDER = Path(__file__).parent / "compared"
 MODELS = ("tiny.en", "base")
 STEP = 0.001  # seconds of the grid
 PRICE = 0.5  # of an hour of processing, so that cost is computed
@@ -242,7 +239,9 @@ def intervals(found: Comparison) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.real.compare", description=__doc__.split("\n\n", maxsplit=1)[0]
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the comparison as a page")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
     args = parser.parse_args()

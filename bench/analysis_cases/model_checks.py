@@ -1,6 +1,6 @@
 """What do the checks of the language-model engine let through, of what is true and of what is invented?
 
-    python bench/llm_checks.py CASES [CASES ...] [--json FILE]
+    python bench/analysis_cases/model_checks.py CASES [CASES ...] [--json FILE]
 
 No model takes part. A server on loopback answers for one: with the truth of each call (its tasks, each quoted with its
 whole turn, and its contact facts, each quoted with the turns in which they are said), then with that of another call of
@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench.analysis import material
 from pipeline.analysis import AnalysisOptions, analyze
