@@ -184,7 +184,7 @@ def transcribers() -> int:
     return int(deployments["Transcriber"].replica_states.get("RUNNING", 0))
 
 
-class Queue:
+class SentCalls:
     """Sends calls and counts what became of them."""
 
     def __init__(self, database: Any, sender: Any, files: Any) -> None:
@@ -217,7 +217,7 @@ class Queue:
         return found
 
 
-async def watch(queue: Queue, calls: int, nodes: int) -> dict[str, Any]:
+async def watch(queue: SentCalls, calls: int, nodes: int) -> dict[str, Any]:
     """From the first call until the last node has gone."""
     line, again = Watch(), None
     await queue.send(calls)
@@ -259,7 +259,7 @@ async def run(url: str, calls: int, nodes: int) -> dict[str, Any]:
         team = await directory.create_team(database, home.workspace_id, "bench")
         _, secret = await keys.create(database, home.workspace_id, team.team_id, {"submit"}, "bench")
         with FileServer() as files:
-            return await watch(Queue(database, await keys.find(database, secret), files), calls, nodes)
+            return await watch(SentCalls(database, await keys.find(database, secret), files), calls, nodes)
     finally:
         await database.close()
 

@@ -36,7 +36,7 @@ CODECS: dict[str, tuple[str, str, int, int]] = {  # name: (container, encoder, r
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class ChannelCase:
     """One call. `bleeds`: (source, level in dB). `offset`: seconds by which file 2 begins after file 1, if it can be
     told from the sound, and `drift` in ppm; `shared`: seconds that both channels carry."""
 
@@ -149,7 +149,7 @@ def drifted(row: Sound, ppm: float) -> Sound:
     return recorded
 
 
-def matrix(names: tuple[str, ...], seed: int, only: str = "") -> Iterator[Case]:
+def matrix(names: tuple[str, ...], seed: int, only: str = "") -> Iterator[ChannelCase]:
     """All cases made from the named sample calls; `only` one class of them, by the name of its function."""
     for index, name in enumerate(names):
         call = channels_of(name)
@@ -167,12 +167,12 @@ def _mixed(call: Sound) -> Sound:
     return mixed
 
 
-def _mono(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _mono(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     for codec in (None, "AMR 12.2"):
-        yield Case(f"{name} {codec}", "mono", "mono", (as_file(through(_mixed(call), codec)),))
+        yield ChannelCase(f"{name} {codec}", "mono", "mono", (as_file(through(_mixed(call), codec)),))
 
 
-def _identical(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _identical(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     mixed = _mixed(call)
     changes: dict[str, Callable[[Sound], Sound]] = {"copy": lambda x: x}
     changes |= {f"{gain} dB": partial(mul, db(gain)) for gain in (-3, -12, -30)}
@@ -182,16 +182,16 @@ def _identical(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Cas
     changes["inverted, -6 dB, 20 ms, A-law"] = lambda x: through(late(-x * db(-6), 320), "A-law")
     changes["noise"] = lambda x: x + noise(len(x), 200, rng)
     for what, change in changes.items():
-        yield Case(f"{name} {what}", "identical", "identical", (as_file(mixed, change(mixed)),))
+        yield ChannelCase(f"{name} {what}", "identical", "identical", (as_file(mixed, change(mixed)),))
     both = through(mixed, "AMR 12.2"), through(mixed * db(-4), "AMR 4.75")
-    yield Case(f"{name} two codecs", "identical", "identical", (as_file(*both),))
+    yield ChannelCase(f"{name} two codecs", "identical", "identical", (as_file(*both),))
     later = np.concatenate([noise(3 * SAMPLE_RATE, 3, rng), mixed])
-    yield Case(
+    yield ChannelCase(
         f"{name} as two files", "identical, two files", "identical", (as_file(mixed), as_file(later)), offset=-3.0
     )
 
 
-def _dead(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _dead(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     mixed = _mixed(call)
     clicks = np.where(rng.random(len(mixed)) < 2e-6, 20000.0, 0.0)
     length = len(mixed)
@@ -210,20 +210,20 @@ def _dead(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
         live = int(rng.integers(2))
         rows = [dead, dead]
         rows[live] = through(mixed, _any(rng))
-        yield Case(f"{name} {what}", "dead", "one_sided", (as_file(*rows),))
+        yield ChannelCase(f"{name} {what}", "dead", "one_sided", (as_file(*rows),))
 
 
-def _distinct(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _distinct(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     for codec in (None, *CODECS):
         gain = float(rng.choice([0, -6, -15, -25]))
         rows = [through(call[0], codec), through(call[1] * db(gain), codec)]
-        yield Case(f"{name} {codec} {gain} dB", "distinct", "stereo", (as_file(*rows),))
+        yield ChannelCase(f"{name} {codec} {gain} dB", "distinct", "stereo", (as_file(*rows),))
     loud = noise(call.shape[1], 150, rng) + hum(call.shape[1], 300)
-    yield Case(f"{name} same hum and hiss", "distinct", "stereo", (as_file(*(call + loud)),))
-    yield Case(f"{name} of four channels", "distinct", "stereo", (as_file(*call, source_channels=4),))
+    yield ChannelCase(f"{name} same hum and hiss", "distinct", "stereo", (as_file(*(call + loud)),))
+    yield ChannelCase(f"{name} of four channels", "distinct", "stereo", (as_file(*call, source_channels=4),))
 
 
-def _bleeding(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _bleeding(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     for level in (-3, -6, -10, -15, -20, -25, -30):
         for ways in (1, 2):
             for codec in (None, str(rng.choice(list(CODECS)))):
@@ -232,7 +232,7 @@ def _bleeding(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case
                 files = (bleeding(call, level, source, ways, delay, codec, rng),)
                 sources = (source,) if ways == 1 else (0, 1)
                 label = f"{name} {level} dB {ways} way(s) {delay} samples {codec}"
-                yield Case(label, "bleed", "stereo", files, tuple((s, float(level)) for s in sources))
+                yield ChannelCase(label, "bleed", "stereo", files, tuple((s, float(level)) for s in sources))
 
 
 def bleeding(
@@ -245,7 +245,7 @@ def bleeding(
     return as_file(*(through(row, codec) for row in rows))
 
 
-def _partial(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _partial(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     for share in (0.2, 0.5, 0.85):
         seconds = min(60.0, call.shape[1] / SAMPLE_RATE * share / (1 - share))
         sounds = {
@@ -261,7 +261,7 @@ def _partial(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]
             label = f"{name} {share:.0%} {what} {gain} dB {codec}"
             files = (as_file(*(through(row, codec) for row in rows)),)
             told = 0.0 if what == "ringing" else seconds
-            yield Case(label, "partly identical", "stereo", files, shared=told)
+            yield ChannelCase(label, "partly identical", "stereo", files, shared=told)
 
 
 def _announcement(name: str, seconds: float) -> Sound:
@@ -269,7 +269,7 @@ def _announcement(name: str, seconds: float) -> Sound:
     return np.resize(channels_of(other).sum(axis=0), round(seconds * SAMPLE_RATE))
 
 
-def _two_files(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _two_files(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     for offset in (0.0, 0.4, 3.7, 21.0, 58.0):
         for level, drift in ((-6, 0.0), (-15, 80.0), (-25, 0.0)):
             ways = int(rng.integers(1, 3))
@@ -290,10 +290,10 @@ def _two_files(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Cas
             sources = (source,) if ways == 1 else (0, 1)
             label = f"{name} {sign * offset} s {drift} ppm {level} dB {ways} way(s)"
             bleeds = tuple((s, float(level)) for s in sources)
-            yield Case(label, "two files, bleed", "two_files", legs, bleeds, sign * offset, drift)
+            yield ChannelCase(label, "two files, bleed", "two_files", legs, bleeds, sign * offset, drift)
 
 
-def _echoing(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _echoing(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     """Two files, each with the other party late in it: no one moment fits both, the middle of their delays is meant."""
     for level in (-6, -10, -18):
         for offset in (-9.0, -3.7, 0.4, 9.0):
@@ -308,10 +308,10 @@ def _echoing(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]
             label = f"{name} {offset} s {level} dB, {echoes[0]:.2f} and {echoes[1]:.2f} s late"
             meant = offset + float(echoes[0] - echoes[1]) / 2
             bleeds = ((0, float(level)), (1, float(level)))
-            yield Case(label, "two files, echo both ways", "two_files", legs, bleeds, meant, begun=offset)
+            yield ChannelCase(label, "two files, echo both ways", "two_files", legs, bleeds, meant, begun=offset)
 
 
-def _answered(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _answered(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     """Two files that carry nothing of each other, of which one begins when its party answered, or ends early."""
     for seconds in (2.0, 7.0, 15.0):
         for leg in (0, 1):
@@ -321,10 +321,10 @@ def _answered(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case
                 legs = tuple(as_file(through(row, _any(rng))) for row in rows)
                 offset = None if ended_early else (seconds if leg else -seconds)
                 label = f"{name} leg {leg}, {seconds} s {'too short' if ended_early else 'later'}"
-                yield Case(label, "two files, nothing shared, begun apart", "two_files", legs, offset=offset)
+                yield ChannelCase(label, "two files, nothing shared, begun apart", "two_files", legs, offset=offset)
 
 
-def _stamped(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _stamped(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     """Two files that share nothing, neither begun nor ended together, which say when they began."""
     for within in (1.0, 0.001):
         for leg in (0, 1, 0, 1):
@@ -341,14 +341,16 @@ def _stamped(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]
             )
             label = f"{name} leg {leg} {cut:.1f} s later, {missing:.1f} s too short, to {within} s"
             offset = cut if leg else -cut
-            yield Case(label, f"two files, nothing shared, start times to {within} s", "two_files", legs, offset=offset)
+            yield ChannelCase(
+                label, f"two files, nothing shared, start times to {within} s", "two_files", legs, offset=offset
+            )
 
 
-def _unrelated(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _unrelated(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     group = "two files, nothing shared"
     for codec in (None, "mu-law", "AMR 12.2", "Opus"):
         legs = (as_file(through(call[0], codec)), as_file(through(call[1][: len(call[1]) * 3 // 4], _any(rng))))
-        yield Case(f"{name} {codec}", group, "two_files", legs)
+        yield ChannelCase(f"{name} {codec}", group, "two_files", legs)
     tune = music(30, rng)
     played = _announcement(name, 12)
     waits = {
@@ -358,19 +360,19 @@ def _unrelated(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Cas
     }
     for what, (first, second) in waits.items():
         legs = (as_file(np.concatenate([first, call[0]])), as_file(np.concatenate([second, call[1]])))
-        yield Case(f"{name} {what}", group, "two_files", legs)
-    yield Case(f"{name} silent leg", group, "two_files", (as_file(call[0]), as_file(call[1] * 0)))
+        yield ChannelCase(f"{name} {what}", group, "two_files", legs)
+    yield ChannelCase(f"{name} silent leg", group, "two_files", (as_file(call[0]), as_file(call[1] * 0)))
 
 
-def _far(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _far(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     """Copies that come much later: over trunks, satellites, and jitter buffers that stretch."""
     mixed = _mixed(call)
     for ms in (-350, -120, 150, 250, 400, 600):
         copy = through(late(mixed * db(float(rng.choice([0, -6, 3]))), ms * 16), _any(rng))
-        yield Case(f"{name} {ms} ms", "identical, far", "identical", (as_file(mixed, copy),))
+        yield ChannelCase(f"{name} {ms} ms", "identical, far", "identical", (as_file(mixed, copy),))
     for most in (200, 400):
         copy = through(_buffered(mixed, most * 16, rng), _any(rng))
-        yield Case(f"{name} jitter buffer to {most} ms", "identical, far", "identical", (as_file(mixed, copy),))
+        yield ChannelCase(f"{name} jitter buffer to {most} ms", "identical, far", "identical", (as_file(mixed, copy),))
 
 
 def _buffered(row: Sound, most: int, rng: np.random.Generator) -> Sound:
@@ -384,7 +386,7 @@ def _buffered(row: Sound, most: int, rng: np.random.Generator) -> Sound:
     return heard
 
 
-def _contained(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Case]:
+def _contained(name: str, call: Sound, rng: np.random.Generator) -> Iterator[ChannelCase]:
     """One channel carries both parties, the other one of them."""
     for party in (0, 1):
         for level in (-3.0, 0.0, 3.0):
@@ -394,7 +396,7 @@ def _contained(name: str, call: Sound, rng: np.random.Generator) -> Iterator[Cas
                 rows[1 - party] = call[1 - party] + late(call[party] * db(level), delay)
                 label = f"{name} party {party} at {level} dB, {delay} samples {codec}"
                 files = (as_file(*(through(row, codec) for row in rows)),)
-                yield Case(label, "both parties in one channel", "stereo", files, ((party, level),))
+                yield ChannelCase(label, "both parties in one channel", "stereo", files, ((party, level),))
 
 
 CLASSES = (

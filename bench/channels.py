@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import channel_cases
-from bench.channel_cases import CLEAN, FITTED, HELD_OUT, Case
+from bench.channel_cases import CLEAN, FITTED, HELD_OUT, ChannelCase
 
 BINS = (0.0, 0.5, 0.8, 0.95, 0.99, 1.001)
 NEAR = 0.1  # seconds by which it may be wrong where the layout says that it is right
@@ -29,7 +29,7 @@ OFFSET = 0.05  # seconds by which an offset may be wrong: what bleed itself is l
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """What became of a case."""
 
     name: str
@@ -50,7 +50,7 @@ class Outcome:
     reason: str
 
 
-def judge(case: Case) -> Outcome:
+def judge(case: ChannelCase) -> CaseOutcome:
     from pipeline.audio.channels.separation import separate
 
     started = time.perf_counter()
@@ -69,14 +69,14 @@ def judge(case: Case) -> Outcome:
     begun = case.offset if case.begun is None else case.begun
     off = None if error is None else error + (case.offset or 0.0) - (begun or 0.0)
     right = layout.kind == case.kind and layout.source_channels == sum(file.source_channels for file in case.files)
-    return Outcome(
+    return CaseOutcome(
         case.name, case.group, right, layout.confidence, str(layout.kind), len(wanted), len(wanted & sources),
         len(sources - wanted), aligned, case.offset, error, off, case.shared,
         layout.evidence.get("shared_seconds", 0.0), taken, layout.reason,
     )  # fmt: skip
 
 
-def run(names: tuple[str, ...], seed: int, only: str = "") -> list[Outcome]:
+def run(names: tuple[str, ...], seed: int, only: str = "") -> list[CaseOutcome]:
     outcomes = []
     for case in channel_cases.matrix(names, seed, only):
         outcomes.append(judge(case))
@@ -86,14 +86,14 @@ def run(names: tuple[str, ...], seed: int, only: str = "") -> list[Outcome]:
     return outcomes
 
 
-def by_group(outcomes: list[Outcome]) -> list[dict[str, float | int | str]]:
-    groups: dict[str, list[Outcome]] = defaultdict(list)
+def by_group(outcomes: list[CaseOutcome]) -> list[dict[str, float | int | str]]:
+    groups: dict[str, list[CaseOutcome]] = defaultdict(list)
     for outcome in outcomes:
         groups[outcome.group].append(outcome)
     return [row(group, members) for group, members in groups.items()] + [row("all", outcomes)]
 
 
-def row(group: str, members: list[Outcome]) -> dict[str, float | int | str]:
+def row(group: str, members: list[CaseOutcome]) -> dict[str, float | int | str]:
     tellable = [one for one in members if one.offset_wanted is not None]
     off = [abs(one.offset_error) for one in members if one.aligned and one.offset_error is not None]
     return {
@@ -110,7 +110,7 @@ def row(group: str, members: list[Outcome]) -> dict[str, float | int | str]:
     }
 
 
-def by_confidence(outcomes: list[Outcome]) -> list[dict[str, float | int]]:
+def by_confidence(outcomes: list[CaseOutcome]) -> list[dict[str, float | int]]:
     rows = []
     for low, high in pairwise(BINS):
         members = [one for one in outcomes if low <= one.confidence < high]
@@ -119,7 +119,7 @@ def by_confidence(outcomes: list[Outcome]) -> list[dict[str, float | int]]:
     return rows
 
 
-def offsets_by_confidence(outcomes: list[Outcome]) -> list[dict[str, float | int]]:
+def offsets_by_confidence(outcomes: list[CaseOutcome]) -> list[dict[str, float | int]]:
     """Two files: how often is the beginning of the second right, where the layout is so sure?"""
     rows = []
     for low, high in pairwise(BINS):

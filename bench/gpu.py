@@ -32,7 +32,7 @@ from typing import Any, Self
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import long_calls
-from bench.throughput import Ran, Whole, Work
+from bench.throughput import Ran, SharedWork, Whole
 from pipeline import device
 from serve_app.demo.compare import WordErrors, word_errors
 
@@ -89,7 +89,7 @@ def settings(model: str, scripted: bool, where: str) -> dict[str, str]:
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Rows by device, and how the last transcripts of two devices differ."""
     calls = long_calls.make(folder / "calls", options.calls, options.minutes, long_calls.real_parts())
-    work = Work(
+    work = SharedWork(
         calls, [options.layout == "mixed" or (options.layout == "both" and i % 2 == 1) for i in range(len(calls))]
     )
     rows: dict[str, list[dict[str, float]]] = {}

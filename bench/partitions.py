@@ -23,7 +23,7 @@ from psycopg import sql
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.scale import Stand, back_ends, fill, say, stand, table
+from bench.scale import ScaleStand, back_ends, fill, say, stand, table
 from db import embedded, partitions
 from db.database import OUTAGES, WORKSPACE_SETTING
 
@@ -52,7 +52,7 @@ async def measure(url: str, options: argparse.Namespace) -> dict[str, Any]:
             await one.database.close()
 
 
-async def in_turns(stands: list[Stand], options: argparse.Namespace) -> list[dict[str, Any]]:
+async def in_turns(stands: list[ScaleStand], options: argparse.Namespace) -> list[dict[str, Any]]:
     for one in stands:  # caches and plans
         await turn(one, 10)
         one.rounds.clear()
@@ -66,7 +66,7 @@ async def in_turns(stands: list[Stand], options: argparse.Namespace) -> list[dic
     return rows
 
 
-async def turn(one: Stand, calls: int) -> None:
+async def turn(one: ScaleStand, calls: int) -> None:
     """Again where the server gave us up: so it does if this process was stopped in the middle of a transaction."""
     while True:
         try:

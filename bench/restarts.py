@@ -64,7 +64,7 @@ DISK_BYTES = 500 << 20
 
 
 @dataclass
-class Row:
+class FaultRow:
     """`seconds_to_202`: from the kill until every submission is answered with 202 again; 0: none was refused."""
 
     killed: str
@@ -76,7 +76,9 @@ class Row:
     remark: str = ""
 
 
-class Bench:
+class RestartStand:
+    """A service, and what it answered while parts of it were killed."""
+
     def __init__(self, folder: Path) -> None:
         self.service = RunningService("", folder, free_port())
         self.folder = folder
@@ -144,7 +146,7 @@ class Bench:
             self.accepted.append(call_id)
         return str(answer.status_code)
 
-    def watch(self, row: Row, struck: float, done: Callable[[], bool] = lambda: True) -> None:
+    def watch(self, row: FaultRow, struck: float, done: Callable[[], bool] = lambda: True) -> None:
         """Send submissions until they have been taken for `STEADY_SECONDS`, and `done`."""
         good_since = struck
         while time.monotonic() - struck < LONGEST:
@@ -173,8 +175,8 @@ class Bench:
             found |= children.with_variable(run_folder.MARK, folder)
         return found
 
-    def kill_child(self, what: str) -> Row:
-        row = Row(what)
+    def kill_child(self, what: str) -> FaultRow:
+        row = FaultRow(what)
         victims = self.find(what)
         if not victims:
             row.remark = "there was none"
@@ -201,7 +203,7 @@ class Bench:
         """Whether every replica is there, so that the next one can be killed."""
         return all(self.find(name) for name in ("Intake", "Conductor", "Transcriber", "Diarizer", "HAProxy", "standby"))
 
-    def gone(self, row: Row, struck: float) -> None:
+    def gone(self, row: FaultRow, struck: float) -> None:
         """Wait until nothing of the service is left, note what is left after 30 s, and start it again."""
         assert self.service.process is not None
         self.service.process.wait(120)
@@ -213,8 +215,8 @@ class Bench:
         row.seconds_to_202 = round(took, 1)
         row.remark += "; seconds to 202 are those of the next start"
 
-    def kill_up(self, name: str) -> Row:
-        row = Row(name)
+    def kill_up(self, name: str) -> FaultRow:
+        row = FaultRow(name)
         victims = [self.up, *(self.find("worker of up") if name != "up" else [])]
         struck = time.monotonic()
         for victim in victims:
@@ -227,8 +229,8 @@ class Bench:
             self.gone(row, struck)
         return row
 
-    def interrupt_twice(self) -> Row:
-        row, struck = Row("Ctrl-C twice"), time.monotonic()
+    def interrupt_twice(self) -> FaultRow:
+        row, struck = FaultRow("Ctrl-C twice"), time.monotonic()
         self.up.send_signal(signal.SIGINT)
         time.sleep(0.3)
         with contextlib.suppress(psutil.Error):
@@ -238,8 +240,8 @@ class Bench:
         self.gone(row, struck)
         return row
 
-    def second_up(self) -> Row:
-        row, struck = Row("a second up"), time.monotonic()
+    def second_up(self) -> FaultRow:
+        row, struck = FaultRow("a second up"), time.monotonic()
         other = RunningService("", self.folder, free_port())
         environment = self.up.environ() | {"SWITCHBOARD_HTTP__PORT": str(other.port)}
         done = subprocess.run(
@@ -255,9 +257,9 @@ class Bench:
         row.left_running = self.strays()
         return row
 
-    def fill_disk(self) -> Row:
+    def fill_disk(self) -> FaultRow:
         """The disk of the data folder is full for 15 s, and PostgreSQL wants a new file."""
-        row, struck = Row("disk full"), time.monotonic()
+        row, struck = FaultRow("disk full"), time.monotonic()
         filler = self.folder / "filler"
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:
@@ -303,16 +305,16 @@ def _short(process: psutil.Process) -> str:
 
 
 def measure(folder: Path, only: list[str]) -> dict[str, Any]:
-    bench = Bench(folder)
+    bench = RestartStand(folder)
     first = bench.start()
-    rows: list[Row] = []
+    rows: list[FaultRow] = []
     try:
         bench.make_key()
         for name in [*TITLES, *OTHERS]:
             if only and name not in only:
                 continue
             if name == "disk full" and not os.path.ismount(folder):
-                row = Row(name, remark="not tried: needs root, and a file system of its own")
+                row = FaultRow(name, remark="not tried: needs root, and a file system of its own")
             elif name in TITLES:
                 row = bench.kill_child(name)
             elif name == "a second up":

@@ -55,7 +55,7 @@ class Report:
     seconds_to_202: dict[str, float] = field(default_factory=dict)  # the longest that a call was sent again for
 
 
-class Bench:
+class RolloutStand:
     """The machines, and what is going on."""
 
     def __init__(self, made: list[Machine], code: Path, report: Report) -> None:
@@ -175,10 +175,10 @@ def _add_a_migration(tree: Path) -> None:
     )
 
 
-class Sender:
+class SenderProcess:
     """A telephony system: a process on the worker, and the answers that it had."""
 
-    def __init__(self, bench: Bench, key: str, every: float, folder: Path) -> None:
+    def __init__(self, bench: RolloutStand, key: str, every: float, folder: Path) -> None:
         self.bench = bench
         self.stopping = folder / "stop"
         command = [
@@ -276,18 +276,20 @@ def run(given: argparse.Namespace, folder: Path, report: Report) -> None:
     store = ("redis-server", "--port", str(REDIS), "--bind", WORKER, "--save", "", "--protected-mode", "no")
     try:
         with machines(folder, [HEAD, WORKER], settings, code) as made:
-            bench = Bench(made, code, report)
+            bench = RolloutStand(made, code, report)
             with bench.worker.beside(*store), bench.head.serving_recordings():
                 _storm(bench, given, url, former, following, folder)
     finally:
         embedded.stop(folder / "state")
 
 
-def _storm(bench: Bench, given: argparse.Namespace, url: str, former: Path, following: Path, folder: Path) -> None:
+def _storm(
+    bench: RolloutStand, given: argparse.Namespace, url: str, former: Path, following: Path, folder: Path
+) -> None:
     for machine in (bench.head, bench.worker):
         bench.start(machine)
     bench.deploy(former, "first")
-    sending = Sender(bench, bench.key(), given.every, folder)
+    sending = SenderProcess(bench, bench.key(), given.every, folder)
     try:
         bench.phase = "nothing"
         time.sleep(30)

@@ -91,7 +91,7 @@ class Cost:
 
 
 @dataclass
-class Stand:
+class ScaleStand:
     """One database, and what was measured on it."""
 
     name: str
@@ -153,7 +153,7 @@ class Stand:
             await queue.backlog(self.database)
 
 
-async def stand(url: str, name: str, queued: int, stored: int, lean: bool) -> Stand:
+async def stand(url: str, name: str, queued: int, stored: int, lean: bool) -> ScaleStand:
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name}")
     own = url.replace("/switchboard?", f"/{name}?")
@@ -171,7 +171,7 @@ async def stand(url: str, name: str, queued: int, stored: int, lean: bool) -> St
         say(f"{name}: {stored} calls stored, queueing {queued}")
         fill(admin, home.workspace_id, team.team_id, queued)
         admin.execute("VACUUM ANALYZE")
-    return Stand(name, database, sender, await back_ends(database))
+    return ScaleStand(name, database, sender, await back_ends(database))
 
 
 def fill(admin: Any, workspace: UUID, team: UUID, count: int, lean: bool | None = None) -> None:
@@ -197,7 +197,7 @@ async def back_ends(database: Database) -> list[int]:
     return [first, (await database.fetch_one("SELECT pg_backend_pid()", ()))[0]]
 
 
-async def measure(url: str, options: argparse.Namespace) -> list[Stand]:
+async def measure(url: str, options: argparse.Namespace) -> list[ScaleStand]:
     sizes = {"ten": (10, 0), "queued": (options.queued, 0), "stored": (10, options.stored)}
     stands = [await stand(url, name, *size, options.lean) for name, size in sizes.items()]
     try:
@@ -218,7 +218,7 @@ def say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
-def milliseconds(one: Stand, number: int, step: str, calls: int) -> tuple[float, float]:
+def milliseconds(one: ScaleStand, number: int, step: str, calls: int) -> tuple[float, float]:
     """CPU of PostgreSQL and of this process in one round: by call, or by look for the scaling look."""
     costs = one.rounds[number]
     chosen = [costs[name] for name in (STEPS if step == "whole call" else (step,))]
@@ -226,7 +226,7 @@ def milliseconds(one: Stand, number: int, step: str, calls: int) -> tuple[float,
     return sum(cost.server for cost in chosen) * 1000 / by, sum(cost.client for cost in chosen) * 1000 / by
 
 
-def table(stands: list[Stand], rounds: int, calls: int) -> list[dict[str, Any]]:
+def table(stands: list[ScaleStand], rounds: int, calls: int) -> list[dict[str, Any]]:
     """By step: the median over the rounds, and the median of the ratios to the first database in the same round."""
     rows = []
     for step in (*STEPS, "whole call", "scaling look"):

@@ -69,7 +69,7 @@ def on_a_cpu(folder: Path, port: int) -> dict[str, Any]:
     return served
 
 
-class Queue(ThreadingHTTPServer):
+class QueueExporter(ThreadingHTTPServer):
     """Tells Prometheus of `calls` that wait, as the nodes of Switchboard's cluster do."""
 
     calls = 0
@@ -92,7 +92,7 @@ class Queue(ThreadingHTTPServer):
 
 
 @contextmanager
-def prometheus(folder: Path, queue: Queue, port: int) -> Iterator[None]:
+def prometheus(folder: Path, queue: QueueExporter, port: int) -> Iterator[None]:
     config = (ROOT / "serve_app/deploy/prometheus.yml").read_text(encoding="utf-8")
     jobs = [{"job_name": "switchboard", "static_configs": [{"targets": [f"127.0.0.1:{queue.server_port}"]}]}]
     changed = yaml.safe_load(config) | {"rule_files": [], "scrape_configs": jobs}
@@ -143,7 +143,7 @@ def replicas() -> list[int]:
     return [int(line.split()[0]) for line in listed.splitlines() if "ray::ServeReplica:llm:LLMServer" in line]
 
 
-def observe(base_url: str, model: str, queue: Queue) -> None:
+def observe(base_url: str, model: str, queue: QueueExporter) -> None:
     def options(**given: Any) -> AnalysisOptions:
         asked = {"max_tokens": 256, "timeout_seconds": STEADY, **given}
         return AnalysisOptions(engine="llm", base_url=base_url, model=model, **asked)
@@ -214,7 +214,7 @@ def main() -> None:
         serve = [str(given.python), "-c", LAUNCH, str(file)]
         with log.open("wb") as out:
             process = subprocess.Popen(serve, env=environment(folder, port), stdout=out, stderr=out, cwd=folder)
-        queue = Queue()
+        queue = QueueExporter()
         try:
             with prometheus(Path(folder), queue, port):
                 observe(f"http://127.0.0.1:{given.port}/v1", model, queue)

@@ -105,7 +105,7 @@ def _kind(process: psutil.Process) -> str:
     return next((kind for part, kind in KINDS if part in title), "others")
 
 
-class Load:
+class MixedLoad:
     """Senders of every manner, at about `rate` calls a second; no more while `MOST_WAITING` calls wait."""
 
     MOST_WAITING = 40
@@ -232,7 +232,7 @@ async def soak(service: RunningService, state: Path, minutes: float, rate: float
     client = await Client.of(service)
     recordings, sampler = Recordings(), Sampler(service, state)
     with recordings.serving():
-        load = Load(client, recordings, rate)
+        load = MixedLoad(client, recordings, rate)
         started = time.monotonic()
         warm = min(WARM_SECONDS, minutes * 12)
         running = asyncio.create_task(load.run(60 * minutes + warm))

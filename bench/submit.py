@@ -30,7 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.submit_load import closed_loop, open_loop
-from bench.submit_stand import PARTS, Stand, pgbench, standing
+from bench.submit_stand import PARTS, SubmitStand, pgbench, standing
 
 NOOP, SUBMIT, PGBENCH = "/noop", "/submit", "pgbench -N"
 
@@ -64,7 +64,7 @@ def percentile(values: list[float], share: float) -> float:
     return round(ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)], 2)
 
 
-async def measure(stand: Stand, measured: Measured, seconds: float) -> None:
+async def measure(stand: SubmitStand, measured: Measured, seconds: float) -> None:
     if measured.endpoint == PGBENCH:
         measured.per_second.append(await asyncio.to_thread(pgbench, stand, measured.connections, seconds))
         return
@@ -75,7 +75,7 @@ async def measure(stand: Stand, measured: Measured, seconds: float) -> None:
     measured.latencies_ms += latencies
 
 
-async def in_turns(stand: Stand, connections: int, options: argparse.Namespace) -> list[Measured]:
+async def in_turns(stand: SubmitStand, connections: int, options: argparse.Namespace) -> list[Measured]:
     """The no-op, /submit and pgbench, one after the other, as many times as there are rounds."""
     endpoints = [NOOP, SUBMIT] + ([] if options.no_pgbench else [PGBENCH])
     for endpoint in endpoints:  # connections, caches, plans
@@ -89,7 +89,7 @@ async def in_turns(stand: Stand, connections: int, options: argparse.Namespace) 
     return results
 
 
-async def at_half_load(stand: Stand, rate: float, options: argparse.Namespace) -> list[dict[str, float]]:
+async def at_half_load(stand: SubmitStand, rate: float, options: argparse.Namespace) -> list[dict[str, float]]:
     """Half of `rate`, in rounds."""
     rows = []
     for number in range(options.rounds):
@@ -122,7 +122,7 @@ def report(results: list[Measured]) -> None:
     print("\n", flush=True)
 
 
-async def run(stand: Stand, options: argparse.Namespace) -> dict[str, Any]:
+async def run(stand: SubmitStand, options: argparse.Namespace) -> dict[str, Any]:
     figures: dict[str, Any] = {"rows": [], "ratios": {}, "rounds": []}
     most = 0.0
     for connections in [int(number) for number in options.connections.split(",")]:

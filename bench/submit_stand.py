@@ -21,7 +21,7 @@ PARTS = ("client", "HAProxy", "replica", "PostgreSQL")
 
 
 @dataclass(frozen=True)
-class Stand:
+class SubmitStand:
     """A running Intake with a no-op beside /submit."""
 
     folder: Path
@@ -56,7 +56,7 @@ def _seconds(process: psutil.Process) -> float:
 
 
 @contextmanager
-def standing(folder: Path) -> Iterator[Stand]:
+def standing(folder: Path) -> Iterator[SubmitStand]:
     """Starts PostgreSQL, Ray Serve and one Intake replica."""
     from db import embedded, migrate
     from serve_app.service.environment import prepare_environment
@@ -71,7 +71,7 @@ def standing(folder: Path) -> Iterator[Stand]:
         prepare_environment(settings, url)
         secret = asyncio.run(new_key(url))
         serve_intake(settings.http.port, settings.limits.CONCURRENCY)
-        yield Stand(folder, url, settings.http.port, secret)
+        yield SubmitStand(folder, url, settings.http.port, secret)
         stop_serve()
     finally:
         embedded.stop(folder)
@@ -121,7 +121,7 @@ async def new_key(url: str) -> str:
     return secret
 
 
-def pgbench(stand: Stand, clients: int, seconds: float) -> float:
+def pgbench(stand: SubmitStand, clients: int, seconds: float) -> float:
     """Transactions a second of pgbench's simple-update (UPDATE, SELECT, INSERT; prepared) on the same server."""
     url = stand.url.replace("/switchboard?", "/pgbench?")
     program = _program()

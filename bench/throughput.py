@@ -80,7 +80,7 @@ class Used:
         return Used(self.seconds + other.seconds, self.processor + other.processor)
 
 
-class Clock:
+class Stopwatch:
     """Runs from when it is made; processor seconds are this process's."""
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class Bare:
 
     def recognize(self, files: Sequence[Path]) -> tuple[Used, int]:
         """What it takes, and words, for the files one after the other."""
-        clock, words = Clock(), 0
+        clock, words = Stopwatch(), 0
         for file in files:
             segments, _ = self._batched.transcribe(str(file), batch_size=BATCH, word_timestamps=True)
             words += sum(len(segment.words or ()) for segment in segments)
@@ -201,7 +201,7 @@ class Bare:
             from pyannote.audio import Pipeline
 
             self._diarization = Pipeline.from_pretrained(DIARIZATION)
-        clock = Clock()
+        clock = Stopwatch()
         for file in files:
             sound, rate = soundfile.read(file, dtype="float32")
             self._diarization({"waveform": torch.from_numpy(sound)[None], "sample_rate": rate}, max_speakers=2)
@@ -240,7 +240,7 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     model = scripted_whisper.write(folder / "model", options.size, options.words)
     calls = long_calls.make(folder / "calls", options.calls, options.minutes)
     mixed = [options.layout == "mixed" or (options.layout == "both" and i % 2 == 1) for i in range(len(calls))]
-    work = Work(calls, mixed)
+    work = SharedWork(calls, mixed)
     bare = None if options.only_whisperx else Bare(model, threads)
     whisperx = WhisperX(options.whisperx, model, threads) if options.whisperx else None
     whole = Whole(folder, service_settings(model, threads))
@@ -259,7 +259,7 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         whole.stop()
 
 
-class Work:
+class SharedWork:
     """The calls as the service gets them, and as the bare engines do."""
 
     def __init__(self, calls: Sequence[LongCall], mixed: Sequence[bool]) -> None:
@@ -271,7 +271,7 @@ class Work:
         self.mixed = [call.mixed for call in calls]
 
 
-def one(whole: Whole, bare: Bare | None, whisperx: WhisperX | None, work: Work) -> dict[str, Any]:
+def one(whole: Whole, bare: Bare | None, whisperx: WhisperX | None, work: SharedWork) -> dict[str, Any]:
     """Everything once."""
     ran = whole.run(work.recordings)
     seconds, parts = ran.seconds, ran.processor
@@ -291,7 +291,7 @@ def one(whole: Whole, bare: Bare | None, whisperx: WhisperX | None, work: Work) 
     return row | {"processor_s": parts, "audio_hours_per_core_hour_by_part": by_core}
 
 
-def _bare(bare: Bare, work: Work, service: Used) -> dict[str, Any]:
+def _bare(bare: Bare, work: SharedWork, service: Used) -> dict[str, Any]:
     """faster-whisper's pipeline and then pyannote's."""
     recognition, words = bare.recognize(work.files)
     print(f"  faster-whisper: {recognition.seconds:.0f} s, {recognition.processor:.0f} of processors", flush=True)

@@ -20,17 +20,17 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.real.calls import Call
+from bench.real.calls import ComposedCall
 from bench.real.lines import mulaw
 from bench.real.mixes import PITCH, Mix, composed, mixes, turns
-from bench.real.outputs import Output
+from bench.real.outputs import SystemOutput
 from bench.real.sources import Half, Sources
 from bench.real.systems import Switchboard
 from bench.real.voices import spoken
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class MixResult:
     """What became of one mix."""
 
     voices: tuple[str, ...]
@@ -63,7 +63,7 @@ def nearest(half: Half, sources: Sources, pipeline: str, count: int) -> list[tup
     return found
 
 
-def judge(call: Call, output: Output, cosine: float | None, voices: tuple[str, ...]) -> Pair:
+def judge(call: ComposedCall, output: SystemOutput, cosine: float | None, voices: tuple[str, ...]) -> MixResult:
     """Count the words of one call."""
     held: dict[str, Counter[str]] = {}
     for word in output.words:
@@ -73,10 +73,10 @@ def judge(call: Call, output: Output, cosine: float | None, voices: tuple[str, .
             held.setdefault(output.turns[word.turn].speaker, Counter())[who[0]] += 1
     words = sum(counter.total() for counter in held.values())
     right = sum(max(counter.values()) for counter in held.values())
-    return Pair(voices, None if cosine is None else round(cosine, 3), words, words - right, len(held))
+    return MixResult(voices, None if cosine is None else round(cosine, 3), words, words - right, len(held))
 
 
-def show(found: Sequence[Pair]) -> None:
+def show(found: Sequence[MixResult]) -> None:
     """A line for each pair, and one for all."""
     print(f"{'voices':<14}{'cosine':>8}{'words':>7}{'wrong party':>13}{'speakers':>10}")
     for one in found:

@@ -18,7 +18,7 @@ PLACES = ("begin", "after_music", "between", "end")
 
 
 @dataclass(frozen=True)
-class Part:
+class SpokenPart:
     """What lies where in a call: `kind` is prompt or turn, `place` one of `PLACES`."""
 
     kind: str
@@ -30,7 +30,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class HeardWord:
+class LabeledWord:
     """A recognized word, and whether it was labeled a machine's."""
 
     channel: int
@@ -46,8 +46,8 @@ class Labeled:
 
     case: str
     form: str
-    parts: tuple[Part, ...]
-    words: tuple[HeardWord, ...]
+    parts: tuple[SpokenPart, ...]
+    words: tuple[LabeledWord, ...]
 
     @property
     def language(self) -> str:
@@ -56,12 +56,12 @@ class Labeled:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PartVerdict:
     """The share of the words of one part that were labeled as a machine's. `words` holds their text."""
 
     case: str
     form: str
-    part: Part
+    part: SpokenPart
     share: float
     words: str
 
@@ -71,7 +71,7 @@ class Verdict:
         return self.share >= (MOST if self.part.kind == "prompt" else FEW)
 
 
-def verdicts(made: Labeled) -> Iterator[Verdict]:
+def verdicts(made: Labeled) -> Iterator[PartVerdict]:
     """A verdict for each part of which a word was recognized."""
     for part in made.parts:
         own = [
@@ -82,7 +82,7 @@ def verdicts(made: Labeled) -> Iterator[Verdict]:
         ]
         if own:
             share = sum(word.machine for word in own) / len(own)
-            yield Verdict(made.case, made.form, part, share, " ".join(word.text for word in own))
+            yield PartVerdict(made.case, made.form, part, share, " ".join(word.text for word in own))
 
 
 def keep(made: Sequence[Labeled], path: Path = FILE) -> None:
@@ -103,8 +103,8 @@ def read(path: Path = FILE) -> list[Labeled]:
         Labeled(
             row["case"],
             row["form"],
-            tuple(Part(*part) for part in row["parts"]),
-            tuple(HeardWord(at, start, end, text, bool(machine)) for at, start, end, text, machine in row["words"]),
+            tuple(SpokenPart(*part) for part in row["parts"]),
+            tuple(LabeledWord(at, start, end, text, bool(machine)) for at, start, end, text, machine in row["words"]),
         )
         for row in read_rows(path)
     ]
@@ -131,7 +131,7 @@ def _figures(made: Sequence[Labeled]) -> dict[str, Any]:
     return {name: _share(own) for name, own in groups.items() if own}
 
 
-def _share(own: Sequence[Verdict]) -> dict[str, float]:
+def _share(own: Sequence[PartVerdict]) -> dict[str, float]:
     """With an interval of 95 % from resampling calls: a call's parts, in both its forms, stand and fall together."""
     cases = sorted({one.case for one in own})
     table = np.array([[sum(o.labeled for o in own if o.case == c), sum(o.case == c for o in own)] for c in cases])

@@ -27,7 +27,7 @@ import numpy as np
 import soundfile
 from scipy.signal import resample_poly
 
-from bench.real.announced import HeardWord, Labeled, Part, Verdict, keep, verdicts
+from bench.real.announced import Labeled, LabeledWord, PartVerdict, SpokenPart, keep, verdicts
 from bench.real.sources import Clip, Half, Sound, Sources
 from bench.sounds import RINGING, cadence, level, through
 from pipeline import asr, diarization
@@ -56,22 +56,22 @@ LONGEST = 15.0  # seconds of a prompt
 
 
 @dataclass(frozen=True)
-class Case:
+class AnnouncementCase:
     """A composed call. `channels` are float32 at 8 kHz; channel `host` carries the prompts."""
 
     name: str
     language: str
     channels: tuple[Sound, Sound]
-    parts: tuple[Part, ...]
+    parts: tuple[SpokenPart, ...]
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecognizedForm:
     """What the engines made of one form of a call."""
 
     case: str
     form: str  # separated or mixed
-    parts: tuple[Part, ...]
+    parts: tuple[SpokenPart, ...]
     heard: AudioAnalysis
     recognized: Recognized
     diarization: Diarization | None
@@ -121,14 +121,14 @@ class Placed:
 
     def __init__(self) -> None:
         self.placed: list[tuple[int, float, Sound]] = []
-        self.parts: list[Part] = []
+        self.parts: list[SpokenPart] = []
         self.at = 1.0
 
     def put(self, channel: int, sound: Sound, gap: float, kind: str = "", place: str = "", text: str = "") -> None:
         end = self.at + len(sound) / RATE
         self.placed.append((channel, self.at, sound))
         if kind:
-            self.parts.append(Part(kind, channel, self.at, end, place, text))
+            self.parts.append(SpokenPart(kind, channel, self.at, end, place, text))
         self.at = end + gap
 
     def mixed(self, rng: np.random.Generator) -> tuple[Sound, Sound]:
@@ -139,7 +139,7 @@ class Placed:
         return channels[0], channels[1]
 
 
-def cases(sources: Sources, half: Half, languages: Sequence[str]) -> Iterator[Case]:
+def cases(sources: Sources, half: Half, languages: Sequence[str]) -> Iterator[AnnouncementCase]:
     """Three prompts to a call: at its beginning, in its middle and at its end."""
     people = [turns(own, dbfs) for own, dbfs in zip(sources.utterances(half).values(), (-20, -23), strict=True)]
     music = [read(clip) for clip in sources.music(half)]
@@ -152,7 +152,7 @@ def cases(sources: Sources, half: Half, languages: Sequence[str]) -> Iterator[Ca
 
 def compose(
     name: str, own: Sequence[Clip], people: Sequence[Sequence[Sound]], music: Sequence[Sound], rng: random.Random
-) -> Case:
+) -> AnnouncementCase:
     score = Placed()
     noise = np.random.default_rng(zlib.crc32(name.encode()))
     said = [level(read(prompt), rng.choice((-18, -20, -22))) for prompt in own]
@@ -180,10 +180,10 @@ def compose(
         prompt(1, "between")
     talk(3)
     prompt(2, "end")
-    return Case(name, own[0].language, score.mixed(noise), tuple(score.parts))
+    return AnnouncementCase(name, own[0].language, score.mixed(noise), tuple(score.parts))
 
 
-async def recorded(workers: LocalWorkers, case: Case, form: str) -> Recorded:
+async def recorded(workers: LocalWorkers, case: AnnouncementCase, form: str) -> RecognizedForm:
     """Recognize one form of a call."""
     sounds = case.channels if form == "separated" else (case.channels[0] + case.channels[1],)
     lines = np.stack([resample_poly(through(sound, "mulaw"), 2, 1) for sound in sounds])
@@ -197,7 +197,7 @@ async def recorded(workers: LocalWorkers, case: Case, form: str) -> Recorded:
     mixed = await workers.diarize(Held(loaded)) if form == "mixed" else None
     stretches = worth_asking(recognized.texts, len(heard.labels), mixed.spans if mixed else ())
     voices = await cluster_voices(workers, Held(loaded), stretches, RoleOptions())
-    return Recorded(case.name, form, case.parts, heard, recognized, mixed, voices)
+    return RecognizedForm(case.name, form, case.parts, heard, recognized, mixed, voices)
 
 
 def record(options: argparse.Namespace, folder: Path) -> None:
@@ -216,20 +216,20 @@ def record(options: argparse.Namespace, folder: Path) -> None:
                 path.write_bytes(pickle.dumps(asyncio.run(recorded(LocalWorkers(loaded[model], diarizer), case, form))))
 
 
-def labeled(made: Recorded) -> Labeled:
+def labeled(made: RecognizedForm) -> Labeled:
     """The call as this revision labels it."""
     labels = machines.refine(made.heard.labels, made.recognized.texts, made.voices)
     machine = by_machine(labels)
     words = [(text.chunk.channel, word) for text in made.recognized.texts for word in text.words]
-    heard = tuple(HeardWord(at, word.start, word.end, word.text, machine(at, word)) for at, word in words)
+    heard = tuple(LabeledWord(at, word.start, word.end, word.text, machine(at, word)) for at, word in words)
     return Labeled(made.case, made.form, made.parts, heard)
 
 
-def show(verdicts: Sequence[Verdict], details: bool) -> None:
+def show(verdicts: Sequence[PartVerdict], details: bool) -> None:
     """Shares by place, form and language; with `details` what was judged wrong."""
     said = [v for v in verdicts if v.part.kind == "prompt"]
     people = [v for v in verdicts if v.part.kind == "turn"]
-    groups: dict[str, list[Verdict]] = {"all prompts": said}
+    groups: dict[str, list[PartVerdict]] = {"all prompts": said}
     for form in ("separated", "mixed"):
         for place in ("begin", "after_music", "between", "end"):
             groups[f"{form}, {place}"] = [v for v in said if (v.form, v.part.place) == (form, place)]

@@ -7,8 +7,8 @@ greetings) is its own speaker's.
 from collections import defaultdict
 from collections.abc import Sequence
 
-from bench.real.calls import Event, Truth
-from bench.real.outputs import HeardWord, Output
+from bench.real.calls import SoundEvent, Truth
+from bench.real.outputs import HeardWord, SystemOutput
 from evaluation.truth import TrueCall, TrueTurn, TrueWord, in_order
 
 MACHINE = "machine"
@@ -29,7 +29,7 @@ def facts_of(truth: Truth) -> dict[str, str]:
     return {"layout": layout, "sound": "noise, music, bleed" if noisy else "codec alone" if coded else truth.group}
 
 
-def heard_of(output: Output, truth: Truth) -> TrueCall:
+def heard_of(output: SystemOutput, truth: Truth) -> TrueCall:
     """What a system wrote; its seconds are of a processor."""
     by_turn: dict[tuple[int, int], list[HeardWord]] = defaultdict(list)
     for word in output.words:
@@ -39,7 +39,7 @@ def heard_of(output: Output, truth: Truth) -> TrueCall:
     return TrueCall(output.call, in_order(turns), output.language, truth.duration, processing=seconds)
 
 
-def _turn(event: Event, channel: int | None) -> TrueTurn:
+def _turn(event: SoundEvent, channel: int | None) -> TrueTurn:
     texts = event.text.split()
     timed = len(texts) == 1
     words = tuple(TrueWord(text, *((event.onset, event.offset) if timed else ())) for text in texts)
@@ -47,7 +47,7 @@ def _turn(event: Event, channel: int | None) -> TrueTurn:
     return TrueTurn(speaker, event.onset, event.offset, words, channel)
 
 
-def _heard_turn(output: Output, turn: int, words: Sequence[HeardWord], mixed: bool) -> TrueTurn:
+def _heard_turn(output: SystemOutput, turn: int, words: Sequence[HeardWord], mixed: bool) -> TrueTurn:
     joined: list[TrueWord] = []
     for word in words:
         if joined and not word.text.startswith(" "):

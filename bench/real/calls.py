@@ -23,7 +23,7 @@ GAPS = (0.3, 0.5, 0.8, 1.2, 1.6, 2.5, 4.0)  # seconds between the utterances of 
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SoundEvent:
     """What one channel holds from `start` to `end`: a value of `pipeline.domain.speech.LabelKind`.
 
     `onset` and `offset` are the first and last loud moment of what is said (`lines.edges` of the clean clip).
@@ -47,7 +47,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class ComposedCall:
     """A recording with its truth. `samples` has shape (channels, n), float32 at 16 kHz; all events of a mixed call
     keep the channel on which their party was before mixing."""
 
@@ -55,7 +55,7 @@ class Call:
     half: Half
     group: str  # the class of call that figures are given by
     samples: npt.NDArray[np.float32]
-    events: tuple[Event, ...]
+    events: tuple[SoundEvent, ...]
     rate: int  # Hz at which the recorder stores it
     language: str = "en"
 
@@ -103,7 +103,7 @@ class Builder:
         self._rng = np.random.default_rng(seed)
         self._floor = floor
         self.channels: list[Sound] = [np.zeros(0, np.float32), np.zeros(0, np.float32)]
-        self.events: list[Event] = []
+        self.events: list[SoundEvent] = []
 
     def put(self, channel: int, at: float, sound: Sound, kind: str, source: str, **told: str) -> float:
         """Add sound to what is on a channel from `at` on and note the event; the second at which it ends."""
@@ -112,7 +112,7 @@ class Builder:
         self.channels[channel][first : first + len(sound)] += sound
         start, end = first / RATE, (first + len(sound)) / RATE
         loud = edges(sound) if told.get("text") else (0.0, end - start)
-        self.events.append(Event(channel, start, end, start + loud[0], start + loud[1], kind, source, **told))
+        self.events.append(SoundEvent(channel, start, end, start + loud[0], start + loud[1], kind, source, **told))
         return end
 
     def say(self, channel: int, at: float, clip: Clip, kind: str = "speech", dbfs: float | None = None) -> float:
@@ -135,7 +135,7 @@ class Builder:
 
     def call(
         self, name: str, half: Half, group: str, line: str = "mulaw", layout: str = "stereo", language: str = "en"
-    ) -> Call:
+    ) -> ComposedCall:
         """The finished call over a line. Layouts: "stereo", "mixed" (one channel), "identical" (two alike), "first"
         (channel 0 alone)."""
         return finish(self, self.lines(), name, half, group, line, layout, language)
@@ -155,7 +155,7 @@ def finish(
     line: str = "mulaw",
     layout: str = "stereo",
     language: str = "en",
-) -> Call:
+) -> ComposedCall:
     """A call of what is on the lines, each channel coded by itself; see `Builder.call`."""
     chosen = {
         "stereo": list(lines),
@@ -166,7 +166,7 @@ def finish(
     coded = [LINES[line](channel) for channel in chosen]
     samples = np.stack(coded * 2 if layout == "identical" else coded)
     events = tuple(sorted(built.events, key=lambda event: (event.start, event.channel)))
-    return Call(name, half, group, samples, events, recorded_rate(line), language)
+    return ComposedCall(name, half, group, samples, events, recorded_rate(line), language)
 
 
 def at_16k(sound: Sound) -> Sound:
@@ -178,7 +178,7 @@ def at_16k(sound: Sound) -> Sound:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """A call without its samples: what `Call.truth` writes."""
+    """A call without its samples: what `ComposedCall.truth` writes."""
 
     name: str
     half: Half
@@ -187,12 +187,12 @@ class Truth:
     mixed: bool
     duration: float
     language: str
-    events: tuple[Event, ...]
+    events: tuple[SoundEvent, ...]
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> "Truth":
-        """From what `Call.truth` yields or JSON holds of it."""
-        events = tuple(Event(**event) for event in told["events"])
+        """From what `ComposedCall.truth` yields or JSON holds of it."""
+        events = tuple(SoundEvent(**event) for event in told["events"])
         return cls(**{**told, "events": events})
 
     @classmethod

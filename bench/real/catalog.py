@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from bench import sounds
-from bench.real.calls import GAPS, Builder, Call, at_16k, finish
+from bench.real.calls import GAPS, Builder, ComposedCall, at_16k, finish
 from bench.real.lines import at_snr, edges, level, noise
 from bench.real.sources import RATE, Clip, Half, Sound, Sources
 
@@ -91,7 +91,7 @@ def _dialogue(
     layout: str = "stereo",
     treatment: str = "",
     overlap: float = 0,
-) -> Call:
+) -> ComposedCall:
     seed = (100 if half == "development" else 101) + (200 if overlap else 0)
     built = dialogue(sources, half, seed, per_party, overlap)
     lines = built.lines()
@@ -111,7 +111,7 @@ GREETING: dict[Half, tuple[str, ...]] = {
 }
 
 
-def menu(sources: Sources, half: Half, name: str, line: str, layout: str) -> Call:
+def menu(sources: Sources, half: Half, name: str, line: str, layout: str) -> ComposedCall:
     """A menu, a key, a queue with music, talk, hold with music and an announcement in it, talk."""
     built = Builder(11)
     first, second = sources.utterances(half).values()
@@ -129,7 +129,7 @@ def menu(sources: Sources, half: Half, name: str, line: str, layout: str) -> Cal
     return built.call(name, half, "menu and hold", line, layout)
 
 
-def answered_after_prompt(sources: Sources, half: Half, name: str, gap: float) -> Call:
+def answered_after_prompt(sources: Sources, half: Half, name: str, gap: float) -> ComposedCall:
     """The rep picks up `gap` seconds after a queue's message; no music between."""
     built = Builder(15)
     first, second = sources.utterances(half).values()
@@ -139,7 +139,7 @@ def answered_after_prompt(sources: Sources, half: Half, name: str, gap: float) -
     return built.call(name, half, "menu and hold")
 
 
-def spoken_menu(sources: Sources, half: Half, name: str) -> Call:
+def spoken_menu(sources: Sources, half: Half, name: str) -> ComposedCall:
     """The customer answers the menu by voice, then is put through."""
     built = Builder(16)
     first, second = sources.utterances(half).values()
@@ -151,7 +151,7 @@ def spoken_menu(sources: Sources, half: Half, name: str) -> Call:
     return built.call(name, half, "menu and hold")
 
 
-def voicemail(sources: Sources, half: Half, name: str, layout: str) -> Call:
+def voicemail(sources: Sources, half: Half, name: str, layout: str) -> ComposedCall:
     """The rep reaches a voicemail and leaves a message."""
     built = Builder(12)
     first = next(iter(sources.utterances(half).values()))
@@ -166,7 +166,7 @@ def voicemail(sources: Sources, half: Half, name: str, layout: str) -> Call:
     return built.call(name, half, "voicemail", layout=layout)
 
 
-def single_words(sources: Sources, half: Half, name: str) -> Call:
+def single_words(sources: Sources, half: Half, name: str) -> ComposedCall:
     """Isolated words with 0.4 to 1 s between them: digits, ordinals, days, months, spelling words."""
     rng = random.Random(21)
     wanted = [
@@ -187,7 +187,7 @@ def single_words(sources: Sources, half: Half, name: str) -> Call:
     return built.call(name, half, "single words", layout="first")
 
 
-def prompts(sources: Sources, half: Half, name: str, language: str, seconds: float = 75.0) -> Call:
+def prompts(sources: Sources, half: Half, name: str, language: str, seconds: float = 75.0) -> ComposedCall:
     """Long prompts of one language, the longest texts of the half first, 1.2 s apart."""
     built = Builder(22)
     at = 1.0
@@ -201,7 +201,9 @@ def prompts(sources: Sources, half: Half, name: str, language: str, seconds: flo
 # Calls in which nobody speaks.
 
 
-def hold_music(sources: Sources, half: Half, name: str, line: str, gain: float = 1.0, seconds: float = 180.0) -> Call:
+def hold_music(
+    sources: Sources, half: Half, name: str, line: str, gain: float = 1.0, seconds: float = 180.0
+) -> ComposedCall:
     """Every piece of the half in turn, as a queue plays it."""
     built = Builder(31)
     pieces = sources.music(half)
@@ -212,7 +214,7 @@ def hold_music(sources: Sources, half: Half, name: str, line: str, gain: float =
     return built.call(name, half, "nobody speaks", line, "first")
 
 
-def tones(_: Sources, half: Half, name: str) -> Call:
+def tones(_: Sources, half: Half, name: str) -> ComposedCall:
     """Ringing and busy tones of several countries, keys, beeps, a fax machine, special information tones."""
     rng = np.random.default_rng(41 if half == "development" else 42)
     built = Builder(32)
@@ -231,7 +233,7 @@ def tones(_: Sources, half: Half, name: str) -> Call:
     return built.call(name, half, "nobody speaks", layout="first")
 
 
-def noises(_: Sources, half: Half, name: str) -> Call:
+def noises(_: Sources, half: Half, name: str) -> ComposedCall:
     """Silence, hiss, rumble, hum, clicks at several levels, 20 s each."""
     rng = np.random.default_rng(51 if half == "development" else 52)
     built = Builder(33, floor=-80)
@@ -246,7 +248,7 @@ def noises(_: Sources, half: Half, name: str) -> Call:
     return built.call(name, half, "nobody speaks", layout="first")
 
 
-def unanswered(sources: Sources, half: Half, name: str) -> Call:
+def unanswered(sources: Sources, half: Half, name: str) -> ComposedCall:
     """A long queue: music broken by the same message, 8 s of quiet after each; nobody answers."""
     built = Builder(34)
     music, message = sources.music(half)[-1].load(), sources.prompt(QUEUE[half])
@@ -270,7 +272,7 @@ def _generated(built: Builder, at: float, sound: Sound, kind: str, source: str, 
     return built.put(0, at, level(at_16k(sound), dbfs), kind, source)
 
 
-Maker = Callable[[Sources, Half, str], Call]
+Maker = Callable[[Sources, Half, str], ComposedCall]
 
 
 def _catalog() -> dict[str, Maker]:
@@ -315,7 +317,7 @@ CATALOG = _catalog()
 """Every call by name; the same names in both halves."""
 
 
-def compose(name: str, sources: Sources, half: Half) -> Call:
+def compose(name: str, sources: Sources, half: Half) -> ComposedCall:
     """The call of that name. Raises `KeyError` and `bench.real.sources.SourceMissing`."""
     call = CATALOG[name](sources, half, name)
     if call.half != half or call.name != name:

@@ -28,7 +28,7 @@ from bench.real import intervals, score
 from bench.real.calls import Truth
 from bench.real.catalog import CATALOG, compose
 from bench.real.outputs import HeardWord
-from bench.real.score import CallScore, EventScore
+from bench.real.score import EventScore, SpeechScore
 from bench.real.sources import Half, SourceMissing, Sources
 from pipeline.asr import doubt
 
@@ -40,7 +40,7 @@ RECALLS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedWord:
     """A recognized word: the utterance it belongs to, whether it is wrong, marked for another reason, its features."""
 
     source: str
@@ -55,7 +55,7 @@ def calls_of(half: Half, model: str) -> list[str]:
     return [name for name in names if name not in NOT_JUDGED]
 
 
-def gathered(args: argparse.Namespace) -> list[Judged]:
+def gathered(args: argparse.Namespace) -> list[JudgedWord]:
     """The words of every call, recognized where they are not in the folder yet."""
     sources, engine, found = Sources(args.librispeech, args.asterisk), None, []
     for name in calls_of(args.half, args.model):
@@ -71,7 +71,7 @@ def gathered(args: argparse.Namespace) -> list[Judged]:
     return found
 
 
-def judged(truth: Truth, texts: Sequence[Any]) -> Iterator[Judged]:
+def judged(truth: Truth, texts: Sequence[Any]) -> Iterator[JudgedWord]:
     """Every recognized word of a call against its truth, aligned as `bench.real.score` does; `texts`: `ChunkText`s."""
     if truth.group == "nobody speaks":
         return
@@ -82,7 +82,7 @@ def judged(truth: Truth, texts: Sequence[Any]) -> Iterator[Judged]:
         heard = [HeardWord(word.start, word.end, f" {word.text}", word.confidence) for word, _ in known]
         for index, (source, wrong) in _wrong(truth, channel, heard).items():
             word, values = known[index]
-            yield Judged(source, wrong, word.doubtful, tuple(round(float(value), 4) for value in values))
+            yield JudgedWord(source, wrong, word.doubtful, tuple(round(float(value), 4) for value in values))
 
 
 def _wrong(truth: Truth, channel: int, words: Sequence[HeardWord]) -> dict[int, tuple[str, bool]]:
@@ -142,7 +142,7 @@ def fitted(values: Floats, wrong: Floats) -> tuple[float, Floats]:
     return float(weights[0] - scaled @ mean), scaled
 
 
-def in_folds(rows: Sequence[Judged]) -> Floats:
+def in_folds(rows: Sequence[JudgedWord]) -> Floats:
     """Return the risk of each word by weights that were fitted without its utterance, shape (rows,)."""
     values, wrong = np.array([row.values for row in rows]), np.array([row.wrong for row in rows], float)
     sources = np.array([row.source for row in rows])
@@ -156,18 +156,18 @@ def in_folds(rows: Sequence[Judged]) -> Floats:
     return found
 
 
-def chosen(rows: Sequence[Judged], risks: Floats) -> float:
+def chosen(rows: Sequence[JudgedWord], risks: Floats) -> float:
     """Return the threshold with the highest lesser of precision and recall, as the goal asks as much of both."""
     return float(max(np.unique(risks.round(3)), key=lambda at: min(_both(rows, risks, at))))
 
 
-def _both(rows: Sequence[Judged], risks: Floats, threshold: float) -> tuple[float, float]:
+def _both(rows: Sequence[JudgedWord], risks: Floats, threshold: float) -> tuple[float, float]:
     wrong = np.array([row.wrong for row in rows])
     marked = np.array([row.marked for row in rows]) | (risks >= threshold)
     return float((wrong & marked).sum() / max(1, marked.sum())), float((wrong & marked).sum() / max(1, wrong.sum()))
 
 
-def curve(rows: Sequence[Judged], risks: Floats) -> list[dict[str, float]]:
+def curve(rows: Sequence[JudgedWord], risks: Floats) -> list[dict[str, float]]:
     """Return the best precision at each of `RECALLS`, of words ranked by their risk alone."""
     order = np.argsort(-risks)
     hits = np.cumsum([rows[i].wrong for i in order])
@@ -175,7 +175,7 @@ def curve(rows: Sequence[Judged], risks: Floats) -> list[dict[str, float]]:
     return [{"recall": at, "precision": round(float(precision[recall >= at].max()), 3)} for at in RECALLS]
 
 
-def figures(rows: Sequence[Judged], risks: Floats, threshold: float) -> dict[str, Any]:
+def figures(rows: Sequence[JudgedWord], risks: Floats, threshold: float) -> dict[str, Any]:
     """Return precision and recall of the marks with 95 % intervals (utterances resampled), and the curve."""
     events: dict[str, EventScore] = defaultdict(lambda: EventScore(""))
     for row, risk in zip(rows, risks, strict=True):
@@ -185,7 +185,7 @@ def figures(rows: Sequence[Judged], risks: Floats, threshold: float) -> dict[str
         own.marked_wrong += row.wrong and marked
         own.marked_right += marked and not row.wrong
         own.unmarked_wrong += row.wrong and not marked
-    scored = [CallScore("", "", "", "", list(events.values()))]
+    scored = [SpeechScore("", "", "", "", list(events.values()))]
     return {
         "words": len(rows),
         "wrong": sum(row.wrong for row in rows),
@@ -197,7 +197,7 @@ def figures(rows: Sequence[Judged], risks: Floats, threshold: float) -> dict[str
     }
 
 
-def _calibration(rows: Sequence[Judged], threshold: float, found: dict[str, Any], model: str) -> str:
+def _calibration(rows: Sequence[JudgedWord], threshold: float, found: dict[str, Any], model: str) -> str:
     """The file that ships, as TOML."""
     intercept, weights = fitted(np.array([row.values for row in rows]), np.array([row.wrong for row in rows], float))
     lines = [f"{name} = {weight:.4f}" for name, weight in zip(doubt.FEATURES, weights, strict=True)]
@@ -215,14 +215,14 @@ def _shown(estimated: dict[str, float]) -> str:
     return f"{estimated['value']:.0f} % ({estimated['low']:.0f} to {estimated['high']:.0f})"
 
 
-def _write(path: Path, rows: Iterator[Judged]) -> None:
+def _write(path: Path, rows: Iterator[JudgedWord]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress("".join(json.dumps(asdict(row)) + "\n" for row in rows).encode(), mtime=0))
 
 
-def _read(path: Path) -> list[Judged]:
+def _read(path: Path) -> list[JudgedWord]:
     rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
-    return [Judged(**{**row, "values": tuple(row["values"])}) for row in rows]
+    return [JudgedWord(**{**row, "values": tuple(row["values"])}) for row in rows]
 
 
 def _arguments() -> argparse.Namespace:

@@ -11,8 +11,8 @@ import numpy as np
 from bench.real import announced, intervals, outputs
 from bench.real.calls import Truth
 from bench.real.intervals import difference, estimate
-from bench.real.outputs import Output
-from bench.real.score import CallScore, language_of_prompts, score
+from bench.real.outputs import SystemOutput
+from bench.real.score import SpeechScore, language_of_prompts, score
 
 FIGURES = Path(__file__).parent / "figures.json"
 TRUTHS = "truths.jsonl.gz"
@@ -30,7 +30,7 @@ SHARES = {
     "confidence < 0.5 recall": intervals.unsure_recall,
 }
 KINDS = {"substituted": intervals.substituted, "deleted": intervals.deleted, "inserted": intervals.inserted}
-Scores = dict[tuple[str, str], list[CallScore]]  # by model and system
+Scores = dict[tuple[str, str], list[SpeechScore]]  # by model and system
 
 
 def read_scores(folder: Path) -> tuple[Scores, dict[str, list[dict[str, Any]]]]:
@@ -53,7 +53,7 @@ def read_scores(folder: Path) -> tuple[Scores, dict[str, list[dict[str, Any]]]]:
     return scores, languages
 
 
-def _language(truth: Truth, output: Output, scored: CallScore) -> dict[str, Any]:
+def _language(truth: Truth, output: SystemOutput, scored: SpeechScore) -> dict[str, Any]:
     right = language_of_prompts(truth, output)
     return {
         "language": truth.language,
@@ -80,11 +80,11 @@ def figures(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _names(scores: Sequence[CallScore]) -> set[str]:
+def _names(scores: Sequence[SpeechScore]) -> set[str]:
     return {one.call for one in scores}
 
 
-def _comparable(by_system: dict[str, list[CallScore]]) -> list[list[str]]:
+def _comparable(by_system: dict[str, list[SpeechScore]]) -> list[list[str]]:
     """Systems that have every call of ours, together; then each other one beside ours and the batched way."""
     wanted = _names(by_system[OURS])
     complete = [system for system, own in by_system.items() if wanted <= _names(own)]
@@ -92,13 +92,13 @@ def _comparable(by_system: dict[str, list[CallScore]]) -> list[list[str]]:
     return [complete, *([OURS, system, *(way for way in ("batched",) if way in complete)] for system in rest)]
 
 
-def _spoken(scores: Sequence[CallScore]) -> list[CallScore]:
+def _spoken(scores: Sequence[SpeechScore]) -> list[SpeechScore]:
     """Calls in English in which somebody speaks."""
     foreign = tuple(f"prompts {language}" for language in ("es", "fr", "it", "ru"))
     return [one for one in scores if one.group != "nobody speaks" and one.group not in foreign]
 
 
-def _by_class(by_system: dict[str, list[CallScore]]) -> dict[str, dict[str, Any]]:
+def _by_class(by_system: dict[str, list[SpeechScore]]) -> dict[str, dict[str, Any]]:
     """By class of call: words wrong of each system that has all its calls, the best raw way, ours less that, in all and
     by kind of error."""
     ours = by_system[OURS]
@@ -119,7 +119,7 @@ def _by_class(by_system: dict[str, list[CallScore]]) -> dict[str, dict[str, Any]
     return found
 
 
-def _together(by_system: dict[str, list[CallScore]], systems: Sequence[str]) -> dict[str, Any]:
+def _together(by_system: dict[str, list[SpeechScore]], systems: Sequence[str]) -> dict[str, Any]:
     """Systems over the calls that all of them and ours have."""
     shared = set.intersection(*(_names(by_system[system]) for system in systems)) & _names(by_system[OURS])
     found: dict[str, Any] = {"calls": sorted(shared), "systems": {}}
@@ -143,7 +143,7 @@ def _says(name: str, system: str) -> bool:
     return system in (OURS, BEFORE) or not name.startswith("doubt")
 
 
-def _seconds(scores: Sequence[CallScore]) -> dict[str, float]:
+def _seconds(scores: Sequence[SpeechScore]) -> dict[str, float]:
     """Processor seconds by part; "to the words" is recognition with what goes before it."""
     parts: dict[str, float] = defaultdict(float)
     for one in scores:
@@ -157,7 +157,7 @@ def _percent(above: float, below: float) -> float:
     return round(100 * above / below, 2)
 
 
-def _times(scores: Sequence[CallScore]) -> dict[str, Any]:
+def _times(scores: Sequence[SpeechScore]) -> dict[str, Any]:
     """Absolute errors in milliseconds: median, 95th percentile, signed median."""
     found = {}
     for name in ("start_error", "end_error"):
@@ -173,7 +173,7 @@ def _times(scores: Sequence[CallScore]) -> dict[str, Any]:
     return found
 
 
-def _invented(scores: Sequence[CallScore]) -> dict[str, Any]:
+def _invented(scores: Sequence[SpeechScore]) -> dict[str, Any]:
     """Words where nobody speaks: in calls without speech, and between what is said in the others."""
     found = {}
     for name, own in (
@@ -187,7 +187,7 @@ def _invented(scores: Sequence[CallScore]) -> dict[str, Any]:
     return found
 
 
-def _speakers(scores: Sequence[CallScore]) -> dict[str, Any]:
+def _speakers(scores: Sequence[SpeechScore]) -> dict[str, Any]:
     """Mixed calls: words given to the wrong speaker, and cpWER, by call."""
     mixed = [one for one in scores if one.cp_errors is not None and one.cp_words]
     found: dict[str, Any] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.real.score import CallScore, EventScore
+from bench.real.score import EventScore, SpeechScore
 
 RESAMPLES, SEED = 1000, 15
 Ratio = Callable[[EventScore], tuple[float, float]]
@@ -66,7 +66,7 @@ def misattributed(event: EventScore) -> tuple[float, float]:
     return event.misattributed, event.attributed
 
 
-def estimate(scores: Iterable[CallScore], ratio: Ratio) -> dict[str, float] | None:
+def estimate(scores: Iterable[SpeechScore], ratio: Ratio) -> dict[str, float] | None:
     """The ratio in per cent over all events, with its interval; None where there is nothing to divide by."""
     sums = _sums(scores, ratio)
     if not sums or not sum(below for _, below in sums.values()):
@@ -79,7 +79,7 @@ def estimate(scores: Iterable[CallScore], ratio: Ratio) -> dict[str, float] | No
     return {"value": _short(value), "low": _short(low), "high": _short(high), "of": int(table[:, 1].sum())}
 
 
-def difference(ours: Iterable[CallScore], theirs: Iterable[CallScore], ratio: Ratio) -> dict[str, float] | None:
+def difference(ours: Iterable[SpeechScore], theirs: Iterable[SpeechScore], ratio: Ratio) -> dict[str, float] | None:
     """Ours less theirs in points of per cent, with its interval; both have the same calls."""
     left, right = _sums(ours, ratio), _sums(theirs, ratio)
     keys = sorted(left.keys() & right.keys())
@@ -96,7 +96,7 @@ def difference(ours: Iterable[CallScore], theirs: Iterable[CallScore], ratio: Ra
     return {"value": _short(share(a.sum(axis=0)) - share(b.sum(axis=0))), "low": _short(low), "high": _short(high)}
 
 
-def _sums(scores: Iterable[CallScore], ratio: Ratio) -> dict[str, tuple[float, float]]:
+def _sums(scores: Iterable[SpeechScore], ratio: Ratio) -> dict[str, tuple[float, float]]:
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for one in scores:
         for event in one.events:

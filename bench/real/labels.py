@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.real import catalog
-from bench.real.calls import FLOOR, Builder, Event
+from bench.real.calls import FLOOR, Builder, SoundEvent
 from bench.real.lines import LINES, at_snr, energy, level, noise, pink, telephone_band
 from bench.real.machines import MACHINES
 from bench.real.sources import RATE, Clip, Half, Sound, SourceMissing, Sources
@@ -103,7 +103,9 @@ def _walk(audible: Mask, start: int, step: int, gap: int) -> int:
     return reached
 
 
-def judge(found: Sequence[Label], events: Sequence[Event], clips: dict[str, Clip], tallies: dict[str, Tally]) -> None:
+def judge(
+    found: Sequence[Label], events: Sequence[SoundEvent], clips: dict[str, Clip], tallies: dict[str, Tally]
+) -> None:
     """Add what labels say of the events of one channel."""
     kinds = np.full(int(found[-1].end * 100) + 2, "silence", "<U12") if found else np.zeros(0, "<U12")
     for one in found:

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.real.calls import GAPS, Builder, Event, Truth
+from bench.real.calls import GAPS, Builder, SoundEvent, Truth
 from bench.real.lines import mulaw
-from bench.real.outputs import HeardWord, Output
-from bench.real.score import Said, align, said_of, tokens_of, written
+from bench.real.outputs import HeardWord, SystemOutput
+from bench.real.score import SaidToken, align, said_of, tokens_of, written
 from bench.real.sources import RATE, Half, Sound, Sources
 from bench.real.systems import Switchboard
 
@@ -33,15 +33,15 @@ CLOSE = 1.5  # seconds between a word and where the other party wrote it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Recorded:
+class RecordedTalk:
     """A talk as it was recorded: the channels of each file at `STORED`, and what is said, in the call's time."""
 
     files: tuple[tuple[Sound, ...], ...]
-    events: tuple[Event, ...]
+    events: tuple[SoundEvent, ...]
 
 
 Lines = list[Sound]  # of the rep, of the customer
-Recorder = Callable[[Lines, Sequence[Event], np.random.Generator], Recorded]
+Recorder = Callable[[Lines, Sequence[SoundEvent], np.random.Generator], RecordedTalk]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,41 +106,41 @@ def lossy(line: Sound, burst: int, rng: np.random.Generator, share: float = 0.05
     return kept
 
 
-def _stereo(lines: Lines, events: Sequence[Event], _: np.random.Generator) -> Recorded:
-    return Recorded(((coded(lines[0]), coded(lines[1])),), tuple(events))
+def _stereo(lines: Lines, events: Sequence[SoundEvent], _: np.random.Generator) -> RecordedTalk:
+    return RecordedTalk(((coded(lines[0]), coded(lines[1])),), tuple(events))
 
 
-def _mixed(lines: Lines, events: Sequence[Event], _: np.random.Generator) -> Recorded:
-    return Recorded(((coded(lines[0] + lines[1]),),), tuple(events))
+def _mixed(lines: Lines, events: Sequence[SoundEvent], _: np.random.Generator) -> RecordedTalk:
+    return RecordedTalk(((coded(lines[0] + lines[1]),),), tuple(events))
 
 
-def _identical(lines: Lines, events: Sequence[Event], rng: np.random.Generator) -> Recorded:
+def _identical(lines: Lines, events: Sequence[SoundEvent], rng: np.random.Generator) -> RecordedTalk:
     both = lines[0] + lines[1]
     copy = late(both, rng.uniform(0.0, 0.3), float(rng.uniform(-6, 0)))
-    return Recorded(((coded(both), coded(copy)),), tuple(events))
+    return RecordedTalk(((coded(both), coded(copy)),), tuple(events))
 
 
-def _one_dead(lines: Lines, events: Sequence[Event], _: np.random.Generator) -> Recorded:
+def _one_dead(lines: Lines, events: Sequence[SoundEvent], _: np.random.Generator) -> RecordedTalk:
     both = coded(lines[0] + lines[1])
-    return Recorded(((both, both * 0),), tuple(events))
+    return RecordedTalk(((both, both * 0),), tuple(events))
 
 
-def _contained(lines: Lines, events: Sequence[Event], rng: np.random.Generator) -> Recorded:
+def _contained(lines: Lines, events: Sequence[SoundEvent], rng: np.random.Generator) -> RecordedTalk:
     party = int(rng.integers(2))
     rows = list(lines)
     rows[1 - party] = rows[1 - party] + late(lines[party], float(rng.choice([0.0, 0.04])), 0)
-    return Recorded((tuple(map(coded, rows)),), tuple(events))
+    return RecordedTalk((tuple(map(coded, rows)),), tuple(events))
 
 
 def _bled(rows: Lines, delays: Sequence[float], level: float) -> Lines:
     return [row + late(other, delay, level) for row, other, delay in zip(rows, rows[::-1], delays, strict=True)]
 
 
-def _bleed(lines: Lines, events: Sequence[Event], rng: np.random.Generator) -> Recorded:
+def _bleed(lines: Lines, events: Sequence[SoundEvent], rng: np.random.Generator) -> RecordedTalk:
     return _stereo(_bled(lines, rng.uniform(0.02, 0.1, 2).tolist(), float(rng.choice([-6, -12, -18]))), events, rng)
 
 
-def _bleed_jumps(lines: Lines, events: Sequence[Event], rng: np.random.Generator) -> Recorded:
+def _bleed_jumps(lines: Lines, events: Sequence[SoundEvent], rng: np.random.Generator) -> RecordedTalk:
     level = float(rng.choice([-6, -10, -14]))
     return _stereo(
         [row + jumping(other, level, rng) for row, other in zip(lines, lines[::-1], strict=True)], events, rng
@@ -148,13 +148,13 @@ def _bleed_jumps(lines: Lines, events: Sequence[Event], rng: np.random.Generator
 
 
 def _loss(burst: int) -> Recorder:
-    def recorder(lines: Lines, events: Sequence[Event], rng: np.random.Generator) -> Recorded:
-        return Recorded((tuple(lossy(coded(line), burst, rng) for line in lines),), tuple(events))
+    def recorder(lines: Lines, events: Sequence[SoundEvent], rng: np.random.Generator) -> RecordedTalk:
+        return RecordedTalk((tuple(lossy(coded(line), burst, rng) for line in lines),), tuple(events))
 
     return recorder
 
 
-def _two_files(rows: Lines, events: Sequence[Event], rng: np.random.Generator) -> Recorded:
+def _two_files(rows: Lines, events: Sequence[SoundEvent], rng: np.random.Generator) -> RecordedTalk:
     """The recorder of one leg starts up to 12 s before the other's."""
     early, lead = int(rng.integers(2)), float(rng.uniform(2, 12))
     floor = rng.normal(0, 10 ** (-62 / 20), round(lead * RATE)).astype(np.float32)
@@ -162,14 +162,14 @@ def _two_files(rows: Lines, events: Sequence[Event], rng: np.random.Generator) -
     moved = [
         replace(e, start=e.start + lead, end=e.end + lead, onset=e.onset + lead, offset=e.offset + lead) for e in events
     ]
-    return Recorded(tuple((coded(leg),) for leg in legs), tuple(moved))
+    return RecordedTalk(tuple((coded(leg),) for leg in legs), tuple(moved))
 
 
-def _files_bleed(lines: Lines, events: Sequence[Event], rng: np.random.Generator) -> Recorded:
+def _files_bleed(lines: Lines, events: Sequence[SoundEvent], rng: np.random.Generator) -> RecordedTalk:
     return _two_files(_bled(lines, (0.03, 0.03), float(rng.choice([-10, -18]))), events, rng)
 
 
-def _files_echo(lines: Lines, events: Sequence[Event], rng: np.random.Generator) -> Recorded:
+def _files_echo(lines: Lines, events: Sequence[SoundEvent], rng: np.random.Generator) -> RecordedTalk:
     return _two_files(_bled(lines, rng.uniform(0.03, 0.4, 2).tolist(), float(rng.choice([-6, -12]))), events, rng)
 
 
@@ -189,7 +189,7 @@ GROUPS: dict[str, Recorder] = {
 }
 
 
-def count(group: str, seed: int, events: Sequence[Event], output: Output) -> Counts:
+def count(group: str, seed: int, events: Sequence[SoundEvent], output: SystemOutput) -> Counts:
     """What became of the words; of a mixed call, with each speaker as the party whose words it holds most."""
     truth = Truth(group, "report", group, 2, False, 0.0, "en", tuple(events))
     said = [said_of(truth, [i for i, event in enumerate(events) if event.channel == party]) for party in (0, 1)]
@@ -220,7 +220,7 @@ def count(group: str, seed: int, events: Sequence[Event], output: Output) -> Cou
     )
 
 
-def _by_party(output: Output, said: Sequence[Sequence[Said]]) -> list[list[HeardWord]]:
+def _by_party(output: SystemOutput, said: Sequence[Sequence[SaidToken]]) -> list[list[HeardWord]]:
     if output.layout in ("stereo", "two_files"):
         return [[word for word in output.words if word.channel == party] for party in (0, 1)]
     parties: list[list[HeardWord]] = [[], []]
@@ -234,7 +234,7 @@ def _by_party(output: Output, said: Sequence[Sequence[Said]]) -> list[list[Heard
 
 def run(
     sources: Sources, half: Half, system: Switchboard, groups: Sequence[str], seeds: Sequence[int], turns: int
-) -> list[tuple[Counts, Output]]:
+) -> list[tuple[Counts, SystemOutput]]:
     """Every group with every seed."""
     import soundfile
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.real.calls import Builder, Call, finish
+from bench.real.calls import Builder, ComposedCall, finish
 from bench.real.lines import level
 from bench.real.mixes import pieces_of, turns
 from bench.real.sources import RATE, Half, Sound, Sources
@@ -75,7 +75,7 @@ def calls(half: Half, voices: Mapping[str, tuple[Sound, Sound]]) -> list[tuple[s
 
 def composed(
     half: Half, voices: Mapping[str, tuple[Sound, Sound]], first: str, second: str, kind: str, line: str
-) -> Call:
+) -> ComposedCall:
     """A call of two voices in turn, in one channel."""
     name = f"{first}-{second}-{kind}"
     rng = random.Random(name)

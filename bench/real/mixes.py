@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench.real.calls import GAPS, Builder, Call, finish
+from bench.real.calls import GAPS, Builder, ComposedCall, finish
 from bench.real.catalog import TREATMENTS, compose
 from bench.real.lines import energy, level
 from bench.real.sources import Clip, Half, Sound, Sources
@@ -62,7 +62,7 @@ def mixes(half: Half) -> list[Mix]:
     ]
 
 
-def calls(sources: Sources, half: Half, wanted: Sequence[str] = ()) -> Iterator[Call]:
+def calls(sources: Sources, half: Half, wanted: Sequence[str] = ()) -> Iterator[ComposedCall]:
     """The mixed calls of a half that are wanted by name, or all; the short ones first."""
     voices = {clip.speaker: clip for clip in sources.voices(half)}
     for number, mix in enumerate(mixes(half)):
@@ -73,7 +73,7 @@ def calls(sources: Sources, half: Half, wanted: Sequence[str] = ()) -> Iterator[
             yield compose(name, sources, half)
 
 
-def turns(call: Call) -> list[tuple[float, float, str]]:
+def turns(call: ComposedCall) -> list[tuple[float, float, str]]:
     """Who speaks when: (start, end, speaker), from the first to the last loud moment of each turn."""
     return [(one.onset, one.offset, one.speaker) for one in call.events if one.kind == "speech"]
 
@@ -82,7 +82,7 @@ def _two(first: Iterator[str], second: Iterator[str]) -> tuple[str, str]:
     return next(first), next(second)
 
 
-def composed(mix: Mix, clips: list[Clip], sources: Sources, half: Half, seed: int) -> Call:
+def composed(mix: Mix, clips: list[Clip], sources: Sources, half: Half, seed: int) -> ComposedCall:
     """The voices in turn, each on a line of its own but the third, mixed."""
     rng = random.Random(seed)
     built = Builder(seed)
@@ -105,7 +105,7 @@ def composed(mix: Mix, clips: list[Clip], sources: Sources, half: Half, seed: in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class MixPiece:
     """A turn, and the first and last loud moment in it (s)."""
 
     sound: Sound
@@ -113,7 +113,7 @@ class Piece:
     offset: float
 
 
-def pieces_of(sound: Sound, rng: random.Random, bounds: tuple[float, float] = TURNS) -> list[Piece]:
+def pieces_of(sound: Sound, rng: random.Random, bounds: tuple[float, float] = TURNS) -> list[MixPiece]:
     """Turns of so many seconds, a second apart at least, cut where it is quietest within their bounds."""
     decibel = energy(sound)
     loud = decibel > max(np.quantile(decibel, 0.95) - 35, np.quantile(decibel, 0.05) + 8)
@@ -127,6 +127,6 @@ def pieces_of(sound: Sound, rng: random.Random, bounds: tuple[float, float] = TU
             last = len(decibel)
         said = np.flatnonzero(loud[first:last])
         if len(said):
-            found.append(Piece(sound[first * 160 : last * 160], said[0] / 100, (said[-1] + 1) / 100))
+            found.append(MixPiece(sound[first * 160 : last * 160], said[0] / 100, (said[-1] + 1) / 100))
         first = last
     return found

@@ -1,7 +1,7 @@
 """What a system makes of a call, compact enough to be kept: one JSON line each, gzipped.
 
-The folder outputs/ holds, for the report half, truths.jsonl.gz (`calls.Truth`), and a file of `Output`s for the raw
-ways and for each revision of the pipeline. `figures.py` re-scores them without any recording or model.
+The folder outputs/ holds, for the report half, truths.jsonl.gz (`calls.Truth`), and a file of `SystemOutput`s for the
+raw ways and for each revision of the pipeline. `figures.py` re-scores them without any recording or model.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ class HeardWord:
     confidence: float  # 0..1
     doubtful: bool = False
     channel: int = 0
-    turn: int = -1  # index in `Output.turns`; -1: the system has no turns
+    turn: int = -1  # index in `SystemOutput.turns`; -1: the system has no turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class HeardLabel:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class SystemOutput:
     """All that is scored. `seconds`: of a processor, by part; of a raw way "audio" (it is read) and "recognition"."""
 
     call: str
@@ -85,7 +85,7 @@ class Output:
         return told
 
     @classmethod
-    def of(cls, row: dict[str, Any]) -> "Output":
+    def of(cls, row: dict[str, Any]) -> "SystemOutput":
         """From what `row` yields."""
         return cls(
             **{
@@ -98,15 +98,15 @@ class Output:
         )
 
 
-def write(path: Path, outputs: Iterable[Output]) -> None:
+def write(path: Path, outputs: Iterable[SystemOutput]) -> None:
     """Gzipped JSON lines, ordered by call, model and system; the same bytes for the same outputs."""
     rows = sorted((output.row() for output in outputs), key=lambda row: (row["call"], row["model"], row["system"]))
     write_rows(path, rows)
 
 
-def read(path: Path) -> Iterator[Output]:
+def read(path: Path) -> Iterator[SystemOutput]:
     """What `write` wrote."""
-    return (Output.of(row) for row in read_rows(path))
+    return (SystemOutput.of(row) for row in read_rows(path))
 
 
 def write_truths(path: Path, truths: Iterable[dict[str, object]]) -> None:

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.real.calls import Event, Truth
+from bench.real.calls import SoundEvent, Truth
 from bench.real.normalize import words as normalized
-from bench.real.outputs import HeardWord, Output
+from bench.real.outputs import HeardWord, SystemOutput
 
 MARGIN = 0.5  # seconds
 NEAR = 0.5  # seconds
@@ -33,7 +33,7 @@ MOST_PARTS = 3  # in which one side may write what is one word to the other
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SaidToken:
     """A token of the truth."""
 
     token: str
@@ -44,7 +44,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenWord:
     """What a system wrote between two spaces, one or several `HeardWord`s."""
 
     start: float
@@ -57,8 +57,8 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    """A token of what was heard, and the index of the `Written` it is of."""
+class HeardToken:
+    """A token of what was heard, and the index of the `WrittenWord` it is of."""
 
     token: str
     time: float
@@ -66,7 +66,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class WordPair:
     """A step of an alignment: both (right or substituted), only `said` (deleted) or only `heard` (inserted).
 
     One side only and right: a further part of the word before, which the other side writes as one.
@@ -99,7 +99,7 @@ class EventScore:
 
 
 @dataclass(slots=True)
-class CallScore:
+class SpeechScore:
     """Scores of one output."""
 
     call: str
@@ -117,9 +117,9 @@ class CallScore:
     cp_words: int = 0
 
 
-def score(truth: Truth, output: Output) -> CallScore:
+def score(truth: Truth, output: SystemOutput) -> SpeechScore:
     """Score an output of a call."""
-    found = CallScore(truth.name, truth.group, output.system, output.model, seconds=output.seconds)
+    found = SpeechScore(truth.name, truth.group, output.system, output.model, seconds=output.seconds)
     found.events = [EventScore(event.source) for event in truth.events]
     found.duration = truth.duration
     found.language, found.language_right = output.language, output.language == truth.language
@@ -137,9 +137,9 @@ def _several(truth: Truth) -> bool:
     return truth.mixed and len({event.speaker for event in truth.events if event.kind == "speech"}) > 1
 
 
-def written(words: Sequence[HeardWord]) -> list[Written]:
+def written(words: Sequence[HeardWord]) -> list[WrittenWord]:
     """Words in order of time, those that belong together joined."""
-    joined: list[Written] = []
+    joined: list[WrittenWord] = []
     for word in words:
         if joined and not word.text.startswith(" ") and joined[-1].turn == word.turn:
             last = joined.pop()
@@ -147,13 +147,13 @@ def written(words: Sequence[HeardWord]) -> list[Written]:
             confidence, doubtful = min(last.confidence, word.confidence), last.doubtful or word.doubtful
         else:
             start, text, confidence, doubtful = word.start, word.text, word.confidence, word.doubtful
-        joined.append(Written(start, word.end, text.strip(), confidence, doubtful, word.channel, word.turn))
+        joined.append(WrittenWord(start, word.end, text.strip(), confidence, doubtful, word.channel, word.turn))
     return sorted(joined, key=lambda one: (one.start, one.end))
 
 
-def said_of(truth: Truth, events: Sequence[int]) -> list[Said]:
+def said_of(truth: Truth, events: Sequence[int]) -> list[SaidToken]:
     """The tokens of events in order of time."""
-    found: list[Said] = []
+    found: list[SaidToken] = []
     for index in events:
         event = truth.events[index]
         tokens = normalized(event.text, event.language) if event.spoken else []
@@ -161,22 +161,22 @@ def said_of(truth: Truth, events: Sequence[int]) -> list[Said]:
         for at, token in enumerate(tokens):
             share = (letters[at] + len(token) / 2) / letters[-1]
             time = event.onset + float(share) * (event.offset - event.onset)
-            found.append(Said(token, time, index, at == 0, at == len(tokens) - 1))
+            found.append(SaidToken(token, time, index, at == 0, at == len(tokens) - 1))
     return sorted(found, key=lambda one: one.time)
 
 
-def tokens_of(heard: Sequence[Written], language: str) -> list[Token]:
+def tokens_of(heard: Sequence[WrittenWord], language: str) -> list[HeardToken]:
     """The normalized tokens of written words; a word of several tokens gives each its share of the time."""
     found = []
     for index, one in enumerate(heard):
         tokens = normalized(one.text, language)
         step = (one.end - one.start) / max(1, len(tokens))
-        found += [Token(token, one.start + (at + 0.5) * step, index) for at, token in enumerate(tokens)]
+        found += [HeardToken(token, one.start + (at + 0.5) * step, index) for at, token in enumerate(tokens)]
     return found
 
 
-def align(said: Sequence[Said], heard: Sequence[Token]) -> list[Pair]:
-    """The alignment with the fewest errors; ties by closeness in time. A word in parts is right: see `Pair`."""
+def align(said: Sequence[SaidToken], heard: Sequence[HeardToken]) -> list[WordPair]:
+    """The alignment with the fewest errors; ties by closeness in time. A word in parts is right: see `WordPair`."""
     rows, columns = len(said), len(heard)
     codes: dict[str, int] = {}
     ours = np.array([codes.setdefault(one.token, len(codes)) for one in said], int)
@@ -194,28 +194,28 @@ def align(said: Sequence[Said], heard: Sequence[Token]) -> list[Pair]:
         for column, parts in compounds.get(row, {}).items():
             best[column + 1] = min(best[column + 1], _before(cost, tie, row, column, parts))
         cost[row + 1] = np.minimum.accumulate(best - steps) + steps
-    pairs: list[Pair] = []
+    pairs: list[WordPair] = []
     row, column = rows, columns
     while row or column:
         joined = compounds.get(row - 1, {}).get(column - 1)
         if row and column and _same(cost[row, column], cost[row - 1, column - 1] + differs[row - 1, column - 1]):
             row, column = row - 1, column - 1
-            pairs.append(Pair(row, column, bool(ours[row] == theirs[column])))
+            pairs.append(WordPair(row, column, bool(ours[row] == theirs[column])))
         elif joined and _same(cost[row, column], _before(cost, tie, row - 1, column - 1, joined)):
             row, column = row - joined[0], column - joined[1]
-            pairs += [Pair(row + at, None, True) for at in reversed(range(1, joined[0]))]
-            pairs += [Pair(None, column + at, True) for at in reversed(range(1, joined[1]))]
-            pairs.append(Pair(row, column, True))
+            pairs += [WordPair(row + at, None, True) for at in reversed(range(1, joined[0]))]
+            pairs += [WordPair(None, column + at, True) for at in reversed(range(1, joined[1]))]
+            pairs.append(WordPair(row, column, True))
         elif row and _same(cost[row, column], cost[row - 1, column] + 1):
             row -= 1
-            pairs.append(Pair(row, None, False))
+            pairs.append(WordPair(row, None, False))
         else:
             column -= 1
-            pairs.append(Pair(None, column, False))
+            pairs.append(WordPair(None, column, False))
     return pairs[::-1]
 
 
-def _compounds(said: Sequence[Said], heard: Sequence[Token]) -> dict[int, dict[int, tuple[int, int]]]:
+def _compounds(said: Sequence[SaidToken], heard: Sequence[HeardToken]) -> dict[int, dict[int, tuple[int, int]]]:
     """By the last word of each side, in how many words each writes the same letters: one of them in one."""
     found: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
     for size in range(2, MOST_PARTS + 1):
@@ -249,7 +249,12 @@ def _same(cost: float, other: float) -> bool:
 
 
 def _score_channel(
-    truth: Truth, output: Output, channel: int, events: Sequence[int], heard: list[Written], found: CallScore
+    truth: Truth,
+    output: SystemOutput,
+    channel: int,
+    events: Sequence[int],
+    heard: list[WrittenWord],
+    found: SpeechScore,
 ) -> None:
     said = said_of(truth, events)
     tokens = tokens_of(heard, truth.language)
@@ -264,13 +269,13 @@ def _score_channel(
 
 def _count(
     truth: Truth,
-    output: Output,
+    output: SystemOutput,
     channel: int,
-    pairs: Sequence[Pair],
-    said: Sequence[Said],
-    tokens: Sequence[Token],
-    heard: Sequence[Written],
-    found: CallScore,
+    pairs: Sequence[WordPair],
+    said: Sequence[SaidToken],
+    tokens: Sequence[HeardToken],
+    heard: Sequence[WrittenWord],
+    found: SpeechScore,
 ) -> None:
     doubts = [(doubt.start - NEAR, doubt.end + NEAR) for doubt in output.doubts if doubt.channel == channel]
     event_of: dict[int, int] = {}  # by written word
@@ -304,7 +309,7 @@ def _count(
             _count_mark(found.events[at], heard[index], index in wrong)
 
 
-def _last_part(pairs: Sequence[Pair], step: int) -> int:
+def _last_part(pairs: Sequence[WordPair], step: int) -> int:
     """The heard word with which a right one ends."""
     found = next(pair.heard for pair in reversed(pairs[: step + 1]) if pair.heard is not None)
     for pair in pairs[step + 1 :]:
@@ -314,7 +319,7 @@ def _last_part(pairs: Sequence[Pair], step: int) -> int:
     return found
 
 
-def _count_mark(own: EventScore, word: Written, wrong: bool) -> None:
+def _count_mark(own: EventScore, word: WrittenWord, wrong: bool) -> None:
     if word.doubtful:
         own.marked_wrong += wrong
         own.marked_right += not wrong
@@ -328,10 +333,10 @@ def _count_mark(own: EventScore, word: Written, wrong: bool) -> None:
 def _marked(
     time: float,
     doubts: Sequence[tuple[float, float]],
-    pairs: Sequence[Pair],
+    pairs: Sequence[WordPair],
     step: int,
-    tokens: Sequence[Token],
-    heard: Sequence[Written],
+    tokens: Sequence[HeardToken],
+    heard: Sequence[WrittenWord],
 ) -> bool:
     if any(start <= time <= end for start, end in doubts):
         return True
@@ -340,12 +345,12 @@ def _marked(
     return any(heard[tokens[index].written].doubtful for index in (before, after) if index is not None)
 
 
-def _outside(word: Written, spoken: Sequence[Event]) -> bool:
+def _outside(word: WrittenWord, spoken: Sequence[SoundEvent]) -> bool:
     middle = (word.start + word.end) / 2
     return all(middle < event.onset - MARGIN or middle > event.offset + MARGIN for event in spoken)
 
 
-def _covered(spoken: Sequence[Event], duration: float) -> float:
+def _covered(spoken: Sequence[SoundEvent], duration: float) -> float:
     """Seconds within `MARGIN` of what is said."""
     covered, until = 0.0, 0.0
     for event in sorted(spoken, key=lambda event: event.onset):
@@ -357,12 +362,12 @@ def _covered(spoken: Sequence[Event], duration: float) -> float:
 
 def _attribute(
     truth: Truth,
-    output: Output,
-    pairs: Sequence[Pair],
-    said: Sequence[Said],
-    tokens: Sequence[Token],
-    heard: Sequence[Written],
-    found: CallScore,
+    output: SystemOutput,
+    pairs: Sequence[WordPair],
+    said: Sequence[SaidToken],
+    tokens: Sequence[HeardToken],
+    heard: Sequence[WrittenWord],
+    found: SpeechScore,
 ) -> None:
     """Words given to another speaker; the system's labels stand for the speakers that fit best. Machines' words are
     left out: whose they are is asked elsewhere."""
@@ -395,14 +400,14 @@ def _best_match(votes: dict[tuple[str, str], int]) -> dict[str, str]:
     return {labels[column]: speakers[row] for row, column in chosen}
 
 
-def cp_errors(truth: Truth, output: Output) -> tuple[int, int]:
+def cp_errors(truth: Truth, output: SystemOutput) -> tuple[int, int]:
     """Errors and words of cpWER: each speaker's words one after the other, labels permuted for the fewest errors.
 
     What machines say, and turns that the system gives to a machine, is one more speaker.
     """
     from scipy.optimize import linear_sum_assignment
 
-    ours: dict[str, list[Said]] = defaultdict(list)
+    ours: dict[str, list[SaidToken]] = defaultdict(list)
     for one in said_of(truth, range(len(truth.events))):
         event = truth.events[one.event]
         ours[event.speaker if event.kind == "speech" else "machine"].append(one)
@@ -421,7 +426,7 @@ def cp_errors(truth: Truth, output: Output) -> tuple[int, int]:
     return int(errors[linear_sum_assignment(errors)].sum()), sum(map(len, said))
 
 
-def language_of_prompts(truth: Truth, output: Output) -> list[bool]:
+def language_of_prompts(truth: Truth, output: SystemOutput) -> list[bool]:
     """For each event with words: whether most of the words heard during it are in turns of its language; False where
     none is heard. A system without turns has one language for all."""
     found = []

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.real.outputs import Doubted, HeardLabel, HeardTurn, HeardWord, Output
+from bench.real.outputs import Doubted, HeardLabel, HeardTurn, HeardWord, SystemOutput
 from bench.real.sources import RATE
 
 RAW_WAYS = ("plain", "vad", "batched")
@@ -51,7 +51,7 @@ class Switchboard:
         self._workers = _metered(lambda: asr.load(recognition), lambda: voices.load(options))
         self.recorded: dict[str, Any] = {}  # what the stages of the last call gave
 
-    def __call__(self, *paths: Path, terms: Sequence[str] = ()) -> Output:
+    def __call__(self, *paths: Path, terms: Sequence[str] = ()) -> SystemOutput:
         """The output for a recording of one or two channels, or one of each party; `terms` are the workspace's."""
         from pipeline.domain.call import Call
         from pipeline.domain.insight import Roster
@@ -95,7 +95,7 @@ class Raw:
         self._folder = folder
         self._whisper: Any = None
 
-    def __call__(self, path: Path) -> Output:
+    def __call__(self, path: Path) -> SystemOutput:
         """The output for a recording; each channel is transcribed by itself."""
         import soundfile
         import soxr
@@ -117,7 +117,7 @@ class Raw:
                 for word in segment.words or ()
             ]
         seconds = {"audio": read - before, "recognition": time.process_time() - read}
-        return Output(path.stem, self.name, self.model, tuple(words), seconds, languages[0], engine=self._engine)
+        return SystemOutput(path.stem, self.name, self.model, tuple(words), seconds, languages[0], engine=self._engine)
 
     @property
     def _engine(self) -> str:
@@ -186,7 +186,7 @@ def _part(fn: Callable[..., Any]) -> str:
     return next((part for name, part in PARTS.items() if module.startswith(name)), "rest")
 
 
-def _output(name: str, model: str, transcript: Any, seconds: dict[str, float]) -> Output:
+def _output(name: str, model: str, transcript: Any, seconds: dict[str, float]) -> SystemOutput:
     separated = transcript.layout.kind.separated
     second = {speaker.label for speaker in transcript.speakers if separated and speaker.role.value == "customer"}
     words = []
@@ -197,7 +197,7 @@ def _output(name: str, model: str, transcript: Any, seconds: dict[str, float]) -
             )
             for word in turn.words
         ]
-    return Output(
+    return SystemOutput(
         call=name,
         system=Switchboard.name,
         model=model,

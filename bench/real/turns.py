@@ -32,7 +32,7 @@ NEAR = 0.1  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedLegs:
     """One pair of legs: where the second one truly begins, and what was guessed."""
 
     overlap: float
@@ -65,7 +65,7 @@ def talk(sources: Sources, half: Half, seed: int, overlap: float) -> list[Sound]
     return built.lines()
 
 
-def judged(lines: Sequence[Sound], overlap: float) -> Iterator[Judged]:
+def judged(lines: Sequence[Sound], overlap: float) -> Iterator[JudgedLegs]:
     """Every cut of one talk."""
     for seconds in CUTS:
         cut = round(seconds * RATE)
@@ -79,7 +79,7 @@ def judged(lines: Sequence[Sound], overlap: float) -> Iterator[Judged]:
                 ("both", {leg: lines[leg][cut:], 1 - leg: lines[1 - leg][: -round(0.7 * cut)]}, begun),
             ):
                 found = _guess([rows.get(at, line) for at, line in enumerate(lines)])
-                yield Judged(overlap, name, seconds, truth, found.offset, found.confidence)
+                yield JudgedLegs(overlap, name, seconds, truth, found.offset, found.confidence)
 
 
 def _guess(rows: Sequence[Sound]) -> taking_turns.Guess:
@@ -90,7 +90,7 @@ def _guess(rows: Sequence[Sound]) -> taking_turns.Guess:
     return taking_turns.guess((heard[0], heard[1]), (len(rows[0]) / RATE, len(rows[1]) / RATE))
 
 
-def show(found: Sequence[Judged]) -> None:
+def show(found: Sequence[JudgedLegs]) -> None:
     """A line for each share of overlap and kind of cut."""
     print(f"{'early turns':<13}{'cut':<12}{'pairs':>6}{'sure, right':>13}{'sure, wrong':>13}{'in doubt':>10}")
     for overlap in OVERLAPS:

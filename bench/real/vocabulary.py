@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.real.calls import Truth
 from bench.real.catalog import compose
 from bench.real.normalize import words
-from bench.real.outputs import Output
+from bench.real.outputs import SystemOutput
 from bench.real.score import align, said_of, tokens_of, written
 from bench.real.sources import Half, Sources
 from bench.real.systems import Switchboard
@@ -53,7 +53,7 @@ def main() -> None:
             print(f"{way}: {wrong} of {said} words wrong ({100 * wrong / said:.1f} %), {right} of {of} names right")
 
 
-def count(truth: Truth, output: Output, names: Sequence[str]) -> tuple[int, int, int, int]:
+def count(truth: Truth, output: SystemOutput, names: Sequence[str]) -> tuple[int, int, int, int]:
     """Words wrong, words said, names right (all their words), names said; channel by channel."""
     wrong = total = right = of = 0
     for channel in range(truth.channels):

@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("db", "evaluation", "pipeline", "serve_app")
+ROOMS = ("bench", "db", "evaluation", "pipeline", "serve_app", "training")
 SAME_THING = {
     "Engine": "what an engine of each stage must do",
 }

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bench.real import doubt as bench
-from bench.real.calls import Event, Truth
-from bench.real.doubt import Judged
+from bench.real.calls import SoundEvent, Truth
+from bench.real.doubt import JudgedWord
 from pipeline.asr import ENGINES, doubt, fallback
 from pipeline.asr.doubt import DoubtCalibration, DoubtCalibrationInvalid, calibration_of, features, risks, supports
 from pipeline.asr.safety import review, settle
@@ -148,7 +148,8 @@ def made(seed=1, utterances=60, length=20):
     values = random.normal(0, 1, (utterances * length, len(doubt.FEATURES)))
     wrong = random.random(len(values)) < 1 / (1 + np.exp(-(-1.5 + values @ np.array([-1.5, -0.8, 0.5, 0.0]))))
     return [
-        Judged(str(i // length), bool(w), False, tuple(v)) for i, (v, w) in enumerate(zip(values, wrong, strict=True))
+        JudgedWord(str(i // length), bool(w), False, tuple(v))
+        for i, (v, w) in enumerate(zip(values, wrong, strict=True))
     ]
 
 
@@ -183,8 +184,8 @@ def test_what_the_bench_writes_is_read(tmp_path):
 
 def test_the_bench_knows_which_words_are_wrong():
     events = (
-        Event(0, 0.0, 4.0, 0.0, 4.0, "speech", "first", "1", "we are open from monday"),
-        Event(0, 5.0, 8.0, 5.0, 8.0, "speech", "second", "1", "good bye"),
+        SoundEvent(0, 0.0, 4.0, 0.0, 4.0, "speech", "first", "1", "we are open from monday"),
+        SoundEvent(0, 5.0, 8.0, 5.0, 8.0, "speech", "second", "1", "good bye"),
     )
     truth = Truth("call", "development", "mulaw", 1, True, 9.0, "en", events)
     texts = [said("we open on from monday", 0.0, 4.0), said("could bye", 5.0, 8.0)]

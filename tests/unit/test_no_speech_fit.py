@@ -7,7 +7,7 @@ import pytest
 from pipeline.asr import verdicts
 from tests.unit.safety_by_hand import said
 from training.no_speech import fit
-from training.no_speech.windows import Heard, read
+from training.no_speech.windows import HeardWindow, read
 
 
 def test_what_ships_is_what_the_kept_windows_give() -> None:
@@ -32,8 +32,8 @@ def test_a_window_is_judged_as_it_was_fitted() -> None:
 
 
 def test_the_bound_is_the_lowest_by_which_speech_stays() -> None:
-    def heard(speech: bool, no_speech: float, first: float) -> Heard:
-        return Heard(speech, "", "", "", "", "a word", no_speech, first, -1.0)
+    def heard(speech: bool, no_speech: float, first: float) -> HeardWindow:
+        return HeardWindow(speech, "", "", "", "", "a word", no_speech, first, -1.0)
 
     rows = [heard(True, 0.5, 0.1)] * 3 + [heard(False, 0.9, 0.05)] * 2 + [heard(False, 0.1, 0.0001)]
     weight, needs = fit.fit(rows)

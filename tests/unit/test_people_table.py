@@ -8,7 +8,7 @@ from training.people import table
 
 @pytest.mark.parametrize(("section", "least"), [("direction", 46), ("agent", 21), ("match", 25)])
 def test_open_rows_come_right(section, least):
-    judged = table.Judged()
+    judged = table.TableCounts()
     for row in (row for path in table.TABLES for row in table.rows(path)):
         if row.section == section and row.half == "open":
             table.judge(row, judged)

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from bench.real.announced import HeardWord, Labeled, Part, figures, keep, read
+from bench.real.announced import Labeled, LabeledWord, SpokenPart, figures, keep, read
 
 
 def call(name: str, form: str, machine: str) -> Labeled:
     """A prompt of five words on channel 0 and a turn of five on channel 1; `machine`: which are labeled."""
-    parts = (Part("prompt", 0, 0, 5, "begin", "a b c d e"), Part("turn", 1, 0, 5))
-    words = tuple(HeardWord(at // 5, at % 5, at % 5 + 0.5, "x", machine[at] == "M") for at in range(10))
+    parts = (SpokenPart("prompt", 0, 0, 5, "begin", "a b c d e"), SpokenPart("turn", 1, 0, 5))
+    words = tuple(LabeledWord(at // 5, at % 5, at % 5 + 0.5, "x", machine[at] == "M") for at in range(10))
     return Labeled(name, form, parts, words)
 
 

@@ -2,19 +2,19 @@
 
 import pytest
 
-from bench.real.calls import Event, Truth
+from bench.real.calls import SoundEvent, Truth
 from bench.real.normalize import words
-from bench.real.outputs import Doubted, HeardTurn, HeardWord, Output
+from bench.real.outputs import Doubted, HeardTurn, HeardWord, SystemOutput
 from bench.real.score import score
 
 
-def _truth(*events: Event, mixed: bool = False) -> Truth:
+def _truth(*events: SoundEvent, mixed: bool = False) -> Truth:
     return Truth("x", "development", "mulaw", 1 if mixed else 2, mixed, 60.0, "en", events)
 
 
-def _event(channel: int, start: float, text: str, speaker: str = "a", kind: str = "speech") -> Event:
+def _event(channel: int, start: float, text: str, speaker: str = "a", kind: str = "speech") -> SoundEvent:
     end = start + 0.5 * len(text.split())
-    return Event(channel, start, end, start, end, kind, f"{speaker}-{start}", speaker, text)
+    return SoundEvent(channel, start, end, start, end, kind, f"{speaker}-{start}", speaker, text)
 
 
 def _heard(start: float, text: str, channel: int = 0, turn: int = -1, doubtful: bool = False) -> list[HeardWord]:
@@ -24,8 +24,8 @@ def _heard(start: float, text: str, channel: int = 0, turn: int = -1, doubtful: 
     ]
 
 
-def _output(found: list[HeardWord], **more) -> Output:
-    return Output("x", "switchboard", "base", tuple(found), {}, "en", **more)
+def _output(found: list[HeardWord], **more) -> SystemOutput:
+    return SystemOutput("x", "switchboard", "base", tuple(found), {}, "en", **more)
 
 
 def _sum(scored, name: str) -> int:

@@ -36,7 +36,7 @@ TELLS = 1.0  # log odds from which words count as a machine's in the table
 
 
 @dataclass(frozen=True)
-class Example:
+class LabeledSentence:
     """A sentence. `group` is what it must share a fold with, `source` what it is counted under."""
 
     text: str  # as `plain` makes it
@@ -45,7 +45,7 @@ class Example:
     group: str
 
 
-def examples(sources: Sources, language: str) -> list[Example]:
+def examples(sources: Sources, language: str) -> list[LabeledSentence]:
     """Every sentence of a language; the same sentence counts once."""
     found = [(clip.text, True, "prompts", clip.id) for clip in sources.prompts("development", language)]
     for sign, text in lines(CORPUS / f"{language}.txt"):
@@ -60,7 +60,7 @@ def examples(sources: Sources, language: str) -> list[Example]:
             for clip in own
         ]
     rows = {
-        (plain(sentence), machine): Example(plain(sentence), machine, source, group)
+        (plain(sentence), machine): LabeledSentence(plain(sentence), machine, source, group)
         for text, machine, source, group in found
         if not text.startswith("<")  # a sound, described
         for sentence in re.split(r"(?<=[.!?])\s+", text)
@@ -88,7 +88,7 @@ def said_in_calls(language: str) -> list[tuple[str, str]]:
     ]
 
 
-def fitted(given: Sequence[Example]) -> dict[str, int]:
+def fitted(given: Sequence[LabeledSentence]) -> dict[str, int]:
     """The weights of one logistic regression in hundredths, the prior of the examples taken out of that of ""."""
     import numpy as np
     from sklearn.feature_extraction import DictVectorizer
@@ -107,7 +107,7 @@ def fitted(given: Sequence[Example]) -> dict[str, int]:
     return weights
 
 
-def crossed(given: Sequence[Example]) -> list[float]:
+def crossed(given: Sequence[LabeledSentence]) -> list[float]:
     """For each example the log odds by weights that were fitted without its fold."""
     import numpy as np
     from sklearn.model_selection import StratifiedGroupKFold
@@ -120,7 +120,7 @@ def crossed(given: Sequence[Example]) -> list[float]:
     return list(odds)
 
 
-def show(language: str, given: Sequence[Example], odds: Sequence[float], details: bool) -> None:
+def show(language: str, given: Sequence[LabeledSentence], odds: Sequence[float], details: bool) -> None:
     """By source: how many sentences the patterns, the weights (folds), and either of them take for a machine's."""
     for source in sorted({one.source for one in given}):
         own = [(one, value) for one, value in zip(given, odds, strict=True) if one.source == source]

@@ -31,7 +31,7 @@ ALIKE, ASKED = 0.45, 0.45  # likeness to it, in another turn than its own; of a 
 
 
 @dataclass(frozen=True)
-class Example:
+class LabeledClause:
     """`label` is one of `classifier.CLASSES`; `group` is the call or the excerpt it stands in."""
 
     features: tuple[str, ...]
@@ -63,7 +63,7 @@ def seen(material: Material) -> list[Seen]:
     return noted
 
 
-def excerpts(path: Path) -> Iterator[Example]:
+def excerpts(path: Path) -> Iterator[LabeledClause]:
     """The examples of one file of the corpus; its README has the form. Raises ValueError for a line without it."""
     language = path.stem
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
@@ -75,7 +75,7 @@ def excerpts(path: Path) -> Iterator[Example]:
         for one in found:
             label = _marked(one.candidate, marks)
             if label:
-                yield Example(one.features, label, group, language, one.candidate.clause, excerpt=True)
+                yield LabeledClause(one.features, label, group, language, one.candidate.clause, excerpt=True)
 
 
 def _parsed(line: str, number: int) -> tuple[list[tuple[str, str]], list[list[tuple[int, str]]]]:
@@ -127,7 +127,7 @@ def _material(turns: list[tuple[str, str]], language: str) -> Material:
     return Material(Call(UUID(int=1), "anonymous", "anonymous", START), transcript, Roster())
 
 
-def of_call(case: dict[str, Any]) -> list[Example]:
+def of_call(case: dict[str, Any]) -> list[LabeledClause]:
     """The clauses of a call, each with what its known tasks say; those that may be meant or not are left out."""
     found = seen(analysis.material(case))
     labels: dict[int, str | None] = dict.fromkeys(range(len(found)), CLASSES[0])
@@ -142,7 +142,7 @@ def of_call(case: dict[str, Any]) -> list[Example]:
         doubtful = _doubtful(found, fits, task, unsure=not chosen or chosen[0][0] < SURE)
         labels |= dict.fromkeys(doubtful - taken)
     return [
-        Example(one.features, label, case["id"], case["input"]["language"], one.candidate.clause)
+        LabeledClause(one.features, label, case["id"], case["input"]["language"], one.candidate.clause)
         for at, one in enumerate(found)
         if (label := labels[at])
     ]

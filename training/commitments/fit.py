@@ -19,7 +19,7 @@ from bench import analysis, analysis_score
 from pipeline.analysis.rules.commitments.classifier import CLASSES, FILE, SCALE, CommitmentWeights
 from pipeline.analysis.rules.commitments.tasks import TasksStep
 from training.commitments import examples
-from training.commitments.examples import Example
+from training.commitments.examples import LabeledClause
 
 CALLS = Path(__file__).resolve().parents[2] / "bench" / "analysis_cases" / "dev"
 CORPUS = "of the corpus "  # before a feature of form: how far to believe the rules differs between corpus and calls
@@ -39,7 +39,7 @@ def serialized(weights: CommitmentWeights) -> str:
     return "\n".join((head, *lines)) + "\n"
 
 
-def fitted(given: list[Example], least: float = LEAST) -> CommitmentWeights:
+def fitted(given: list[LabeledClause], least: float = LEAST) -> CommitmentWeights:
     """The weights of one multinomial logistic regression; the same examples give the same weights."""
     import numpy as np
     from sklearn.feature_extraction import DictVectorizer
@@ -63,7 +63,7 @@ def fitted(given: list[Example], least: float = LEAST) -> CommitmentWeights:
     return CommitmentWeights(of, least)
 
 
-def _weight(one: Example) -> float:
+def _weight(one: LabeledClause) -> float:
     return 1.0 if one.excerpt else CALL_WEIGHT
 
 
@@ -75,7 +75,7 @@ def _value(feature: str) -> float:
     return WORDS if OF_WORDS.match(feature) else 1.0
 
 
-def _row(one: Example, known: set[str]) -> dict[str, float]:
+def _row(one: LabeledClause, known: set[str]) -> dict[str, float]:
     row = {feature: _value(feature) for feature in one.features if feature in known}
     if one.excerpt:
         row.update(
@@ -165,7 +165,7 @@ def main() -> None:
 
 
 def _crossed(
-    cases: list[dict[str, Any]], calls: list[Example], corpus: list[Example], count: int
+    cases: list[dict[str, Any]], calls: list[LabeledClause], corpus: list[LabeledClause], count: int
 ) -> dict[str, list[dict[str, Any]]]:
     """The tasks of every call, found with weights that were fitted without it."""
     tasks, fold = {}, folds(cases, count)

@@ -11,7 +11,7 @@ test says that what ships is what comes out here.
 import math
 from collections.abc import Sequence
 
-from training.no_speech.windows import Heard, read
+from training.no_speech.windows import HeardWindow, read
 
 FITTED_ON, CHECKED_ON = "tiny.en", "base"
 WEIGHTS = (4.0, 6.0, 8.0, 10.0, 14.0, 20.0)
@@ -19,7 +19,7 @@ STEP = 0.25
 SPARE = 0.0025  # of the texts of speech may be taken out
 
 
-def taken(rows: Sequence[Heard], speech: bool, weight: float, needs: float) -> tuple[int, int]:
+def taken(rows: Sequence[HeardWindow], speech: bool, weight: float, needs: float) -> tuple[int, int]:
     """Of the texts of speech, or of no speech: how many are taken out, of how many that have words."""
     from pipeline.asr.verdicts import NO_SPEECH_FROM
 
@@ -31,7 +31,7 @@ def taken(rows: Sequence[Heard], speech: bool, weight: float, needs: float) -> t
     return found, len(own)
 
 
-def bound(rows: Sequence[Heard], weight: float) -> float:
+def bound(rows: Sequence[HeardWindow], weight: float) -> float:
     """The lowest bound, in steps, by which speech stays."""
     needs = 0.0
     while (lost := taken(rows, True, weight, needs))[0] > SPARE * lost[1]:
@@ -39,7 +39,7 @@ def bound(rows: Sequence[Heard], weight: float) -> float:
     return needs
 
 
-def fit(rows: Sequence[Heard]) -> tuple[float, float]:
+def fit(rows: Sequence[HeardWindow]) -> tuple[float, float]:
     """Weight and bound."""
     bounds = {weight: bound(rows, weight) for weight in WEIGHTS}
     weight = max(WEIGHTS, key=lambda weight: (taken(rows, False, weight, bounds[weight])[0], -weight))
@@ -57,7 +57,7 @@ def main() -> None:
     _show(read(CHECKED_ON), weight, needs)
 
 
-def _show(rows: Sequence[Heard], weight: float, needs: float) -> None:
+def _show(rows: Sequence[HeardWindow], weight: float, needs: float) -> None:
     invented, speech = (taken(rows, kind, weight, needs) for kind in (False, True))
     shown = [f"{found} of {of}" for found, of in (invented, speech)]
     print(f"{weight:>6}{needs:>8}{shown[0]:>16}{shown[1]:>14}")

@@ -43,7 +43,7 @@ Music = dict[str, Sound]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ForcedWindow:
     """What is forced on the recognizer."""
 
     speech: bool
@@ -54,7 +54,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HeardWindow:
     """What the recognizer made of a window over a line. Without words `first` is 0."""
 
     speech: bool
@@ -68,7 +68,7 @@ class Heard:
     mean: float  # log probability per token
 
 
-def windows(sources: Sources, music: Music, quiet: int, speech: int) -> list[tuple[str, Window]]:
+def windows(sources: Sources, music: Music, quiet: int, speech: int) -> list[tuple[str, ForcedWindow]]:
     """So many windows of each with the line each goes over; the same ones for the same numbers."""
     draw, rng = random.Random(SEED), np.random.default_rng(SEED)
     made = [_quiet(music, draw, rng) for _ in range(quiet)]
@@ -78,7 +78,7 @@ def windows(sources: Sources, music: Music, quiet: int, speech: int) -> list[tup
     return [_over_a_line(window, draw, rng) for window in made]
 
 
-def _quiet(music: Music, draw: random.Random, rng: np.random.Generator) -> Window:
+def _quiet(music: Music, draw: random.Random, rng: np.random.Generator) -> ForcedWindow:
     kind, seconds = draw.choice(KINDS), draw.choice(QUIET_SECONDS)
     length, source = round(seconds * RATE), kind
     if kind == "music":
@@ -99,7 +99,7 @@ def _quiet(music: Music, draw: random.Random, rng: np.random.Generator) -> Windo
         sound = at_16k(sounds.clicks(seconds, rng))
     else:
         sound = noise(length, int(rng.choice([0, 1, 2])), rng)
-    return Window(False, kind, source, "", level(sound, draw.choice(QUIET_DBFS)))
+    return ForcedWindow(False, kind, source, "", level(sound, draw.choice(QUIET_DBFS)))
 
 
 def _clips(sources: Sources) -> list[Clip]:
@@ -109,7 +109,7 @@ def _clips(sources: Sources) -> list[Clip]:
     return [*sources.prompts(half), *talk * 6, *sources.voices(half) * 2]
 
 
-def _speech(clip: Clip, music: Music, draw: random.Random, rng: np.random.Generator) -> Window:
+def _speech(clip: Clip, music: Music, draw: random.Random, rng: np.random.Generator) -> ForcedWindow:
     sound, said = clip.load(), clip.text
     if len(sound) > SPEECH_SECONDS[-1] * RATE:
         length = round(draw.choice(SPEECH_SECONDS) * RATE)
@@ -123,19 +123,19 @@ def _speech(clip: Clip, music: Music, draw: random.Random, rng: np.random.Genera
         sound = at_snr(sound, music[draw.choice(list(music))][20 * RATE : 40 * RATE], 10.0)
     elif behind == "quiet":
         sound = sound * np.float32(10**-1.5)
-    return Window(True, f"speech {behind}".strip(), clip.id, said, sound)
+    return ForcedWindow(True, f"speech {behind}".strip(), clip.id, said, sound)
 
 
-def _over_a_line(window: Window, draw: random.Random, rng: np.random.Generator) -> tuple[str, Window]:
+def _over_a_line(window: ForcedWindow, draw: random.Random, rng: np.random.Generator) -> tuple[str, ForcedWindow]:
     silence = np.zeros(round(PADDING * RATE), np.float32)
     sound = np.concatenate([silence, window.sound, silence])
     sound = sound + pink(len(sound), FLOOR_DBFS, rng)
     line = draw.choice(OVER)
     sent = np.asarray(LINES[line](sound), np.float32)
-    return line, Window(window.speech, window.kind, window.source, window.said, sent)
+    return line, ForcedWindow(window.speech, window.kind, window.source, window.said, sent)
 
 
-def heard(engine: Any, made: Sequence[tuple[str, Window]]) -> Iterator[Heard]:
+def heard(engine: Any, made: Sequence[tuple[str, ForcedWindow]]) -> Iterator[HeardWindow]:
     """What the engine makes of each window, in order; progress goes to standard error."""
     from pipeline.domain.speech import Chunk
 
@@ -144,7 +144,7 @@ def heard(engine: Any, made: Sequence[tuple[str, Window]]) -> Iterator[Heard]:
         chunks = [Chunk(0, 0.0, len(window.sound) / RATE) for _, window in batch]
         texts = engine.transcribe([window.sound for _, window in batch], chunks)
         for (line, window), text in zip(batch, texts, strict=True):
-            yield Heard(
+            yield HeardWindow(
                 window.speech,
                 window.kind,
                 window.source,
@@ -169,9 +169,9 @@ def music_of(sources: Sources, folder: Path | None) -> Music:
     return tracks | {path.stem: load_sound(path) for path in found}
 
 
-def read(model: str) -> list[Heard]:
+def read(model: str) -> list[HeardWindow]:
     """What is kept of a model's windows."""
-    return [Heard(**row) for row in read_rows(KEPT / f"{model}.jsonl.gz")]
+    return [HeardWindow(**row) for row in read_rows(KEPT / f"{model}.jsonl.gz")]
 
 
 def main() -> None:

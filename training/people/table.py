@@ -31,7 +31,7 @@ OUTGOING = {"in": False, "out": True, "?": None}
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """`gold` as in the table: facts by field, or the one answer of a direction, an agent or a match."""
 
     language: str
@@ -70,7 +70,7 @@ def _turn(at: int, who: str, text: str, language: str) -> Turn:
     return Turn(at, who, 5.0 * at, 5.0 * at + 4, spoken, language)
 
 
-def rows(path: Path) -> Iterator[Row]:
+def rows(path: Path) -> Iterator[TableRow]:
     """Of one table; the head of a section names members and contacts, which stay for the sections after it."""
     section, number = "", 0
     members: tuple[Member, ...] = ()
@@ -87,7 +87,7 @@ def rows(path: Path) -> Iterator[Row]:
             number += 1
             region, talk, gold = (part.strip() for part in line.split(" | "))
             team = members if section in ("agent", "match") else ()
-            yield Row(path.stem, section, number, region, talk, gold, team, contacts if section == "match" else ())
+            yield TableRow(path.stem, section, number, region, talk, gold, team, contacts if section == "match" else ())
 
 
 def _member(item: str) -> Member:
@@ -104,7 +104,7 @@ def _contact(item: str) -> Contact:
     return Contact(contact, name, company, next((text for text in rest if "@" in text), None), None)
 
 
-def findings(row: Row) -> dict[str, Finding]:
+def findings(row: TableRow) -> dict[str, Finding]:
     material = row.material
     for step in (DirectionStep(), AgentStep(), ContactsStep()):
         material = replace(material, findings={**material.findings, step.name: step.run(material)})
@@ -121,20 +121,20 @@ class Count:
 
 
 @dataclass
-class Judged:
+class TableCounts:
     """Counts by (language, what): of what is said, and, with `found` before the name, of what was found."""
 
     counts: dict[tuple[str, str], Count] = field(default_factory=lambda: defaultdict(Count))
     mistakes: list[str] = field(default_factory=list)
 
-    def add(self, row: Row, what: str, right: bool, why: str) -> None:
+    def add(self, row: TableRow, what: str, right: bool, why: str) -> None:
         for language in (row.language, "all"):
             self.counts[language, what].add(right)
         if not right:
             self.mistakes.append(f"{row.language} {row.section} {row.number}: {row.talk} || {why}")
 
 
-def judge(row: Row, judged: Judged) -> None:
+def judge(row: TableRow, judged: TableCounts) -> None:
     found = findings(row)
     contact = found["contacts"].value
     if row.section == "facts":
@@ -149,7 +149,7 @@ def judge(row: Row, judged: Judged) -> None:
     judged.add(row, row.section, answer == row.gold, f"{answer} for {row.gold}")
 
 
-def _judge_facts(row: Row, heard: dict[str, dict[str, str]], judged: Judged) -> None:
+def _judge_facts(row: TableRow, heard: dict[str, dict[str, str]], judged: TableCounts) -> None:
     for name in FIELDS:
         said, wanted = heard[name]["value"] if name in heard else None, row.facts.get(name)
         if wanted:
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--detail", action="store_true", help="print every mistake (not of the half kept to check by)")
     parser.add_argument("--json", type=Path, help="write the figures here")
     given = parser.parse_args()
-    judged = Judged()
+    judged = TableCounts()
     for row in (row for table in given.tables for row in rows(table)):
         asked = (given.half, given.language, given.section)
         has = (row.half, row.language, row.section)

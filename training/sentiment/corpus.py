@@ -22,7 +22,7 @@ SPEAKERS = {"r": "rep", "c": "customer"}
 
 
 @dataclass(frozen=True)
-class Call:
+class MarkedCall:
     """`marks`: the place of each turn's tone in `LABELS`; `tones`: that of each party; `written`: for the fit alone."""
 
     name: str
@@ -51,13 +51,13 @@ def turns() -> list[tuple[Said, int]]:
     return made
 
 
-def calls() -> list[Call]:
+def calls() -> list[MarkedCall]:
     """The small calls, then those of `analysis_cases/dev`."""
     return [*(call for language in LANGUAGES for call in _written(language)), *_cases()]
 
 
-def _written(language: str) -> list[Call]:
-    made: list[Call] = []
+def _written(language: str) -> list[MarkedCall]:
+    made: list[MarkedCall] = []
     blocks: list[list[list[str]]] = []
     for line in _lines(HERE / "calls" / f"{language}.txt"):
         parts = line.split(" ", 2)
@@ -68,11 +68,11 @@ def _written(language: str) -> list[Call]:
         said = _said([(SPEAKERS[who], text) for who, _, text in lines], language)
         marks = tuple(MARKS[mark] for _, mark, _ in lines)
         tones = {"rep": MARKS[rep], "customer": MARKS[customer]}
-        made.append(Call(f"{language} {len(made)}", language, said, marks, tones))
+        made.append(MarkedCall(f"{language} {len(made)}", language, said, marks, tones))
     return made
 
 
-def _cases() -> list[Call]:
+def _cases() -> list[MarkedCall]:
     marked = {line.split()[0]: _marked(line.split()[1:]) for line in _lines(HERE / "turns_of_calls.txt")}
     made = []
     for path in sorted(CASES.glob("*.json")):
@@ -85,7 +85,7 @@ def _cases() -> list[Call]:
         language = case["input"]["language"]
         point = tone["turning_point"]
         turning = (point["speaker"], point["turn"]) if point else None
-        made.append(Call(path.stem, language, said, marks, tones, frozenset(tone["doubtful"]), False, turning))
+        made.append(MarkedCall(path.stem, language, said, marks, tones, frozenset(tone["doubtful"]), False, turning))
     return made
 
 

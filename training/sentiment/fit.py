@@ -29,7 +29,7 @@ from pipeline.analysis.rules.sentiment.party import party_features, predict_part
 from pipeline.analysis.rules.sentiment.sentiment import CLEAR, tone
 from pipeline.analysis.rules.sentiment.turn import FILE, LABELS, TABLE, SentimentWeights, TurnSentiment, hashed
 from training.sentiment import corpus
-from training.sentiment.corpus import Call
+from training.sentiment.corpus import MarkedCall
 
 STRENGTH = 3.0  # of turns: inverse of regularization
 CALL_WEIGHT, NEUTRAL_WEIGHT = 4.0, 0.5  # of a case's turn beside one written for the fit; of a neutral one
@@ -41,10 +41,10 @@ STEPS = 80  # of the solver
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadCall:
     """A call with the features and the word lists' findings of its turns."""
 
-    call: Call
+    call: MarkedCall
     features: sparse.csr_matrix
     found: tuple[LexiconScore, ...]
 
@@ -57,9 +57,9 @@ def table(turns: Sequence[tuple[Any, LexiconScore]]) -> sparse.csr_matrix:
     return sparse.csr_matrix((values, columns, ends), shape=(len(rows), TABLE))
 
 
-def prepared(call: Call) -> Read:
+def prepared(call: MarkedCall) -> ReadCall:
     found = tuple(score_turn(said) for said in call.said)
-    return Read(call, table(list(zip(call.said, found, strict=True))), found)
+    return ReadCall(call, table(list(zip(call.said, found, strict=True))), found)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Single:
     marks: NDArray[np.int64]
 
 
-def fit_turns(single: Single, reads: Iterable[Read]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def fit_turns(single: Single, reads: Iterable[ReadCall]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """SentimentWeights (TABLE x labels) and bias of one multinomial regression; rare features weigh nothing."""
     reads = list(reads)
     features = sparse.vstack([single.features, *(read.features for read in reads)]).tocsc()
@@ -86,14 +86,14 @@ def fit_turns(single: Single, reads: Iterable[Read]) -> tuple[NDArray[np.float64
     return weights, model.intercept_
 
 
-def likely(read: Read, weights: NDArray[np.float64], bias: NDArray[np.float64]) -> list[TurnSentiment]:
+def likely(read: ReadCall, weights: NDArray[np.float64], bias: NDArray[np.float64]) -> list[TurnSentiment]:
     sums = np.asarray(read.features @ weights + bias)
     powers = np.exp(sums - sums.max(axis=1, keepdims=True))
     shares = powers / powers.sum(axis=1, keepdims=True)
     return [TurnSentiment(float(row[0]), float(row[2])) for row in shares]
 
 
-def judged_apart(single: Single, reads: list[Read], folds: int) -> dict[str, list[TurnSentiment]]:
+def judged_apart(single: Single, reads: list[ReadCall], folds: int) -> dict[str, list[TurnSentiment]]:
     """The turns of each call by weights that were fitted without it."""
     made = {}
     for fold in range(folds):
@@ -104,7 +104,7 @@ def judged_apart(single: Single, reads: list[Read], folds: int) -> dict[str, lis
     return made
 
 
-def row(read: Read, turns: list[TurnSentiment], party: str) -> list[float] | None:
+def row(read: ReadCall, turns: list[TurnSentiment], party: str) -> list[float] | None:
     own = set(read.call.of(party))
     if not own or party not in read.call.tones:
         return None
@@ -114,7 +114,7 @@ def row(read: Read, turns: list[TurnSentiment], party: str) -> list[float] | Non
     return party_features([turns[at] for at in sorted(own)], weights, party == "rep", others, exclaimed)
 
 
-def fit_rule(reads: Iterable[Read], turns: dict[str, list[TurnSentiment]]) -> NDArray[np.float64]:
+def fit_rule(reads: Iterable[ReadCall], turns: dict[str, list[TurnSentiment]]) -> NDArray[np.float64]:
     """The rule of parties, upon features as they are (the fit itself is upon features of like spread)."""
     rows, labels, weight = [], [], []
     for read in reads:
@@ -136,7 +136,7 @@ def weights_with(rule: NDArray[np.float64]) -> SentimentWeights:
     return SentimentWeights(np.zeros((0, 3), dtype=np.int8), 1.0, np.zeros(3), rule)
 
 
-def judged(single: Single, reads: list[Read], folds: int, corpus_only: bool) -> list[dict[str, Any]]:
+def judged(single: Single, reads: list[ReadCall], folds: int, corpus_only: bool) -> list[dict[str, Any]]:
     """One entry for each party of the cases: what was found, what is known, and of its turns."""
     written = [read for read in reads if read.call.written]
     cases = [read for read in reads if not read.call.written]
@@ -158,7 +158,7 @@ def judged(single: Single, reads: list[Read], folds: int, corpus_only: bool) -> 
     return made
 
 
-def parties(read: Read, turns: list[TurnSentiment], rule: SentimentWeights) -> Iterable[dict[str, Any]]:
+def parties(read: ReadCall, turns: list[TurnSentiment], rule: SentimentWeights) -> Iterable[dict[str, Any]]:
     for party, known in read.call.tones.items():
         made = row(read, turns, party)
         if made:
@@ -243,7 +243,7 @@ def _turned(entry: dict[str, Any]) -> bool:
     return bool(known and at is not None and known[0] == entry["party"] and abs(known[1] - at) <= NEAR)
 
 
-def write(single: Single, reads: list[Read]) -> None:
+def write(single: Single, reads: list[ReadCall]) -> None:
     weights, bias = fit_turns(single, reads)
     rule = fit_rule(reads, judged_apart(single, reads, INNER))
     unit = float(np.abs(weights).max() / 127)
