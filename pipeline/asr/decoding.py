@@ -125,6 +125,13 @@ def _array(view: Any) -> npt.NDArray[np.float32]:
     return np.asarray(view.to(ctranslate2.DataType.float32), dtype=np.float32).copy()
 
 
+def stacked(encoded: Sequence[Any]) -> Any:
+    """Encoder outputs of one length on a CPU as one, shape (rows, frames, dimension)."""
+    from faster_whisper.transcribe import get_ctranslate2_storage
+
+    return get_ctranslate2_storage(np.concatenate([np.asarray(one) for one in encoded]))
+
+
 def rows_of(encoded: Any, rows: Sequence[int]) -> Any:
     """Some rows of an encoder output, shape (rows, frames, dimension), without leaving its device."""
     if len(rows) == encoded.shape[0] and list(rows) == list(range(len(rows))):

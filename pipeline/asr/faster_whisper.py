@@ -143,7 +143,8 @@ class FasterWhisper:
                 local_files_only=True,
             )
         # Measured on a CPU only; on a GPU each further length would take a pass of the decoder more.
-        self._padded = () if device == "cuda" else PADDED_ON_CPU
+        self._on_gpu = device == "cuda"
+        self._padded = () if self._on_gpu else PADDED_ON_CPU
         self._device = threading.BoundedSemaphore(self.batches_at_once)
         self.options = options
         self.checkpoint = checkpoint
@@ -319,10 +320,15 @@ class FasterWhisper:
         return min((words.frames(self._model, seconds) for seconds in fitting), default=whole)
 
     def _encode(self, features: Sequence[npt.NDArray[np.float32]]) -> Any:
+        """All windows in one pass on a GPU, and one by one on a CPU: there the attention of several windows of 30 s is
+        hundreds of MB, which no cache holds and which is got page by page. The same numbers come out.
+        """
+        passes = [np.stack(features)] if self._on_gpu else [window[None] for window in features]
         try:
-            return self._model.encode(np.stack(features))
+            encoded = [self._model.encode(windows) for windows in passes]
         except RuntimeError as error:
             raise EngineError(f"Recognition failed ({type(error).__name__}).") from error
+        return encoded[0] if len(encoded) == 1 else decoding.stacked(encoded)
 
     def _windows(self, chunks: Sequence[Chunk], encoded: Any) -> list[PreparedChunk]:
         windows = []

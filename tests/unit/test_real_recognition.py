@@ -96,6 +96,12 @@ def test_a_short_window_is_padded_to_less_than_30_s_and_says_the_same_beside_lon
     assert sorted(lengths) == [1500, 1500, 3000]
 
 
+def test_windows_that_a_cpu_encodes_one_by_one_are_encoded_as_together(tiny, talk):
+    features = [tiny._features(sound, Chunk(0, 0.0, 8.0, "en")) for sound in (talk[:128_000], talk[128_000:256_000])]
+    together = np.asarray(tiny._model.encode(np.stack(features)))
+    np.testing.assert_allclose(np.asarray(tiny._encode(features)), together, atol=1e-4)
+
+
 def test_a_window_decoded_again_is_decoded_in_parts_not_once_more_whole_and_gives_the_same_text(
     tiny, talk, monkeypatch
 ):

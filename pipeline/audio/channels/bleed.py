@@ -178,7 +178,7 @@ def _curve(audio: Audio, source: int, first: int, last: int, lag: int) -> npt.ND
     y = in_band(padded(audio, 1 - source, first - LEAD, last + lag))
     if not x.any() or not y.any():
         return None
-    size = next_fast_len(len(x) + len(y), real=True)
+    size = next_fast_len(len(y), real=True)  # `y` holds all of `x` at each delay that is looked at
     spectrum = rfft(x, size)
     cross = np.conj(spectrum) * rfft(y, size)
     strength = np.abs(cross)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -123,21 +124,30 @@ def spread(
 def _matches(audio: Audio, places: Sequence[tuple[int, int]]) -> tuple[WindowMatch, ...]:
     """Each window where it matches best: within `MAX_SHIFT`, else within `FAR_SHIFT` where a neighbor says the same.
 
-    So many shifts are tried that one window alone may match by chance: two vowels of one pitch do.
+    So many shifts are tried that one window alone may match by chance: two vowels of one pitch do. Since a neighbor has
+    to match, only every other window is looked at that far, and the ones between where one of these matches.
     """
     near = [_match(audio, first, last) for first, last in places]
-    far = [None if abs(window.correlation) >= MATCH else _far_match(audio, window) for window in near]
-    best = [one or window for one, window in zip(far, near, strict=True)]
 
-    def borne_out(index: int) -> bool:
-        beside = [best[other] for other in (index - 1, index + 1) if 0 <= other < len(best)]
-        return any(
-            abs(other.correlation) >= MATCH and abs(other.shift - best[index].shift) <= SAME_LAG for other in beside
+    @cache
+    def matching(index: int) -> WindowMatch | None:
+        if abs(near[index].correlation) >= MATCH:
+            return near[index]
+        return _far_match(audio, near[index])
+
+    def best(index: int) -> WindowMatch:
+        if abs(near[index].correlation) >= MATCH:
+            return near[index]
+        beside = [other for other in (index - 1, index + 1) if 0 <= other < len(near)]
+        if index % 2 and not any(map(matching, beside)):
+            return near[index]
+        far = matching(index)
+        confirmed = far is not None and any(
+            other is not None and abs(other.shift - far.shift) <= SAME_LAG for other in map(matching, beside)
         )
+        return far if far is not None and confirmed else near[index]
 
-    return tuple(
-        window if far[index] is None or not borne_out(index) else best[index] for index, window in enumerate(near)
-    )
+    return tuple(map(best, range(len(near))))
 
 
 def _far_match(audio: Audio, window: WindowMatch) -> WindowMatch | None:
@@ -152,7 +162,7 @@ def _far_match(audio: Audio, window: WindowMatch) -> WindowMatch | None:
     loudest = float(energy_b.max(initial=0.0))
     if min(energy_a, loudest) < 1e-9:
         return None
-    size = next_fast_len(len(a) + len(b), real=True)
+    size = next_fast_len(len(b), real=True)  # only shifts at which all of `a` lies in `b` are looked at
     matched = irfft(rfft(b, size) * np.conj(rfft(a, size)), size)[: len(energy_b)]
     held = energy_b >= loudest * 10 ** (-QUIETER_DB / 10)
     correlations = np.where(held, matched / np.sqrt(energy_a * np.maximum(energy_b, 1e-12)), 0.0)

@@ -44,10 +44,10 @@ def _in(audio: Audio, heard: Sequence[Activity], source: int, delay: int) -> ble
     windows = spread(audio.length, heard[source].frames, SECONDS, WINDOWS)
     if len(windows) < FEWEST:
         return None
-    projected = np.array([_projected(audio, source, delay, first, last) for first, last in windows])
-    shown = projected[:, 1] >= EXPLAINS
-    if shown.mean() < CONTAINED:
+    projected = _all_projected(audio, source, delay, windows)
+    if projected is None:
         return None
+    shown = projected[:, 1] >= EXPLAINS
     level = float(np.median(projected[shown, 0]))
     at_level = shown & (np.abs(projected[:, 0] - level) <= ONE_GAIN_DB)
     missing = int((~shown & (projected[:, 2] <= level + HEARD_OVER_DB)).sum())
@@ -57,6 +57,19 @@ def _in(audio: Audio, heard: Sequence[Activity], source: int, delay: int) -> ble
     path = Path(source, 1 - source, delay, bleed.transfer(audio, source, [delay] * len(chosen), chosen))
     share = float(at_level.mean())
     return bleed.Found(Bleed(source, level, delay / SAMPLE_RATE, share), (path,), float("inf"), len(windows))
+
+
+def _all_projected(
+    audio: Audio, source: int, delay: int, windows: Sequence[tuple[int, int]]
+) -> npt.NDArray[np.float64] | None:
+    """`_projected` of each window; None as soon as too few of them can show the party."""
+    found, hidden = [], 0
+    for first, last in windows:
+        found.append(_projected(audio, source, delay, first, last))
+        hidden += found[-1][1] < EXPLAINS
+        if len(windows) - hidden < CONTAINED * len(windows):
+            return None
+    return np.array(found)
 
 
 def _widened(frames: npt.NDArray[np.bool_], delay: int) -> npt.NDArray[np.bool_]:
