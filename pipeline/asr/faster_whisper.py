@@ -22,6 +22,7 @@ from pydantic import ConfigDict, Field
 from pipeline import checkpoints
 from pipeline.asr import decoding, doubt, edges, fallback, memory, merges, vocabulary, words
 from pipeline.asr.decoding import Decoding
+from pipeline.asr.encoder import BFloat16Encoder, suits_this_cpu
 from pipeline.asr.engine import AsrOptions, Samples
 from pipeline.asr.fallback import Way
 from pipeline.asr.plausible import MAX_NO_SPEECH, compression
@@ -59,6 +60,11 @@ class FasterWhisperOptions(AsrOptions):
     beam_size: int = Field(5, ge=1, le=10, description="Hypotheses kept while decoding; 1 is greedy and faster.")
     cpu_threads: int = Field(
         0, ge=0, description="Threads on a CPU, of all batches at once; 0: one for each core. A batch has up to 4."
+    )
+    encoder: Literal["auto", "ctranslate2", "bfloat16"] = Field(
+        "auto",
+        description="What encodes on a CPU. bfloat16: PyTorch, in that format; auto: that, where the CPU multiplies "
+        "it in tiles (AMX) and compute_type is auto, else CTranslate2. A GPU always has CTranslate2's.",
     )
     vocabulary: Literal["auto", "on", "off"] = Field(
         "auto",
@@ -142,6 +148,9 @@ class FasterWhisper:
                 num_workers=self.batches_at_once,
                 local_files_only=True,
             )
+            self._apart = self._encoder_apart(
+                options, device, checkpoint.folder, max(1, threads // self.batches_at_once)
+            )
         # Measured on a CPU only; on a GPU each further length would take a pass of the decoder more.
         self._on_gpu = device == "cuda"
         self._padded = () if self._on_gpu else PADDED_ON_CPU
@@ -154,9 +163,18 @@ class FasterWhisper:
         self._time_tokens = checkpoint.time_tokens
         self._takes_vocabulary = options.vocabulary == "on" or (options.vocabulary == "auto" and checkpoint.vocabulary)
         self._tokenizers: dict[str, Any] = {}
-        self.name = f"faster-whisper {checkpoint.name} {compute_type}"
+        self.name = f"faster-whisper {checkpoint.name} {compute_type}{' (encoder bfloat16)' if self._apart else ''}"
         self.packing = checkpoint.packing
         self.max_chunk_seconds = checkpoint.max_chunk_seconds or 30.0
+
+    @staticmethod
+    def _encoder_apart(
+        options: FasterWhisperOptions, device: str, folder: Path, threads: int
+    ) -> BFloat16Encoder | None:
+        wanted = options.encoder == "bfloat16"
+        if options.encoder == "auto" and options.compute_type == "auto":
+            wanted = suits_this_cpu()
+        return BFloat16Encoder(folder, threads) if wanted and device == "cpu" else None
 
     @staticmethod
     def device_of(options: AsrOptions) -> str:
@@ -323,6 +341,8 @@ class FasterWhisper:
         """All windows in one pass on a GPU, and one by one on a CPU: there the attention of several windows of 30 s is
         hundreds of MB, which no cache holds and which is got page by page. The same numbers come out.
         """
+        if self._apart is not None:
+            return decoding.stacked([self._apart(window) for window in features])
         passes = [np.stack(features)] if self._on_gpu else [window[None] for window in features]
         try:
             encoded = [self._model.encode(windows) for windows in passes]

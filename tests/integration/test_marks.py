@@ -108,12 +108,15 @@ async def test_a_lease_that_ran_out_before_the_mark_is_taken_over_when_everythin
 
 
 async def test_the_rows_that_change_with_each_claim_move_on_and_take_along_what_they_say(world: World) -> None:
-    for _ in range(300):
+    """One claim in fifty moves them on, by chance: so many claims as it takes, 2,000 at most."""
+    for _ in range(2000):
         await queued(world)
         assert len(await world.claim()) == 1
         await finish(world)
-    rows = await world.rows("SELECT generation, count(*), max(seen_id::text) AS seen FROM turns GROUP BY generation")
-    assert len(rows) <= 2, "the present one, and the one before it for those who are at it"
-    newest = max(rows, key=lambda row: row["generation"])
-    assert newest["generation"] > 0, "a chance of one in four hundred"
+        rows = await world.rows("SELECT generation, max(seen_id::text) AS seen FROM turns GROUP BY generation")
+        assert len(rows) <= 2, "the present one, and the one before it for those who are at it"
+        newest = max(rows, key=lambda row: row["generation"])
+        if newest["generation"] > 1:
+            break
+    assert newest["generation"] > 1
     assert newest["seen"] is not None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipeline.asr import doubt, words
+from pipeline.asr import AsrOptions, doubt, load, words
 from pipeline.audio.analyze import Loaded
 from pipeline.domain.speech import AudioAnalysis, AudioInMemory, Chunk, Layout, LayoutKind, Span, text_of
 from pipeline.language.identification import stretches
@@ -96,7 +96,8 @@ def test_a_short_window_is_padded_to_less_than_30_s_and_says_the_same_beside_lon
     assert sorted(lengths) == [1500, 1500, 3000]
 
 
-def test_windows_that_a_cpu_encodes_one_by_one_are_encoded_as_together(tiny, talk):
+def test_windows_that_a_cpu_encodes_one_by_one_are_encoded_as_together(talk):
+    tiny = load(AsrOptions(model="tiny.en", device="cpu", encoder="ctranslate2"))
     features = [tiny._features(sound, Chunk(0, 0.0, 8.0, "en")) for sound in (talk[:128_000], talk[128_000:256_000])]
     together = np.asarray(tiny._model.encode(np.stack(features)))
     np.testing.assert_allclose(np.asarray(tiny._encode(features)), together, atol=1e-4)

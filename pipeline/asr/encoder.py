@@ -1,0 +1,155 @@
+"""Whisper's encoder in PyTorch, in bfloat16, for CPUs that multiply such numbers in tiles (Intel's AMX).
+
+CTranslate2 multiplies weights in int8 there, but its attention is in float32 and holds all scores of a window at once.
+PyTorch's holds a block of them, in bfloat16. The weights are those of the checkpoint that CTranslate2 loads.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import EngineError
+
+LAYOUT = 6  # of the file, as CTranslate2 writes it since version 2
+FORMATS = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # by CTranslate2's numbers
+PREFIX = "encoder/"
+FLAG = "amx_bf16"
+ABOUT_THE_CPU = Path("/proc/cpuinfo")
+
+Features = npt.NDArray[np.float32]  # shape (mels, frames)
+
+
+def suits_this_cpu(about: Path = ABOUT_THE_CPU) -> bool:
+    """Whether the CPU multiplies bfloat16 in tiles; False where the system does not say."""
+    try:
+        text = about.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return any(FLAG in line.split() for line in text.splitlines() if line.startswith("flags"))
+
+
+class BFloat16Encoder:
+    """The encoder of one checkpoint, on a CPU. Re-entrant."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        """Read the weights of the checkpoint in `folder`; `threads` of each pass.
+
+        Raises `EngineError` if its file is of another layout, or has not the weights of Whisper's encoder.
+        """
+        self._threads = threads
+        path = folder / "model.bin"
+        try:
+            with path.open("rb") as file:
+                found = dict(_variables(file))
+            self._heads = int(found.pop("num_heads"))
+            self._positions = found["position_encodings/encodings"].float()
+            self._weights = {
+                name: _whole(value, found.get(f"{name}_scale")).to(_format(name))
+                for name, value in found.items()
+                if not name.endswith("_scale")
+            }
+        except (KeyError, struct.error, ValueError, IndexError, RuntimeError) as error:
+            raise EngineError(f"{path} has no encoder that can be read ({type(error).__name__}: {error}).") from error
+        self._layers = sum(name.endswith("/ffn/linear_0/weight") for name in found)
+
+    def __call__(self, features: Features) -> npt.NDArray[np.float32]:
+        """Return what the decoder attends to for one window, shape (1, frames / 2, dimension)."""
+        import torch
+
+        before = torch.get_num_threads()  # of the thread that calls, which may go on to other networks
+        torch.set_num_threads(self._threads)
+        try:
+            with torch.inference_mode():
+                return np.asarray(self._encoded(torch.from_numpy(features[None])).numpy())
+        finally:
+            torch.set_num_threads(before)
+
+    def _encoded(self, features: Any) -> Any:
+        from torch.nn import functional
+
+        x = features.bfloat16()
+        for name, stride in (("conv1", 1), ("conv2", 2)):
+            weight, bias = self._weights[f"{name}/weight"], self._weights[f"{name}/bias"]
+            x = functional.gelu(functional.conv1d(x, weight, bias, stride=stride, padding=1))
+        x = x.transpose(1, 2).float()
+        x = x + self._positions[: x.shape[1]]
+        for layer in range(self._layers):
+            x = x + self._attention(f"layer_{layer}/self_attention", x)
+            x = x + self._feed_forward(f"layer_{layer}/ffn", x)
+        return self._norm("layer_norm", x)
+
+    def _attention(self, name: str, x: Any) -> Any:
+        from torch.nn import functional
+
+        rows, frames, width = x.shape
+        joint = self._linear(f"{name}/linear_0", self._norm(f"{name}/layer_norm", x).bfloat16())
+        queries, keys, values = joint.view(rows, frames, 3, self._heads, width // self._heads).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(queries, keys, values)
+        return self._linear(f"{name}/linear_1", mixed.transpose(1, 2).reshape(rows, frames, width)).float()
+
+    def _feed_forward(self, name: str, x: Any) -> Any:
+        from torch.nn import functional
+
+        inner = self._linear(f"{name}/linear_0", self._norm(f"{name}/layer_norm", x).bfloat16())
+        return self._linear(f"{name}/linear_1", functional.gelu(inner)).float()
+
+    def _linear(self, name: str, x: Any) -> Any:
+        from torch.nn import functional
+
+        return functional.linear(x, self._weights[f"{name}/weight"], self._weights[f"{name}/bias"])
+
+    def _norm(self, name: str, x: Any) -> Any:
+        from torch.nn import functional
+
+        return functional.layer_norm(
+            x, x.shape[-1:], self._weights[f"{name}/gamma"], self._weights[f"{name}/beta"], 1e-5
+        )
+
+
+def _variables(file: BinaryIO) -> Iterator[tuple[str, Any]]:
+    """The encoder's variables of a CTranslate2 `model.bin`, name and tensor; scalars too.
+
+    The layout is that of `ModelSpec.save` in CTranslate2: version, name and revision of the specification, then name,
+    shape, format and bytes of each variable, little-endian.
+    """
+    import torch
+
+    version = _number(file, "I")
+    if version != LAYOUT:
+        raise ValueError(f"layout {version}, not {LAYOUT}")
+    _name(file)
+    _number(file, "I")
+    for _ in range(_number(file, "I")):
+        name = _name(file)
+        shape = [_number(file, "I") for _ in range(_number(file, "B"))]
+        kind, size = FORMATS[_number(file, "B")], _number(file, "I")
+        if name.startswith(PREFIX):
+            values = torch.frombuffer(bytearray(file.read(size)), dtype=getattr(torch, kind))
+            yield name.removeprefix(PREFIX), values.reshape(shape)
+        else:
+            file.seek(size, 1)
+
+
+def _number(file: BinaryIO, kind: str) -> int:
+    size = struct.calcsize(f"<{kind}")
+    return int(struct.unpack(f"<{kind}", file.read(size))[0])
+
+
+def _name(file: BinaryIO) -> str:
+    return file.read(_number(file, "H")).rstrip(b"\0").decode()
+
+
+def _whole(value: Any, scale: Any) -> Any:
+    """Weights as numbers in float32: quantized ones were multiplied with a scale for each row."""
+    return value.float() if scale is None else value.float() / scale.float().reshape(-1, *[1] * (value.dim() - 1))
+
+
+def _format(name: str) -> Any:
+    """Sums and norms are in float32: only what is multiplied loses digits."""
+    import torch
+
+    return torch.float32 if "norm" in name else torch.bfloat16
