@@ -53,7 +53,10 @@ class BFloat16Encoder:
                 if not name.endswith("_scale")
             }
         except (KeyError, struct.error, ValueError, IndexError, RuntimeError) as error:
-            raise EngineError(f"{path} has no encoder that can be read ({type(error).__name__}: {error}).") from error
+            raise EngineError(
+                f"{path} has no encoder that can be read ({type(error).__name__}: {error}). "
+                "CTranslate2's own may: SWITCHBOARD_ASR__ENCODER=ctranslate2."
+            ) from error
         self._layers = sum(name.endswith("/ffn/linear_0/weight") for name in found)
 
     def __call__(self, features: Features) -> npt.NDArray[np.float32]:

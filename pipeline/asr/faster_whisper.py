@@ -341,10 +341,10 @@ class FasterWhisper:
         """All windows in one pass on a GPU, and one by one on a CPU: there the attention of several windows of 30 s is
         hundreds of MB, which no cache holds and which is got page by page. The same numbers come out.
         """
-        if self._apart is not None:
-            return decoding.stacked([self._apart(window) for window in features])
         passes = [np.stack(features)] if self._on_gpu else [window[None] for window in features]
         try:
+            if self._apart is not None:
+                return decoding.stacked([self._apart(window) for window in features])
             encoded = [self._model.encode(windows) for windows in passes]
         except RuntimeError as error:
             raise EngineError(f"Recognition failed ({type(error).__name__}).") from error

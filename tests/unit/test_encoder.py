@@ -132,5 +132,16 @@ def test_half_a_file_is_refused_by_name(tmp_path, tiny_folder, cut):
 def test_a_file_of_another_layout_is_refused(tmp_path, tiny_folder):
     content = (tiny_folder / "model.bin").read_bytes()
     (tmp_path / "model.bin").write_bytes(struct.pack("<I", 7) + content[4:])
-    with pytest.raises(EngineError, match="layout 7, not 6"):
+    with pytest.raises(EngineError, match=r"layout 7, not 6.*SWITCHBOARD_ASR__ENCODER=ctranslate2"):
         BFloat16Encoder(tmp_path, 1)
+
+
+def test_a_pass_that_fails_is_an_error_of_the_engine(monkeypatch, talk):
+    ours = engine(fixture_checkpoints.RECOGNITION, "bfloat16")
+
+    def no_memory(_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(ours, "_apart", no_memory)
+    with pytest.raises(EngineError, match="Recognition failed"):
+        ours.transcribe([talk[:80_000]], [Chunk(0, 0.0, 5.0, "en")])
