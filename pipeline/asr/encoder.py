@@ -16,6 +16,7 @@ from pipeline.errors import EngineError
 
 LAYOUT = 6  # of the file, as CTranslate2 writes it since version 2
 FORMATS = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # by CTranslate2's numbers
+OTHERWISE = "SWITCHBOARD_ASR__ENCODER=ctranslate2 leaves them to CTranslate2."
 PREFIX = "encoder/"
 FLAG = "amx_bf16"
 ABOUT_THE_CPU = Path("/proc/cpuinfo")
@@ -54,8 +55,7 @@ class BFloat16Encoder:
             }
         except (KeyError, struct.error, ValueError, IndexError, RuntimeError) as error:
             raise EngineError(
-                f"{path} has no encoder that can be read ({type(error).__name__}: {error}). "
-                "CTranslate2's own may: SWITCHBOARD_ASR__ENCODER=ctranslate2."
+                f"{path} has no encoder that can be read ({type(error).__name__}). {OTHERWISE}"
             ) from error
         self._layers = sum(name.endswith("/ffn/linear_0/weight") for name in found)
 
@@ -123,7 +123,7 @@ def _variables(file: BinaryIO) -> Iterator[tuple[str, Any]]:
 
     version = _number(file, "I")
     if version != LAYOUT:
-        raise ValueError(f"layout {version}, not {LAYOUT}")
+        raise EngineError(f"The weights are in a file of layout {version}, not {LAYOUT}. {OTHERWISE}")
     _name(file)
     _number(file, "I")
     for _ in range(_number(file, "I")):
