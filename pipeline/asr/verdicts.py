@@ -32,7 +32,6 @@ REASONS: dict[str, str] = {
 
 IMPROBABLE = -0.65  # mean log probability per token; text below it is suspect
 WORDS_PER_SECOND = 7.0  # of speech; more are suspect
-IMPOSSIBLE_WORDS_PER_SECOND = 12.0  # repetitions that come faster are taken out: nobody speaks so fast
 FEWEST_WORDS_PER_SECOND = 0.4  # of loud speech; fewer are suspect
 NO_SPEECH_FROM, NO_SPEECH_WEIGHT, NO_SPEECH_NEEDS = 0.2, 8.0, 8.25  # see `_invented`
 MISSING_SECONDS = 1.0  # loud seconds of detected speech that have no words
@@ -199,18 +198,27 @@ def _word_by_place(
 
 
 def _by_loops(judged: Sequence[WindowVerdict], texts: Sequence[ChunkText], indices: Sequence[int]) -> None:
-    """Loops within windows and across the windows of one channel."""
+    """Loops and rushes within windows and across the windows of one channel."""
     owners = [(i, k) for i in indices for k in range(len(texts[i].words))]
     words = [texts[i].words[k] for i, k in owners]
-    for loop in plausible.loops(words):
+    loops = plausible.loops(words)
+    for loop in loops:
         lasting = words[loop.last - 1].end - words[loop.first].start
-        impossible = loop.last - loop.first > IMPOSSIBLE_WORDS_PER_SECOND * lasting
+        impossible = loop.last - loop.first > plausible.RUSH * lasting
         for position in range(loop.first, loop.last):
             i, k = owners[position]
             if impossible and position >= loop.first + loop.period:
                 judged[i].withhold("loop", [k])
             else:
                 judged[i].doubt("loop", [k])
+    for rush in plausible.rushes(words):
+        if any(loop.first < rush.last and rush.first < loop.last for loop in loops):
+            continue
+        for i, k in (owners[position] for position in rush.copied):
+            judged[i].withhold("loop", [k])
+        if not rush.copied:
+            for i, k in owners[rush.first : rush.last]:
+                judged[i].doubt("too_many_words", [k])
 
 
 def _by_echo(

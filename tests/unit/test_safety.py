@@ -101,6 +101,38 @@ def test_a_telephone_number_with_three_equal_digits_is_no_loop():
     assert loops(said("five five five one two two two", 0.0, 4.0).words) == []
 
 
+PASSAGE = "you have done quite rightly introducing such a person to us"
+
+
+@pytest.mark.parametrize("squeezed", [0, 1])
+def test_a_passage_that_is_written_twice_is_heard_once(squeezed):
+    """As tiny.en wrote it over music: the sound of one of them took 4 s, of the other 0.2."""
+    first, second = ((0.0, 0.2), (0.2, 4.2)) if squeezed == 0 else ((0.0, 4.0), (4.0, 4.2))
+    words = said(PASSAGE, *first).words + said(PASSAGE, *second).words + said("madam", 4.2, 4.8).words
+    text = replace(said("", 0.0, 5.0, chunk=Chunk(0, 0.0, 5.0)), words=words)
+    heard, audio = heard_as([[(0.0, 5.0)]]), sounding((0, 0.0, 5.0))
+    assert review(audio, heard, [text])[0].reasons == ("loop",)
+    (settled,), (doubt,) = settle(audio, heard, [text], {})
+    assert words_of([settled]) == [*PASSAGE.split(), "madam"]
+    assert max(word.end - word.start for word in settled.words[:-1]) > 0.2
+    assert (doubt.text, doubt.kept, doubt.reasons) == (PASSAGE, False, ("loop",))
+
+
+def test_a_passage_that_is_said_twice_stays():
+    twice = said(f"{PASSAGE} {PASSAGE}", 0.0, 8.0)
+    assert one(twice, speech=((0.0, 8.0),), stretches=((0, 0.0, 8.0),)) == ()
+
+
+def test_words_faster_than_anybody_speaks_are_doubtful_though_the_window_has_time_for_them():
+    words = said("good morning", 0.0, 1.0).words + said(PASSAGE, 1.0, 1.3).words + said("good bye", 1.3, 4.0).words
+    text = replace(said("", 0.0, 4.0, chunk=Chunk(0, 0.0, 4.0)), words=words)
+    heard, audio = heard_as([[(0.0, 4.0)]]), sounding((0, 0.0, 4.0))
+    assert review(audio, heard, [text])[0].reasons == ("too_many_words",)
+    (settled,), _ = settle(audio, heard, [text], {})
+    assert [word.text for word in settled.words if word.doubtful] == PASSAGE.split()
+    assert words_of([settled]) == words_of([text])
+
+
 def test_speech_without_words():
     text = said("good morning", 0.0, 0.9, chunk=Chunk(0, 0.0, 4.0))
     suspects = review(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [text])
