@@ -234,7 +234,13 @@ class Sources:
             raise SourceMissing(f"{path} does not exist: unpack the package {name} there.")
         with gzip.open(path, "rt", encoding="utf-8-sig", errors="replace") as lines:
             matches = (re.match(r"([\w/.-]+):\s*(\S.*)", line) for line in lines)
-            return {match[1]: match[2].strip() for match in matches if match}
+            return {match[1]: own_text(match[1], match[2]) for match in matches if match}
+
+
+def own_text(name: str, text: str) -> str:
+    """A prompt's text without those of its group that follow on its line, as in two lines of the Italian list."""
+    group = re.escape(name.split("-", maxsplit=1)[0])
+    return re.split(rf"\s{group}-[\w-]+:\s", text)[0].strip()
 
 
 def clean(text: str) -> str:

@@ -78,8 +78,12 @@ class WindowVerdict:
         """Words that nobody can have said."""
         self.found.add(reason)
         for i in words:
-            self.doubtful.pop(i, None)
-            self.withheld[i].add(reason)
+            self.drop(reason, i)
+
+    def drop(self, reason: str, word: int) -> None:
+        """A word that nobody can have said, which speaks against no other: the window is not suspect for it."""
+        self.doubtful.pop(word, None)
+        self.withheld[word].add(reason)
 
 
 def ordered(reasons: set[str]) -> tuple[str, ...]:
@@ -215,7 +219,7 @@ def _by_loops(judged: Sequence[WindowVerdict], texts: Sequence[ChunkText], indic
         if any(loop.first < rush.last and rush.first < loop.last for loop in loops):
             continue
         for i, k in (owners[position] for position in rush.copied):
-            judged[i].withhold("loop", [k])
+            judged[i].drop("loop", k)
         if not rush.copied:
             for i, k in owners[rush.first : rush.last]:
                 judged[i].doubt("too_many_words", [k])

@@ -5,7 +5,7 @@ import pytest
 
 from bench.real.calls import Builder, Truth
 from bench.real.lines import LINES, edges, level, noise
-from bench.real.sources import RATE, clean, half_of
+from bench.real.sources import RATE, clean, half_of, own_text
 
 
 def _burst() -> np.ndarray:
@@ -57,3 +57,9 @@ def test_prompts_are_split_by_the_checksum_of_their_name() -> None:
 def test_stage_directions_are_not_words() -> None:
     assert clean("at [@]") == "at"
     assert clean("(10 seconds of silence)") == ""
+
+
+def test_a_prompt_has_not_the_words_of_those_that_follow_on_its_line() -> None:
+    line = "attivi. confbridge-mute-in: Per disattivare... confbridge-mute-out: ...per disattivare"
+    assert own_text("confbridge-mute-extended", line) == "attivi."
+    assert own_text("confbridge-invalid", "Options, e-mail: none") == "Options, e-mail: none"

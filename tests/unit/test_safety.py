@@ -106,12 +106,13 @@ PASSAGE = "you have done quite rightly introducing such a person to us"
 
 @pytest.mark.parametrize("squeezed", [0, 1])
 def test_a_passage_that_is_written_twice_is_heard_once(squeezed):
-    """As tiny.en wrote it over music: the sound of one of them took 4 s, of the other 0.2."""
+    """As tiny.en wrote it over music: the sound of one of them took 4 s, of the other 0.2. The window is not decoded
+    again: what is left is sound, and over babble a second text was worse."""
     first, second = ((0.0, 0.2), (0.2, 4.2)) if squeezed == 0 else ((0.0, 4.0), (4.0, 4.2))
     words = said(PASSAGE, *first).words + said(PASSAGE, *second).words + said("madam", 4.2, 4.8).words
     text = replace(said("", 0.0, 5.0, chunk=Chunk(0, 0.0, 5.0)), words=words)
     heard, audio = heard_as([[(0.0, 5.0)]]), sounding((0, 0.0, 5.0))
-    assert review(audio, heard, [text])[0].reasons == ("loop",)
+    assert review(audio, heard, [text]) == ()
     (settled,), (doubt,) = settle(audio, heard, [text], {})
     assert words_of([settled]) == [*PASSAGE.split(), "madam"]
     assert max(word.end - word.start for word in settled.words[:-1]) > 0.2
