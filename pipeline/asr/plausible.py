@@ -16,6 +16,7 @@ MORE = 3
 LONGEST = 1.0  # seconds of a short word, drawn out; of real ones, up to 12 letters long, 99 of 100 last 0.85 or less
 A_WORD, A_LETTER = 0.4, 0.1  # seconds: more than a long word takes ("circumstances" 1.2)
 ONE_BY_ONE = 0.5  # seconds for each character of what may be spelled out: numbers, addresses, initials
+WORDS_PER_SECOND = 7.0  # of speech; more are suspect
 RUSHED_FROM, RUSH = 5, 12.0  # words, and words a second: nobody says so many so fast
 LONGEST_COPY = 100  # words: what is written twice is a sentence or two of one window
 LOOP_PAUSE = 2.0  # seconds: "yes" ... "yes" ... "yes" with pauses between them is a listener, not a loop
@@ -28,18 +29,6 @@ class Loop:
     first: int
     last: int
     period: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rush:
-    """Words `first` to `last` (exclusive) come faster than anybody speaks.
-
-    `copied` are those of a passage that is written twice there, the time that had less time; often none.
-    """
-
-    first: int
-    last: int
-    copied: range
 
 
 def plain(text: str) -> str:
@@ -93,43 +82,38 @@ def _loop(words: Sequence[Word], texts: Sequence[str], first: int, period: int) 
     return Loop(first, last if enough else first, period)
 
 
-def rushes(words: Sequence[Word]) -> list[Rush]:
-    """Words that come faster than anybody speaks, in the words of one channel in order; they do not overlap.
+def copies(words: Sequence[Word]) -> list[range]:
+    """Passages that nobody said, though they follow or precede themselves, in the words of one channel in order.
 
-    A recognizer that writes a long passage twice has sound for one of them only, and an aligner squeezes the other.
+    A recognizer that writes a sentence twice has sound for one of them only, and an aligner squeezes the other. Said
+    twice it takes its time.
     """
     texts = [plain(word.text) for word in words]
-    found: list[Rush] = []
+    found: list[range] = []
     first = 0
     while first + RUSHED_FROM <= len(words):
-        last = first + RUSHED_FROM
-        if not _rushed(words, first, last):
-            first += 1
-            continue
-        while last < len(words) and _rushed(words, first, last + 1):
-            last += 1
-        found.append(Rush(first, last, _copied(words, texts, first, last)))
-        first = last
+        rush = range(first, first + RUSHED_FROM)
+        copy = _copy(words, texts, rush) if _rate(words, rush) > RUSH else None
+        if copy:
+            found.append(copy)
+        first = copy.stop if copy else first + 1
     return found
 
 
-def _rushed(words: Sequence[Word], first: int, last: int) -> bool:
-    return last - first > RUSH * (words[last - 1].end - words[first].start)
+def _copy(words: Sequence[Word], texts: Sequence[str], rush: range) -> range | None:
+    """The longest passage around a rush that stands beside itself and is faster than speech."""
+    for period in range(LONGEST_COPY, RUSHED_FROM - 1, -1):
+        for start in range(max(0, rush.stop - period), min(rush.start, len(texts) - period) + 1):
+            end = start + period
+            beside = texts[max(0, start - period) : start], texts[end : end + period]
+            if texts[start:end] in beside and _rate(words, range(start, end)) > WORDS_PER_SECOND:
+                return range(start, end)
+    return None
 
 
-def _copied(words: Sequence[Word], texts: Sequence[str], first: int, last: int) -> range:
-    """The worse timed half of the longest passage that follows itself and has part in a rush."""
-    twice = [
-        range(start, start + 2 * period)
-        for period in range(RUSHED_FROM, LONGEST_COPY + 1)
-        for start in range(max(0, first - 2 * period + 1), min(last, len(texts) - 2 * period + 1))
-        if texts[start : start + period] == texts[start + period : start + 2 * period]
-    ]
-    if not twice:
-        return range(first, first)
-    both = max(twice, key=len)
-    halves = both[: len(both) // 2], both[len(both) // 2 :]
-    return min(halves, key=lambda half: words[half[-1]].end - words[half[0]].start)
+def _rate(words: Sequence[Word], part: range) -> float:
+    """Words a second."""
+    return len(part) / max(1e-6, words[part[-1]].end - words[part[0]].start)
 
 
 def inside(spans: Sequence[Span], start: float, end: float) -> list[Span]:

@@ -31,7 +31,6 @@ REASONS: dict[str, str] = {
 """Why a window is suspect, a word doubtful or taken out: a stable name and a sentence for people."""
 
 IMPROBABLE = -0.65  # mean log probability per token; text below it is suspect
-WORDS_PER_SECOND = 7.0  # of speech; more are suspect
 FEWEST_WORDS_PER_SECOND = 0.4  # of loud speech; fewer are suspect
 NO_SPEECH_FROM, NO_SPEECH_WEIGHT, NO_SPEECH_NEEDS = 0.2, 8.0, 8.25  # see `_invented`
 MISSING_SECONDS = 1.0  # loud seconds of detected speech that have no words
@@ -160,7 +159,7 @@ def _by_place(
     spoken = [span for piece in text.chunk.sound for span in speech.inside(piece.start, piece.end)]
     loud = levels.loud_seconds(spoken, speech_level - LOUD_DB)
     count, every = len(text.words), range(len(text.words))
-    if count >= MANY_WORDS_FROM and count > WORDS_PER_SECOND * plausible.seconds(spoken):
+    if count >= MANY_WORDS_FROM and count > plausible.WORDS_PER_SECOND * plausible.seconds(spoken):
         verdict.doubt("too_many_words", every)
     if count and loud >= FEW_WORDS_FROM and count < FEWEST_WORDS_PER_SECOND * loud:
         verdict.doubt("too_few_words", every)
@@ -202,7 +201,7 @@ def _word_by_place(
 
 
 def _by_loops(judged: Sequence[WindowVerdict], texts: Sequence[ChunkText], indices: Sequence[int]) -> None:
-    """Loops and rushes within windows and across the windows of one channel."""
+    """Loops and copies within windows and across the windows of one channel."""
     owners = [(i, k) for i in indices for k in range(len(texts[i].words))]
     words = [texts[i].words[k] for i, k in owners]
     loops = plausible.loops(words)
@@ -215,14 +214,11 @@ def _by_loops(judged: Sequence[WindowVerdict], texts: Sequence[ChunkText], indic
                 judged[i].withhold("loop", [k])
             else:
                 judged[i].doubt("loop", [k])
-    for rush in plausible.rushes(words):
-        if any(loop.first < rush.last and rush.first < loop.last for loop in loops):
-            continue
-        for i, k in (owners[position] for position in rush.copied):
-            judged[i].drop("loop", k)
-        if not rush.copied:
-            for i, k in owners[rush.first : rush.last]:
-                judged[i].doubt("too_many_words", [k])
+    looping = {position for loop in loops for position in range(loop.first, loop.last)}
+    for copy in plausible.copies(words):
+        if looping.isdisjoint(copy):
+            for i, k in owners[copy.start : copy.stop]:
+                judged[i].drop("loop", k)
 
 
 def _by_echo(

@@ -10,6 +10,7 @@ import soxr
 
 from bench import sounds
 from bench.real.sources import Sources, load
+from pipeline.asr.plausible import plain
 from pipeline.asr.safety import review, settle
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk
 from tests.unit import made_music
@@ -71,6 +72,8 @@ def test_short_turns_of_real_talk_keep_every_word(tiny, codec, noise_db):
             power = np.sqrt(np.mean(sound**2)) * 10 ** (-noise_db / 20)
             sound = sound + np.random.default_rng(2).normal(0, power, len(sound)).astype(np.float32)
         _, after, doubts = netted(tiny, window(sound, codec))
-        assert not any(doubt.text and not doubt.kept for doubt in doubts), (sentence.text, doubts)
+        taken_out = [doubt.text for doubt in doubts if doubt.text and not doubt.kept]
+        left = plain(" ".join(after))
+        assert all(plain(text) in left for text in taken_out), (sentence.text, doubts)  # it was written twice
         turns += bool(after)
     assert turns >= 0.9 * len(telephone.sentences)

@@ -124,16 +124,6 @@ def test_a_passage_that_is_said_twice_stays():
     assert one(twice, speech=((0.0, 8.0),), stretches=((0, 0.0, 8.0),)) == ()
 
 
-def test_words_faster_than_anybody_speaks_are_doubtful_though_the_window_has_time_for_them():
-    words = said("good morning", 0.0, 1.0).words + said(PASSAGE, 1.0, 1.3).words + said("good bye", 1.3, 4.0).words
-    text = replace(said("", 0.0, 4.0, chunk=Chunk(0, 0.0, 4.0)), words=words)
-    heard, audio = heard_as([[(0.0, 4.0)]]), sounding((0, 0.0, 4.0))
-    assert review(audio, heard, [text])[0].reasons == ("too_many_words",)
-    (settled,), _ = settle(audio, heard, [text], {})
-    assert [word.text for word in settled.words if word.doubtful] == PASSAGE.split()
-    assert words_of([settled]) == words_of([text])
-
-
 def test_speech_without_words():
     text = said("good morning", 0.0, 0.9, chunk=Chunk(0, 0.0, 4.0))
     suspects = review(sounding((0, 0.0, 4.0)), heard_as([[(0.0, 4.0)]]), [text])
