@@ -103,12 +103,19 @@ def copies(words: Sequence[Word]) -> list[range]:
 def _copy(words: Sequence[Word], texts: Sequence[str], rush: range) -> range | None:
     """The longest passage around a rush that stands beside itself and is faster than speech."""
     for period in range(LONGEST_COPY, RUSHED_FROM - 1, -1):
+        if texts[rush.start : rush.stop] not in _beside(texts, rush, period):
+            continue
         for start in range(max(0, rush.stop - period), min(rush.start, len(texts) - period) + 1):
-            end = start + period
-            beside = texts[max(0, start - period) : start], texts[end : end + period]
-            if texts[start:end] in beside and _rate(words, range(start, end)) > WORDS_PER_SECOND:
-                return range(start, end)
+            part = range(start, start + period)
+            again = texts[part.start : part.stop] in _beside(texts, part, period)
+            if again and _rate(words, part) > WORDS_PER_SECOND:
+                return part
     return None
+
+
+def _beside(texts: Sequence[str], part: range, period: int) -> tuple[Sequence[str], Sequence[str]]:
+    """As many words as `part` has, so far before it and after it."""
+    return texts[max(0, part.start - period) : max(0, part.stop - period)], texts[part.start + period : part.stop + period]
 
 
 def _rate(words: Sequence[Word], part: range) -> float:
