@@ -115,7 +115,8 @@ def _copy(words: Sequence[Word], texts: Sequence[str], rush: range) -> range | N
 
 def _beside(texts: Sequence[str], part: range, period: int) -> tuple[Sequence[str], Sequence[str]]:
     """As many words as `part` has, so far before it and after it."""
-    return texts[max(0, part.start - period) : max(0, part.stop - period)], texts[part.start + period : part.stop + period]
+    before, after = part.start - period, part.start + period
+    return texts[max(0, before) : max(0, before + len(part))], texts[after : after + len(part)]
 
 
 def _rate(words: Sequence[Word], part: range) -> float:
