@@ -49,6 +49,8 @@ def missing() -> str:
     """What this machine lacks for such machines; "" if nothing."""
     if os.geteuid() != 0:
         return "only root makes name spaces"
+    if any(folder.is_relative_to("/tmp") for folder in (ROOT, Path(sys.prefix))):
+        return "each machine has a /tmp of its own, so that none finds a checkout or packages below it"
     absent = [name for name in ("/usr/sbin/sshd", "rsync", "ssh") if shutil.which(name) is None]
     return f"apt-get install openssh-server rsync (not here: {', '.join(absent)})" if absent else ""
 
