@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.asr.plausible import loops
+from pipeline.asr.plausible import copies, loops
 from pipeline.asr.safety import REASONS, Suspect, review, settle, worth_again
 from pipeline.domain.speech import SAMPLE_RATE, AudioInMemory, Chunk, ChunkText, Doubt, Label, LabelKind, Span, Word
 from tests.unit.safety_by_hand import SECONDS, heard_as, said, sounding, words_of
@@ -122,6 +122,11 @@ def test_a_passage_that_is_written_twice_is_heard_once(squeezed):
 def test_a_passage_that_is_said_twice_stays():
     twice = said(f"{PASSAGE} {PASSAGE}", 0.0, 8.0)
     assert one(twice, speech=((0.0, 8.0),), stretches=((0, 0.0, 8.0),)) == ()
+
+
+@pytest.mark.timeout(20)  # seconds; it takes one, and took 55 where every passage was compared
+def test_an_engine_that_gives_words_no_time_is_answered_soon():
+    assert copies([Word(0.0, 0.0, f"word{i % 3001}", 0.9) for i in range(20_000)]) == []
 
 
 def test_speech_without_words():
