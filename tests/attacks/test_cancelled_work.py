@@ -15,7 +15,6 @@ import pytest
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.runtime.actors import RayWorkers, TaskLost
 from pipeline.runtime.workers import Held
-from tests import cluster
 from tests.attacks.test_decoder import gigabyte_of_silence
 
 
@@ -44,13 +43,13 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def workers(log: Path) -> Iterator[RayWorkers]:
+def workers(ray_cluster: None, log: Path) -> Iterator[RayWorkers]:
     from ray import serve
 
-    with cluster.serving():
-        engine = serve.deployment(name="Diarizer")(Slow).options(ray_actor_options={"num_cpus": 0})
-        handle = serve.run(engine.bind(str(log)), name="engines", route_prefix=None)
-        yield RayWorkers(handle, handle)
+    engine = serve.deployment(name="Diarizer")(Slow).options(ray_actor_options={"num_cpus": 0})
+    handle = serve.run(engine.bind(str(log)), name="engines", route_prefix=None)
+    yield RayWorkers(handle, handle)
+    serve.delete("engines")
 
 
 def work_without_end(notes: str) -> None:
