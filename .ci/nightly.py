@@ -1,7 +1,7 @@
 """Run the suites that are too slow for every change, and print one table: `python .ci/nightly.py [SUITE ...]`.
 
-Each suite is a target of the Makefile with a limit in minutes. Results are kept in build/nightly by commit, with the log
-and the JUnit XML of each suite, so that a run may be done in parts: suites that have passed are not run again.
+Each suite is a target of the Makefile with a limit in minutes. The log and JUnit XML of each suite are kept in
+build/nightly by commit, so that a run may be done in parts: suites that have passed are not run again.
 """
 
 import argparse

@@ -11,7 +11,6 @@ from pipeline.errors import CheckpointMissing
 from pipeline.runtime.niced import NicedEngine
 from pipeline.runtime.workers import Held
 
-
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
