@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 JOBS ?= 2
 
-.PHONY: help setup weights demo up test unit integration acceptance browser coverage slow llama notebooks journeys chaos fuzz attacks figures docs check format lock clean
+.PHONY: help setup weights demo up test unit integration acceptance browser coverage slow llama notebooks journeys chaos fuzz attacks figures docs check generate format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -89,6 +89,9 @@ check: setup  ## formatting, lint, types, import contracts, terms, spelling
 	@$(BIN)/lint-imports
 	@$(BIN)/python .ci/terms.py
 	@$(BIN)/codespell
+
+generate: setup  ## write every generated file: OpenAPI documents, schemas, the settings page, the client, prompts
+	@$(BIN)/python .ci/generate.py
 
 format: setup  ## format, and fix what can be fixed
 	@$(BIN)/ruff format .

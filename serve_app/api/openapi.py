@@ -1,7 +1,4 @@
-"""The read API as an OpenAPI 3.1 document, from its routes, queries and what they answer.
-
-`python -m serve_app.api.openapi` writes openapi.json; a test keeps it true.
-"""
+"""The API as an OpenAPI 3.1 document, from its routes, queries and models."""
 
 import json
 import re
@@ -32,7 +29,6 @@ from serve_app.api.errors import (
     TooManyEdits,
     TooManyReads,
 )
-from serve_app.api.openapi_file import FILE
 from serve_app.api.queries import QueryParameters
 from serve_app.intake import errors
 from serve_app.intake.errors import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, problem_type
@@ -282,12 +278,3 @@ def _problem() -> dict[str, Any]:
     properties["current"]["type"] = ["object", "null"]
     properties["errors"] = {"type": "array", "items": fault, "description": "Every fault of the parameters."}
     return dict(made)
-
-
-def text() -> str:
-    """openapi.json."""
-    return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    FILE.write_text(text(), encoding="utf-8")
