@@ -17,6 +17,7 @@ from serve_app import settings  # noqa: E402
 from serve_app.api import openapi as read_and_edit  # noqa: E402
 from serve_app.cli import record_schema  # noqa: E402
 from serve_app.intake import openapi as submit  # noqa: E402
+from serve_app.metrics import names  # noqa: E402
 from serve_app.webhooks import payload  # noqa: E402
 from tests import prompt_snapshots  # noqa: E402
 
@@ -42,6 +43,23 @@ Environment variables; a list is written with commas (a,b) or as JSON, an object
 {"".join(rows)}"""
 
 
+def _metrics() -> str:
+    rows = []
+    for metric in names.EVERY:
+        labels = "; ".join(f"`{name}`: {values}" for name, values in metric.labels.items())
+        rows.append(f"| `{metric.exposed}` | {metric.KIND} | {metric.text} | {labels} | {metric.process} |\n")
+    return f"""# Metrics
+
+For Prometheus. Each process counts in its own memory, and Ray serves the metrics of a node on one port: on one
+machine 9102 of the loopback address, in a cluster 8080. `WorkerId` and `NodeAddress`, which Ray adds, name the
+process: add up counters with `sum`, and take `max` of gauges, because every Conductor reports the same whole service.
+`make generate` writes this page from `serve_app/metrics/names.py`.
+
+| Name | Kind | What it says | Labels | Recorded by |
+|---|---|---|---|---|
+{"".join(rows)}"""
+
+
 def _event_types() -> str:
     before, rest = (ROOT / "serve_app/webhooks/README.md").read_text(encoding="utf-8").split(BEGIN)
     return f"{before}{BEGIN}\n{payload.documented()}\n{END}{rest.split(END)[1]}"
@@ -54,6 +72,7 @@ GENERATED: dict[str, Callable[[], str | dict[str, str]]] = {  # the path of a fi
     "serve_app/webhooks/events.schema.json": lambda: _json(payload.schema()),
     "serve_app/webhooks/README.md": _event_types,
     "serve_app/SETTINGS.md": _settings,
+    "docs/reference/metrics.md": _metrics,
     "client/src/switchboard/models.py": lambda: client.generate.models(submit.document(), read_and_edit.document()),
     "client/src/switchboard/_sync": client.generate.blocking,
     "tests/unit/prompts": prompt_snapshots.files,
@@ -80,8 +99,6 @@ def main(arguments: list[str]) -> int:
         print(path.relative_to(ROOT))
         if "--check" not in arguments:
             path.unlink() if text is None else path.write_text(text, encoding="utf-8")
-    if different and "--check" in arguments:
-        print("These files differ from what the code says: run `make generate`.")
     return "--check" in arguments and bool(different)
 
 

@@ -59,11 +59,11 @@ def document() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Switchboard: read and correct calls",
+            "title": "Switchboard API",
             "version": VERSION,
-            "description": "Calls, what was said in them and what is to be done, for programs. Lists come in pages: "
-            "`next` is the `cursor` of the page behind, which stays where it is while calls come in. A key of a team "
-            "reads that team's calls, a key of the workspace reads all of them.",
+            "description": "Read and correct calls; manage questions, scorecards, runs, teams, members, contacts and "
+            "keys. Lists come in pages: `next` is the `cursor` of the page behind, which stays where it is while calls "
+            "come in. A key of a team reads that team's calls, a key of the workspace reads all of them.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [
