@@ -141,7 +141,8 @@ def missing(page: Path, text: str) -> list[str]:
 
 @pytest.mark.parametrize("page", [name for name in files() if name.endswith(".md")])
 def test_a_page_names_what_exists(page: str) -> None:
-    assert missing(ROOT / page, (ROOT / page).read_text(encoding="utf-8")) == []
+    names = missing(ROOT / page, (ROOT / page).read_text(encoding="utf-8"))
+    assert not names, "\n".join(names)
 
 
 @pytest.mark.parametrize(
