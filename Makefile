@@ -14,7 +14,7 @@ export MYPY_CACHE_DIR ?= $(CACHE)/mypy
 export RUFF_CACHE_DIR ?= $(CACHE)/ruff
 
 .PHONY: help setup weights demo up test coverage unit integration acceptance nightly properties browser slow services cluster \
-	llama notebooks journeys attacks fuzz chaos figures docs check format lock clean
+	llama notebooks journeys attacks fuzz chaos figures docs check generate format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -111,6 +111,9 @@ check: setup  ## formatting, lint, types, import contracts, terms, spelling
 	@$(BIN)/lint-imports
 	@$(BIN)/python .ci/terms.py
 	@$(BIN)/codespell
+
+generate: setup  ## write every generated file: OpenAPI documents, schemas, the settings page, the client, prompts
+	@$(BIN)/python .ci/generate.py
 
 format: setup  ## format, and fix what can be fixed
 	@$(BIN)/ruff format .

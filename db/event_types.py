@@ -1,6 +1,6 @@
 """The types of events: one entry each. SQL functions, models, schema, help and documentation follow from this table.
 
-After a change run `python -m db.migrations` and `python -m serve_app.webhooks.payload`: they renew derived files.
+After a change run `make generate`.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,9 @@
-"""The contract as an OpenAPI 3.1 document, from the models that check requests.
+"""The contract of /submit as an OpenAPI 3.1 document, from the models that check requests.
 
-`python -m serve_app.intake.openapi` writes openapi.json. It is a file and not a route: under `base_url` nothing but
-/submit answers.
+It is a file and not a route: under `base_url` only /submit answers.
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,7 +15,6 @@ from serve_app.intake.limits import LimitOptions
 from serve_app.intake.schemas import Problem, SubmitBody, SubmitReply
 from serve_app.intake.wire import Fault
 
-FILE = Path(__file__).with_name("openapi.json")
 VERSION = "1.0.0"  # of the contract
 _SCHEMAS = "#/components/schemas/"
 _CALL = "7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210"
@@ -199,12 +196,3 @@ def _second_recording_needs_a_first() -> dict[str, Any]:
         "if": {"required": ["recordingUrl2"], "properties": {"recordingUrl2": carried}},
         "then": {"required": ["recordingUrl"], "properties": {"recordingUrl": carried}},
     }
-
-
-def text() -> str:
-    """openapi.json."""
-    return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    FILE.write_text(text(), encoding="utf-8")
