@@ -174,9 +174,9 @@ async def test_a_user_learned_after_completion_runs_the_analysis_again(client: C
 
 
 async def test_under_base_url_nothing_but_submit_answers(client: Client, subtests: pytest.Subtests) -> None:
+    base = client.submit_url.removesuffix("/submit")
     for path in ["/", "/docs", "/openapi.json", "/submit/", "/calls", "/calls/1", "/submit/x"]:
         with subtests.test(path):
-            base = client.submit_url.removesuffix("/submit")
             async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
                 answer = await http.get(base + path, headers={"Authorization": f"Bearer {client.key}"})
             assert answer.status_code == 404

@@ -323,6 +323,7 @@ async def test_an_admin_key_makes_none_that_outlives_it(admin: Admin) -> None:
 
 
 async def test_every_fault_of_a_body_is_told_at_once(admin: Admin, subtests: pytest.Subtests) -> None:
+    headers = {"Authorization": f"Bearer {admin.wide}"}
     for body, pointers in [
         ({}, {"/name", "/scopes"}),
         ({"name": "x"}, {"/scopes"}),
@@ -333,7 +334,6 @@ async def test_every_fault_of_a_body_is_told_at_once(admin: Admin, subtests: pyt
         ({"name": "a\u0000b", "scopes": ["read"]}, {"/name"}),
     ]:
         with subtests.test(str(body)[:60]):
-            headers = {"Authorization": f"Bearer {admin.wide}"}
             answer = await admin.client.post(f"{admin.base}/keys", json=body, headers=headers)
             assert answer.status_code == 400, answer.text
             assert {one["pointer"] for one in answer.json()["errors"]} >= pointers

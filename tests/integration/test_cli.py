@@ -293,11 +293,11 @@ READING = (
 def test_a_command_that_reads_makes_no_database_and_says_how_to_start_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
+    monkeypatch.delenv("SWITCHBOARD_DATABASE_URL")
+    monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr(run_folder, "running", list)
     for command in READING:
         with subtests.test(" ".join(command)):
-            monkeypatch.delenv("SWITCHBOARD_DATABASE_URL")
-            monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(tmp_path / "data"))
-            monkeypatch.setattr(run_folder, "running", list)
             result = switchboard(*command)
             assert result.exit_code == 3, result.output
             assert "`switchboard up`" in result.output

@@ -123,6 +123,7 @@ async def test_nobody_is_linked_where_nothing_tells_who_it_is(world: World, subt
         contacts_finding("matched", "no id"),
         Finding("contacts", 1, {}, note="the step failed"),
     ]:
+        world.call_id = uuid4()
         with subtests.test(str(finding.value)):
             await complete(world, await taken(world), finding)
             record = await views.show_call(world.database, world.call_id)

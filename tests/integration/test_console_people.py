@@ -93,6 +93,7 @@ async def test_a_member_is_added_changed_and_removed(site: httpx.AsyncClient, wo
 async def test_a_bad_form_is_told_and_changes_nothing(
     site: httpx.AsyncClient, world: World, subtests: pytest.Subtests
 ) -> None:
+    await signed_in(site, world, scopes=ADMIN)
     for path, form in [
         ("/people/teams", {"name": " "}),
         ("/people/teams", {"name": "x" * 201}),
@@ -110,7 +111,6 @@ async def test_a_bad_form_is_told_and_changes_nothing(
         ("/workspace/webhooks", {"url": LOCAL, "team": str(UUID(int=7)), **ALL}),
     ]:
         with subtests.test(f"{path} {form}"[:80]):
-            await signed_in(site, world, scopes=ADMIN)
             assert (await site.post(path, data=form)).status_code == 400
             assert (len(await teams(world)), await members(world), await endpoints(world)) == (2, {}, [])
             assert await logged(world) == []

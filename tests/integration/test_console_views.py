@@ -46,6 +46,7 @@ async def test_filters_are_saved_picked_changed_renamed_and_deleted(site: httpx.
 
 
 async def test_what_is_no_view_is_refused(site: httpx.AsyncClient, world: World, subtests: pytest.Subtests) -> None:
+    await signed_in(site, world, scopes=("read", "edit"))
     for form in [
         {"name": "", "query": SAD},
         {"name": "x" * 61, "query": SAD},
@@ -56,7 +57,6 @@ async def test_what_is_no_view_is_refused(site: httpx.AsyncClient, world: World,
         {"name": "no team", "query": "team=sales"},
     ]:
         with subtests.test(form["name"]):
-            await signed_in(site, world, scopes=("read", "edit"))
             assert (await site.post("/views", data=form)).status_code == 400
             assert await views(world) == {}
 
