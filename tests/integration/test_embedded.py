@@ -127,6 +127,7 @@ for _ in range(4):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="subreapers are Linux's")
 def test_the_server_comes_back_at_once_each_time_it_is_killed_and_nobody_reaps_it(folder: Path) -> None:
     """As in a container whose first process is no init: the dead server's number stays taken."""
@@ -148,7 +149,7 @@ def test_a_new_server_waits_until_the_last_process_of_a_killed_one_is_gone(folde
     with ThreadPoolExecutor(1) as pool:
         try:
             started = pool.submit(embedded.start, folder)
-            time.sleep(2)
+            time.sleep(1)
             assert not started.done()
         finally:
             writer.resume()
