@@ -1,6 +1,7 @@
 """The types of events: one entry each. SQL functions, models, schema, help and documentation follow from this table.
 
-After a change run `python -m db.migrations` and `python -m serve_app.webhooks.payload`: they renew derived files.
+After a change add a migration, since SQL functions follow, and run `python -m serve_app.webhooks.payload`, which writes
+the derived files.
 """
 
 from dataclasses import dataclass

@@ -77,4 +77,4 @@ async def test_without_a_database_nothing_that_it_tells_is_ready() -> None:
 def test_the_newest_revision_by_file_name_is_alembics_head() -> None:
     from db.migrate import _head
 
-    assert readiness.newest() == _head()
+    assert readiness.revisions()[-1] == _head()

@@ -203,22 +203,6 @@ BEGIN
         VALUES (old.id, p_key, p_body, job, p_token, p_request, p_trace);
 END $$;
 
--- As nodes call it that know of no traces, during an upgrade.
-CREATE OR REPLACE FUNCTION submit_call(
-    p_key uuid, p_call_id uuid, p_team uuid, p_user uuid,
-    p_from text, p_to text, p_from_e164 text, p_to_e164 text,
-    p_start timestamptz, p_outgoing boolean, p_duration bigint,
-    p_url text, p_url2 text, p_identity text, p_identity2 text,
-    p_body jsonb, p_token uuid, p_same text[], p_same2 text[], p_request text,
-    OUT outcome text, OUT job uuid, OUT decision text
-) LANGUAGE plpgsql AS $$
-BEGIN
-    SELECT s.* INTO outcome, job, decision FROM submit_call(
-        p_key, p_call_id, p_team, p_user, p_from, p_to, p_from_e164, p_to_e164, p_start, p_outgoing, p_duration,
-        p_url, p_url2, p_identity, p_identity2, p_body, p_token, p_same, p_same2, p_request, NULL
-    ) AS s;
-END $$;
-
 -- Several submissions of one workspace in one transaction: `p_items` is an array of objects, in order of arrival, with a
 -- unique `place` each and otherwise the arguments of submit_call without `p_`; `first` marks those before which none of the same call
 -- stands. Gives for each place what submit_call would give, or the outcome `alone`: another transaction holds the call, and who
