@@ -5,6 +5,7 @@
 """
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from serve_app.intake.schemas import Problem, SubmitBody, SubmitReply
 from serve_app.intake.wire import Fault
 
 FILE = Path(__file__).with_name("openapi.json")
-VERSION = "1.0.0"  # of the contract
 _SCHEMAS = "#/components/schemas/"
 _CALL = "7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210"
 _JOB = "b3d0f6f4-5a56-4f6a-8a29-0e2f5f1f7c11"
@@ -53,7 +53,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Switchboard: submit a call",
-            "version": VERSION,
+            "version": version("switchboard-calls"),
             "description": "Takes in telephone calls for transcription and analysis. One endpoint; a call is sent "
             "once, or when it starts and again when it ends. Submissions with the same callId are one record.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},

@@ -28,8 +28,8 @@ CREATE OR REPLACE FUNCTION is_sealed(p_call bigint) RETURNS boolean LANGUAGE sql
         WHERE id = p_call AND (strpos(recording_url, ' ') > 0 OR strpos(recording_url2, ' ') > 0)
     );
 
--- The hot path: one submission, one round trip, one transaction. pipeline/domain/call.py holds the same rules as the
--- pure functions `merge` and `next_state`; a property test compares them.
+-- The hot path: one submission, one round trip, one transaction. tests/submission_model.py has the same rules as
+-- the pure functions `merge` and `next_state`; a property test compares them.
 --
 -- outcome: 'accepted', 'key_revoked', 'unknown_team' or 'call_of_other_team'. Anything but 'accepted' has changed
 -- nothing. `job` is the call's current process job, for submissions that carry a recording.
