@@ -4,10 +4,17 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST = $(BIN)/python -m pytest
 UV_VERSION := 0.13.8
 JOBS ?= 2
 
-.PHONY: help setup weights demo up test unit integration acceptance browser coverage slow llama notebooks journeys chaos fuzz attacks figures docs check format lock clean
+# Caches of the linters, shared by all checkouts of this user.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/switchboard-development
+export MYPY_CACHE_DIR ?= $(CACHE)/mypy
+export RUFF_CACHE_DIR ?= $(CACHE)/ruff
+
+.PHONY: help setup weights demo up test coverage unit integration acceptance nightly properties browser slow services cluster \
+	llama notebooks journeys attacks fuzz chaos figures docs check generate format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,47 +40,62 @@ demo: weights  ## start the service, send it nine sample calls, show the records
 up: setup  ## start the service and keep it running
 	@$(BIN)/switchboard up
 
-test: weights  ## every test that is not slow, in two processes (JOBS=1: one after the other)
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadscope --no-loadscope-reorder $(COVER) tests
+test: weights  ## every test that is not slow, in two processes (JOBS=1: one after the other); results in build/tests.xml
+	@$(PYTEST) --numprocesses=$(JOBS) --dist=loadscope --no-loadscope-reorder --junitxml=build/tests.xml $(COVER) tests
 
 coverage: COVER = --cov --cov-report=term:skip-covered
 coverage: test  ## the same, and which lines no test runs (takes twice as long)
 
-slow: weights  ## the tests that take minutes: engines and references on much sound, a real language model, two services, a short storm
-	@$(BIN)/python -m tests.llama_server
+unit: setup  ## the tests that need no service
+	@$(PYTEST) tests/unit
+
+integration: setup  ## the tests that need PostgreSQL
+	@$(PYTEST) tests/integration
+
+acceptance: weights  ## the tests that need the whole service
+	@$(PYTEST) tests/acceptance
+
+nightly: setup  ## every suite below, each with a time limit, and one table (SUITES="llama fuzz": these; ARGS=--help)
+	@$(BIN)/python .ci/nightly.py $(SUITES) $(ARGS)
+
+properties: weights  ## property tests with four times the examples, new ones each time
+	@HYPOTHESIS_PROFILE=nightly $(PYTEST) -m "hypothesis and not slow_attack" tests
+
+browser: weights  ## every page of the console in Chromium (apt-get install chromium)
+	@$(PYTEST) -m "slow or not slow" tests/acceptance/browser
+
+slow: weights  ## slow tests without a service: engines and references on much sound, Ray, processes that are killed
 	@$(BIN)/python -m tests.s3_server
-	@$(BIN)/python -m pytest -m slow tests
+	@$(PYTEST) -m slow tests/unit tests/integration tests/chaos $(foreach test,$(LLAMA),--deselect=$(test))
 
-llama: setup  ## the language-model engine against llama.cpp's own server and a real, very small model; scaling of a model's cluster
+services: weights  ## slow tests with services: faults, several replicas, two services on one machine, weights of the index
+	@$(PYTEST) -m slow tests/acceptance --ignore=tests/acceptance/browser $(foreach test,$(NOTEBOOKS) $(CLUSTER),--ignore=$(test))
+
+CLUSTER = tests/acceptance/test_cluster.py
+cluster: setup  ## a cluster by `ray up` over SSH, as root (apt-get install openssh-server rsync); not in a checkout below /tmp
+	@$(PYTEST) -m slow $(CLUSTER)
+
+LLAMA = tests/unit/test_real_language_model.py tests/integration/test_llm_scaling.py
+llama: setup  ## the language-model engine against llama.cpp's server and a real, very small model; scaling of a model's cluster
 	@$(BIN)/python -m tests.llama_server
-	@$(BIN)/python -m pytest -m slow tests/unit/test_real_language_model.py tests/integration/test_llm_scaling.py
+	@$(PYTEST) -m slow $(LLAMA)
 
-notebooks: weights  ## the notebooks against a service on real weights, and a backfill that is killed and run again
-	@$(BIN)/python -m pytest -m "slow or not slow" tests/acceptance/test_notebooks.py tests/acceptance/test_backfill.py
+NOTEBOOKS = tests/acceptance/test_notebooks.py tests/acceptance/test_backfill.py tests/acceptance/test_backfill_bucket.py
+notebooks: weights  ## the notebooks against a service on real weights, and backfills that are killed and run again
+	@$(BIN)/python -m tests.s3_server
+	@$(PYTEST) -m "slow or not slow" $(NOTEBOOKS)
 
 journeys: setup  ## from an empty folder to the goal, with the commands of the documentation, for each kind of user
-	@$(BIN)/python -m pytest -m slow tests/journeys
+	@$(PYTEST) -m slow tests/journeys
 
-chaos: setup  ## thousands of submissions while processes are killed, frozen and cut off, then an audit (CHAOS="--seed 7 --json FILE")
-	@$(BIN)/python -m tests.chaos $(CHAOS)
+attacks: setup  ## every attack that was once successful, with those that take minutes or need root
+	@$(PYTEST) -m "slow_attack or slow or not slow" tests/attacks tests/acceptance/test_access.py
 
 fuzz: setup  ## 100,000 malformed and valid requests against /submit (FUZZ="--requests 2000 --seed 7")
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
-attacks: setup  ## every attack that was once successful, those too that take minutes or need root
-	@$(BIN)/python -m pytest -m "slow_attack or not slow_attack" tests/attacks tests/acceptance/test_access.py
-
-unit: setup  ## the tests that need no service
-	@$(BIN)/python -m pytest tests/unit
-
-integration: setup  ## the tests that need PostgreSQL
-	@$(BIN)/python -m pytest tests/integration
-
-acceptance: weights  ## the tests that need the whole service
-	@$(BIN)/python -m pytest tests/acceptance
-
-browser: weights  ## the console's pages in Chromium (apt-get install chromium)
-	@$(BIN)/python -m pytest tests/acceptance/browser
+chaos: setup  ## thousands of submissions while processes are killed, frozen and cut off, then an audit (CHAOS="--seed 7 --json FILE")
+	@$(BIN)/python -m tests.chaos $(CHAOS)
 
 figures: setup  ## score the kept outputs of real speech again and print every table
 	@$(BIN)/python -m bench.real figures
@@ -89,6 +111,9 @@ check: setup  ## formatting, lint, types, import contracts, terms, spelling
 	@$(BIN)/lint-imports
 	@$(BIN)/python .ci/terms.py
 	@$(BIN)/codespell
+
+generate: setup  ## write every generated file: OpenAPI documents, schemas, the settings page, the client, prompts
+	@$(BIN)/python .ci/generate.py
 
 format: setup  ## format, and fix what can be fixed
 	@$(BIN)/ruff format .

@@ -1,8 +1,4 @@
-"""Writes what of the client is generated: `python client/generate.py`. A test keeps it true.
-
-- `models.py`: what the API answers, from its OpenAPI files, by datamodel-code-generator;
-- `_sync/`: the blocking client, from `_async/`, by unasync.
-"""
+"""Generators of the client: models from the OpenAPI documents, and the blocking client from `_async`."""
 
 import json
 import re
@@ -19,9 +15,8 @@ from datamodel_code_generator.format import Formatter, PythonVersion
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "client" / "src" / "switchboard"
-READ, SUBMIT = (ROOT / "serve_app" / folder / "openapi.json" for folder in ("api", "intake"))
-MODELS = "What the API answers, and edits; generated from its OpenAPI files: `python client/generate.py`."
-GENERATED = "The blocking client, generated from `_async`: `python client/generate.py`."
+MODELS = "Responses of the API, and edits. `make generate` writes this file from the OpenAPI documents."
+BLOCKING_CLIENT = "The blocking client. `make generate` writes this folder from `_async`."
 BLOCKING = {
     "_async": "_sync",
     "AsyncClient": "Client",
@@ -51,13 +46,12 @@ LEFT_OUT = {
 }
 
 
-def schemas() -> dict[str, Any]:
-    """What the client reads and the edits that it sends, by name."""
-    read, submit = (json.loads(file.read_text(encoding="utf-8"))["components"]["schemas"] for file in (READ, SUBMIT))
+def schemas(submit: dict[str, Any], read: dict[str, Any]) -> dict[str, Any]:
+    """Return the schemas of what the client reads and of the edits that it sends, by name."""
     current = read["Problem"]["properties"]["current"] | {"type": "object"}
-    found = {"BodyFault": submit["BodyFault"], "Current": current, "SubmitReply": submit["SubmitReply"], **read}
-    kept = {name: schema for name, schema in found.items() if name not in LEFT_OUT and not name.startswith("PageOf")}
-    return {name: _open(schema) for name, schema in sorted(kept.items())}
+    every = {"BodyFault": submit["BodyFault"], "Current": current, "SubmitReply": submit["SubmitReply"], **read}
+    needed = {name: every[name] for name in sorted(every) if name not in LEFT_OUT and not name.startswith("PageOf")}
+    return {name: _open(schema) for name, schema in needed.items()}
 
 
 def _open(schema: Any) -> Any:
@@ -78,11 +72,11 @@ def _open(schema: Any) -> Any:
     return kept
 
 
-def models() -> str:
-    """models.py."""
-    document = {"openapi": "3.1.0", "info": {"title": "", "version": ""}, "paths": {}}
-    made = generate(
-        json.dumps(document | {"components": {"schemas": schemas()}}),
+def models(*documents: dict[str, Any]) -> str:
+    """Return models.py, from the OpenAPI documents of /submit and of the API."""
+    components = {"schemas": schemas(*(document["components"]["schemas"] for document in documents))}
+    source = generate(
+        json.dumps({"openapi": "3.1.0", "info": {"title": "", "version": ""}, "paths": {}, "components": components}),
         input_file_type=InputFileType.OpenAPI,
         output_model_type=DataModelType.PydanticV2BaseModel,
         base_class="switchboard._model.Model",
@@ -103,38 +97,26 @@ def models() -> str:
         strict_nullable=True,
         disable_future_imports=True,
     )
-    if not isinstance(made, str):
+    if not isinstance(source, str):
         raise TypeError("the models are one file")
     # Docstrings are for readers: to look for them in the source, class by class, would slow each import down.
-    plain = re.sub(r"    model_config = ConfigDict\(\s*use_attribute_docstrings=True,\s*\)\n", "", made)
+    plain = re.sub(r"    model_config = ConfigDict\(\s*use_attribute_docstrings=True,\s*\)\n", "", source)
     plain = plain.replace("Field([], validate_default=True)", "[]")
     return formatted(re.sub(r"^from pydantic import .*$", "from pydantic import AwareDatetime", plain, flags=re.M))
 
 
 def blocking() -> dict[str, str]:
-    """The files of `_sync/` by name."""
+    """Return the files of `_sync/` by name."""
     with tempfile.TemporaryDirectory() as folder:
         rule = unasync.Rule(f"{PACKAGE}/_async/", f"{folder}/", additional_replacements=BLOCKING)
         unasync.unasync_files([str(file) for file in (PACKAGE / "_async").glob("*.py")], [rule])
-        made = {file.name: formatted(file.read_text(encoding="utf-8")) for file in Path(folder).glob("*.py")}
-    return made | {"__init__.py": f'"""{GENERATED}"""\n'}
+        files = {file.name: formatted(file.read_text(encoding="utf-8")) for file in Path(folder).glob("*.py")}
+    return files | {"__init__.py": f'"""{BLOCKING_CLIENT}"""\n'}
 
 
 def formatted(text: str) -> str:
-    """As `make format` leaves it."""
+    """Return the text as `make format` leaves it."""
     for arguments in (["check", "--quiet", "--fix", "--exit-zero", "--select", "I,F401,RUF100"], ["format", "--quiet"]):
         command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(PACKAGE / "_.py"), "-"]
         text = subprocess.run(command, input=text, text=True, capture_output=True, check=True, cwd=ROOT).stdout
     return text
-
-
-def generated() -> dict[Path, str]:
-    """Each generated file with its text."""
-    made = {PACKAGE / "_sync" / name: text for name, text in blocking().items()}
-    return made | {PACKAGE / "models.py": models()}
-
-
-if __name__ == "__main__":
-    for path, text in generated().items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")

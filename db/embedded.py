@@ -332,21 +332,33 @@ def _make_private(folder: Path, user: str | None) -> None:
 
 
 def _unprivileged_user() -> str:
+    """Return the system user to run the server as, added if missing. Raises EmbeddedPostgresError if there is none."""
+    if not _is_user(SYSTEM_USER) and shutil.which("useradd"):
+        _add_system_user()
+    for name in (SYSTEM_USER, "postgres", "nobody"):
+        if _is_user(name):
+            return name
+    raise EmbeddedPostgresError(f"PostgreSQL does not run as root: add a system user {SYSTEM_USER!r}.")
+
+
+def _add_system_user() -> None:
+    """Add the user unless another process does: of two at once, useradd gives the second one's number to both."""
+    folder = os.open("/etc", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        subprocess.run(["useradd", "--system", SYSTEM_USER], capture_output=True, check=False)
+    finally:
+        os.close(folder)
+
+
+def _is_user(name: str) -> bool:
     import pwd
 
     try:
-        return pwd.getpwnam(SYSTEM_USER).pw_name
+        pwd.getpwnam(name)
     except KeyError:
-        pass
-    if shutil.which("useradd"):
-        # Another process may add the same user at the same moment: what counts is that it exists afterwards.
-        subprocess.run(["useradd", "--system", SYSTEM_USER], capture_output=True, check=False)
-    for name in (SYSTEM_USER, "postgres", "nobody"):
-        try:
-            return pwd.getpwnam(name).pw_name
-        except KeyError:
-            continue
-    raise EmbeddedPostgresError(f"PostgreSQL does not run as root: add a system user {SYSTEM_USER!r}.")
+        return False
+    return True
 
 
 def _number(user: str) -> int:

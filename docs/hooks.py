@@ -79,7 +79,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if (
             not path
             or ":" in path
-            or (uri.startswith("reference/") and uri not in own and uri != "reference/errors.md")
+            or (
+                uri.startswith("reference/")
+                and uri not in own
+                and uri not in ("reference/errors.md", "reference/metrics.md")
+            )
         ):
             return match.group()
         full = posixpath.normpath(posixpath.join(folder, path))
@@ -186,24 +190,8 @@ def shape(field: dict[str, Any]) -> str:
     return " ".join(str(field[key]) for key in ("type", "format") if key in field)
 
 
-def metrics() -> str:
-    """Return the page of every metric, from the table of the code."""
-    from serve_app.metrics import names
-
-    return METRICS + names.table() + "\n"
-
-
-METRICS = """# Metrics
-
-For Prometheus. Each process counts in its own memory, and Ray serves the figures of a node on one port: on one
-machine 9102 of the loopback address, in a cluster 8080. `WorkerId` and `NodeAddress`, which Ray adds, tell processes
-apart: add up counters with `sum`, and take `max` of gauges, for each Conductor tells the same of the whole service.
-
-"""
-
 WRITTEN = {
     "reference/settings.md": settings,
     "reference/cli.md": command_line,
     "reference/events.md": events,
-    "reference/metrics.md": metrics,
 }

@@ -1,7 +1,7 @@
 """Every setting, from environment variables: SWITCHBOARD_HTTP__PORT=8080 sets `http.port`.
 
 Each part describes its own options beside its code; this file gathers them and is the only one that reads the
-environment. `python -m serve_app.settings` writes SETTINGS.md.
+environment.
 """
 
 import json
@@ -358,27 +358,6 @@ def _shown(value: Any) -> str:
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def table() -> str:
-    """SETTINGS.md."""
-    rows = [
-        f"| `{one.variable}` | {f'`{one.default}`' if one.default else ''} | {one.description} |"
-        for one in documented()
-    ]
-    return "\n".join(
-        [
-            "# Settings",
-            "",
-            "Environment variables; a list is written with commas (a,b) or as JSON, an object as JSON. Written by "
-            "`python -m serve_app.settings`.",
-            "",
-            "| Variable | Default | What it is |",
-            "|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
-
-
 def unknown_variables(environment: Iterable[str]) -> dict[str, str | None]:
     """Variables with our prefix that name no setting, each with the closest one that does."""
     known = {one.variable for one in documented()} | COMMAND_LINE
@@ -457,7 +436,3 @@ def _warn_of_unknown_variables(environment: Mapping[str, str]) -> None:
         _warned.add(name)
         hint = f"did you mean {near}?" if near else "see SETTINGS.md for those there are."
         log.warning("%s is not a setting and has no effect; %s", name, hint)
-
-
-if __name__ == "__main__":
-    Path(__file__).with_name("SETTINGS.md").write_text(table(), encoding="utf-8")

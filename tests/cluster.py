@@ -1,9 +1,11 @@
-"""A small Ray cluster with Serve in this process, for tests of single deployments."""
+"""A small Ray cluster with Serve, for tests of single deployments."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.chaos.host import patiently
 
@@ -11,11 +13,18 @@ ROOT = Path(__file__).resolve().parents[1]
 CLUSTER = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80 * 2**20, "log_to_driver": False}
 
 
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """Start one Ray with Serve for all tests of this process that need no settings of their own."""
+    with serving():
+        yield
+
+
 @contextmanager
 def serving(metrics_port: int | None = None, **environment: str) -> Iterator[None]:
-    """Serve without a proxy; its processes see `environment` and can import the tests.
+    """Run Serve without a proxy. Its processes have `environment` and can import the tests.
 
-    `metrics_port`: where its Ray tells its metrics and ours.
+    `metrics_port`: where Ray exports its metrics and those of the service.
     """
     import ray
     from ray import serve

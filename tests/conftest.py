@@ -14,6 +14,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 from serve_app.service import ray_access, run_folder
 
 pytest_plugins = [
+    "tests.cluster",
     "tests.postgres",
     "tests.engines",
     "tests.llm_server",
@@ -22,15 +23,16 @@ pytest_plugins = [
     "tests.progress",
 ]
 
-# The same examples each time: what fails, fails for whoever made the change. HYPOTHESIS_PROFILE=explore tries others.
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
-hypothesis.settings.register_profile("explore", deadline=None)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+# CI: few examples, the same ones each time. `make properties` tries more and others: HYPOTHESIS_PROFILE=nightly.
+hypothesis.settings.register_profile("ci", derandomize=True, max_examples=25, deadline=None)
+hypothesis.settings.register_profile("nightly", max_examples=100, deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 WITH_THE_SERVICE = ("tests/acceptance/", "tests/chaos/test_storm.py")
 CONSOLE_ALONE = [
     f"tests/acceptance/browser/test_{name}.py" for name in ("administration", "calibrations", "corrections", "quality")
 ]
+WITH_RAY = ("tests/attacks/test_cancelled_work.py", "tests/integration/test_background_workers.py")
 
 
 def pytest_configure() -> None:
@@ -44,19 +46,22 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """How several processes share the tests (`make test`): a file stays in one of them, for its fixtures; and so do all
-    tests that start the whole service, for two of them at once would compete for the same cores. These are the longest
-    part, and begin first; pages in front of a console alone are no part of it."""
+    """Return how several processes share the tests (`make test`).
+
+    The tests of a file stay in one process, for their fixtures. So do all tests of the whole service, which is started
+    once: they take longest and come first. The same holds for tests that need Ray alone.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByPlace(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", 1)[0]
-            whole = file.startswith(WITH_THE_SERVICE) and file not in CONSOLE_ALONE
-            return "the whole service" if whole else file
+            if file.startswith(WITH_THE_SERVICE) and file not in CONSOLE_ALONE:
+                return "service"
+            return "ray" if file in WITH_RAY else file
 
         def remove_node(self, node: Any) -> str | None:
-            """The test whose process died is not run again: it would take the next process along."""
+            """Do not run the test again whose process died: it would end the next process too."""
             units = self.assigned_work[node].values()
             died = next(((unit, test) for unit in units for test, done in unit.items() if not done), None)
             if died is not None:

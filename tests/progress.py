@@ -1,6 +1,6 @@
-"""What a long run tells while it runs, and how it ends if it hangs.
+"""Reports the progress of a long run, ends it if it hangs, and writes the slowest tests to build/slowest.txt.
 
-It may be ended from outside before its summary, and a list of dots does not say which test held it up.
+A run may be ended from outside before its summary, and a line of dots does not show which test held it up.
 """
 
 import faulthandler
@@ -9,13 +9,16 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
 
 SAY_EVERY = 120.0  # seconds
+SLOWEST = 40  # tests that are listed
 HUNG = 900.0  # seconds without any test that began or ended: longer than the deadline of a test
 
 
@@ -33,6 +36,7 @@ class Progress:
         self._began = self._moved = time.monotonic()
         self._running: dict[str, float] = {}  # test -> when it began
         self._over = threading.Event()
+        self._seconds: Counter[str] = Counter()  # test -> with its fixtures
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Iterator[None]:
@@ -41,6 +45,7 @@ class Progress:
             return (yield)
         finally:
             self._over.set()
+            self._write_slowest()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._running[nodeid] = self._moved = time.monotonic()
@@ -51,10 +56,16 @@ class Progress:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] += report.duration
         if report.failed:
             self._running.pop(report.nodeid, None)  # its process may be dead, and will not say that it is over
             crash = getattr(report.longrepr, "reprcrash", None)
             print(f"\n{report.when} failed: {report.nodeid}", crash or report.longreprtext, sep="\n    ", flush=True)
+
+    def _write_slowest(self) -> None:
+        path = Path("build/slowest.txt")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(f"{took:7.1f} s  {test}\n" for test, took in self._seconds.most_common(SLOWEST)))
 
     def _watch(self) -> None:
         while not self._over.wait(SAY_EVERY):

@@ -1,4 +1,4 @@
-"""What a language model is told, as files that people read; `python -m tests.prompt_snapshots` writes them again.
+"""The prompts for a language model, as files that people review. `make generate` writes them.
 
 Other texts are another version of the findings (`pipeline/analysis/llm/findings.py`): `versions.txt` has the digest of
 each version's texts, and takes no second one.
@@ -52,15 +52,7 @@ def versions(texts: Mapping[str, str], known: str) -> str:
     return "".join(f"{version} {one}\n" for version, one in lines.items())
 
 
-def main() -> None:
-    """Write the files."""
-    FOLDER.mkdir(exist_ok=True)
-    kept = FOLDER / VERSIONS
+def files() -> dict[str, str]:
+    """Return every file of the folder by name."""
     texts = rendered()
-    lines = versions(texts, kept.read_text(encoding="utf-8") if kept.exists() else "")
-    for name, text in {**texts, VERSIONS: lines}.items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    return {**texts, VERSIONS: versions(texts, (FOLDER / VERSIONS).read_text(encoding="utf-8"))}

@@ -1,4 +1,4 @@
-"""The read API, and what people write, as an ASGI application: its routes on one screen. Nothing of Ray in here."""
+"""The API as an ASGI application: its routes on one screen. Nothing of Ray in here."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable

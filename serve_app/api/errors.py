@@ -1,4 +1,4 @@
-"""Refusals of the read API, beside those that it shares with Intake (`serve_app.intake.errors`)."""
+"""Refusals of the API, beside those that it shares with Intake (`serve_app.intake.errors`)."""
 
 from typing import Any
 

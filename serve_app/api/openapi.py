@@ -1,7 +1,4 @@
-"""The read API as an OpenAPI 3.1 document, from its routes, queries and what they answer.
-
-`python -m serve_app.api.openapi` writes openapi.json; a test keeps it true.
-"""
+"""The API as an OpenAPI 3.1 document, from its routes, queries and models."""
 
 import json
 import re
@@ -33,7 +30,6 @@ from serve_app.api.errors import (
     TooManyEdits,
     TooManyReads,
 )
-from serve_app.api.openapi_file import FILE
 from serve_app.api.queries import QueryParameters
 from serve_app.intake import errors
 from serve_app.intake.errors import BodyTooLarge, BodyTooSlow, MediaTypeRefused, Refusal, problem_type
@@ -63,11 +59,11 @@ def document() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Switchboard: read and correct calls",
+            "title": "Switchboard API",
             "version": version("switchboard-calls"),
-            "description": "Calls, what was said in them and what is to be done, for programs. Lists come in pages: "
-            "`next` is the `cursor` of the page behind, which stays where it is while calls come in. A key of a team "
-            "reads that team's calls, a key of the workspace reads all of them.",
+            "description": "Read and correct calls; manage questions, scorecards, runs, teams, members, contacts and "
+            "keys. Lists come in pages: `next` is the `cursor` of the page behind, which stays where it is while calls "
+            "come in. A key of a team reads that team's calls, a key of the workspace reads all of them.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [
@@ -282,12 +278,3 @@ def _problem() -> dict[str, Any]:
     properties["current"]["type"] = ["object", "null"]
     properties["errors"] = {"type": "array", "items": fault, "description": "Every fault of the parameters."}
     return dict(made)
-
-
-def text() -> str:
-    """openapi.json."""
-    return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    FILE.write_text(text(), encoding="utf-8")

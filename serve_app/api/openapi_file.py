@@ -15,5 +15,5 @@ def _text() -> bytes:
 
 
 async def show(_: Request) -> Response:
-    """The contract of the read API."""
+    """Serve the contract of the API."""
     return Response(_text(), media_type="application/json", headers={"Cache-Control": "public, max-age=3600"})

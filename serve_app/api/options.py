@@ -1,4 +1,4 @@
-"""Limits of the read API."""
+"""Limits of the API."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from serve_app.intake.limits import burst
 
 
 class ApiOptions(BaseModel):
-    """Limits of the read API. Rates and numbers at once count for each replica by itself."""
+    """Limits of the API. Rates and numbers at once count for each replica by itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,8 +29,7 @@ class ApiOptions(BaseModel):
     per_minute: float = Field(
         1200.0,
         gt=0,
-        description="Requests to the read API a minute for one key; more get 429. A rested key may send a quarter "
-        "at once.",
+        description="Requests to the API a minute for one key; more get 429. A rested key may send a quarter at once.",
     )
 
     @property

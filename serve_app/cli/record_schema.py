@@ -1,9 +1,5 @@
-"""JSON Schema of a call's record as `switchboard calls show --json` and `calls export --format json` print it.
+"""JSON Schema of a call's record as `switchboard calls show --json` and `calls export --format json` print it."""
 
-`python -m serve_app.cli.record_schema` writes `record.schema.json`; tests keep it true and check what is printed.
-"""
-
-import json
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +28,3 @@ def schema() -> dict[str, Any]:
     }
     named: dict[str, Any] = renamed({**record, "$defs": parts, "title": "Record of a call"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **named}
-
-
-if __name__ == "__main__":
-    SCHEMA_FILE.write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A call's recording to listen to. Files, ranges and decoding are the read API's (`serve_app.api`)."""
+"""A call's recording to listen to. Files, ranges and decoding are the API's (`serve_app.api`)."""
 
 import asyncio
 import struct

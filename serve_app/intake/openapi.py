@@ -1,12 +1,10 @@
-"""The contract as an OpenAPI 3.1 document, from the models that check requests.
+"""The contract of /submit as an OpenAPI 3.1 document, from the models that check requests.
 
-`python -m serve_app.intake.openapi` writes openapi.json. It is a file and not a route: under `base_url` nothing but
-/submit answers.
+It is a file and not a route: under `base_url` only /submit answers.
 """
 
 import json
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,7 +16,6 @@ from serve_app.intake.limits import LimitOptions
 from serve_app.intake.schemas import Problem, SubmitBody, SubmitReply
 from serve_app.intake.wire import Fault
 
-FILE = Path(__file__).with_name("openapi.json")
 _SCHEMAS = "#/components/schemas/"
 _CALL = "7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210"
 _JOB = "b3d0f6f4-5a56-4f6a-8a29-0e2f5f1f7c11"
@@ -199,12 +196,3 @@ def _second_recording_needs_a_first() -> dict[str, Any]:
         "if": {"required": ["recordingUrl2"], "properties": {"recordingUrl2": carried}},
         "then": {"required": ["recordingUrl"], "properties": {"recordingUrl": carried}},
     }
-
-
-def text() -> str:
-    """openapi.json."""
-    return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    FILE.write_text(text(), encoding="utf-8")

@@ -159,12 +159,3 @@ EVERY: tuple[Metric, ...] = (
     POSTGRES_CONNECTIONS,
     POSTGRES_WAITING,
 )
-
-
-def table() -> str:
-    """The rows of the reference."""
-    rows = ["| Name | Kind | What it says | Labels | Recorded by |", "|---|---|---|---|---|"]
-    for one in EVERY:
-        labels = "; ".join(f"`{name}`: {values}" for name, values in one.labels.items())
-        rows.append(f"| `{one.exposed}` | {one.KIND} | {one.text} | {labels} | {one.process} |")
-    return "\n".join(rows)

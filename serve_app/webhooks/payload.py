@@ -1,8 +1,4 @@
-"""What an event looks like to its receiver: models, one per entry of `db.event_types`, and the body of a delivery.
-
-`python -m serve_app.webhooks.payload` writes `events.schema.json` and the table of types in `README.md` from them.
-Tests keep both true and check what is sent against the schema.
-"""
+"""What an event looks like to its receiver: models, one per entry of `db.event_types`, and the body of a delivery."""
 
 import json
 import operator
@@ -21,8 +17,6 @@ from db.event_types import EventType
 from db.events import Event
 
 SCHEMA_FILE = Path(__file__).with_name("events.schema.json")
-README = Path(__file__).with_name("README.md")
-BEGIN, END = "<!-- written by python -m serve_app.webhooks.payload -->", "<!-- end -->"
 
 
 class _Part(BaseModel):
@@ -389,14 +383,3 @@ def documented() -> str:
     kinds = [(kind.name, kind.description) for kind in event_types.EVENT_TYPES]
     kinds.append(("webhook.test", str(WebhookTest.__doc__)))
     return "\n".join(("| Event | Sent when |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in kinds)))
-
-
-def readme() -> str:
-    """Return the README for receivers with the table of today."""
-    before, rest = README.read_text(encoding="utf-8").split(BEGIN)
-    return f"{before}{BEGIN}\n{documented()}\n{END}{rest.split(END)[1]}"
-
-
-if __name__ == "__main__":
-    SCHEMA_FILE.write_text(json.dumps(schema(), indent=2) + "\n", encoding="utf-8")
-    README.write_text(readme(), encoding="utf-8")

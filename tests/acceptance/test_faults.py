@@ -39,7 +39,9 @@ async def at_stage(client: Client, call_id: str, stage: str) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("deployment", ["Conductor", "Transcriber", "Diarizer"])
+@pytest.mark.parametrize(
+    "deployment", ["Conductor", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Transcriber", "Diarizer"))]
+)
 async def test_a_call_survives_kill_nine_of(
     deployment: str, service: RunningService, client: Client, files: FileServer
 ) -> None:
@@ -58,6 +60,7 @@ async def test_a_call_survives_kill_nine_of(
     assert service.pids(deployment) != [victim]
 
 
+@pytest.mark.slow
 async def test_postgresql_restarted_in_the_middle_of_five_calls_loses_none(
     service: RunningService, client: Client, files: FileServer, state_folder: Path
 ) -> None:
@@ -79,6 +82,7 @@ async def test_postgresql_restarted_in_the_middle_of_five_calls_loses_none(
     assert all(job.failures == 0 for record in records for job in record.jobs), "an outage is no failure of a call"
 
 
+@pytest.mark.slow
 async def test_calls_are_taken_while_the_head_is_away(service: RunningService, client: Client) -> None:
     """All that Ray runs dies with it, HAProxy too; until it has started again the standby answers."""
     (head,) = [one for one in service.processes() if one.name() == "gcs_server"]
@@ -109,6 +113,7 @@ async def test_calls_are_taken_while_the_head_is_away(service: RunningService, c
     assert {(await client.record(call_id)).call.state for call_id in taken} == {"received"}
 
 
+@pytest.mark.slow
 async def test_a_submission_is_taken_while_no_engine_runs(
     service: RunningService, client: Client, files: FileServer
 ) -> None:

@@ -1,4 +1,4 @@
-"""The first hour on one machine: `up`, a file, `status`, a second `up`, `down`; no setting but the data folder."""
+"""The first hour on one machine: a file, a key, `status`; and with a service of its own `up`, a second `up`, `down`."""
 
 import json
 import os
@@ -12,37 +12,40 @@ import httpx
 import pytest
 
 from tests.acceptance.conftest import free_port
-from tests.acceptance.running import RunningService
+from tests.acceptance.running import SECRETS_KEY, RunningService
 from tests.acceptance.test_whole_way import SAMPLES, SHORT
 
 FILE = str(SAMPLES[SHORT].recordings[0].absolute())
-ELSEWHERE = "another folder"
 
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """A service with the embedded PostgreSQL that fetches from no address of this machine."""
-    made = RunningService("", tmp_path_factory.mktemp("own"), free_port())
-    made.extra = {
+    """A service with the embedded PostgreSQL and no setting but the data folder; it fetches from no local address."""
+    service = RunningService("", tmp_path_factory.mktemp("own"), free_port())
+    service.extra = {
         "SWITCHBOARD_FETCH__ALLOWED_HOSTS": "[]",
-        "SWITCHBOARD_SCALING__API__MAX_REPLICAS": "0",  # nobody reads here: as in a cluster that only takes calls in
+        "SWITCHBOARD_SCALING__API__MAX_REPLICAS": "0",  # as in a cluster that only takes calls in
         "SWITCHBOARD_SCALING__CONSOLE__MAX_REPLICAS": "0",
     }
-    made.start()
-    yield made
-    assert made.process is not None
-    if made.process.poll() is None:
-        made.stop()
+    service.start()
+    yield service
+    assert service.process is not None
+    if service.process.poll() is None:
+        service.stop()
 
 
-def switchboard(own: RunningService, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """A command in another shell of the same user, in another folder."""
+def switchboard(service: RunningService, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command in another shell of the same user, in another folder."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SWITCHBOARD_", "RAY_"))}
-    (own.folder / ELSEWHERE).mkdir(exist_ok=True)
+    if service.database_url:
+        clean["SWITCHBOARD_DATABASE_URL"] = service.database_url
+        clean["SWITCHBOARD_SECRETS_KEYS"] = json.dumps([SECRETS_KEY])
+    elsewhere = service.folder / "another folder"
+    elsewhere.mkdir(exist_ok=True)
     return subprocess.run(
         [sys.executable, "-m", "serve_app.cli", *arguments],
-        env=clean | {"SWITCHBOARD_DATA_DIR": str(own.folder), "PYTHONPATH": str(Path.cwd())} | environment,
-        cwd=own.folder / ELSEWHERE,
+        env=clean | {"SWITCHBOARD_DATA_DIR": str(service.folder), "PYTHONPATH": str(Path.cwd())} | environment,
+        cwd=elsewhere,
         capture_output=True,
         text=True,
         timeout=300,
@@ -50,18 +53,53 @@ def switchboard(own: RunningService, *arguments: str, **environment: str) -> "su
     )
 
 
-def test_a_file_becomes_a_record_without_key_team_host_or_restart(own: RunningService) -> None:
-    done = switchboard(own, "submit", FILE, "--wait", "--json", "--url", f"http://localhost:{own.port}")
+def submit(service: RunningService, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return switchboard(service, "submit", *arguments, "--json", **environment)
+
+
+def test_a_file_becomes_a_record_without_key_team_or_host(service: RunningService) -> None:
+    done = submit(service, FILE, "--wait", "--url", f"http://localhost:{service.port}")
     assert done.returncode == 0, done.stderr
     (sent,) = json.loads(done.stdout)
     assert sent["record"]["call"]["state"] == "completed"
-    (note,) = (own.folder / "handed-in").iterdir()  # where it is stored; the copy is gone
+    (note,) = (service.folder / "handed-in").iterdir()  # where it is stored; the copy is gone
     assert note.name.endswith(".taken")
-    shown = switchboard(own, "calls", "show", sent["callId"])
+    shown = switchboard(service, "calls", "show", sent["callId"])
     assert shown.returncode == 0
     assert "token=" not in shown.stdout
 
 
+def test_a_created_key_works_for_a_file_too(service: RunningService) -> None:
+    created = json.loads(switchboard(service, "keys", "create", "--json").stdout)
+    done = submit(service, FILE, SWITCHBOARD_API_KEY=created["secret"])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["reply"]["status"] == "transcribing"
+
+
+def test_a_sender_over_http_gets_nothing_by_such_a_url(service: RunningService) -> None:
+    done = submit(service, f"https://handed-in.invalid/0/call.wav?token={'A' * 43}", "--wait")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)[0]["record"]["call"]["failure"]["code"] == "recording_gone"
+
+
+def test_status_says_where_it_runs(service: RunningService) -> None:
+    done = switchboard(service, "status", "--json")
+    assert done.returncode == 0, done.stdout
+    status: dict[str, Any] = json.loads(done.stdout)
+    assert (status["service"], status["url"]) == ("up", f"http://127.0.0.1:{service.port}")
+    assert (status["pid"], status["dataDir"]) == (service.ready["pid"], str(service.folder))
+    assert status["engines"] == "ready"
+
+
+@pytest.mark.slow
+def test_without_settings_a_file_becomes_a_record_and_nothing_waits(own: RunningService) -> None:
+    done = submit(own, FILE, "--wait", "--url", f"http://localhost:{own.port}")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["record"]["call"]["state"] == "completed"
+    assert json.loads(switchboard(own, "status", "--json").stdout)["backlog"]["waitingCalls"] == 0
+
+
+@pytest.mark.slow
 def test_without_readers_there_are_no_pages_and_nothing_says_so(own: RunningService) -> None:
     assert own.ready["consoleUrl"] is None
     assert not own.pids("Api")
@@ -70,30 +108,7 @@ def test_without_readers_there_are_no_pages_and_nothing_says_so(own: RunningServ
         assert {client.get(path).status_code for path in ("/console", "/api/v1/calls")} == {404}
 
 
-def test_a_made_key_works_for_a_file_too(own: RunningService) -> None:
-    made = json.loads(switchboard(own, "keys", "create", "--json").stdout)
-    done = switchboard(own, "submit", FILE, "--json", SWITCHBOARD_API_KEY=made["secret"])
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)[0]["reply"]["status"] == "transcribing"
-
-
-def test_a_sender_over_http_gets_nothing_by_such_a_url(own: RunningService) -> None:
-    url = f"https://handed-in.invalid/0/call.wav?token={'A' * 43}"
-    done = switchboard(own, "submit", url, "--wait", "--json")
-    assert done.returncode == 1
-    assert json.loads(done.stdout)[0]["record"]["call"]["failure"]["code"] == "recording_gone"
-
-
-def test_status_says_where_it_runs(own: RunningService) -> None:
-    done = switchboard(own, "status", "--json")
-    assert done.returncode == 0, done.stdout
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert (found["service"], found["url"]) == ("up", f"http://127.0.0.1:{own.port}")
-    assert (found["pid"], found["dataDir"]) == (own.ready["pid"], str(own.folder))
-    assert found["engines"] == "ready"
-    assert found["backlog"]["waitingCalls"] == 0
-
-
+@pytest.mark.slow
 def test_a_second_up_names_the_first_and_a_key_is_not_made_beside_it(own: RunningService, tmp_path: Path) -> None:
     second = switchboard(own, "up", "--port", str(free_port()))
     assert second.returncode == 1
@@ -105,6 +120,7 @@ def test_a_second_up_names_the_first_and_a_key_is_not_made_beside_it(own: Runnin
     assert switchboard(own, "status").returncode == 0
 
 
+@pytest.mark.slow
 def test_down_stops_all_of_it(own: RunningService) -> None:
     done = switchboard(own, "down")
     assert done.returncode == 0, done.stderr

@@ -239,6 +239,7 @@ def canary() -> Iterator[Callable[[], tuple[int, int]]]:
     listener.close()
 
 
+@pytest.mark.slow
 async def test_every_hostile_server_ends_in_the_right_state_with_the_right_reason(
     client: Client, hostile: str, canary: Callable[[], tuple[int, int]]
 ) -> None:

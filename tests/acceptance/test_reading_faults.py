@@ -54,8 +54,15 @@ async def fill(client: Client) -> None:
         await connection.execute(sa.text(FILL), {"calls": CALLS, "workspace": client.workspace_id})
 
 
-@pytest.mark.parametrize("format_", ["ndjson", "parquet"])
-@pytest.mark.parametrize("strike", [kill_the_replica, lose_the_database])
+@pytest.mark.parametrize(
+    ("strike", "format_"),
+    [
+        (kill_the_replica, "ndjson"),
+        pytest.param(kill_the_replica, "parquet", marks=pytest.mark.slow),
+        pytest.param(lose_the_database, "ndjson", marks=pytest.mark.slow),
+        pytest.param(lose_the_database, "parquet", marks=pytest.mark.slow),
+    ],
+)
 async def test_an_export_that_is_cut_does_not_end_as_a_whole_one(
     service: RunningService, client: Client, strike: Strike, format_: str
 ) -> None:
@@ -74,6 +81,7 @@ async def test_an_export_that_is_cut_does_not_end_as_a_whole_one(
             assert len((await reader.get("/export")).text.splitlines()) == CALLS
 
 
+@pytest.mark.slow
 async def test_changes_are_told_on_after_the_replica_was_killed(service: RunningService, client: Client) -> None:
     async with reading(service, client) as reader:
         first, second = str(uuid4()), str(uuid4())

@@ -6,6 +6,7 @@ import signal
 from os import kill
 
 import httpx
+import pytest
 
 from serve_app.cli.file_server import FileServer
 from serve_app.metrics import names
@@ -46,6 +47,7 @@ async def test_every_metric_is_served_after_a_call_on_the_loopback_address(
     assert not re.search(rf"{body['callId']}|{client.workspace_id}", text)
 
 
+@pytest.mark.slow
 async def test_readyz_misses_a_conductor_that_died_and_has_it_back(service: RunningService) -> None:
     for _ in range(120):
         if (answer := await readiness(service)).status_code == 200:

@@ -173,13 +173,14 @@ async def test_a_user_learned_after_completion_runs_the_analysis_again(client: C
     assert [job.kind for job in record.jobs if job.state == "done"].count("process") == 1
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/submit/", "/calls", "/calls/1", "/submit/x"])
-async def test_under_base_url_nothing_but_submit_answers(client: Client, path: str) -> None:
+async def test_under_base_url_nothing_but_submit_answers(client: Client, subtests: pytest.Subtests) -> None:
     base = client.submit_url.removesuffix("/submit")
-    async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
-        answer = await http.get(base + path, headers={"Authorization": f"Bearer {client.key}"})
-    assert answer.status_code == 404
-    assert answer.headers["content-type"].startswith("application/problem+json")
+    for path in ["/", "/docs", "/openapi.json", "/submit/", "/calls", "/calls/1", "/submit/x"]:
+        with subtests.test(path):
+            async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
+                answer = await http.get(base + path, headers={"Authorization": f"Bearer {client.key}"})
+            assert answer.status_code == 404
+            assert answer.headers["content-type"].startswith("application/problem+json")
 
 
 async def test_every_fault_of_a_body_is_told_at_once_through_the_ingress(client: Client) -> None:

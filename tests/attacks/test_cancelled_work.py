@@ -15,7 +15,6 @@ import pytest
 from pipeline.audio.decode.decoder import DecodeOptions, decode_file
 from pipeline.runtime.actors import RayWorkers, TaskLost
 from pipeline.runtime.workers import Held
-from tests import cluster
 from tests.attacks.test_decoder import gigabyte_of_silence
 
 
@@ -44,13 +43,13 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def workers(log: Path) -> Iterator[RayWorkers]:
+def workers(ray_cluster: None, log: Path) -> Iterator[RayWorkers]:
     from ray import serve
 
-    with cluster.serving():
-        engine = serve.deployment(name="Diarizer")(Slow).options(ray_actor_options={"num_cpus": 0})
-        handle = serve.run(engine.bind(str(log)), name="engines", route_prefix=None)
-        yield RayWorkers(handle, handle)
+    engine = serve.deployment(name="Diarizer")(Slow).options(ray_actor_options={"num_cpus": 0})
+    handle = serve.run(engine.bind(str(log)), name="engines", route_prefix=None)
+    yield RayWorkers(handle, handle)
+    serve.delete("engines")
 
 
 def work_without_end(notes: str) -> None:
@@ -84,7 +83,7 @@ def pids(notes: Path) -> list[int]:
     return [int(line) for line in notes.read_text().split()] if notes.exists() else []
 
 
-@pytest.mark.parametrize("how", ["compute", "hold"])
+@pytest.mark.parametrize("how", ["compute", pytest.param("hold", marks=pytest.mark.slow)])
 async def test_a_task_that_nobody_waits_for_is_killed_and_not_run_again(
     how: str, workers: RayWorkers, tmp_path: Path
 ) -> None:
@@ -136,6 +135,7 @@ async def test_a_superseded_decoding_ends_with_its_decoder(workers: RayWorkers, 
     await until(lambda: not decoders(), 10)
 
 
+@pytest.mark.slow
 async def test_a_task_whose_process_dies_is_run_once_more(workers: RayWorkers, tmp_path: Path) -> None:
     assert await workers.compute(die_at_first, str(tmp_path / "once")) == "done"
     assert len(pids(tmp_path / "once")) == 2

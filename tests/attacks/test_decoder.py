@@ -170,7 +170,9 @@ def test_code_that_runs_in_the_decoder_reaches_nothing() -> None:
     assert not Path("/tmp/decoder-was-here").exists()
 
 
-@pytest.mark.parametrize("crash", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
+@pytest.mark.parametrize(
+    "crash", [signal.SIGSEGV, *(pytest.param(name, marks=pytest.mark.slow) for name in (signal.SIGABRT, signal.SIGBUS))]
+)
 def test_a_recording_that_crashes_the_decoder_fails_for_good_in_a_plain_sentence(
     crash: signal.Signals, decoding: tuple[psutil.Process, "list[BaseException]"]
 ) -> None:

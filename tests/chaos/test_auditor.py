@@ -24,6 +24,7 @@ from tests.chaos.ledger import Attempt
 from tests.chaos.stand import SECRETS_KEY
 from tests.postgres import World
 
+pytestmark = pytest.mark.slow  # these tests check the tool of `make chaos`, not the service
 BASE = "http://127.0.0.1:1/recordings/"
 URLS = UrlSealer([SECRETS_KEY])
 SOUND = b"sound"

@@ -27,7 +27,10 @@ from tests.postgres import World
 from tests.receiver import receiving
 from tests.tuned import tuned
 
-pytestmark = pytest.mark.skipif(skew.missing() is not None, reason=str(skew.missing()))
+pytestmark = [
+    pytest.mark.slow,  # each test starts a process
+    pytest.mark.skipif(skew.missing() is not None, reason=str(skew.missing())),
+]
 
 KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 DELIVERING = """

@@ -32,7 +32,7 @@ async def wire(postgres_url: str) -> AsyncIterator[Wire]:
         yield strung
 
 
-@pytest.mark.parametrize("fault", ["frozen", "silent"])
+@pytest.mark.parametrize("fault", ["frozen", pytest.param("silent", marks=pytest.mark.slow)])
 async def test_who_wakes_up_behind_its_successor_writes_nothing_and_works_on(
     fault: str, world: World, wire: Wire, tmp_path: Path
 ) -> None:
@@ -59,7 +59,9 @@ async def test_who_wakes_up_behind_its_successor_writes_nothing_and_works_on(
     assert before == {table: [row for row in after[table] if row in before[table]] for table in TABLES}
 
 
-@pytest.mark.parametrize(("acknowledging", "answer_seconds"), [(False, None), (True, 5.0)])
+@pytest.mark.parametrize(
+    ("acknowledging", "answer_seconds"), [pytest.param(False, None, marks=pytest.mark.slow), (True, 2.0)]
+)
 async def test_a_silent_database_is_an_outage_and_is_used_again_when_it_answers(
     acknowledging: bool, answer_seconds: float | None, postgres_url: str, wire: Wire
 ) -> None:

@@ -25,6 +25,7 @@ from tests.chaos.recordings import RATE, Recordings, noise
 from tests.cluster import ROOT, serving
 from tests.postgres import World
 
+pytestmark = pytest.mark.slow  # engines and Conductors die and start again
 CHUNKS = [Chunk(0, float(start), start + 1.0, "en") for start in range(3)]
 
 

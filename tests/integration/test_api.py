@@ -38,57 +38,64 @@ from tests.tuned import tuned
 READS = [route for route in ROUTES if route.method == "GET"]  # what is written: test_edits.py
 
 
-@pytest.mark.parametrize("route", READS, ids=lambda route: route.name)
-async def test_no_route_answers_without_a_key_that_may_read(api: Api, route: Route) -> None:
+async def test_no_route_answers_without_a_key_that_may_read(api: Api, subtests: pytest.Subtests) -> None:
     """Missing, made up, of another scope, expired, revoked: and the routes are those of the application."""
     world = api.world
-    path = path_of(route, await finished(world))
+    call_id = await finished(world)
     _, submits = await keys.create(world.database, world.workspace_id, None, ["submit"], "pbx")
     expired = await reading_key(world, expires=timedelta(seconds=-1))
     revoked = await reading_key(world)
     (shown,) = [key for key in await keys.list_keys(world.database) if key.prefix == revoked[: keys.PREFIX_LENGTH]]
     assert api.get("/calls", revoked).status_code == 200
     assert await keys.revoke(world.database, shown.key_id)
-    assert api.client.get(api.base + path).status_code == 401
-    for key, status in ((submits, 403), (expired, 401), (revoked, 401), ("sb_" + "x" * 49, 401), ("nonsense", 401)):
-        answer = api.get(path, key)
-        assert (answer.status_code, answer.headers["content-type"]) == (status, PROBLEM), key
-        assert answer.json()["detail"]
-    refused = api.client.patch(api.base + path)
-    assert refused.status_code == 405 and refused.headers["allow"].startswith(("GET, HEAD", "DELETE, GET, HEAD"))
+    for route in READS:
+        path = path_of(route, call_id)
+        with subtests.test(route.name):
+            assert api.client.get(api.base + path).status_code == 401
+            for key, status in ((submits, 403), (expired, 401), (revoked, 401), ("sb_" + "x" * 49, 401), ("no", 401)):
+                answer = api.get(path, key)
+                assert (answer.status_code, answer.headers["content-type"]) == (status, PROBLEM), key
+                assert answer.json()["detail"]
+            refused = api.client.patch(api.base + path)
+            assert refused.status_code == 405
+            assert refused.headers["allow"].startswith(("GET, HEAD", "DELETE, GET, HEAD"))
 
 
-@pytest.mark.parametrize("route", READS, ids=lambda route: route.name)
 async def test_no_route_shows_anything_of_another_team_or_workspace(
-    api: Api, route: Route, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: Api, subtests: pytest.Subtests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything of the others holds a word that must not occur in any answer."""
     monkeypatch.setattr(ApiOptions, "STREAM_SECONDS", 0.5)
     umbrella, empty = await new_world(api.world.database), await new_world(api.world.database)
-    others = [
+    strangers = [
         (api.world, api.world.other_scoped, api.team),
         (umbrella, umbrella.scoped, await reading_key(empty)),
         (umbrella, umbrella.scoped, api.team),
     ]
-    for world, sender, key in others:
+    others = []
+    for world, sender, key in strangers:
         heard = {"name": "Secretperson", "number": "+4917612345"}
         found = findings("negative", (task("Secrettask", date(2026, 11, 9)),), heard)
         hidden = await with_sound(world, store(tmp_path), sender=sender, found=found)
         team = await directory.create_team(world.database, world.workspace_id, "Secretteam")
         await directory.add_member(world.database, world.workspace_id, "Secretmember", team_id=team.team_id)
+        others.append((await reading_key(world), key, hidden, team.team_id))
+    for route in READS:
         since = {"since": START.isoformat()} if route.name == "streamChanges" else {}
-        assert api.get(path_of(route, hidden), await reading_key(world), **since).status_code == 200
-        if "call_id" in route.path:
-            answer = api.get(path_of(route, hidden), key)
-            assert (answer.status_code, answer.json()["type"]) == (404, "urn:switchboard:problem:no-such-call")
-            unknown = api.get(path_of(route, uuid4()), key)
-            assert answer.content == unknown.content, "nothing says whether it is there"
-            continue
-        for parameters in ({}, {"text": "invoice"}, {"name": "Secretperson"}, {"teamId": str(team.team_id)}):
-            some = {name: value for name, value in parameters.items() if name in _names(route)}
-            answer = api.get(path_of(route, hidden), key, **some, **since)
-            assert answer.status_code == 200
-            assert "Secret" not in answer.text and str(hidden) not in answer.text
+        for allowed, key, hidden, team_id in others:
+            with subtests.test(route.name):
+                assert api.get(path_of(route, hidden), allowed, **since).status_code == 200
+                if "call_id" in route.path:
+                    answer = api.get(path_of(route, hidden), key)
+                    assert (answer.status_code, answer.json()["type"]) == (404, "urn:switchboard:problem:no-such-call")
+                    unknown = api.get(path_of(route, uuid4()), key)
+                    assert answer.content == unknown.content, "nothing says whether it is there"
+                    continue
+                for parameters in ({}, {"text": "invoice"}, {"name": "Secretperson"}, {"teamId": str(team_id)}):
+                    some = {name: value for name, value in parameters.items() if name in _names(route)}
+                    answer = api.get(path_of(route, hidden), key, **some, **since)
+                    assert answer.status_code == 200
+                    assert "Secret" not in answer.text and str(hidden) not in answer.text
 
 
 def _names(route: Route) -> list[str]:
@@ -187,9 +194,8 @@ async def test_a_search_says_the_words_and_their_second(api: Api) -> None:
     assert line["hits"][0]["start"] == pytest.approx(3.5 + 3 * 3 / 11)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "pointer"),
-    [
+async def test_what_is_wrong_with_the_parameters_is_said(api: Api, subtests: pytest.Subtests) -> None:
+    for parameters, pointer in [
         ({"limit": "0"}, "/limit"),
         ({"limit": "201"}, "/limit"),
         ({"state": "lost"}, "/state"),
@@ -200,12 +206,11 @@ async def test_a_search_says_the_words_and_their_second(api: Api) -> None:
         ({"colour": "blue"}, ""),
         ({"limit": ["1", "2"]}, "/limit"),
         ({"text": ""}, "/text"),
-    ],
-)
-async def test_what_is_wrong_with_the_parameters_is_said(api: Api, parameters: dict[str, Any], pointer: str) -> None:
-    answer = api.get("/calls", **parameters)
-    assert (answer.status_code, answer.json()["type"]) == (400, "urn:switchboard:problem:invalid-query")
-    assert pointer in [one["pointer"] for one in answer.json()["errors"]]
+    ]:
+        with subtests.test(str(parameters)):
+            answer = api.get("/calls", **parameters)
+            assert (answer.status_code, answer.json()["type"]) == (400, "urn:switchboard:problem:invalid-query")
+            assert pointer in [one["pointer"] for one in answer.json()["errors"]]
 
 
 async def test_subtitles_read_by_other_libraries_are_the_transcript(api: Api) -> None:
@@ -303,13 +308,9 @@ async def test_the_contract_is_served_and_other_paths_are_not(api: Api) -> None:
     assert (nothing.status_code, nothing.json()["type"]) == (404, "urn:switchboard:problem:no-such-route")
 
 
-def test_the_file_is_what_the_code_says() -> None:
-    assert openapi.FILE.read_text(encoding="utf-8") == openapi.text(), "run: python -m serve_app.api.openapi"
-
-
 async def test_the_examples_of_the_page_run(api: Api, postgres_url: str, tmp_path: Path) -> None:
     call_id = await with_sound(api.world, store(tmp_path))
-    page = (Path(openapi.FILE).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
     lines = [line for line in page.splitlines() if line.startswith("curl ")]
     assert len(lines) >= 9
     _, key = await keys.create(api.world.database, api.world.workspace_id, None, ["read", "edit"], "Ana")

@@ -102,10 +102,9 @@ async def everything(world: World) -> list[Any]:
     return [sorted(map(str, await world.rows(f"SELECT to_jsonb(t) - 'last_used_at' FROM {name} t"))) for name in names]
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
-async def test_no_route_takes_a_key_that_may_not(admin: Admin, route: Route) -> None:
+async def test_no_route_takes_a_key_that_may_not(admin: Admin, subtests: pytest.Subtests) -> None:
     world = admin.world
-    path = path_of(route, await things(world))
+    ids = await things(world)
     revoked = await key_of(world)
     (info,) = [one for one in await keys.list_keys(world.database) if one.prefix == revoked[: keys.PREFIX_LENGTH]]
     await keys.revoke(world.database, info.key_id)
@@ -116,45 +115,52 @@ async def test_no_route_takes_a_key_that_may_not(admin: Admin, route: Route) -> 
         ("sb_" + "x" * 49, 401),
     ]
     before = await everything(world)
-    for key, status in wrong:
-        await admin.refused(status, route.method, path, key, **body_of(route))
-    answer = await admin.client.request(route.method, admin.base + path)
-    assert answer.status_code == 401
-    assert await everything(world) == before
+    for route in ROUTES:
+        path = path_of(route, ids)
+        with subtests.test(route.name):
+            for key, status in wrong:
+                await admin.refused(status, route.method, path, key, **body_of(route))
+            answer = await admin.client.request(route.method, admin.base + path)
+            assert answer.status_code == 401
+            assert await everything(world) == before
 
 
-@pytest.mark.parametrize("route", [one for one in ROUTES if "{" in one.path], ids=lambda route: route.name)
-async def test_what_belongs_to_others_is_not_there(admin: Admin, route: Route) -> None:
+async def test_what_belongs_to_others_is_not_there(admin: Admin, subtests: pytest.Subtests) -> None:
     """Another workspace's things, and for a key of a team those of another team."""
     other = await new_world(admin.world.database)
     await key_of(other)  # theirs is not the last
     theirs, ours = await things(other), await things(admin.world)
     before = await everything(admin.world)
     unknown = {name: uuid4() for name in theirs}
-    missing = await admin(route.method, path_of(route, unknown), **body_of(route))
-    answer = await admin(route.method, path_of(route, theirs), **body_of(route))
-    assert (answer.status_code, answer.content) == (404, missing.content), "nothing says whether it is there"
-    of_team = await admin(route.method, path_of(route, ours), admin.team, **body_of(route))
-    assert of_team.status_code in (403, 404)
-    assert await everything(admin.world) == before
+    for route in ROUTES:
+        if "{" not in route.path:
+            continue
+        with subtests.test(route.name):
+            missing = await admin(route.method, path_of(route, unknown), **body_of(route))
+            answer = await admin(route.method, path_of(route, theirs), **body_of(route))
+            assert (answer.status_code, answer.content) == (404, missing.content), "nothing says whether it is there"
+            of_team = await admin(route.method, path_of(route, ours), admin.team, **body_of(route))
+            assert of_team.status_code in (403, 404)
+            assert await everything(admin.world) == before
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
-async def test_answers_are_as_the_contract_says(admin: Admin, route: Route) -> None:
-    ids = await things(admin.world)
-    if route.name == "removeTeam":
-        ids["team_id"] = (await directory.create_team(admin.world.database, admin.world.workspace_id, "x")).team_id
-    answer = await admin(route.method, path_of(route, ids), **body_of(route))
-    assert answer.status_code == (201 if route.name.startswith("create") else 200), answer.text
-    assert "RateLimit" in answer.headers and "X-Request-Id" in answer.headers
+async def test_answers_are_as_the_contract_says(admin: Admin, subtests: pytest.Subtests) -> None:
     document = openapi.document()
-    path = "/" + "/".join(
-        camel(part.partition(":")[0].strip("{")).join("{}") if "{" in part else part
-        for part in route.path.strip("/").split("/")
-    )
-    operation = document["paths"][path][route.method.lower()]
-    schema = operation["responses"][str(answer.status_code)]["content"]["application/json"]["schema"]
-    jsonschema.validate(answer.json(), {**document, **schema})
+    for route in ROUTES:
+        ids = await things(admin.world)
+        if route.name == "removeTeam":
+            ids["team_id"] = (await directory.create_team(admin.world.database, admin.world.workspace_id, "x")).team_id
+        with subtests.test(route.name):
+            answer = await admin(route.method, path_of(route, ids), **body_of(route))
+            assert answer.status_code == (201 if route.name.startswith("create") else 200), answer.text
+            assert "RateLimit" in answer.headers and "X-Request-Id" in answer.headers
+            path = "/" + "/".join(
+                camel(part.partition(":")[0].strip("{")).join("{}") if "{" in part else part
+                for part in route.path.strip("/").split("/")
+            )
+            operation = document["paths"][path][route.method.lower()]
+            schema = operation["responses"][str(answer.status_code)]["content"]["application/json"]["schema"]
+            jsonschema.validate(answer.json(), {**document, **schema})
 
 
 async def test_a_team_with_its_people_is_made_changed_and_removed(admin: Admin) -> None:
@@ -316,9 +322,9 @@ async def test_an_admin_key_makes_none_that_outlives_it(admin: Admin) -> None:
     await admin.refused(400, "POST", "/keys", **body, expiresAt="2020-01-01T00:00:00Z")
 
 
-@pytest.mark.parametrize(
-    "body, pointers",
-    [
+async def test_every_fault_of_a_body_is_told_at_once(admin: Admin, subtests: pytest.Subtests) -> None:
+    headers = {"Authorization": f"Bearer {admin.wide}"}
+    for body, pointers in [
         ({}, {"/name", "/scopes"}),
         ({"name": "x"}, {"/scopes"}),
         ({"name": "x", "scopes": ["owner"]}, {"/scopes"}),
@@ -326,13 +332,11 @@ async def test_an_admin_key_makes_none_that_outlives_it(admin: Admin) -> None:
         ({"name": "x", "scopes": ["read"], "workspaceId": "other"}, {""}),
         ({"name": "x" * 201, "scopes": ["read"]}, {"/name"}),
         ({"name": "a\u0000b", "scopes": ["read"]}, {"/name"}),
-    ],
-)
-async def test_every_fault_of_a_body_is_told_at_once(admin: Admin, body: dict[str, Any], pointers: set[str]) -> None:
-    headers = {"Authorization": f"Bearer {admin.wide}"}
-    answer = await admin.client.post(f"{admin.base}/keys", json=body, headers=headers)
-    assert answer.status_code == 400, answer.text
-    assert {one["pointer"] for one in answer.json()["errors"]} >= pointers
+    ]:
+        with subtests.test(str(body)[:60]):
+            answer = await admin.client.post(f"{admin.base}/keys", json=body, headers=headers)
+            assert answer.status_code == 400, answer.text
+            assert {one["pointer"] for one in answer.json()["errors"]} >= pointers
 
 
 async def test_bodies_are_bounded_and_changes_name_something(admin: Admin) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,8 @@ import pytest
 from pipeline.errors import CheckpointMissing
 from pipeline.runtime.niced import NicedEngine
 from pipeline.runtime.workers import Held
-from tests import cluster
 
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_cluster() -> Iterator[None]:
-    with cluster.serving():
-        yield
+pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
 def me() -> tuple[int, bool]:

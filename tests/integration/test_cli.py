@@ -290,17 +290,18 @@ READING = (
 )
 
 
-@pytest.mark.parametrize("command", READING, ids=" ".join)
 def test_a_command_that_reads_makes_no_database_and_says_how_to_start_one(
-    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     monkeypatch.delenv("SWITCHBOARD_DATABASE_URL")
     monkeypatch.setenv("SWITCHBOARD_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setattr(run_folder, "running", list)
-    result = switchboard(*command)
-    assert result.exit_code == 3, result.output
-    assert "`switchboard up`" in result.output
-    assert not (tmp_path / "data").exists()
+    for command in READING:
+        with subtests.test(" ".join(command)):
+            result = switchboard(*command)
+            assert result.exit_code == 3, result.output
+            assert "`switchboard up`" in result.output
+            assert not (tmp_path / "data").exists()
 
 
 def test_a_command_that_writes_starts_the_database_and_says_so_and_down_stops_it(

@@ -69,6 +69,7 @@ def listeners(port: int) -> set[int | None]:
     return {one.pid for one in found if one.status == psutil.CONN_LISTEN and one.laddr[1] == port}
 
 
+@pytest.mark.slow
 def test_one_that_asks_is_in_order_and_the_token_may_be_named(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ray(short, "token") as (address, _):
         monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)

@@ -114,20 +114,19 @@ async def test_a_contact_that_a_person_entered_stays_as_it_is_whatever_was_heard
     assert await directory.list_contacts(world.database, world.workspace_id) == [eve]
 
 
-@pytest.mark.parametrize(
-    "finding",
-    [
+async def test_nobody_is_linked_where_nothing_tells_who_it_is(world: World, subtests: pytest.Subtests) -> None:
+    for finding in [
         contacts_finding("new", name="Only a name"),
         contacts_finding("none", number="+14155550199"),
         contacts_finding("ambiguous", number="+14155550199"),
         contacts_finding("matched", "00000000-0000-4000-8000-000000000001"),
         contacts_finding("matched", "no id"),
         Finding("contacts", 1, {}, note="the step failed"),
-    ],
-)
-async def test_nobody_is_linked_where_nothing_tells_who_it_is(world: World, finding: Finding) -> None:
-    await complete(world, await taken(world), finding)
-    record = await views.show_call(world.database, world.call_id)
-    assert record is not None
-    assert (record.call.state, record.contacts) == ("completed", ())
-    assert await directory.list_contacts(world.database) == []
+    ]:
+        world.call_id = uuid4()
+        with subtests.test(str(finding.value)):
+            await complete(world, await taken(world), finding)
+            record = await views.show_call(world.database, world.call_id)
+            assert record is not None
+            assert (record.call.state, record.contacts) == ("completed", ())
+            assert await directory.list_contacts(world.database) == []

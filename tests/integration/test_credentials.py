@@ -1,15 +1,16 @@
 """Credentials of recording servers: stored sealed, found for their server and workspace alone, shown by no command."""
 
-import os
-import subprocess
-import sys
+import asyncio
+from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
+from typer.testing import CliRunner
 
 from db import credentials, directory
 from db.credentials import CredentialUnfit, NewCredential, Server
 from db.sealing import Sealer, SecretSealed
+from serve_app.cli import app
 from tests.postgres import World
 
 KEYS = [Fernet.generate_key().decode() for _ in range(2)]
@@ -54,9 +55,8 @@ async def test_each_kind_has_its_header(world: World, new: NewCredential, header
     assert (found.header, found.value) == (header, value)
 
 
-@pytest.mark.parametrize(
-    "new",
-    [
+async def test_what_no_request_could_carry_is_refused(world: World, subtests: pytest.Subtests) -> None:
+    for new in [
         NewCredential("bearer", None, ""),
         NewCredential("bearer", None, "hush\r\nHost: elsewhere"),
         NewCredential("bearer", None, "hüsh"),
@@ -67,13 +67,12 @@ async def test_each_kind_has_its_header(world: World, new: NewCredential, header
         NewCredential("header", "Range", "hush"),
         NewCredential("header", "X Y", "hush"),
         NewCredential("header", "X:\r\nY", "hush"),
-    ],
-)
-async def test_what_no_request_could_carry_is_refused(world: World, new: NewCredential) -> None:
-    with pytest.raises(CredentialUnfit) as refusal:
-        await put(world, new)
-    assert "hush" not in str(refusal.value)
-    assert "hush" not in repr(new)
+    ]:
+        with subtests.test(f"{new.kind} {new.secret!r}"):
+            with pytest.raises(CredentialUnfit) as refusal:
+                await put(world, new)
+            assert "hush" not in str(refusal.value)
+            assert "hush" not in repr(new)
 
 
 async def test_a_stored_secret_is_sealed_and_carried_over_to_a_new_key(world: World) -> None:
@@ -91,25 +90,26 @@ async def test_a_stored_secret_is_sealed_and_carried_over_to_a_new_key(world: Wo
 
 
 async def test_the_command_line_takes_a_secret_from_elsewhere_and_shows_none(world: World) -> None:
-    def run(*arguments: str, stdin: str = "", code: int = 0, **variables: str) -> str:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("SWITCHBOARD_")}
-        environment |= {"SWITCHBOARD_DATABASE_URL": world.database.url, **variables}
-        done = subprocess.run(
-            [sys.executable, "-m", "serve_app.cli", "credentials", *arguments],
-            env=environment, input=stdin, capture_output=True, text=True, timeout=360, check=False,
-        )  # fmt: skip
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
+    def invoke(*arguments: str, stdin: str = "", code: int = 0, **variables: str) -> str:
+        environment = {"SWITCHBOARD_DATABASE_URL": world.database.url, "COLUMNS": "200", **variables}
+        result = CliRunner().invoke(app, ["credentials", *arguments], env=environment, input=stdin)
+        assert result.exit_code == code, result.output
+        return result.output
+
+    async def run(*arguments: str, **options: Any) -> str:
+        return await asyncio.to_thread(invoke, *arguments, **options)
 
     keys = {"SWITCHBOARD_SECRETS_KEYS": f'["{KEYS[0]}"]'}
-    said = run("add", "PBX.example.:8443", "--user", "rec", "-w", "Acme", stdin="open-sesame\n", **keys)
-    said += run("add", "pbx2.example", "--bearer", "-w", "Acme", "--secret-env", "TOKEN", TOKEN="open-sesame", **keys)
-    said += run("list", "-w", "Acme", "--json", **keys) + run("list", "-w", "Acme")
-    said += run("add", "http://pbx.example/x", "--bearer", "-w", "Acme", stdin="open-sesame", code=2)
+    said = await run("add", "PBX.example.:8443", "--user", "rec", "-w", "Acme", stdin="open-sesame\n", **keys)
+    said += await run(
+        "add", "pbx2.example", "--bearer", "-w", "Acme", "--secret-env", "TOKEN", TOKEN="open-sesame", **keys
+    )
+    said += await run("list", "-w", "Acme", "--json", **keys) + await run("list", "-w", "Acme")
+    said += await run("add", "http://pbx.example/x", "--bearer", "-w", "Acme", stdin="open-sesame", code=2)
     assert "pbx.example" in said
     assert "8443" in said
     assert "open-sesame" not in said
     found = await credentials.find(world.database, world.workspace_id, Sealer(KEYS[:1]), "pbx.example", 8443)
     assert found is not None
     assert found.value == "Basic cmVjOm9wZW4tc2VzYW1l"
-    assert "no credential" in run("remove", "pbx3.example", "-w", "Acme", code=1)
+    assert "no credential" in await run("remove", "pbx3.example", "-w", "Acme", code=1)

@@ -374,9 +374,8 @@ async def test_calls_without_a_transcript_have_an_agent_but_no_words_to_correct(
     assert writing.get(f"/calls/{call_id}")["call"]["userId"] == str(bob.user_id)
 
 
-@pytest.mark.parametrize(
-    ("change", "pointer"),
-    [
+async def test_what_is_wrong_with_a_body_is_said(writing: Writing, subtests: pytest.Subtests) -> None:
+    for change, pointer in [
         ({"kind": "shout"}, "/kind"),
         ({"new": None}, "/new"),
         ({"new": "x" * 4001}, "/new"),
@@ -386,13 +385,12 @@ async def test_calls_without_a_transcript_have_an_agent_but_no_words_to_correct(
         ({"turn": 1.5}, "/turn"),
         ({"colour": "blue"}, ""),
         ({"editId": "x"}, "/editId"),
-    ],
-)
-async def test_what_is_wrong_with_a_body_is_said(writing: Writing, change: dict[str, Any], pointer: str) -> None:
-    body = {"kind": "text", "turn": 0, "start": 0.0, "end": 1.0, "old": "a", "new": "b"} | change
-    answer = writing.edit(body)
-    assert (answer.status_code, answer.json()["type"]) == (400, "urn:switchboard:problem:invalid-body")
-    assert pointer in [one["pointer"] for one in answer.json()["errors"]]
+    ]:
+        with subtests.test(str(change)[:60]):
+            body = {"kind": "text", "turn": 0, "start": 0.0, "end": 1.0, "old": "a", "new": "b"} | change
+            answer = writing.edit(body)
+            assert (answer.status_code, answer.json()["type"]) == (400, "urn:switchboard:problem:invalid-body")
+            assert pointer in [one["pointer"] for one in answer.json()["errors"]]
 
 
 async def test_bodies_are_bounded_and_json(writing: Writing) -> None:

@@ -127,6 +127,7 @@ for _ in range(4):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="subreapers are Linux's")
 def test_the_server_comes_back_at_once_each_time_it_is_killed_and_nobody_reaps_it(folder: Path) -> None:
     """As in a container whose first process is no init: the dead server's number stays taken."""
@@ -148,7 +149,7 @@ def test_a_new_server_waits_until_the_last_process_of_a_killed_one_is_gone(folde
     with ThreadPoolExecutor(1) as pool:
         try:
             started = pool.submit(embedded.start, folder)
-            time.sleep(2)
+            time.sleep(1)
             assert not started.done()
         finally:
             writer.resume()
@@ -247,3 +248,33 @@ def test_who_is_let_pass_may_pass_and_not_read_and_others_gain_nothing(one_folde
     let_pass(one_folder, 12347)
     assert [does("cd", user) for user in (12345, 12346, 12347)] == [True, True, False]
     assert not does("ls", 12345)
+
+
+ADD_USER = """
+import pwd, sys
+from db import embedded
+embedded.SYSTEM_USER = sys.argv[1]
+print("ready", flush=True)
+sys.stdin.readline()
+name = embedded._unprivileged_user()
+print(name, pwd.getpwnam(name).pw_uid)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root adds users")
+def test_processes_that_add_the_system_user_at_once_see_one_user() -> None:
+    """Two first starts on a new machine gave it two numbers: the folder of one server belonged to nobody."""
+    user = f"swbtest{os.getpid()}"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen([sys.executable, "-c", ADD_USER, user], **pipes) for _ in range(4)]
+    try:
+        for process in processes:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        users = {process.communicate(timeout=60)[0] for process in processes}
+    finally:
+        subprocess.run(["userdel", user], check=False)
+    assert len(users) == 1 and users.pop().startswith(f"{user} ")

@@ -54,7 +54,7 @@ async def test_one_entry_makes_a_type_that_is_stored_and_delivered_as_its_schema
 
 
 def test_one_entry_documents_the_type(another_type: None) -> None:
-    assert f"| `{MOVED.name}` | {MOVED.description} |" in payload.readme()
+    assert f"| `{MOVED.name}` | {MOVED.description} |" in payload.documented()
 
 
 def test_one_entry_makes_a_type_that_the_command_line_names() -> None:

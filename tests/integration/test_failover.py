@@ -72,6 +72,7 @@ async def until_more(accepted: list[tuple[float, float, UUID]], than: int) -> No
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_no_accepted_call_is_lost_with_the_databases_machine_and_the_service_finds_the_standby_by_itself(
     pair: tuple[Path, Path],
 ) -> None:

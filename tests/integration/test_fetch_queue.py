@@ -153,19 +153,17 @@ async def test_the_second_recordings_host_counts_too(world: World) -> None:
     assert len(await fetches(world, host=2)) == 2
 
 
-@pytest.mark.parametrize(
-    ("identity", "host"),
-    [
+async def test_the_host_of_an_address(world: World, subtests: pytest.Subtests) -> None:
+    for identity, host in [
         ("https://a.example/x?y=1", "a.example"),
         ("http://a.example:8088/x", "a.example"),
         ("https://[2001:db8::1]:8443/x", "[2001:db8::1]"),
         ("https://a.example", "a.example"),
         ("not an address", None),
-    ],
-)
-async def test_the_host_of_an_address(world: World, identity: str, host: str | None) -> None:
-    (row,) = await world.rows("SELECT recording_host(:identity) AS host", identity=identity)
-    assert row["host"] == host
+    ]:
+        with subtests.test(identity):
+            (row,) = await world.rows("SELECT recording_host(:identity) AS host", identity=identity)
+            assert row["host"] == host
 
 
 async def test_jobs_of_before_the_upgrade_are_fetched_when_they_are_taken_up(world: World) -> None:

@@ -47,7 +47,7 @@ ALL = st.integers(0, 6).flatmap(lambda count: st.tuples(*(answer(f"q{at}") for a
 SCORES = st.integers(0, 3).flatmap(lambda count: st.tuples(*(score(f"card{at}") for at in range(count))))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ALL, SCORES)
 async def test_what_a_call_is_found_by_is_what_its_answers_come_to(
     world: World, answers: tuple[QuestionAnswer | TrackerResult, ...], scores: tuple[ScorecardResult, ...]

@@ -276,6 +276,7 @@ def step_of(said: str) -> str:
     return re.sub(r"[\d,]+\?", "N?", said.strip())
 
 
+@pytest.mark.slow
 async def test_a_run_that_is_killed_at_any_step_leaves_tables_that_work_and_is_resumed(full: World) -> None:
     """With SIGKILL, each run at a step at which none was before, until one comes to its end.
 

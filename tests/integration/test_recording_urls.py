@@ -37,7 +37,7 @@ TICKET = "https://pbx.example/rec?id=4711&pass=5ecr3t"
 ODD = "/rec%2Fa/%7e/b%C3%bc.wav?a=%2b+%20&&b=%5B1]&sig=a%2Fb==&c=;:@!$'()*,"
 
 
-async def submit(world: World, url: str, urls: UrlSealer, grouped: bool = False, **more: Any) -> Accepted:
+async def submit(world: World, url: str, urls: UrlSealer, **more: Any) -> Accepted:
     submission = world.submission(recording_url=url, **more)
     body = {"recordingUrl": url, "recordingUrl2": more.get("recording_url2")}
     return await Grouping(world.database, urls=urls).submit(world.scoped, submission, body)
@@ -53,11 +53,10 @@ async def everything(world: World) -> str:
         return "\n".join(line for lines in rows for line in lines)
 
 
-@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("url", [S3, AZURE, PASSWORD, TICKET])
-async def test_no_table_holds_what_opens_the_door(world: World, url: str, grouped: bool) -> None:
-    await submit(world, url, SEALED, grouped, recording_url2=url.replace("a.wav", "b.wav"))
-    await submit(world, url, SEALED, grouped)
+async def test_no_table_holds_what_opens_the_door(world: World, url: str) -> None:
+    await submit(world, url, SEALED, recording_url2=url.replace("a.wav", "b.wav"))
+    await submit(world, url, SEALED)
     stored = await everything(world)
     assert "5ecr3t" not in stored
     assert url.partition("?")[0].replace("ops:5ecr3t@", "") + " siv:" in stored
@@ -72,18 +71,17 @@ async def test_without_a_key_they_are_stored_as_they_are(world: World) -> None:
     assert (await world.rows("SELECT body FROM submissions"))[0]["body"]["recordingUrl"] == S3
 
 
-@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize(("before", "now"), [(SEALED, SEALED), (SEALED, ROTATED), (NONE, SEALED), (NONE, ROTATED)])
 @pytest.mark.parametrize("url", [S3, AZURE, TICKET])
 async def test_a_duplicate_starts_nothing_also_across_keys(
-    world: World, before: UrlSealer, now: UrlSealer, url: str, grouped: bool
+    world: World, before: UrlSealer, now: UrlSealer, url: str
 ) -> None:
     two = {"recording_url2": url + "&leg=2"}
-    first = await submit(world, url, before, grouped, **two)
+    first = await submit(world, url, before, **two)
     for again in (url, url.replace("sig=", "sig=new").replace("Signature=", "Signature=new"), url):
-        assert await submit(world, again, now, grouped, **two) == first
+        assert await submit(world, again, now, **two) == first
     assert await world.jobs() == [("process", "fetching")]
-    other = await submit(world, url.replace("/a.wav", "/c.wav").replace("4711", "4712"), now, grouped, **two)
+    other = await submit(world, url.replace("/a.wav", "/c.wav").replace("4711", "4712"), now, **two)
     assert other.job_id != first.job_id
 
 

@@ -152,7 +152,7 @@ async def test_a_record_is_kept_whatever_cannot_be_indexed(world: World) -> None
     assert await world.rows("SELECT FROM call_search") == []
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=30), name=st.text(max_size=30))
 async def test_any_text_may_be_searched_for(world: World, text: str, name: str) -> None:
     asked = text.replace("\x00", "").encode("utf-8", "ignore").decode()

@@ -91,6 +91,7 @@ async def charged_once(world: World) -> Any:
     return row
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_after_a_call_has_ended_has_charged_for_it(world: World, fetched: Path) -> None:
     await killed(world, fetched, "after")
     row = await charged_once(world)
@@ -141,7 +142,9 @@ async def cut_off(world: World, folder: Path, wire: Wire, way: str) -> AsyncIter
         await database.close()
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", ["after", *(pytest.param(way, marks=pytest.mark.slow) for way in WAYS if way != "after")]
+)
 async def test_an_outage_while_a_call_ends_leaves_its_charge_made_once(
     world: World, fetched: Path, wire: Wire, way: str
 ) -> None:
@@ -151,6 +154,7 @@ async def test_an_outage_while_a_call_ends_leaves_its_charge_made_once(
     assert wire.cuts.total() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_outage_while_a_lost_call_is_charged_for_leaves_the_charge_made_once(
     world: World, fetched: Path, wire: Wire, way: str, monkeypatch: pytest.MonkeyPatch

@@ -174,6 +174,7 @@ async def test_it_takes_calls_until_haproxy_does_and_again_when_that_is_gone(sta
     assert any(line.get("call_id") == str(call_id) and line.get("request_id") for line in said)
 
 
+@pytest.mark.slow
 async def test_nothing_is_refused_while_haproxy_comes_and_goes(stand: Stand) -> None:
     """A sender without pause meets an HAProxy that is killed once each time, and no door, but no broken promise."""
     await until(lambda: listening(stand.port))
@@ -246,6 +247,7 @@ async def test_more_than_it_can_take_gets_a_503_that_says_when_to_try_again(stan
             assert int(answer.headers["retry-after"]) > 0
 
 
+@pytest.mark.slow
 async def test_it_is_started_again_when_it_dies_and_ends_with_0_when_told(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

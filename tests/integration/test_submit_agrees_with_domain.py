@@ -40,7 +40,7 @@ async def end(world: World, state: CallState) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(fields | ends, min_size=1, max_size=7))
 async def test_any_order_and_repetition_of_submissions_gives_the_latest_value_per_field_and_its_state(
     world: World, steps: list[Any]

@@ -227,7 +227,7 @@ QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.
 
 
 @CONTRACT.parametrize()
-@settings(max_examples=120, deadline=None, suppress_health_check=QUIET)
+@settings(suppress_health_check=QUIET)
 def test_whatever_the_contract_suggests_is_answered_as_the_contract_says(
     case: Any, base_url: str, secrets: tuple[str, str]
 ) -> None:
@@ -275,7 +275,7 @@ submissions = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=QUIET)
+@settings(suppress_health_check=QUIET)
 @given(body=submissions)
 def test_every_submission_that_is_nearly_right_is_taken_or_refused(
     base_url: str, secrets: tuple[str, str], body: dict[str, Any]

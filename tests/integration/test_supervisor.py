@@ -160,13 +160,6 @@ def test_a_worker_that_is_killed_is_started_again_and_its_orphans_are_ended(star
     assert not any(runs(orphan) for orphan in orphans)
 
 
-def test_of_a_supervisor_that_is_killed_nothing_is_left(start: Callable[[str], Running]) -> None:
-    running = start("server")
-    running.worker()
-    running.process.kill()
-    until(running.gone)
-
-
 def test_sigterm_twice_ends_everything_with_0(start: Callable[[str], Running]) -> None:
     running = start("server")
     running.worker()
@@ -176,6 +169,7 @@ def test_sigterm_twice_ends_everything_with_0(start: Callable[[str], Running]) -
     assert running.gone()
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_end_is_told_once_and_then_killed(start: Callable[[str], Running]) -> None:
     running = start("stubborn")
     running.worker()
@@ -191,12 +185,14 @@ def test_a_first_start_that_fails_with_a_reason_is_not_tried_again(start: Callab
     assert running.process.wait(120) == 3
 
 
+@pytest.mark.slow
 def test_a_first_start_in_which_ray_died_is_tried_again(start: Callable[[str], Running]) -> None:
     running = start("again")
     first = running.worker_number()
     assert running.worker().pid != first
 
 
+@pytest.mark.slow
 def test_a_postgresql_that_is_killed_comes_back_and_the_worker_stays(
     start: Callable[[str], Running], tmp_path: Path
 ) -> None:
@@ -224,6 +220,7 @@ def test_a_supervisor_that_is_killed_takes_postgresql_with_it_and_frees_the_fold
     lock.release()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal at a parent's death is Linux's")
 def test_a_supervisor_that_is_killed_with_its_worker_takes_postgresql_with_it(
     start: Callable[[str], Running], tmp_path: Path
@@ -260,6 +257,7 @@ def test_the_standby_outlives_workers_and_takes_calls_until_the_last_is_drained(
     assert not runs(standby)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the standby runs on Linux only")
 def test_a_supervisor_that_is_killed_with_its_worker_takes_the_standby_with_it(start: Callable[[str], Running]) -> None:
     running = start(str(free_port()))

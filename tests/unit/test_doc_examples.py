@@ -4,11 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pipeline.analysis.evidence import checked, quote
 from pipeline.domain.insight import Finding, Material
-from serve_app.settings import COMMAND_LINE, documented
 from tests.unit.calls_by_hand import call
 
 ROOT = Path(__file__).parents[2]
@@ -37,17 +34,3 @@ def test_the_notebook_code_of_the_pipelines_readme_names_what_there_is() -> None
     names: dict[str, Any] = {}
     exec(block[1], names)
     assert names["call"].recording_url == "https://pbx.example/call.wav"
-
-
-def pages() -> list[Path]:
-    """Return the pages of the repository; the changelog also names settings of before."""
-    folders = ("bench", "db", "docs", "pipeline", "serve_app", "training")
-    own = [page for page in ROOT.glob("*.md") if page.name != "CHANGELOG.md"]
-    return [*own, *(page for folder in folders for page in (ROOT / folder).rglob("*.md"))]
-
-
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_names_settings_that_exist(page: Path) -> None:
-    known = {one.variable for one in documented()} | COMMAND_LINE
-    named = set(re.findall(r"SWITCHBOARD_[A-Z]\w*[A-Z](?![\w*])", page.read_text(encoding="utf-8")))
-    assert {name for name in named - known if not any(one.startswith(f"{name}__") for one in known)} == set()

@@ -1,6 +1,5 @@
 """JSON has names in camelCase wherever it is printed, and data that serves as a key stays as it is."""
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +9,6 @@ import pytest
 
 from pipeline.domain.insight import Evidence, Finding
 from pipeline.domain.speech import Layout, LayoutKind
-from serve_app.cli import record_schema
 from serve_app.cli.console import camel, written
 
 
@@ -51,8 +49,3 @@ def test_what_a_step_found_has_names_too() -> None:
     (task,) = written(finding)["value"]["tasks"]
     assert task["dueDate"] == "2026-11-02T00:00:00Z"
     assert task["evidence"]["quote"] == "I will send_it."
-
-
-def test_the_schema_of_the_record_that_is_kept_is_that_of_the_record() -> None:
-    """`python -m serve_app.cli.record_schema` renews it."""
-    assert json.loads(record_schema.SCHEMA_FILE.read_text()) == record_schema.schema()

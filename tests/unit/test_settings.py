@@ -15,17 +15,10 @@ from serve_app.service.errors import ServiceError
 from serve_app.service.state import State
 from serve_app.settings import Settings, documented, unknown_variables
 
-DOCUMENT = Path(settings.__file__).with_name("SETTINGS.md")
-
 
 @pytest.mark.parametrize("setting", list(documented()), ids=lambda setting: setting.variable)
 def test_a_setting_is_documented(setting: settings.Documented) -> None:
     assert setting.description
-    assert f"| `{setting.variable}` |" in DOCUMENT.read_text(encoding="utf-8"), "run: python -m serve_app.settings"
-
-
-def test_the_page_of_settings_is_what_the_code_writes() -> None:
-    assert DOCUMENT.read_text(encoding="utf-8") == settings.table(), "run: python -m serve_app.settings"
 
 
 def test_a_variable_is_one_row_though_several_engines_read_it() -> None:

@@ -1,4 +1,4 @@
-"""What the API answers, and edits; generated from its OpenAPI files: `python client/generate.py`."""
+"""Responses of the API, and edits. `make generate` writes this file from the OpenAPI documents."""
 
 from datetime import date, time
 from typing import Any, Literal

@@ -1,4 +1,7 @@
-"""What administrators do with the console, in a browser: keys, deliveries, voices, people, saved views."""
+"""What administrators do with the console, in a browser: keys, deliveries, voices, people, saved views.
+
+Tests without the marker `slow` are the core paths: `make test` runs them.
+"""
 
 import re
 
@@ -46,6 +49,7 @@ async def test_a_key_is_made_by_keys_alone_its_secret_is_shown_once_and_it_is_re
     assert await keys.find(office.world.database, secret) is None
 
 
+@pytest.mark.slow
 async def test_what_failed_is_sent_again(office: Visitor) -> None:
     page = office.page
     await office.open("/workspace")
@@ -53,6 +57,7 @@ async def test_what_failed_is_sent_again(office: Visitor) -> None:
     await expect(page.locator("#deliveries + div tbody tr").first).not_to_contain_text("failed")
 
 
+@pytest.mark.slow
 async def test_a_voice_is_judged(office: Visitor) -> None:
     page = office.page
     await office.open("/workspace")
@@ -63,6 +68,7 @@ async def test_a_voice_is_judged(office: Visitor) -> None:
     await expect(page.locator("#voices + div tbody tr").first).not_to_contain_text("quarantined")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_axe_finds_nothing_grave_and_nothing_sticks_out(office: Visitor, scheme: str, width: int) -> None:
@@ -103,6 +109,7 @@ async def test_a_member_is_added_and_changed_by_keys_alone(office: Visitor) -> N
     assert (member.name, member.aliases) == ("Dana Berg", ("Dana", "Ms Wolf"))
 
 
+@pytest.mark.slow
 async def test_a_view_is_saved_picked_and_deleted(office: Visitor) -> None:
     page = office.page
     await page.goto(f"{office.url}/calls?state=completed&direction=in")
@@ -119,6 +126,7 @@ async def test_a_view_is_saved_picked_and_deleted(office: Visitor) -> None:
     await expect(page.locator(".views")).to_have_count(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
 async def test_axe_finds_nothing_grave_on_the_forms_of_administrators(office: Visitor, scheme: str, width: int) -> None:

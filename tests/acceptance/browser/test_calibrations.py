@@ -12,7 +12,7 @@ from tests.integration.test_calibrations import ANA, FIRST, hand_in, prepared, r
 from tests.postgres import new_world
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), pytest.param("dark", 390, marks=pytest.mark.slow)])
 async def test_calls_are_reviewed_handed_in_and_compared(
     sign_in: SignIn, database: Database, tmp_path: Path, scheme: str, width: int
 ) -> None:

@@ -1,4 +1,7 @@
-"""What people correct with the console, in a browser: by pointer, by keys, at a phone's width."""
+"""What people correct with the console, in a browser: by pointer, by keys, at a phone's width.
+
+Tests without the marker `slow` are the core paths: `make test` runs them.
+"""
 
 from dataclasses import dataclass
 from datetime import date
@@ -94,6 +97,7 @@ async def test_a_turn_is_corrected_by_keys_alone(desk: Desk) -> None:
     await expect(page.locator("#turn0")).to_be_focused()
 
 
+@pytest.mark.slow
 async def test_a_form_answers_from_the_moment_it_has_the_focus(desk: Desk) -> None:
     page = desk.page
     await desk.open()
@@ -107,6 +111,7 @@ async def test_a_form_answers_from_the_moment_it_has_the_focus(desk: Desk) -> No
     await expect(page.locator("form.correcting")).to_have_count(0)
 
 
+@pytest.mark.slow
 async def test_the_parties_agent_and_contact_are_set(desk: Desk) -> None:
     page = desk.page
     await desk.open()
@@ -143,6 +148,7 @@ async def test_a_task_is_ticked_on_the_call_and_taken_back_among_the_tasks(desk:
     await expect(page.get_by_role("link", name="Send the offer")).to_be_visible()
 
 
+@pytest.mark.slow
 async def test_of_two_people_the_second_sees_what_the_first_wrote(desk: Desk) -> None:
     page = desk.page
     await desk.open()
@@ -161,6 +167,7 @@ async def test_of_two_people_the_second_sees_what_the_first_wrote(desk: Desk) ->
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_an_answer_is_corrected_with_a_comment_and_the_score_follows(
     desk: Desk, width: int, tmp_path: Path
@@ -189,8 +196,13 @@ async def test_an_answer_is_corrected_with_a_comment_and_the_score_follows(
     await expect(score).to_have_text("Service 50")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("dark", 390),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("light", 390), ("light", 1280), ("dark", 1280))),
+    ],
+)
 async def test_axe_finds_nothing_grave_and_nothing_sticks_out(desk: Desk, scheme: str, width: int) -> None:
     page = desk.page
     await page.set_viewport_size({"width": width, "height": 844})

@@ -1,4 +1,7 @@
-"""What people do with the console, in a browser, on the real service."""
+"""What people do with the console, in a browser, on the real service.
+
+Tests without the marker `slow` are the core paths: `make test` runs them.
+"""
 
 import asyncio
 import time
@@ -85,6 +88,7 @@ async def test_a_word_is_clicked_and_heard_and_the_highlight_follows(page: Page,
     await expect(page.locator("#play")).to_have_attribute("aria-label", "Play")
 
 
+@pytest.mark.slow
 async def test_evidence_is_one_click_from_its_second(page: Page, console: Console) -> None:
     await opened(page, console, TWO_LANES)
     cite = page.locator(".findings .cite").first
@@ -94,6 +98,7 @@ async def test_evidence_is_one_click_from_its_second(page: Page, console: Consol
     await expect(page.locator(".turn.current").first).to_be_in_viewport()
 
 
+@pytest.mark.slow
 async def test_one_party_is_heard_alone(page: Page, console: Console) -> None:
     await opened(page, console, TWO_LANES)
     await page.locator("#channel").select_option("customer")
@@ -101,6 +106,7 @@ async def test_one_party_is_heard_alone(page: Page, console: Console) -> None:
     await eventually(page, "() => document.getElementById('audio').currentTime > 0.3")
 
 
+@pytest.mark.slow
 async def test_a_mixed_recording_has_a_lane_for_each_speaker_and_plays(page: Page, console: Console) -> None:
     await opened(page, console, MIXED)
     assert await page.locator(".lane").count() >= 2
@@ -108,6 +114,7 @@ async def test_a_mixed_recording_has_a_lane_for_each_speaker_and_plays(page: Pag
     await eventually(page, "() => document.getElementById('audio').currentTime > 0.3")
 
 
+@pytest.mark.slow
 async def test_doubtful_words_say_why(page: Page, console: Console) -> None:
     for name in console.calls:
         await page.goto(f"{console.url}/calls/{console.calls[name]}")
@@ -118,6 +125,7 @@ async def test_doubtful_words_say_why(page: Page, console: Console) -> None:
     raise AssertionError("no sample has a doubtful word")
 
 
+@pytest.mark.slow
 async def test_sounds_are_named_and_shaded(page: Page, console: Console) -> None:
     heard = [{"start": 0.0, "end": 4.0, "kind": "ringback"}, {"start": 4.0, "end": 30.0, "kind": "speech"}]
     await rewrite(console, console.calls[RING], lambda content: content | {"labels": [[], heard]})
@@ -126,6 +134,7 @@ async def test_sounds_are_named_and_shaded(page: Page, console: Console) -> None
     assert await page.locator("[data-region]").all_text_contents() == ["Ringing"]
 
 
+@pytest.mark.slow
 async def test_a_call_of_three_hours_is_there_at_once_and_the_highlight_finds_its_word(
     page: Page, console: Console
 ) -> None:
@@ -177,7 +186,7 @@ _CHANGED = sa.text("UPDATE transcripts SET content = :content WHERE call_pk = :p
 )
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 async def test_axe_finds_nothing_grave(watched: Watched, console: Console, scheme: str) -> None:
     page = watched.page
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

@@ -1,5 +1,9 @@
-"""What people do with the page on quality, in a browser: measure a set, look where it is worst, listen there."""
+"""What people do with the page on quality, in a browser: measure a set, look where it is worst, listen there.
 
+Tests without the marker `slow` are the core paths: `make test` runs them.
+"""
+
+import pytest
 from playwright.async_api import expect
 
 from db.database import Database
@@ -42,6 +46,7 @@ async def test_a_run_is_followed_compared_promoted_and_taken_back(sign_in: SignI
     await page.wait_for_url("**/calls/*#t=7.00")
 
 
+@pytest.mark.slow
 async def test_a_set_is_measured_without_reload_and_its_worst_call_opens(sign_in: SignIn, database: Database) -> None:
     world = await new_world(database)
     calls = await gold_set(world)

@@ -1,1 +1,1 @@
-"""The client with `await`. `_sync` is generated from this folder: `python client/generate.py`."""
+"""The client with `await`. `make generate` writes `_sync` from this folder."""

@@ -1,1 +1,1 @@
-"""The blocking client, generated from `_async`: `python client/generate.py`."""
+"""The blocking client. `make generate` writes this folder from `_async`."""

@@ -1,0 +1,106 @@
+"""Write every generated file of the repository: `make generate`. `--check` lists those that differ, and writes none.
+
+A generated file is one entry of GENERATED.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+import client.generate  # noqa: E402
+from serve_app import settings  # noqa: E402
+from serve_app.api import openapi as read_and_edit  # noqa: E402
+from serve_app.cli import record_schema  # noqa: E402
+from serve_app.intake import openapi as submit  # noqa: E402
+from serve_app.metrics import names  # noqa: E402
+from serve_app.webhooks import payload  # noqa: E402
+from tests import prompt_snapshots  # noqa: E402
+
+BEGIN, END = "<!-- generated -->", "<!-- end -->"
+
+
+def _json(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _settings() -> str:
+    rows = (
+        f"| `{setting.variable}` | {setting.default and f'`{setting.default}`'} | {setting.description} |\n"
+        for setting in settings.documented()
+    )
+    return f"""# Settings
+
+Environment variables; a list is written with commas (a,b) or as JSON, an object as JSON.
+`make generate` writes this page from `serve_app/settings.py`.
+
+| Variable | Default | What it is |
+|---|---|---|
+{"".join(rows)}"""
+
+
+def _metrics() -> str:
+    rows = []
+    for metric in names.EVERY:
+        labels = "; ".join(f"`{name}`: {values}" for name, values in metric.labels.items())
+        rows.append(f"| `{metric.exposed}` | {metric.KIND} | {metric.text} | {labels} | {metric.process} |\n")
+    return f"""# Metrics
+
+For Prometheus. Each process counts in its own memory, and Ray serves the metrics of a node on one port: on one
+machine 9102 of the loopback address, in a cluster 8080. `WorkerId` and `NodeAddress`, which Ray adds, name the
+process: add up counters with `sum`, and take `max` of gauges, because every Conductor reports the same whole service.
+`make generate` writes this page from `serve_app/metrics/names.py`.
+
+| Name | Kind | What it says | Labels | Recorded by |
+|---|---|---|---|---|
+{"".join(rows)}"""
+
+
+def _event_types() -> str:
+    before, rest = (ROOT / "serve_app/webhooks/README.md").read_text(encoding="utf-8").split(BEGIN)
+    return f"{before}{BEGIN}\n{payload.documented()}\n{END}{rest.split(END)[1]}"
+
+
+GENERATED: dict[str, Callable[[], str | dict[str, str]]] = {  # the path of a file, or of a folder and its files by name
+    "serve_app/intake/openapi.json": lambda: _json(submit.document()),
+    "serve_app/api/openapi.json": lambda: _json(read_and_edit.document()),
+    "serve_app/cli/record.schema.json": lambda: _json(record_schema.schema()),
+    "serve_app/webhooks/events.schema.json": lambda: _json(payload.schema()),
+    "serve_app/webhooks/README.md": _event_types,
+    "serve_app/SETTINGS.md": _settings,
+    "docs/reference/metrics.md": _metrics,
+    "client/src/switchboard/models.py": lambda: client.generate.models(submit.document(), read_and_edit.document()),
+    "client/src/switchboard/_sync": client.generate.blocking,
+    "tests/unit/prompts": prompt_snapshots.files,
+}
+
+
+def changes() -> dict[Path, str | None]:
+    """Return the new text of each file that differs from its generator; None for a file without one."""
+    texts: dict[Path, str | None] = {}
+    for name, generate in GENERATED.items():
+        path, generated = ROOT / name, generate()
+        if isinstance(generated, dict):
+            texts |= dict.fromkeys(file for file in path.iterdir() if file.is_file())
+            texts |= {path / file: text for file, text in generated.items()}
+        else:
+            texts[path] = generated
+    return {path: text for path, text in texts.items() if not path.exists() or path.read_text(encoding="utf-8") != text}
+
+
+def main(arguments: list[str]) -> int:
+    """Print the path of each file that differs, and write it unless it is `--check`."""
+    different = changes()
+    for path, text in different.items():
+        print(path.relative_to(ROOT))
+        if "--check" not in arguments:
+            path.unlink() if text is None else path.write_text(text, encoding="utf-8")
+    return "--check" in arguments and bool(different)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,148 @@
+"""Run the suites that are too slow for every change, and print one table: `python .ci/nightly.py [SUITE ...]`.
+
+Each suite is a target of the Makefile with a limit in minutes. The log and JUnit XML of each suite are kept in
+build/nightly by commit, so that a run may be done in parts: suites that have passed are not run again.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+SUITES = {  # Makefile target -> minutes it may take
+    "properties": 45,
+    "browser": 30,
+    "slow": 60,
+    "services": 60,
+    "cluster": 30,
+    "llama": 30,
+    "notebooks": 30,
+    "journeys": 30,
+    "attacks": 45,
+    "fuzz": 45,
+    "chaos": 60,
+    "demo-once": 15,
+}
+FOLDER = Path("build/nightly")
+STOP_SECONDS = 60.0  # for a suite that is over its limit to stop what it started
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a suite came to. Suites that are not pytest count as one test."""
+
+    passed: int
+    failed: int
+    skipped: int
+    minutes: float
+    timed_out: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.passed > 0 and not self.failed and not self.timed_out
+
+
+def run(suite: str, minutes: float, folder: Path) -> Result:
+    """Run a suite in a process group of its own; its output goes to a log."""
+    report = folder / f"{suite}.xml"
+    report.unlink(missing_ok=True)
+    environment = os.environ | {"PYTEST_ADDOPTS": f"--junitxml={report.absolute()}"}
+    started = time.monotonic()
+    with (folder / f"{suite}.log").open("wb") as log:
+        process = subprocess.Popen(
+            ["make", suite], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            code: int | None = process.wait(minutes * 60)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
+            code = None
+            _stop(process)
+            if isinstance(error, KeyboardInterrupt):
+                raise
+    taken = (time.monotonic() - started) / 60
+    passed, failed, skipped = _counts(report) if report.exists() else (int(code == 0), int(code != 0), 0)
+    if code and not failed:
+        failed = 1
+    return Result(passed, failed, skipped, taken, timed_out=code is None)
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    for number in (signal.SIGINT, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(STOP_SECONDS)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _counts(report: Path) -> tuple[int, int, int]:
+    """Return how many tests of a JUnit XML file passed, failed and were skipped."""
+    total = failed = skipped = 0
+    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+        total += int(suite.get("tests", 0))
+        failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        skipped += int(suite.get("skipped", 0))
+    return total - failed - skipped, failed, skipped
+
+
+def commit() -> str:
+    """Return the commit that is checked out, marked if files have changed since."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return re.sub(r"\W", "-", described.stdout.strip())
+
+
+def table(results: dict[str, Result]) -> str:
+    """Return the table for a terminal."""
+    rows = [f"{'suite':<12}{'passed':>8}{'failed':>8}{'skipped':>9}{'minutes':>9}{'limit':>7}"]
+    for suite, limit in SUITES.items():
+        if (result := results.get(suite)) is None:
+            rows.append(f"{suite:<12}{'-':>8}{'-':>8}{'-':>9}{'-':>9}{limit:>7}  not run")
+            continue
+        note = "  over its limit" if result.timed_out else ""
+        counts = f"{result.passed:>8}{result.failed:>8}{result.skipped:>9}"
+        rows.append(f"{suite:<12}{counts}{result.minutes:>9.1f}{limit:>7}{note}")
+    return "\n".join(rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"default: all ({', '.join(SUITES)})")
+    parser.add_argument("--again", action="store_true", help="run suites again that have passed at this commit")
+    parser.add_argument("--table", action="store_true", help="print the table of this commit and run nothing")
+    given = parser.parse_args()
+    if unknown := set(given.suites) - set(SUITES):
+        parser.error(f"unknown suites: {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
+    folder = FOLDER / commit()
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = folder / "results.json"
+    results = (
+        {suite: Result(**values) for suite, values in json.loads(kept.read_text()).items()} if kept.exists() else {}
+    )
+    for suite in [] if given.table else given.suites or SUITES:
+        if not given.again and suite in results and results[suite].ok:
+            continue
+        print(
+            f"{time.strftime('%H:%M')} {suite}, at most {SUITES[suite]} min; output: {folder / suite}.log", flush=True
+        )
+        results[suite] = run(suite, SUITES[suite], folder)
+        kept.write_text(json.dumps({name: asdict(result) for name, result in results.items()}, indent=1))
+    print(table(results))
+    return 0 if all(suite in results and results[suite].ok for suite in given.suites or SUITES) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
