@@ -168,9 +168,9 @@ def _tree(folder: Path, revision: str | None) -> Path:
 
 def _add_a_migration(tree: Path) -> None:
     versions = tree / "db/migrations/versions"
-    last = max(path.name[1:5] for path in versions.glob("v*.py"))
+    last = max(path.stem.partition("_")[0] for path in versions.glob("v*.py"))
     (versions / "v9999_of_the_bench.py").write_text(
-        f'from alembic import op\n\nrevision, down_revision = "9999", "{last}"\n\n\n'
+        f'from alembic import op\n\nrevision, down_revision = "v9999", "{last}"\n\n\n'
         'def upgrade() -> None:\n    op.execute("CREATE TABLE of_the_bench (id int)")\n'
     )
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import sql
 
-from db import migrations
 from db.database import SOCKET, WORKSPACE_SETTING
 from db.programs import Programs, find
+from db.readiness import revisions
 
 AS_TEXT = {  # what the text of a row depends on
     "DateStyle": "ISO, YMD",
@@ -223,8 +223,8 @@ def move_files(url: str, folder: str) -> int:
 
 
 def knows_revision(revision: str) -> bool:
-    """Whether this version's migrations lead on from a schema."""
-    return any(path.name.startswith(f"v{revision}_") for path in (migrations.SQL.parent / "versions").glob("v*.py"))
+    """Return whether this version can migrate a schema."""
+    return revision in revisions()
 
 
 @contextmanager

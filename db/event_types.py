@@ -1,6 +1,6 @@
 """The types of events: one entry each. SQL functions, models, schema, help and documentation follow from this table.
 
-After a change run `make generate`.
+After a change add a migration, since SQL functions follow, and run `make generate`.
 """
 
 from dataclasses import dataclass

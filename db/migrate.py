@@ -1,7 +1,7 @@
-"""Brings a database to the schema of this version. Several nodes may do so at once: an advisory lock lets one in.
+"""Migrates a database to the schema of this version. Several nodes may do so at once: an advisory lock admits one.
 
-Calls are taken in meanwhile. A change of a table waits for everybody who reads it, and everybody who comes later waits
-for the change: so it waits for moments only, and tries again until the long readers are done.
+Calls are accepted while it runs. A change of a table waits for its readers, and later readers wait for the change.
+So it waits for half a second only, and tries again until long transactions have ended.
 """
 
 import logging
@@ -42,15 +42,16 @@ class DatabaseUnfit(Exception):
 
 
 def migrate(url: str) -> None:
-    """Apply what is missing; nothing where a later version did that already and its schema serves this one.
+    """Apply missing migrations. Leave the schema of a later release that supports this one as it is.
 
-    Raises `DatabaseUnfit`, or SQLAlchemy's OperationalError where nobody answers.
+    Raises `DatabaseUnfit`, or SQLAlchemy's OperationalError if the server does not answer.
     """
     with connected(url) as connection:
         wait_for_turn(connection)
         _check(connection)
+        _require_released(connection)
         if _is_later(connection):
-            log.warning("the database has the schema of a later version, which serves this one; it is left as it is")
+            log.warning("the database has the schema of a later release, which supports this one; it is left as it is")
             return
         config = _config()
         config.attributes["connection"] = connection
@@ -62,12 +63,12 @@ def migrate(url: str) -> None:
             if _revision(connection) is None:
                 _create(connection)
             retried(connection, lambda: command.upgrade(config, "head"))
-            retried(connection, lambda: _renew_functions(connection))
+            connection.commit()
             retried(connection, lambda: _make_service_role(connection))
         except CommandError as error:
             raise DatabaseUnfit(
-                f"The database was migrated by another version of Switchboard: {error}. Use that version or a "
-                "later one, or an empty database; one from before the first release cannot be taken over."
+                f"The database was migrated by another version of Switchboard: {error}. Use that version or a later "
+                "one, or an empty database."
             ) from error
         except InsufficientPrivilege as error:
             raise DatabaseUnfit(
@@ -77,7 +78,7 @@ def migrate(url: str) -> None:
 
 
 def _create(connection: sa.Connection) -> None:
-    """Make the schema of today in an empty database, in one transaction."""
+    """Create the current schema in an empty database, in one transaction."""
     with connection.begin():
         MigrationContext.configure(connection).stamp(ScriptDirectory.from_config(_config()), "head")
         _execute(connection, "tables.sql")
@@ -85,29 +86,10 @@ def _create(connection: sa.Connection) -> None:
         _execute(connection, "policies.sql")
 
 
-def _renew_functions(connection: sa.Connection) -> None:
-    """Replace functions of a version before. Those of a later one stay: they serve nodes of this version, too."""
-    if _has_older_functions(connection):
-        migrations.apply_functions(connection)
-    elif _has_later_functions(connection):
-        log.warning("the database has the SQL functions of a later version; they are left as they are")
-    connection.commit()
-
-
-def _has_older_functions(connection: sa.Connection) -> bool:
-    stored = migrations.stored_digest(connection)
-    return stored != migrations.digest() and (stored is None or stored in migrations.known_digests())
-
-
-def _has_later_functions(connection: sa.Connection) -> bool:
-    stored = migrations.stored_digest(connection)
-    return stored is not None and stored not in migrations.known_digests()
-
-
 def _revision(connection: sa.Connection) -> str | None:
-    found = MigrationContext.configure(connection).get_current_revision()
+    revision = MigrationContext.configure(connection).get_current_revision()
     connection.commit()
-    return found
+    return revision
 
 
 def wait_for_turn(connection: sa.Connection) -> None:
@@ -157,31 +139,38 @@ def _long_transactions(connection: sa.Connection) -> str:
 
 
 def is_current(url: str) -> bool:
-    """Whether the database has the schema of this version, and its functions or later ones, or a later one's schema."""
+    """Return whether the database has the schema of this version, or of a later one that supports this version."""
     with connected(url) as connection:
-        if _is_later(connection):
-            return True
-        return _revision(connection) == _head() and not _has_older_functions(connection)
+        return _revision(connection) == _head() or _is_later(connection)
 
 
 def _is_later(connection: sa.Connection) -> bool:
-    """Whether a later version has migrated the database and says that its schema serves this one as well.
+    """Return whether a later release has migrated the database and its schema supports this version.
 
-    It says so by the function `serves_from`: the oldest revision whose version works on it.
+    The SQL function `serves_from` returns the oldest revision whose release works on the schema.
     """
-    found, head = _revision(connection), _head()
-    if found is None or head is None or found <= head:
+    revision, head = _revision(connection), _head()
+    if revision is None or head is None or revision <= head:
         return False
-    there = connection.execute(sa.text("SELECT to_regprocedure('serves_from()') IS NOT NULL")).scalar()
-    oldest = connection.execute(sa.text("SELECT serves_from()")).scalar() if there else None
+    exists = connection.execute(sa.text("SELECT to_regprocedure('serves_from()') IS NOT NULL")).scalar()
+    oldest = connection.execute(sa.text("SELECT serves_from()")).scalar() if exists else None
     connection.commit()
     return oldest is not None and oldest <= head
 
 
-def has_later_functions(url: str) -> bool:
-    """Whether another node has brought SQL functions that this version does not know; they serve this version, too."""
+def require_released(url: str) -> None:
+    """Raise `DatabaseUnfit` if the database was created by a commit before the first release."""
     with connected(url) as connection:
-        return _has_later_functions(connection)
+        _require_released(connection)
+
+
+def _require_released(connection: sa.Connection) -> None:
+    revision = _revision(connection)
+    if revision is not None and revision.isdigit():
+        raise DatabaseUnfit(
+            f"This database was created by a pre-release version of Switchboard (schema {revision}), which cannot be "
+            "upgraded. Use an empty database: set SWITCHBOARD_DATABASE_URL, or SWITCHBOARD_DATA_DIR if it is embedded."
+        )
 
 
 def _make_service_role(connection: sa.Connection) -> None:

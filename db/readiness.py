@@ -33,7 +33,7 @@ async def standing(database: Database) -> DatabaseStanding:
             version, silent = (await connection.execute(query, {"name": CONDUCTOR})).one()
         except ProgrammingError:  # no such table or column, or one that only a migration lets us read
             return DatabaseStanding(current=False)
-    return DatabaseStanding(version is not None and version >= newest(), silent)
+    return DatabaseStanding(version is not None and version >= revisions()[-1], silent)
 
 
 async def come_round(database: Database) -> None:
@@ -47,6 +47,6 @@ async def come_round(database: Database) -> None:
 
 
 @cache
-def newest() -> str:
-    """The newest revision of this version's schema, by the names of the files: Alembic would import them all."""
-    return max(path.name[1:5] for path in VERSIONS.glob("v*.py"))
+def revisions() -> tuple[str, ...]:
+    """Return the revisions that this version can migrate, oldest first, from file names: Alembic would import them."""
+    return tuple(sorted(path.stem.partition("_")[0] for path in VERSIONS.glob("v*.py")))

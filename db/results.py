@@ -53,7 +53,7 @@ def content_key(fetched: Sequence[Recording], call: Call, swapped: bool, produce
     made it.
 
     One file is another thing where it is a leg whose fellow could not be had than where it is the whole call.
-    `swapped`: the channels stand for the other party each. Without a producer: as nodes wrote it that knew of none.
+    `swapped`: the channels stand for the other party each. `producer`: what made the result.
     """
     files = 2 if call.recording_url2 else 1
     return " ".join(
@@ -103,7 +103,7 @@ async def load(database: Database, lease: Lease, producers: Mapping[Stage, str] 
 
 
 async def of_record(database: Database, lease: Lease) -> Mapping[Stage, str]:
-    """What produced the call's record, by stage: empty where a node wrote it that knew of no producers."""
+    """What produced the call's record, by stage; empty if the call has no transcript."""
     query = sa.select(transcripts.c.producers).where(transcripts.c.call_pk == lease.call_pk)
     async with database.transaction(lease.workspace_id) as connection:
         known = await connection.scalar(query)

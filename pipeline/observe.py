@@ -38,8 +38,7 @@ def on_request(method: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T
             return await method(self, *args, **options)
         with carrying(work), observed(method.__name__, "server"), self.clock.shared() as so_far:
             answer = await method(self, *args, **options)
-            timed = getattr(work, "timed", False)  # a caller of an earlier release, during a rollout, does not say it
-            return Worked(answer, so_far()) if timed else answer
+            return Worked(answer, so_far()) if work.timed else answer
 
     del answered.__wrapped__  # by whose signature, without `work`, Ray would check requests
     return answered

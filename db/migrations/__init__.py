@@ -1,15 +1,15 @@
-"""How databases that hold calls get to the schema of today (Alembic). `db.migrate` applies it.
+"""How databases that hold calls get to the current schema (Alembic). `db.migrate` applies it.
 
-`../schema` is the truth: a new database is made of it, and a change of its tables or policies comes with a migration
-that does the same to older ones. Functions need none: they are replaced wherever the database's are older (`digest`).
+`../schema` is the truth: a new database is created from it. A change of it comes with a migration that makes the same
+change in existing databases, except for the text of functions: all functions are replaced in the transaction of the
+last missing migration (`env.py`). A change of functions alone needs a migration that does nothing else.
 
-A migration does one of three things, so that calls are taken in meanwhile (`README.md`, "Migrations"): it changes the
-schema (`apply_sql`), it goes over rows in batches (`backfill`), or it builds an index beside its table's writers
-(`create_index`).
+Revisions are named `v0001`, `v0002`, ... Those of commits before 0.1.0 were four digits.
+
+A migration does one of three things, so that calls are accepted while it runs (`../README.md`, "Migrations"): it
+changes the schema (`apply_sql`), updates rows in batches (`backfill`), or builds an index (`create_index`).
 """
 
-import hashlib
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,8 @@ from alembic import op
 
 from db import event_types
 
-_TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\)", re.MULTILINE | re.DOTALL)
-_COLUMN = re.compile(r"^ {4}([a-z]\w*) ([a-z].*)$", re.MULTILINE)
 SCHEMA = Path(__file__).parents[1] / "schema"
 SQL = Path(__file__).parent / "sql"  # of migrations
-DIGESTS = SCHEMA / "function_digests.txt"  # one line for each version of the functions, the newest last
-RELEASED = SCHEMA / "released_columns.txt"  # `table.column` that the last release uses
 BATCH = 500  # calls in one transaction of a backfill: a submission that meets one waits for milliseconds
 
 
@@ -37,51 +33,14 @@ def apply_sql(name: str) -> None:
 
 
 def functions() -> str:
-    """Return all functions of the schema; each replaces what was there."""
+    """Return the SQL that creates or replaces all functions of the schema."""
     files = sorted((SCHEMA / "functions").glob("*.sql"))
     return "\n".join(file.read_text(encoding="utf-8") for file in files) + event_types.functions()
 
 
-def used_columns() -> set[str]:
-    """Return each `table.column` of the schema, without those marked `-- unused`: no code of today names them."""
-    found = set()
-    for table, body in _TABLE.findall((SCHEMA / "tables.sql").read_text(encoding="utf-8")):
-        found |= {f"{table}.{column}" for column, rest in _COLUMN.findall(body) if "-- unused" not in rest}
-    return found
-
-
-def released_columns() -> set[str]:
-    """Return each `table.column` that the last release uses; its nodes run beside those of today during an upgrade."""
-    return set(RELEASED.read_text(encoding="utf-8").split())
-
-
-def digest() -> str:
-    """Return the digest of today's functions: 16 hexadecimal digits. Blank lines and lines of comments do not count."""
-    lines = (line.rstrip() for line in functions().splitlines())
-    code = "\n".join(line for line in lines if line and not line.lstrip().startswith("--"))
-    return hashlib.sha256(code.encode()).hexdigest()[:16]
-
-
-def known_digests() -> set[str]:
-    """Return the digests of today's functions and of all versions before, which today's may replace."""
-    return {digest(), *DIGESTS.read_text(encoding="utf-8").split()}
-
-
-def stored_digest(connection: sa.Connection) -> str | None:
-    """Return the digest of the functions that the database has; None: it has none, or they are from before digests."""
-    found: str | None = connection.execute(
-        sa.text("SELECT obj_description(to_regclass('alembic_version'), 'pg_class')")
-    ).scalar()
-    return found
-
-
 def apply_functions(connection: sa.Connection) -> None:
-    """Replace the functions by today's and note their digest, in the connection's transaction.
-
-    The note is a comment on Alembic's table, so that it is dumped and restored with the functions.
-    """
+    """Create or replace all functions, in the connection's transaction."""
     _driver(connection).execute(functions().encode())
-    _driver(connection).execute(f"COMMENT ON TABLE alembic_version IS '{digest()}'".encode())
 
 
 def backfill(name: str, batch: int = BATCH) -> None:

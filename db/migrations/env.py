@@ -9,10 +9,10 @@ from alembic.runtime.migration import MigrationContext, MigrationInfo
 from db.migrations import apply_functions
 
 
-def functions_of_today(
+def replace_functions(
     ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Mapping[str, Any]
 ) -> None:
-    """The last missing migration and the functions that need it come in one transaction."""
+    """Replace all functions in the transaction of the last missing migration."""
     if step.up_revision_id in context.script.get_heads():
         assert ctx.connection is not None
         apply_functions(ctx.connection)
@@ -20,8 +20,8 @@ def functions_of_today(
 
 context.configure(
     connection=context.config.attributes["connection"],
-    transaction_per_migration=True,  # what one has locked is free again before the next one begins
-    on_version_apply=functions_of_today,
+    transaction_per_migration=True,  # each releases its locks before the next one begins
+    on_version_apply=replace_functions,
 )
 with context.begin_transaction():
     context.run_migrations()

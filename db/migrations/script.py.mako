@@ -13,4 +13,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("a migration of Switchboard is not taken back: restore a backup")
+    raise NotImplementedError("migrations are not undone: restore a backup")

@@ -67,7 +67,7 @@ CREATE TRIGGER call_passages_of_own_calls BEFORE INSERT ON call_passages
 CREATE TRIGGER passages_due_of_own_calls BEFORE INSERT ON passages_due
     FOR EACH ROW EXECUTE FUNCTION refuse_calls_of_others();
 
--- Of every version's nodes: `calls.complete` sets analyzed_at when transcript and findings are written.
+-- `calls.complete` sets analyzed_at when transcript and findings are written.
 CREATE TRIGGER calls_indexed AFTER UPDATE OF analyzed_at, start_time, team_id ON calls FOR EACH ROW
     WHEN (
         NEW.state = 'completed'

@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib.metadata import version
 from typing import Any, get_args
 
 from pydantic import TypeAdapter
@@ -36,7 +37,6 @@ from serve_app.intake.schemas import Problem
 from serve_app.intake.wire import Fault
 from serve_app.written import camel, renamed
 
-VERSION = "1.0.0"  # of the contract
 _REF = "#/components/schemas/{model}"
 OF_ADMINS = {AdminBodyRefused, OutsideTeam, NoSuchObject, Taken, InUse, LastKey, RunRefusal, QuestionRefusal}
 OF_BODIES = {EditBodyRefused, AdminBodyRefused, SomethingElse, EditIdUsed, BodyTooSlow, BodyTooLarge, MediaTypeRefused}
@@ -60,7 +60,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Switchboard API",
-            "version": VERSION,
+            "version": version("switchboard-calls"),
             "description": "Read and correct calls; manage questions, scorecards, runs, teams, members, contacts and "
             "keys. Lists come in pages: `next` is the `cursor` of the page behind, which stays where it is while calls "
             "come in. A key of a team reads that team's calls, a key of the workspace reads all of them.",

@@ -52,8 +52,8 @@ def restore(folder: Path, target: RestoreTarget, steps: Steps) -> Restored:
     told = Manifest.read(folder)
     if not dump.knows_revision(told.revision):
         raise BackupUnfit(
-            f"The backup has schema {told.revision}, of Switchboard {told.switchboard}, which this version does not "
-            "know: install that version or a later one."
+            f"The backup has schema {told.revision}, of Switchboard {told.switchboard}, which this version cannot "
+            "restore. Use the version that made the backup."
         )
     restored_before = not dump.is_empty(target.url)
     if restored_before and compare(told, target.url, steps):

@@ -211,7 +211,7 @@ def schema() -> None:
 def reseal(json_: Json = False) -> None:
     """Seal the recording URLs of all calls with the first of SWITCHBOARD_SECRETS_KEYS, including those stored unsealed.
 
-    After a key was set or put before others, or an upgrade from a version that did not seal them. The service may run.
+    After a key was set or put before others. The service may run.
 
     Example:
 

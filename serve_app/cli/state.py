@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from serve_app.cli.errors import FAILED, UNREACHABLE, CommandError
+from serve_app.cli.errors import UNREACHABLE, CommandError
 
 if TYPE_CHECKING:
     from db.database import Database
@@ -39,6 +39,7 @@ def database_url(settings: "Settings", writes: bool = False) -> str:
     if writes:
         _migrate(url)
     elif not migrate.is_current(url):
+        migrate.require_released(url)
         raise CommandError(
             "The database has the schema of another version of Switchboard.",
             "`switchboard migrate` brings an older one up to date; `switchboard up` does it too.",
@@ -67,8 +68,6 @@ def _not_running(settings: "Settings") -> CommandError:
 
     if elsewhere := service_elsewhere(settings):
         return elsewhere
-    if forgotten := data_folder.forgotten(settings):
-        return CommandError(forgotten, "", UNREACHABLE)
     what = "No database runs" if data_folder.has_database(settings.data_dir) else "There is no database yet"
     return CommandError(
         f"{what} in {settings.data_dir}.",
@@ -99,12 +98,9 @@ def service_elsewhere(settings: "Settings") -> CommandError | None:
 def _start(settings: "Settings") -> str:
     from db import embedded
     from serve_app.cli.console import err
-    from serve_app.service import data_folder
 
     if elsewhere := service_elsewhere(settings):
         raise elsewhere
-    if forgotten := data_folder.forgotten(settings):
-        raise CommandError(forgotten, "", FAILED)
     err().print(
         f"Starting the embedded PostgreSQL in {settings.data_dir}. It keeps running; `switchboard down` stops it.",
         markup=False,

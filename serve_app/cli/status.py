@@ -128,7 +128,6 @@ def _backlog(settings: "Settings") -> "QueueView | None":
 
 def _show(found: Status, settings: "Settings") -> None:
     from serve_app.cli.queue import headline
-    from serve_app.service import data_folder
 
     styles = {"up": "bold green", "starting": "bold yellow", "down": "bold red"}
     lines = table("!what", "value")
@@ -153,4 +152,4 @@ def _show(found: Status, settings: "Settings") -> None:
         lines.add_row("elsewhere", one)
     out().print(lines)
     if found.service == "down":
-        err().print(data_folder.forgotten(settings) or "`switchboard up` starts it.", markup=False)
+        err().print("`switchboard up` starts it.", markup=False)

@@ -4,6 +4,7 @@ It is a file and not a route: under `base_url` only /submit answers.
 """
 
 import json
+from importlib.metadata import version
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,7 +16,6 @@ from serve_app.intake.limits import LimitOptions
 from serve_app.intake.schemas import Problem, SubmitBody, SubmitReply
 from serve_app.intake.wire import Fault
 
-VERSION = "1.0.0"  # of the contract
 _SCHEMAS = "#/components/schemas/"
 _CALL = "7f1c6a52-3f0e-4d59-9a43-5b1f0c8de210"
 _JOB = "b3d0f6f4-5a56-4f6a-8a29-0e2f5f1f7c11"
@@ -50,7 +50,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Switchboard: submit a call",
-            "version": VERSION,
+            "version": version("switchboard-calls"),
             "description": "Takes in telephone calls for transcription and analysis. One endpoint; a call is sent "
             "once, or when it starts and again when it ends. Submissions with the same callId are one record.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},

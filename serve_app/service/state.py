@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import psutil
 
-from serve_app.service import data_folder
 from serve_app.service.errors import ServiceError
 from serve_app.service.holder import FolderHeld, FolderLock
 from serve_app.settings import PREFIX, Settings
@@ -32,8 +31,6 @@ class State:
         """Two services on one folder would stop each other's PostgreSQL. Raises `ServiceError`."""
         if not self._embedded or self._folder.held:
             return
-        if forgotten := data_folder.forgotten(self._settings):
-            raise ServiceError(forgotten)
         try:
             self._folder.hold(url=self._settings.base_url)
         except FolderHeld as held:

@@ -401,8 +401,19 @@ def test_migrate_says_what_to_do_where_no_database_answers(monkeypatch: pytest.M
 
 def test_migrate_leaves_the_database_of_a_newer_version_alone(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-        connection.execute("CREATE OR REPLACE FUNCTION serves_from() RETURNS text LANGUAGE sql AS $$ SELECT '9000' $$")
+        connection.execute("UPDATE alembic_version SET version_num = 'v9999'")
+        connection.execute("CREATE OR REPLACE FUNCTION serves_from() RETURNS text LANGUAGE sql AS $$ SELECT 'v9000' $$")
     result = switchboard("migrate")
     assert result.exit_code == 3
     assert "another version of Switchboard" in result.output
+
+
+@pytest.mark.parametrize("command", [("migrate",), ("doctor",), ("calls", "list"), ("teams", "create", "sales")])
+def test_commands_refuse_the_database_of_a_pre_release_version(postgres_url: str, command: tuple[str, ...]) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0135'")
+    result = switchboard(*command)
+    assert result.exit_code != 0
+    output = " ".join(result.output.split())
+    assert "created by a pre-release version of Switchboard (schema 0135), which cannot be upgraded" in output
+    assert "Use an empty database" in output

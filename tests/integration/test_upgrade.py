@@ -1,11 +1,12 @@
-"""A database that holds calls is brought to a later version's schema while calls are taken in and claimed."""
+"""Databases of releases are migrated: to this version, and to a simulated later one while calls are accepted."""
 
 import json
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,10 @@ import psycopg
 import pytest
 from alembic.config import Config
 
-from db import migrate, migrations
+from db import jobs, migrate, migrations, views, webhooks
+from db.database import Database
+from tests.postgres import fresh_database
+from tests.release_dump import FOLDER, dump, newest, restore
 
 WORKSPACE, TEAM, KEY = (uuid.UUID(int=n, version=4) for n in range(1, 4))
 URL = "https://pbx.example/r/{}.wav"
@@ -31,18 +35,18 @@ INSERT INTO jobs (call_pk, kind, state) SELECT id, 'process', 'done' FROM calls;
 """
 MIGRATION = """
 from db.migrations import apply_sql, backfill, create_index
-revision, down_revision, branch_labels, depends_on = "{here}", "{before}", None, None
+revision, down_revision, branch_labels, depends_on = "{revision}", "{before}", None, None
 def upgrade():
-    {does}
+    {body}
 """
 STEPS = {
-    "9901": 'apply_sql("9901.sql")',
-    "9902": 'backfill("9902.sql", 100)',
-    "9903": 'create_index("calls_note_idx", "ON calls (workspace_id, note)")',
+    "v9901": 'apply_sql("v9901.sql")',
+    "v9902": 'backfill("v9902.sql", 100)',
+    "v9903": 'create_index("calls_note_idx", "ON calls (workspace_id, note)")',
 }
 STATEMENTS = {
-    "9901.sql": "ALTER TABLE calls ADD COLUMN note text;",
-    "9902.sql": "UPDATE calls SET note = 'old' WHERE id BETWEEN %(first)s AND %(last)s AND state = 'completed'",
+    "v9901.sql": "ALTER TABLE calls ADD COLUMN note text;",
+    "v9902.sql": "UPDATE calls SET note = 'old' WHERE id BETWEEN %(first)s AND %(last)s AND state = 'completed'",
 }
 NEW_FUNCTION = """
 CREATE OR REPLACE FUNCTION event_time(moment timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
@@ -52,11 +56,14 @@ $$;
 FUNCTION_ALONE = """
 CREATE OR REPLACE FUNCTION event_time(moment timestamptz) RETURNS text LANGUAGE sql STABLE AS $$ SELECT 'later' $$;
 """
+BROKEN_FUNCTION = "CREATE OR REPLACE FUNCTION a() RETURNS void LANGUAGE nonsense AS '';"
+Release = Callable[[], AbstractContextManager[None]]
 
 
 @pytest.fixture
 def old(empty_postgres_url: str) -> str:
-    """A database of this version, with calls."""
+    """A database of the last release, with calls, migrated to this version."""
+    restore(empty_postgres_url, newest().read_text())
     migrate.migrate(empty_postgres_url)
     with psycopg.connect(empty_postgres_url) as writing:
         writing.execute(SCOPE)
@@ -65,37 +72,37 @@ def old(empty_postgres_url: str) -> str:
 
 
 @pytest.fixture
-def later_version(old: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on the code is a later version's: three migrations more, one of each kind, and another function."""
-    for (name, does), before in zip(STEPS.items(), (migrate._head(), *STEPS), strict=False):
-        (tmp_path / f"v{name}.py").write_text(MIGRATION.format(here=name, before=before, does=does))
-    for name, sql in STATEMENTS.items():
-        (tmp_path / name).write_text(sql)
-    config = migrate._config
-
-    def with_more() -> Config:
-        found = config()
-        found.set_main_option("version_locations", f"{Path(migrations.__file__).parent / 'versions'}:{tmp_path}")
-        found.set_main_option("path_separator", ":")
-        return found
-
-    monkeypatch.setattr(migrate, "_config", with_more)
-    monkeypatch.setattr(migrations, "SQL", tmp_path)
-    monkeypatch.setattr(migrations, "functions", partial(str.__add__, migrations.functions(), NEW_FUNCTION))
+def later_release(old: str, tmp_path: Path) -> Release:
+    """Return a context in which the code has three more migrations, one of each kind, and a changed function."""
+    return partial(code_of, tmp_path, STEPS, NEW_FUNCTION)
 
 
 @pytest.fixture
-def other_functions(old: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Call it, and from there on the code is a version's that differs in one function only."""
-    known = tmp_path / "function_digests.txt"
-    known.write_text(f"{migrations.digest()}\n")
-    present = migrations.functions()
+def other_functions(old: str, tmp_path: Path) -> Release:
+    """Return a context in which the code has one more migration, which does nothing, and a changed function."""
+    return partial(code_of, tmp_path, {"v9901": "pass"}, FUNCTION_ALONE)
 
-    def change() -> None:
-        monkeypatch.setattr(migrations, "DIGESTS", known)
-        monkeypatch.setattr(migrations, "functions", lambda: present + FUNCTION_ALONE)
 
-    return change
+@contextmanager
+def code_of(folder: Path, steps: dict[str, str], function: str) -> Iterator[None]:
+    """Run the block with the code of a later release."""
+    for (revision, body), before in zip(steps.items(), (migrate._head(), *steps), strict=False):
+        (folder / f"{revision}_later.py").write_text(MIGRATION.format(revision=revision, before=before, body=body))
+    for name, sql in STATEMENTS.items():
+        (folder / name).write_text(sql)
+    config, functions = migrate._config, migrations.functions()
+
+    def with_more() -> Config:
+        extended = config()
+        extended.set_main_option("version_locations", f"{Path(migrations.__file__).parent / 'versions'}:{folder}")
+        extended.set_main_option("path_separator", ":")
+        return extended
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(migrate, "_config", with_more)
+        patch.setattr(migrations, "SQL", folder)
+        patch.setattr(migrations, "functions", lambda: functions + function)
+        yield
 
 
 def one(url: str, query: str) -> object:
@@ -106,79 +113,169 @@ def one(url: str, query: str) -> object:
         return row[0]
 
 
-def test_tables_rows_indexes_and_functions_are_brought_to_the_later_version(old: str, later_version: None) -> None:
-    assert not migrate.is_current(old)
-    migrate.migrate(old)
-    assert migrate.is_current(old)
-    assert one(old, "SELECT count(*) FROM calls WHERE note = 'old'") == 3000
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.sql")), ids=lambda path: path.stem)
+def test_a_migrated_database_of_a_release_has_the_schema_of_a_new_one(
+    path: Path, empty_postgres_url: str, postgres_server: str
+) -> None:
+    """A change of db/schema needs a migration, one of functions alone too: a migration that does nothing else."""
+    restore(empty_postgres_url, path.read_text())
+    migrate.migrate(empty_postgres_url)
+    for new in fresh_database(postgres_server, "template0"):
+        migrate.migrate(new)
+        expected, migrated = (catalog(url, postgres_server) for url in (new, empty_postgres_url))
+    assert len(expected) > 1000
+    differing = {name for name in expected | migrated if expected.get(name) != migrated.get(name)}
+    assert differing == set(), {name: (expected.get(name), migrated.get(name)) for name in differing}
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.sql")), ids=lambda path: path.stem)
+async def test_calls_of_a_release_are_read_and_changed_after_the_migration(path: Path, empty_postgres_url: str) -> None:
+    restore(empty_postgres_url, path.read_text())
+    migrate.migrate(empty_postgres_url)
+    async with await Database.open(empty_postgres_url) as database:
+        summaries = await views.list_calls(database, limit=50)
+        states = {summary.state: summary.call_id for summary in summaries}
+        assert states.keys() == {"received", "transcribing", "completed", "failed"}
+        call = await views.show_call(database, states["completed"])
+        assert call is not None and call.transcript is not None
+        assert call.transcript.turns[0].words[0].text == "Good", "as corrected"
+        assert {str(edit.kind) for edit in call.edits} == {"text", "roles", "task"}
+        assert [task.done_at is not None for task in call.tasks].count(True) == 1
+        assert {finding.step for finding in call.findings} >= {"summary", "tasks"}
+        failed = await views.show_call(database, states["failed"])
+        assert failed is not None and failed.call.failure is not None and failed.call.failure.code == "not_audio"
+        leases = await jobs.claim_fetches(database, "w", 10, 60, 10, 10)
+        transcribing = {summary.call_id for summary in summaries if summary.state == "transcribing"}
+        assert leases and {lease.call.call_id for lease in leases} <= transcribing
+        assert len(await webhooks.list_endpoints(database)) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE calls ADD COLUMN note text",
+        "ALTER TABLE calls ALTER COLUMN warnings SET DEFAULT '{x}'",
+        "CREATE INDEX calls_duration_idx ON calls (duration)",
+        "ALTER TABLE calls ADD CONSTRAINT calls_duration_check CHECK (duration >= 0)",
+        "DROP TRIGGER jobs_placed ON jobs",
+        "DROP POLICY team ON calls",
+        "ALTER TABLE calls NO FORCE ROW LEVEL SECURITY",
+        FUNCTION_ALONE,
+    ],
+)
+def test_the_comparison_of_schemas_notices_a_change_without_a_migration(
+    change: str, postgres_url: str, postgres_server: str
+) -> None:
+    before = catalog(postgres_url, postgres_server)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(change.encode())
+    assert catalog(postgres_url, postgres_server) != before
+
+
+CATALOG = r"""
+SELECT 'table ' || c.oid::regclass, concat_ws(' ', c.relkind, c.relrowsecurity, c.relforcerowsecurity)
+    FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
+UNION ALL SELECT 'column ' || a.attrelid::regclass || '.' || a.attname,
+    concat_ws(' ', format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
+        a.attcollation::regcollation, pg_get_expr(d.adbin, d.adrelid))
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+    LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm') AND a.attnum > 0
+        AND NOT a.attisdropped
+UNION ALL SELECT 'constraint ' || conrelid::regclass || '.' || conname,
+    concat_ws(' ', pg_get_constraintdef(oid), convalidated)
+    FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+UNION ALL SELECT 'index ' || indexrelid::regclass, concat_ws(' ', pg_get_indexdef(indexrelid), indisvalid)
+    FROM pg_index JOIN pg_class c ON c.oid = indexrelid WHERE c.relnamespace = 'public'::regnamespace
+UNION ALL SELECT 'trigger ' || tgrelid::regclass || '.' || tgname, concat_ws(' ', pg_get_triggerdef(oid), tgenabled)
+    FROM pg_trigger WHERE NOT tgisinternal
+UNION ALL SELECT 'policy ' || tablename || '.' || policyname, concat_ws(' ', permissive, roles, cmd, qual, with_check)
+    FROM pg_policies WHERE schemaname = 'public'
+UNION ALL SELECT 'function ' || p.oid::regprocedure, regexp_replace(pg_get_functiondef(p.oid), '\s*--[^\n]*', '', 'g')
+    FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.prokind <> 'a'
+    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
+UNION ALL SELECT 'extension ' || extname, '' FROM pg_extension
+UNION ALL SELECT 'revision', version_num FROM alembic_version
+"""
+
+
+def catalog(url: str, server: str) -> dict[str, str]:
+    """Return the definitions of a schema by kind and name, without the order of columns and comments in functions.
+
+    It is read from a restored dump: PostgreSQL prints some expressions in another form after they were dumped.
+    """
+    sql = dump(url)
+    for restored in fresh_database(server, "template0"):
+        restore(restored, sql)
+        with psycopg.connect(restored) as connection:
+            definitions = dict(connection.execute(CATALOG).fetchall())
+    return definitions
+
+
+def test_tables_rows_indexes_and_functions_are_brought_to_the_later_release(old: str, later_release: Release) -> None:
+    with later_release():
+        assert not migrate.is_current(old)
+        migrate.migrate(old)
+        assert migrate.is_current(old)
+    assert one(old, "SELECT bool_and(note = 'old') FROM calls WHERE state = 'completed'") is True
     assert one(old, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'calls_note_idx'::regclass") is True
     assert one(old, "SELECT event_time(now())") == "old", "functions come with the last migration"
 
 
-def test_functions_and_version_change_together_or_not_at_all(
-    old: str, later_version: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("release", ["later_release", "other_functions"])
+def test_functions_and_revision_change_together_or_not_at_all(
+    old: str, release: str, request: pytest.FixtureRequest
 ) -> None:
-    broken = migrations.functions() + "CREATE OR REPLACE FUNCTION a() RETURNS void LANGUAGE nonsense AS '';"
-    with monkeypatch.context() as while_broken:
-        while_broken.setattr(migrations, "functions", lambda: broken)
+    with request.getfixturevalue(release)():
+        broken = migrations.functions() + BROKEN_FUNCTION
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(migrations, "functions", lambda: broken)
+            with pytest.raises(Exception, match="nonsense"):
+                migrate.migrate(old)
+        assert not migrate.is_current(old)
+        assert str(one(old, "SELECT event_time(now())")).endswith("Z"), "as before"
+        migrate.migrate(old)
+        assert migrate.is_current(old)
+    assert one(old, "SELECT event_time(now())") in ("old", "later")
+
+
+def test_a_node_of_the_previous_release_leaves_later_functions_alone(
+    old: str, other_functions: Release, caplog: pytest.LogCaptureFixture
+) -> None:
+    with other_functions():
+        migrate.migrate(old)
+    assert migrate.is_current(old)
+    migrate.migrate(old)  # the node of the previous release restarts
+    assert one(old, "SELECT event_time(now())") == "later"
+    assert "the schema of a later release" in caplog.text
+
+
+def test_a_node_of_the_previous_release_restarts_in_the_middle_of_an_upgrade(old: str, later_release: Release) -> None:
+    with later_release(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(migrations, "functions", lambda: BROKEN_FUNCTION)
         with pytest.raises(Exception, match="nonsense"):
             migrate.migrate(old)
-    assert not migrate.is_current(old)
-    assert str(one(old, "SELECT event_time(now())")).endswith("Z"), "as before"
+    assert one(old, "SELECT version_num FROM alembic_version") == "v9902"
     migrate.migrate(old)
     assert migrate.is_current(old)
-    assert one(old, "SELECT event_time(now())") == "old"
-
-
-def test_functions_alone_reach_a_database_without_a_migration(old: str, other_functions: Callable[[], None]) -> None:
-    other_functions()
-    assert not migrate.is_current(old)
-    migrate.migrate(old)
-    assert one(old, "SELECT event_time(now())") == "later"
-    assert migrate.is_current(old) and not migrate.has_later_functions(old)
-
-
-def test_functions_that_fail_change_neither_functions_nor_their_digest(
-    old: str, other_functions: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other_functions()
-    broken = migrations.functions() + "CREATE OR REPLACE FUNCTION a() RETURNS void LANGUAGE nonsense AS '';"
-    with monkeypatch.context() as while_broken:
-        while_broken.setattr(migrations, "functions", lambda: broken)
-        with pytest.raises(Exception, match="nonsense"):
-            migrate.migrate(old)
-    assert str(one(old, "SELECT event_time(now())")).endswith("Z"), "as before"
-    assert not migrate.is_current(old)
-
-
-def test_a_node_of_before_leaves_later_functions_alone_and_says_so(
-    old: str, other_functions: Callable[[], None], caplog: pytest.LogCaptureFixture
-) -> None:
-    """Restarted in the middle of an upgrade it must not put its own functions back."""
-    with pytest.MonkeyPatch.context() as later_node:
-        later_node.setattr(migrations, "functions", partial(str.__add__, migrations.functions(), FUNCTION_ALONE))
+    assert one(old, "SELECT version_num FROM alembic_version") == "v9902", "left as it is"
+    with later_release():
         migrate.migrate(old)
-    assert migrate.is_current(old) and migrate.has_later_functions(old)
-    migrate.migrate(old)  # the node of before starts again
-    assert one(old, "SELECT event_time(now())") == "later"
-    assert "SQL functions of a later version" in caplog.text
+        assert migrate.is_current(old)
 
 
-def test_nodes_of_before_submit_and_claim_while_functions_are_replaced(
-    old: str, other_functions: Callable[[], None]
+def test_nodes_of_the_previous_release_submit_and_claim_while_functions_are_replaced(
+    old: str, other_functions: Release
 ) -> None:
-    other_functions()
-    taken = meanwhile(old)
+    with other_functions():
+        taken = meanwhile(old)
     assert one(old, "SELECT event_time(now())") == "later"
-    assert one(old, "SELECT count(*) FROM submissions") == sum(n for n, _ in taken)
+    assert one(old, SUBMITTED) == sum(n for n, _ in taken)
 
 
-def test_calls_are_read_and_written_while_a_migration_waits_for_a_long_reader(old: str, later_version: None) -> None:
-    """A backup or a forgotten console holds a snapshot: the migration waits for it, and nobody waits for the migration.
-
-    It used to stand in the line for the table, and all of intake behind it.
-    """
-    with ThreadPoolExecutor(1) as pool, psycopg.connect(old) as reader:
+def test_calls_are_read_and_written_while_a_migration_waits_for_a_long_reader(old: str, later_release: Release) -> None:
+    """A backup holds a snapshot: the migration waits for it, and no writer waits for the migration."""
+    with later_release(), ThreadPoolExecutor(1) as pool, psycopg.connect(old) as reader:
         reader.execute("SELECT count(*) FROM calls")  # and its transaction stays open
         migration = pool.submit(migrate.migrate, old)
         slowest = 0.0
@@ -194,29 +291,33 @@ def test_calls_are_read_and_written_while_a_migration_waits_for_a_long_reader(ol
         assert slowest < 3.0
         reader.rollback()
         migration.result(timeout=180)
-    assert migrate.is_current(old)
+        assert migrate.is_current(old)
 
 
-def test_who_keeps_a_migration_waiting_is_named(old: str, later_version: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_blocks_a_migration_is_named(
+    old: str, later_release: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(migrate, "TIMEOUT_SECONDS", 1.0)
-    with psycopg.connect(old, application_name="night backup") as reader:
-        reader.execute("SELECT count(*) FROM calls")
-        with pytest.raises(migrate.DatabaseUnfit, match=f"process {reader.info.backend_pid} night backup"):
-            migrate.migrate(old)
-        reader.rollback()
-    migrate.migrate(old)
-    assert migrate.is_current(old)
+    with later_release():
+        with psycopg.connect(old, application_name="night backup") as reader:
+            reader.execute("SELECT count(*) FROM calls")
+            with pytest.raises(migrate.DatabaseUnfit, match=f"process {reader.info.backend_pid} night backup"):
+                migrate.migrate(old)
+            reader.rollback()
+        migrate.migrate(old)
+        assert migrate.is_current(old)
 
 
 SUBMIT = """SELECT outcome FROM submit_call(%s, %s, %s, NULL, '+49301', '+49402', NULL, NULL, now(), true, 60,
-    %s, NULL, %s, NULL, '{}', NULL, NULL, NULL, NULL)"""
+    %s, NULL, %s, NULL, '{}', NULL, NULL, NULL, NULL, NULL)"""
+SUBMITTED = f"SELECT count(*) FROM submissions WHERE key_id = '{KEY}'"
 SUBMIT_GROUP = "SELECT outcome FROM submit_call_group(%s, %s)"
 CLAIM = "SELECT claim_jobs('old', 4, 60, 1000, false, true, 'waiting to be alone', 0.1, 0)"
 FETCHED = "UPDATE jobs SET state = 'queued' WHERE state = 'fetching'"
 
 
 def meanwhile(url: str, change: Callable[[str], object] = migrate.migrate) -> list[tuple[int, float]]:
-    """Migrate while two nodes of before submit and claim, which they do before it and go on doing after it."""
+    """Migrate while two nodes of the previous release submit and claim, before it and after it."""
     done, rounds = threading.Event(), [0, 0]
 
     def further() -> None:
@@ -226,7 +327,7 @@ def meanwhile(url: str, change: Callable[[str], object] = migrate.migrate) -> li
             time.sleep(0.02)
 
     with ThreadPoolExecutor(2) as pool:
-        nodes = [pool.submit(as_a_node_of_before, url, done, rounds, number) for number in range(2)]
+        nodes = [pool.submit(as_a_previous_node, url, done, rounds, number) for number in range(2)]
         try:
             further()
             change(url)
@@ -236,7 +337,7 @@ def meanwhile(url: str, change: Callable[[str], object] = migrate.migrate) -> li
         return [node.result(timeout=90) for node in nodes]  # nobody met an error
 
 
-def as_a_node_of_before(url: str, done: threading.Event, rounds: list[int], number: int) -> tuple[int, float]:
+def as_a_previous_node(url: str, done: threading.Event, rounds: list[int], number: int) -> tuple[int, float]:
     """Submit and claim in statements prepared once, until `done`, counted in `rounds`; how often, and the slowest."""
     taken, slowest = 0, 0.0
     with psycopg.connect(url, autocommit=True, prepare_threshold=0) as node:
@@ -266,9 +367,10 @@ def as_a_node_of_before(url: str, done: threading.Event, rounds: list[int], numb
     return taken, slowest
 
 
-def test_nodes_of_before_submit_and_claim_throughout_an_upgrade(old: str, later_version: None) -> None:
-    taken = meanwhile(old)
-    assert migrate.is_current(old)
+def test_nodes_of_the_previous_release_submit_and_claim_throughout_an_upgrade(old: str, later_release: Release) -> None:
+    with later_release():
+        taken = meanwhile(old)
+        assert migrate.is_current(old)
     assert min(count for count, _ in taken) > 10
     assert max(slowest for _, slowest in taken) < 5.0, "a submission may wait for a table, and not for a migration"
-    assert one(old, "SELECT count(*) FROM submissions") == sum(n for n, _ in taken)
+    assert one(old, SUBMITTED) == sum(n for n, _ in taken)

@@ -10,7 +10,6 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic.alias_generators import to_camel
 
-import switchboard
 from db.changes import Change
 from evaluation.report import METRICS
 from switchboard import AsyncClient, Client, filters, models
@@ -133,12 +132,6 @@ def test_both_clients_have_the_same_methods_with_the_same_arguments() -> None:
         }
 
     assert shape(AsyncClient) == shape(Client)
-
-
-def test_the_version_is_the_services() -> None:
-    import tomllib
-
-    assert switchboard.__version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 def test_models_are_open_to_what_a_newer_service_says() -> None:

@@ -122,16 +122,6 @@ class Named(Replica):
         return "replica"
 
 
-def test_a_request_of_an_earlier_release_is_answered_as_it_expects() -> None:
-    """During a rollout its `Carried` has fewer fields."""
-    state = Carried({"call_id": "c"}).__getstate__()[:2]  # type: ignore[index]
-    old = Carried.__new__(Carried)
-    old.__setstate__(state)  # type: ignore[attr-defined]
-    replica = Named(Time())
-    replica.done.set()
-    assert asyncio.run(replica.name(work=old)) == "replica"
-
-
 def test_all_that_the_diarizer_does_for_a_call_counts_as_one_call() -> None:
     meter = RtfxMeter()
     for stage, channels, worked in (

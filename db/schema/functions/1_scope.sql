@@ -45,6 +45,6 @@ BEGIN
     PERFORM set_config('switchboard.workspace', before, true);
 END $$;
 
--- The oldest revision whose version works on the schema and the functions of today: how far back a rollback may go without
--- undoing a migration. A migration that takes something away raises it.
-CREATE OR REPLACE FUNCTION serves_from() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT '0122' $$;
+-- The oldest revision whose release works on the current schema and functions: how far back a rollback may go without
+-- undoing a migration. A migration that removes something raises it.
+CREATE OR REPLACE FUNCTION serves_from() RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT 'v0001' $$;

@@ -28,8 +28,8 @@ CREATE OR REPLACE FUNCTION is_sealed(p_call bigint) RETURNS boolean LANGUAGE sql
         WHERE id = p_call AND (strpos(recording_url, ' ') > 0 OR strpos(recording_url2, ' ') > 0)
     );
 
--- The hot path: one submission, one round trip, one transaction. pipeline/domain/call.py holds the same rules as the
--- pure functions `merge` and `next_state`; a property test compares them.
+-- The hot path: one submission, one round trip, one transaction. tests/submission_model.py has the same rules as
+-- the pure functions `merge` and `next_state`; a property test compares them.
 --
 -- outcome: 'accepted', 'key_revoked', 'unknown_team' or 'call_of_other_team'. Anything but 'accepted' has changed
 -- nothing. `job` is the call's current process job, for submissions that carry a recording.
@@ -201,22 +201,6 @@ BEGIN
     job := CASE WHEN p_url IS NOT NULL THEN new.job_id END;
     INSERT INTO submissions (call_pk, key_id, body, job_id, token, request_id, traceparent)
         VALUES (old.id, p_key, p_body, job, p_token, p_request, p_trace);
-END $$;
-
--- As nodes call it that know of no traces, during an upgrade.
-CREATE OR REPLACE FUNCTION submit_call(
-    p_key uuid, p_call_id uuid, p_team uuid, p_user uuid,
-    p_from text, p_to text, p_from_e164 text, p_to_e164 text,
-    p_start timestamptz, p_outgoing boolean, p_duration bigint,
-    p_url text, p_url2 text, p_identity text, p_identity2 text,
-    p_body jsonb, p_token uuid, p_same text[], p_same2 text[], p_request text,
-    OUT outcome text, OUT job uuid, OUT decision text
-) LANGUAGE plpgsql AS $$
-BEGIN
-    SELECT s.* INTO outcome, job, decision FROM submit_call(
-        p_key, p_call_id, p_team, p_user, p_from, p_to, p_from_e164, p_to_e164, p_start, p_outgoing, p_duration,
-        p_url, p_url2, p_identity, p_identity2, p_body, p_token, p_same, p_same2, p_request, NULL
-    ) AS s;
 END $$;
 
 -- Several submissions of one workspace in one transaction: `p_items` is an array of objects, in order of arrival, with a

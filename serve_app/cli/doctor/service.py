@@ -132,11 +132,15 @@ def _server(url: str, origin: str) -> Iterator[Check]:
     except migrate.DatabaseUnfit as error:
         yield bad("database", *str(error).split(". ", 1))
     if migrate.is_current(url):
-        later = "; the SQL functions are those of a later version" if migrate.has_later_functions(url) else ""
-        yield good("migrations", f"up to date{later}")
+        yield good("migrations", "up to date")
         yield _isolation(url)
         yield from _passages(url)
         yield from _partitions(url)
+        return
+    try:
+        migrate.require_released(url)
+    except migrate.DatabaseUnfit as error:
+        yield bad("migrations", *str(error).split(". ", 1))
     else:
         yield warn(
             "migrations",

@@ -1,1 +1,0 @@
-ALTER TABLE engines ADD COLUMN heartbeat_at timestamptz;

@@ -1,1 +1,0 @@
-ALTER TABLE edits VALIDATE CONSTRAINT edits_kind_check;
