@@ -1,7 +1,7 @@
 """`ray up cluster.local.yaml` over SSH, the file as shipped, and what docs/deploying.md and docs/runbook.md do with it.
 
 Its machines are name spaces of this one, each with an SSH server, processes and a home. They get the resources of the
-types head, gpu and cpu of cluster.yaml. The GPU is pretended: engines compute on the CPU. Takes minutes: `make cluster`.
+types head, gpu and cpu of cluster.yaml. The GPU is pretended: engines compute on the CPU. `make cluster` runs it.
 """
 
 import asyncio

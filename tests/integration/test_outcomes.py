@@ -226,21 +226,3 @@ async def test_the_command_line_lists_calls_by_score_and_answer_and_tells_scores
     assert "2026-11-02 Ana 2 75.0 1 1 0" in told and "2026-11-09 unknown 1 50.0 0 1 0" in told
     assert json.loads(run("questions", "scores", "service", "--json"))[0]["calls"] == 2
     assert "No scorecard 'tea'" in run("questions", "scores", "tea", code=1)
-
-
-async def test_the_migration_finds_what_stored_calls_came_to_as_the_index_does(world: World, postgres_url: str) -> None:
-    await scored_weeks(world)
-    strict = Scorecard("strict", title="Strict", items=(ScorecardItem("notice", auto_fail=True),))
-    await questions.set_questions(world.database, world.workspace_id, [replace(WHY, direction="outgoing"), strict])
-    await analyzed(world)
-    await world.execute("DELETE FROM corrections")  # what people said is not in the findings
-    await world.execute("SELECT index_call(id) FROM calls")
-    indexed = await world.rows("SELECT * FROM call_outcomes ORDER BY call_pk, key")
-    assert {"yes", "said", "not said", "Contract", "failed", "auto-failed"} == {row["outcome"] for row in indexed}
-    await world.execute("DELETE FROM call_outcomes")
-    statement = (migrations.SQL / "0129.sql").read_bytes()
-    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as operator:
-        await operator.execute("SET switchboard.workspace = '*'")
-        for _ in range(2):  # an interrupted one begins again
-            await operator.execute(statement, {"first": 0, "last": 10**6})
-    assert await world.rows("SELECT * FROM call_outcomes ORDER BY call_pk, key") == indexed

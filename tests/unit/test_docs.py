@@ -111,7 +111,8 @@ def is_path(page: Path, path: str) -> bool:
     folder = page.parent.relative_to(ROOT).as_posix()
     scope = "" if folder in (".", "docs", "docs/decisions") else f"{folder}/"
     patterns = (path, f"{path}/*", f"{scope}{path}", f"{scope}*/{path}", f"{scope}*/{path}/*")
-    return f'"{path}"' in source() or any(fnmatch(file, pattern) for file in files() for pattern in patterns)
+    written = f'"{path}"' in source() or f"={path} " in MAKEFILE
+    return written or any(fnmatch(file, pattern) for file in files() for pattern in patterns)
 
 
 def is_setting(name: str) -> bool:
