@@ -177,8 +177,11 @@ def test_a_silent_file_says_so_and_is_not_sure_of_anything() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 100, 320, 3200, 16000])
 def test_very_short_files_are_decided_without_a_fault(length: int, call: np.ndarray) -> None:
-    separate([decoded(*call[:, 30000 : 30000 + length])])
-    separate([decoded(call[0, :length]), decoded(call[1])])
+    stereo, _ = separate([decoded(*call[:, 30000 : 30000 + length])])
+    assert everything(stereo).shape[1] == length
+    two_files, layout = separate([decoded(call[0, :length]), decoded(call[1])])
+    assert layout.kind is LayoutKind.TWO_FILES
+    assert everything(two_files).shape == (2, call.shape[1])
 
 
 def test_two_files_are_the_two_legs_and_the_shorter_is_padded() -> None:
