@@ -18,10 +18,8 @@ from serve_app.settings import Settings, documented, unknown_variables
 DOCUMENT = Path(settings.__file__).with_name("SETTINGS.md")
 
 
-@pytest.mark.parametrize("setting", list(documented()), ids=lambda setting: setting.variable)
-def test_a_setting_is_documented(setting: settings.Documented) -> None:
-    assert setting.description
-    assert f"| `{setting.variable}` |" in DOCUMENT.read_text(encoding="utf-8"), "run: python -m serve_app.settings"
+def test_every_setting_has_a_description() -> None:
+    assert [setting.variable for setting in documented() if not setting.description] == []
 
 
 def test_the_page_of_settings_is_what_the_code_writes() -> None:
