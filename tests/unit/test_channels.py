@@ -87,7 +87,7 @@ def test_of_two_channels_with_the_same_audio_the_louder_one_is_kept(mixed: np.nd
         assert np.array_equal(everything(separate([decoded(*channels)])[0])[0], decoded(mixed).samples[0])
 
 
-@pytest.mark.parametrize("level", [-30, -20, -15, -10, -6, -3])
+@pytest.mark.parametrize("level", [-30, -15, -3])
 @pytest.mark.parametrize("ways", [1, 2])
 def test_bleed_of_one_line_into_the_other_does_not_make_them_the_same(level: int, ways: int, call: np.ndarray) -> None:
     gain = 10 ** (level / 20)
