@@ -70,15 +70,18 @@ VOICES = {"A": ("1998-15444-0005", "1998-15444-0001"), "B": ("1688-142285-0005",
 def two_voices(engine: Any, sample_call: Any) -> np.ndarray:
     """Return a mixed call of two voices that the weights of a diarization engine know how to separate."""
     if engine.checkpoint.synthetic:
-        return np.asarray(sample_call("03").samples[0])  # synthetic voices, as the weights of the fixture
-    return talk(VOICES["A"][0], VOICES["B"][0], VOICES["A"][1], VOICES["B"][1])
+        return np.asarray(
+            sample_call("03").samples[0, : 17 * SAMPLE_RATE]
+        )  # synthetic voices, as the fixture's weights
+    return talk(VOICES["A"][0], VOICES["B"][0], VOICES["A"][1])
 
 
 def one_voice(engine: Any, sample_call: Any) -> np.ndarray:
     """Return a recording of one voice, likewise."""
     if engine.checkpoint.synthetic:
         call = sample_call("01")
-        return np.concatenate([call.cut(REP, span.start, span.end) for span in call.speech("rep")])
+        spoken = np.concatenate([call.cut(REP, span.start, span.end) for span in call.speech("rep")])
+        return spoken[: 12 * SAMPLE_RATE]
     return talk(*VOICES["A"])
 
 

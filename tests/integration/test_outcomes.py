@@ -1,16 +1,14 @@
 """Calls by what they came to: filters by answer and score, and scores over time of teams and members."""
 
 import json
-from dataclasses import replace
 from datetime import date
 from typing import Any
 from uuid import UUID
 
 import httpx
-import psycopg
 import pytest
 
-from db import editing, migrations, outcomes, questions
+from db import editing, outcomes, questions
 from db.call_list import CallFilter, list_calls
 from db.database import Reader
 from db.directory import add_member

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -70,10 +71,10 @@ def at_16_khz(sound: Sound) -> AudioInMemory:
     return AudioInMemory(np.clip(wide * 32768, -32768, 32767).astype(np.int16)[None])
 
 
-def legs() -> list[Leg]:
+@cache
+def legs() -> tuple[Leg, ...]:
     """Every channel of the sample calls with its words; of two like channels the first."""
-
-    found = []
+    found: list[Leg] = []
     for sample in synthetic_calls():
         channels = [c for path in sample.recordings for c in _read(path)]
         parties = [("rep",), ("customer",)]
@@ -84,7 +85,7 @@ def legs() -> list[Leg]:
             sentences = tuple((Span(s["start"], s["end"]), s["text"]) for s in said)
             words = tuple(Span(w["start"], w["end"]) for s in said for w in s["words"])
             found.append(Leg(f"{sample.name} {party[0]}", sound, sentences, words))
-    return found
+    return tuple(found)
 
 
 def _read(path: Path) -> npt.NDArray[np.float32]:

@@ -111,7 +111,7 @@ def test_the_tables_of_an_mp4_in_fragments_are_not_absurd() -> None:
     assert not mp4.has_absurd_tables(io.BytesIO(file), len(file))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_what_is_no_mp4_has_no_absurd_tables(seed: int) -> None:
     chance = np.random.default_rng(seed)
     file = chance.integers(0, 4 if seed % 2 else 256, 50_000).astype(np.uint8).tobytes()

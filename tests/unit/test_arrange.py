@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audio.channels.arrange import Arranged, ArrangedTrack
@@ -32,7 +32,6 @@ VIEWS = {
 WHOLE = {name: everything(view) for name, view in VIEWS.items()}
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(VIEWS)), st.integers(0, 1), st.integers(-900, 90_000), st.integers(-900, 90_000))
 def test_any_range_is_a_piece_of_the_whole(name: str, channel: int, first: int, last: int) -> None:
     view, whole = VIEWS[name], WHOLE[name]

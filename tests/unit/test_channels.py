@@ -87,7 +87,7 @@ def test_of_two_channels_with_the_same_audio_the_louder_one_is_kept(mixed: np.nd
         assert np.array_equal(everything(separate([decoded(*channels)])[0])[0], decoded(mixed).samples[0])
 
 
-@pytest.mark.parametrize("level", [-30, -20, -15, -10, -6, -3])
+@pytest.mark.parametrize("level", [-30, -15, -3])
 @pytest.mark.parametrize("ways", [1, 2])
 def test_bleed_of_one_line_into_the_other_does_not_make_them_the_same(level: int, ways: int, call: np.ndarray) -> None:
     gain = 10 ** (level / 20)
@@ -177,8 +177,11 @@ def test_a_silent_file_says_so_and_is_not_sure_of_anything() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 100, 320, 3200, 16000])
 def test_very_short_files_are_decided_without_a_fault(length: int, call: np.ndarray) -> None:
-    separate([decoded(*call[:, 30000 : 30000 + length])])
-    separate([decoded(call[0, :length]), decoded(call[1])])
+    stereo, _ = separate([decoded(*call[:, 30000 : 30000 + length])])
+    assert everything(stereo).shape[1] == length
+    two_files, layout = separate([decoded(call[0, :length]), decoded(call[1])])
+    assert layout.kind is LayoutKind.TWO_FILES
+    assert everything(two_files).shape == (2, call.shape[1])
 
 
 def test_two_files_are_the_two_legs_and_the_shorter_is_padded() -> None:

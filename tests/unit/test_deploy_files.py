@@ -229,10 +229,6 @@ def test_a_shell_reads_the_example_environment_into_settings(tmp_path: Path, mon
     assert Settings().fetch.allowed_hosts == ("pbx.internal",)
 
 
-def test_secrets_of_a_deployment_are_not_committed() -> None:
-    assert {"deploy.env", "ray_token"} <= set((ROOT / ".gitignore").read_text().splitlines())
-
-
 def test_a_cluster_lets_in_only_who_has_the_token_and_every_node_has_it(tmp_path: Path) -> None:
     variables = node_environment(tmp_path)
     assert (variables["RAY_AUTH_MODE"], variables["RAY_AUTH_TOKEN_PATH"]) == ("token", f"{tmp_path}/ray_token")
@@ -310,17 +306,6 @@ def test_nodes_are_set_up_with_the_tool_of_the_project() -> None:
     makefile = (ROOT / "Makefile").read_text()
     version = next(line.split(":= ")[1] for line in makefile.splitlines() if line.startswith("UV_VERSION"))
     assert f"uv=={version}\n" in (DEPLOY / "setup.sh").read_text()
-
-
-def test_every_node_on_aws_has_an_image_and_rights_of_its_own_kind() -> None:
-    """Ray's own image is Ubuntu 18.04, and it gives rights to the head only: workers could not read s3://."""
-    from ray.autoscaler._private.util import prepare_config
-
-    config = prepare_config(yaml.safe_load((ROOT / "cluster.yaml").read_text()))
-    nodes = {name: node["node_config"] for name, node in config["available_node_types"].items()}
-    assert {node["ImageId"] for node in nodes.values()} == {"ami-of-your-region"}  # EC2 refuses it until it is replaced
-    rights = {name: node["IamInstanceProfile"]["Name"] for name, node in nodes.items()}
-    assert rights == {"head": "switchboard-head", "gpu": "switchboard-worker", "cpu": "switchboard-worker"}
 
 
 def test_the_extras_of_clouds_bring_what_ray_and_fsspec_ask_for() -> None:

@@ -3,6 +3,7 @@
 import io
 import struct
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -34,13 +35,16 @@ EDITS: dict[str, list[Edit]] = {
 }
 
 
+@cache
 def noise() -> np.ndarray:
     """int16 values (n,) at `SAMPLE_RATE`, no two seconds alike, in the band of a telephone."""
     white = np.random.default_rng(3).normal(0, 4000, SECONDS * 7000)
-    found: np.ndarray = soxr.resample(white, 7000, SAMPLE_RATE)
-    return np.clip(found, -32768, 32767)
+    samples: np.ndarray = np.clip(soxr.resample(white, 7000, SAMPLE_RATE), -32768, 32767)
+    samples.setflags(write=False)
+    return samples
 
 
+@cache
 def written(form: str) -> bytes:
     container, codec, rate = FORMS[form]
     samples = np.clip(soxr.resample(noise(), SAMPLE_RATE, rate), -32768, 32767).astype(np.int16)

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-import torch
 from rapidfuzz.distance import Levenshtein
 
 from pipeline import checkpoints
@@ -33,6 +32,11 @@ def engine(model, encoder, compute_type="auto"):
 
 
 @pytest.fixture(scope="module")
+def ours(tiny_folder):
+    return engine(tiny_folder, "bfloat16")
+
+
+@pytest.fixture(scope="module")
 def talk():
     return soundfile.read(SAMPLE, dtype="float32")[0]
 
@@ -53,9 +57,8 @@ def test_it_is_nearer_to_the_exact_encoder_than_int8_is(tiny_folder, talk, quant
     assert off_by(found, wanted) < off_by(int8._encode([features]), wanted)
 
 
-def test_words_and_their_times_are_those_of_the_other_encoder(tiny_folder, talk):
-    chunk = Chunk(0, 6.0, 14.0, "en")
-    ours, theirs = (engine(tiny_folder, encoder) for encoder in ("bfloat16", "ctranslate2"))
+def test_words_and_their_times_are_those_of_the_other_encoder(ours, tiny_folder, talk):
+    chunk, theirs = Chunk(0, 6.0, 14.0, "en"), engine(tiny_folder, "ctranslate2")
     texts = [each.transcribe([talk[96_000:224_000]], [chunk])[0].words for each in (ours, theirs)]
     assert ours.name == f"{theirs.name} (encoder bfloat16)"
     said = [[plain(word.text) for word in text] for text in texts]
@@ -66,16 +69,15 @@ def test_words_and_their_times_are_those_of_the_other_encoder(tiny_folder, talk)
     assert np.median(np.abs(starts[:, 0] - starts[:, 1])) <= 0.04
 
 
-def test_several_windows_at_once_are_those_one_by_one(tiny_folder, talk):
-    ours = engine(tiny_folder, "bfloat16")
+def test_several_windows_at_once_are_those_one_by_one(ours, talk):
     features = [ours._features(sound, Chunk(0, 0.0, 8.0, "en")) for sound in (talk[:128_000], talk[128_000:256_000])]
     together = np.asarray(ours._encode(features))
     np.testing.assert_array_equal(together, np.concatenate([np.asarray(ours._encode([one])) for one in features]))
 
 
-def test_threads_of_others_are_left_as_they_are(tiny_folder, talk):
-    ours = engine(tiny_folder, "bfloat16")
+def test_threads_of_others_are_left_as_they_are(ours, tiny_folder, talk):
     features = ours._features(talk[:128_000], Chunk(0, 0.0, 8.0, "en"))
+    import torch
 
     def count():
         torch.set_num_threads(2)
@@ -118,7 +120,6 @@ def test_a_system_that_says_nothing_of_its_cpu_has_none_that_suits(tmp_path):
 def test_it_is_chosen_by_cpu_and_settings(monkeypatch, suits, encoder, compute_type, apart):
     monkeypatch.setattr(faster_whisper, "suits_this_cpu", lambda: suits)
     chosen = engine(fixture_checkpoints.RECOGNITION, encoder, compute_type)
-    assert (chosen._apart is not None) is apart
     assert chosen.name.endswith("(encoder bfloat16)") is apart
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from pipeline import asr, diarization
+from pipeline import asr, diarization, embedding
 from pipeline.asr import alignment
 from pipeline.domain.speech import CUSTOMER, SAMPLE_RATE, AudioInMemory, Chunk, Span, text_of
 from pipeline.errors import CheckpointMissing, EngineError
@@ -89,10 +89,11 @@ def test_word_times_rise_and_lie_inside_one_piece_of_their_chunk(heard):
     assert {0, 1} == {int(word.start > 20) for word in heard[2].words}  # words on both sides of the pause
 
 
-def test_a_chunk_gives_the_same_words_alone_and_beside_others(recognizer, heard, asked):
-    for (sound, chunk), before in zip(asked, heard, strict=True):
-        (alone,) = recognizer.transcribe([sound], [chunk])
-        assert [(w.text, w.start, w.end) for w in alone.words] == [(w.text, w.start, w.end) for w in before.words]
+def test_chunks_transcribed_alone_in_parallel_threads_give_the_words_of_the_batch(recognizer, heard, asked):
+    with ThreadPoolExecutor(len(asked)) as pool:
+        texts = list(pool.map(lambda pair: recognizer.transcribe([pair[0]], [pair[1]])[0], asked))
+    for alone, together in zip(texts, heard, strict=True):
+        assert [(w.text, w.start, w.end) for w in alone.words] == [(w.text, w.start, w.end) for w in together.words]
 
 
 def test_a_language_that_is_given_is_kept_and_none_is_invented(recognizer, asked):
@@ -135,12 +136,6 @@ def test_decoding_again_repeats_itself_and_says_so(recognizer, asked):
     assert first.with_fallback
     assert first.decodings >= 1
     assert first.words
-
-
-def test_threads_that_ask_at_once_get_what_they_would_alone(recognizer, heard, asked):
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda one: recognizer.transcribe([one[0]], [one[1]])[0], asked * 2))
-    assert [text_of(text.words) for text in found] == [text_of(text.words) for text in heard] * 2
 
 
 # aligners
@@ -186,10 +181,12 @@ def test_words_are_where_they_are_said(aligner, tiny):
     assert np.median([b.start - a.start for a, b in zip(words, moved, strict=True)]) == pytest.approx(1.0, abs=0.05)
 
 
-def test_a_text_is_aligned_the_same_alone_and_beside_others(aligner, timed, asked, texts):
-    for (sound, chunk), text, before in zip(asked, texts, timed, strict=True):
-        (alone,) = aligner.align([sound], [chunk], [text])
-        assert [(w.text, w.start, w.end) for w in alone] == [(w.text, w.start, w.end) for w in before]
+def test_texts_aligned_alone_in_parallel_threads_have_the_times_of_the_batch(aligner, timed, asked, texts):
+    rows = [(*pair, text) for pair, text in zip(asked, texts, strict=True)]
+    with ThreadPoolExecutor(len(rows)) as pool:
+        aligned = list(pool.map(lambda row: aligner.align([row[0]], [row[1]], [row[2]])[0], rows))
+    for alone, together in zip(aligned, timed, strict=True):
+        assert [(w.text, w.start, w.end) for w in alone] == [(w.text, w.start, w.end) for w in together]
 
 
 def test_a_text_without_words_has_none(aligner, asked):
@@ -218,57 +215,61 @@ def test_what_cannot_be_aligned_is_an_error(aligner, flaw):
         aligner.align([sound], [chunk], [text])
 
 
-def test_threads_that_align_at_once_get_what_they_would_alone(aligner, timed, asked, texts):
-    rows = [(*one, text) for one, text in zip(asked, texts, strict=True)] * 2
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda row: aligner.align([row[0]], [row[1]], [row[2]])[0], rows))
-    assert found == timed * 2
+# embedding
+
+
+@pytest.mark.parametrize("name", embedding.ENGINES)
+def test_an_embedding_engine_ranks_the_passage_that_answers_first(name):
+    engine = embedding.load(embedding.EmbeddingOptions(engine=name))
+    assert isinstance(engine, embedding.Engine)
+    vectors = engine.passages(["Thank you for calling.", "I will pay the invoice by Friday."])
+    assert vectors.shape == (2, embedding.DIMENSION)
+    first, second = vectors @ engine.query("When is the money due?")[0]
+    assert first < second
 
 
 # diarization
 
 
-def test_a_diarization_engine_tells_the_voices_of_a_sample_apart(diarizer, two_voices):
+@pytest.fixture(scope="module")
+def two_voices(diarizer, sample_call):
+    """A mixed call, int16 values, of two voices that the engine's weights can separate."""
+    return np.clip(np.round(engine_cases.two_voices(diarizer, sample_call) * 32768), -32768, 32767).astype(np.int16)
+
+
+@pytest.fixture(scope="module")
+def inferred(diarizer, two_voices):
+    parts = list(diarizer.parts(two_voices.astype(np.float32) / np.float32(32768)))
+    size = diarizer.batch_size
+    return [output for at in range(0, len(parts), size) for output in diarizer.infer(parts[at : at + size])]
+
+
+def test_a_diarization_engine_separates_the_voices_of_a_sample(diarizer, inferred, two_voices):
     assert isinstance(diarizer, diarization.Engine)
-    found = diarizer.diarize(two_voices)
-    assert list(dict.fromkeys(span.speaker for span in found.spans)) == ["A", "B"]
-    assert all(a.end <= b.start for a, b in pairwise(found.spans))
-    assert all(0 <= span.start < span.end <= len(two_voices) / SAMPLE_RATE + 0.1 for span in found.spans)
-    assert found.engine == diarizer.name
+    diarized = diarizer.finalize(inferred)
+    assert list(dict.fromkeys(span.speaker for span in diarized.spans)) == ["A", "B"]
+    assert all(a.end <= b.start for a, b in pairwise(diarized.spans))
+    assert all(0 <= span.start < span.end <= len(two_voices) / SAMPLE_RATE + 0.1 for span in diarized.spans)
+    assert diarized.engine == diarizer.name
 
 
-@pytest.fixture
-def two_voices(diarizer, request, sample_call):
-    """A mixed call of two voices that the engine's weights can tell apart."""
-    return engine_cases.two_voices(diarizer, sample_call)
-
-
-def test_stored_sound_gives_what_its_samples_give(diarizer, two_voices):
-    exact = np.clip(np.round(two_voices * 32768), -32768, 32767).astype(np.int16)
-    stored = diarizer.diarize(AudioInMemory(exact[None]))
-    assert stored.spans == diarizer.diarize(exact.astype(np.float32) / np.float32(32768)).spans
-
-
-def test_parts_give_the_same_whatever_others_are_beside_them(diarizer, two_voices):
-    alone = diarizer.diarize(two_voices)
-    parts = list(diarizer.parts(two_voices))
-    other = list(diarizer.parts(two_voices[: 12 * SAMPLE_RATE]))
-    mixed = [*other, *parts]
-    inferred = []
-    for first in range(0, len(mixed), diarizer.batch_size + 1):
-        inferred += diarizer.infer(mixed[first : first + diarizer.batch_size + 1])
-    assert diarizer.finalize(inferred[len(other) :]).spans == alone.spans
+def test_stored_sound_in_batches_with_another_call_gives_what_its_samples_give_alone(diarizer, inferred, two_voices):
+    other = list(diarizer.parts(speech()))
+    mixed = [*other, *diarizer.parts(AudioInMemory(two_voices[None]))]
+    size = diarizer.batch_size + 1
+    outputs = [output for at in range(0, len(mixed), size) for output in diarizer.infer(mixed[at : at + size])]
+    assert diarizer.finalize(outputs[len(other) :]).spans == diarizer.finalize(inferred).spans
 
 
 def test_one_voice_is_one_speaker(diarizer, sample_call):
-    found = diarizer.diarize(engine_cases.one_voice(diarizer, sample_call))
-    assert {span.speaker for span in found.spans} == {"A"}
-    assert set(found.voiceprints) == {"A"}
+    diarized = diarizer.diarize(engine_cases.one_voice(diarizer, sample_call))
+    assert {span.speaker for span in diarized.spans} == {"A"}
+    assert set(diarized.voiceprints) == {"A"}
 
 
-def test_no_more_speakers_are_found_than_are_allowed(diarizer, two_voices, monkeypatch):
+def test_a_call_has_at_most_the_allowed_number_of_speakers(diarizer, inferred, monkeypatch):
     monkeypatch.setattr(diarizer, "options", diarizer.options.model_copy(update={"max_speakers": 1}))
-    assert {span.speaker for span in diarizer.diarize(two_voices).spans} == {"A"}
+    assert {span.speaker for span in diarizer.finalize(inferred).spans} == {"A"}
 
 
 def test_a_diarization_engine_is_known_by_its_checkpoint_and_its_options(diarizer):
@@ -296,7 +297,7 @@ def test_a_model_that_a_diarization_engine_does_not_know_is_an_error_that_says_w
         diarization.load(options)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.05, 4.0])
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 12.0])
 def test_a_recording_in_which_nobody_speaks_has_no_spans(diarizer, seconds):
     found = diarizer.diarize(np.zeros(round(seconds * SAMPLE_RATE), np.float32))
     assert (found.spans, dict(found.voiceprints)) == ((), {})

@@ -205,9 +205,6 @@ def test_the_second_of_two_wavs_may_be_cut_off_and_is_said_to_be() -> None:
 
 def test_a_thousand_pieces_count_and_more_are_said_to_be_missing() -> None:
     many = wav_file(pitched(440, seconds=0.01)) * (wav.MOST_PARTS + 1)
-    header = wav.read_header(io.BytesIO(many), len(many))
-    assert header is not None
-    assert (len(header.parts), header.more) == (wav.MOST_PARTS, True)
     found = decoded(many)
     assert found.duration == pytest.approx(10, abs=0.01)
     assert found.warnings == ("The recording is damaged: it ends after 10.0 s.",)

@@ -309,6 +309,7 @@ def _answer(port: int, source: str) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 def test_an_idle_connection_is_closed_after_ten_seconds(
     sides: tuple[dict[str, int], Path, subprocess.Popen[bytes]],
 ) -> None:

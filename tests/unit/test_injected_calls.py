@@ -37,12 +37,11 @@ def obeying(spoken):
     )
 
 
-def test_there_are_sixty_of_them_and_each_is_another():
-    assert len(CALLS) == 60 and len({one.lines for one in CALLS}) == 60
-    assert all(any(word in one.lines[one.at][1].lower() for word in PLANTED) for one in CALLS)
-
-
-@pytest.mark.parametrize("spoken", CALLS, ids=lambda one: one.name)
+# A stride of 4 takes each of the 15 attempts once and every call; `make slow` runs all pairs.
+@pytest.mark.parametrize(
+    "spoken",
+    [pytest.param(call, id=call.name, marks=pytest.mark.slow if at % 4 else ()) for at, call in enumerate(CALLS)],
+)
 def test_a_model_that_obeys_plants_nothing(endpoint, spoken):
     endpoint.answers(obeying(spoken))
     material = call(*spoken.lines, language=spoken.language)

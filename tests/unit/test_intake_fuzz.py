@@ -9,7 +9,7 @@ from tests.fuzz.cases import Maker, oracle
 from tests.fuzz.wire import fault_of
 from tests.unit.intake_in_memory import service, three_keys
 
-COUNT = 1500
+COUNT = 400
 
 
 def as_request(raw: bytes) -> httpx.Request:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -116,14 +116,6 @@ def test_a_key_with_nothing_left_is_told_when_one_more_is_taken_not_when_all_are
     assert (told[-2].remaining, told[-2].reset) == (1, 20)
     assert (told[-1].remaining, told[-1].reset) == (0, 1)
     assert buckets.take(key, now=1.0).remaining == 9
-
-
-def test_a_bucket_that_is_full_again_is_forgotten() -> None:
-    buckets = Buckets(600, 200)
-    for number in range(Buckets.SWEEP + 1):
-        buckets.take(UUID(int=number), now=0.0)
-    buckets.take(UUID(int=0), now=1000.0)
-    assert len(buckets._levels) == 1
 
 
 async def test_over_the_bound_of_requests_at_once_the_answer_is_503_at_once(memory: Memory) -> None:

@@ -47,26 +47,38 @@ def clicks(seed):
     return sounds.clicks(1.2, np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("codec", ["mulaw", pytest.param("amr low", marks=pytest.mark.slow)])
-def test_words_written_over_music_rings_and_clicks_are_taken_out_and_kept_in_a_doubt(tiny, codec):
+@pytest.mark.parametrize(
+    ("codec", "seeds"),
+    [
+        ("mulaw", 2),
+        pytest.param("mulaw", 6, marks=pytest.mark.slow),
+        pytest.param("amr low", 6, marks=pytest.mark.slow),
+    ],
+)
+def test_words_written_over_music_rings_and_clicks_are_taken_out_and_kept_in_a_doubt(tiny, codec, seeds):
     invented = 0
     for make in (first_bar, ring, clicks):
-        for seed in range(6):
+        for seed in range(seeds):
             before, after, doubts = netted(tiny, window(make(seed), codec))
             assert after == [], (make.__name__, seed, after)
             assert not before or any(not doubt.kept and doubt.text for doubt in doubts)
             invented += bool(before)
-    assert invented >= 4, "the recognizer writes words over many of these sounds"
+    assert invented >= 2 * seeds // 3, "the recognizer writes words over many of these sounds"
 
 
 @pytest.mark.parametrize(
-    ("codec", "noise_db"), [("amr low", None), pytest.param("mulaw", 10.0, marks=pytest.mark.slow)]
+    ("codec", "noise_db", "step"),
+    [
+        ("amr low", None, 3),
+        pytest.param("amr low", None, 1, marks=pytest.mark.slow),
+        pytest.param("mulaw", 10.0, 1, marks=pytest.mark.slow),
+    ],
 )
-def test_short_turns_of_real_talk_keep_every_word(tiny, codec, noise_db):
+def test_short_turns_of_real_talk_keep_every_word(tiny, codec, noise_db, step):
     telephone = Sources.telephone()
     talk = load(telephone.path)
-    turns = 0
-    for sentence in telephone.sentences:
+    sentences, turns = telephone.sentences[::step], 0
+    for sentence in sentences:
         sound = soxr.resample(talk[int(sentence.start * SAMPLE_RATE) : int(sentence.end * SAMPLE_RATE)], 16_000, 8_000)
         if noise_db is not None:
             power = np.sqrt(np.mean(sound**2)) * 10 ** (-noise_db / 20)
@@ -76,4 +88,4 @@ def test_short_turns_of_real_talk_keep_every_word(tiny, codec, noise_db):
         left = plain(" ".join(after))
         assert all(plain(text) in left for text in taken_out), (sentence.text, doubts)  # it was written twice
         turns += bool(after)
-    assert turns >= 0.9 * len(telephone.sentences)
+    assert turns >= 0.9 * len(sentences)

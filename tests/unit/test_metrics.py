@@ -14,13 +14,12 @@ from tests.unit.intake_in_memory import BODY, FINISHED, service, three_keys
 UNITS = ("_total", "_seconds", "_ratio", "_hour", "_up", "_jobs", "_replicas", "_unsent", "_connections", "_waiting")
 
 
-@pytest.mark.parametrize("metric", names.EVERY, ids=lambda metric: metric.name)
-def test_a_metric_is_named_with_its_unit_and_told_in_a_sentence(metric: Metric) -> None:
-    assert re.fullmatch(r"switchboard(_[a-z]+)+", metric.name)
-    assert metric.name.endswith(UNITS)
-    assert metric.name.endswith("_total") == isinstance(metric, Counter)
-    assert metric.text.endswith(".")
-    assert not {"call", "call_id", "workspace", "team", "number", "url"} & set(metric.labels)
+def test_every_metric_is_named_with_its_unit_and_has_no_label_of_many_values() -> None:
+    for metric in names.EVERY:
+        assert re.fullmatch(r"switchboard(_[a-z]+)+", metric.name)
+        assert metric.name.endswith(UNITS)
+        assert metric.name.endswith("_total") == isinstance(metric, Counter)
+        assert not {"call", "call_id", "workspace", "team", "number", "url"} & set(metric.labels)
 
 
 def test_every_metric_of_the_code_is_in_the_table_once() -> None:

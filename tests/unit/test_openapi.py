@@ -3,7 +3,6 @@
 from typing import Any
 
 import jsonschema
-import pytest
 
 from serve_app.intake import openapi
 from serve_app.intake.errors import REFUSALS
@@ -23,9 +22,9 @@ def test_schemathesis_reads_the_document_and_finds_one_operation() -> None:
     assert (operation.method, operation.path) == ("post", "/submit")
 
 
-@pytest.mark.parametrize("model", sorted(DOCUMENT["components"]["schemas"]))
-def test_every_schema_is_valid_json_schema(model: str) -> None:
-    jsonschema.Draft202012Validator.check_schema(DOCUMENT["components"]["schemas"][model])
+def test_every_schema_is_valid_json_schema() -> None:
+    for schema in DOCUMENT["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
 
 
 def test_every_example_is_valid() -> None:

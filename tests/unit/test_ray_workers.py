@@ -119,16 +119,11 @@ async def _alone(exclusive: Exclusive, queue: Batcher[str, str], item: str) -> l
 
 
 def test_cpu_tasks_are_divided_among_the_processes_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    has = {"CPU": 8.0}
-    monkeypatch.setattr("pipeline.runtime.actors.ray.cluster_resources", lambda: has)
+    monkeypatch.setattr("pipeline.runtime.actors.ray.cluster_resources", lambda: {"CPU": 8.0})
     workers: Any = RayWorkers(Replicas([]), Replicas([]), cpus_per_task=2.0)  # type: ignore[arg-type]
     assert workers._part() == 4
     workers.set_peer_count(3)
     assert workers._part() == 2
-    has.clear()
-    assert workers._part() == 2, "the cluster is not asked for every task"
-    workers._cpus._at = -1e9
-    assert workers._part() == 0, "the one that may wait makes a cluster without a processor hear of it"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.asr.plausible import copies, loops
@@ -356,7 +356,6 @@ def placed(drawn):
     return texts
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(windows, max_size=4), st.data())
 def test_whatever_comes_in_word_times_are_sound_and_nothing_is_lost(drawn, data):
     texts = placed(drawn)

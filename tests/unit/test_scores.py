@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.report import METRICS, RESAMPLES, SEED, difference, duration_band, pooled
@@ -47,7 +47,6 @@ def said(one: TrueCall, speaker: str | None = None) -> list[str]:
     return [w.text for turn in one.turns if speaker in (None, turn.speaker) for w in turn.words or ()]
 
 
-@settings(deadline=None, max_examples=150)
 @given(truth=calls(), heard=calls())
 def test_words_wrong_are_the_edit_distance_of_each_channel(truth: TrueCall, heard: TrueCall) -> None:
     found = score(truth, heard)
@@ -60,7 +59,6 @@ def test_words_wrong_are_the_edit_distance_of_each_channel(truth: TrueCall, hear
     assert one_channel.normalized.all == distance(said(truth), said(heard))
 
 
-@settings(deadline=None, max_examples=100)
 @given(truth=calls(), heard=calls())
 def test_cpwer_is_of_the_best_pairing_of_speakers(truth: TrueCall, heard: TrueCall) -> None:
     found = score(truth, heard)
@@ -73,7 +71,6 @@ def test_cpwer_is_of_the_best_pairing_of_speakers(truth: TrueCall, heard: TrueCa
     assert found.cp.all == best
 
 
-@settings(deadline=None, max_examples=60)
 @given(truth=calls(), heard=calls())
 def test_speech_with_the_wrong_speaker_is_what_a_grid_counts(truth: TrueCall, heard: TrueCall) -> None:
     found = score(truth, heard)

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def versions(text: str) -> dict[str, str]:
     return dict(HEAD.findall(text))
 
 
+@cache
 def printed(*arguments: str) -> str:
     command = [sys.executable, "-I", DEPLOY / "service_lock.py", LOCK, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -75,7 +75,7 @@ def rounded(call: TrueCall) -> TrueCall:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(call=calls())
 def test_what_is_written_is_read_back(tmp_path: Path, kind: str, call: TrueCall) -> None:
     folder = tmp_path / kind

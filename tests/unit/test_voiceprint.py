@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.domain.speech import (
@@ -185,7 +185,6 @@ def test_a_sample_that_fits_another_member_better_is_not_enrolled():
     assert made.centroids == learn(samples(*own), others, MEASURED).centroids
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 10**6)), max_size=14), st.randoms(use_true_random=False))
 def test_a_profile_is_a_function_of_the_set_of_samples(made, order: random.Random):
     """Whatever the order; and so a sample added and taken out again leaves nothing behind."""
