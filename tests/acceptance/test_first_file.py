@@ -91,6 +91,9 @@ def test_status_says_where_it_runs(own: RunningService) -> None:
     assert (found["service"], found["url"]) == ("up", f"http://127.0.0.1:{own.port}")
     assert (found["pid"], found["dataDir"]) == (own.ready["pid"], str(own.folder))
     assert found["engines"] == "ready"
+    assert found["models"] == own.models
+    assert found["models"]["recognition"]["engine"].startswith("faster-whisper ")
+    assert found["models"]["diarization"] == {"engine": "pyannote diarization", "preferred": "", "advice": ""}
     assert found["backlog"]["waitingCalls"] == 0
 
 
